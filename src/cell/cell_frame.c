@@ -85,7 +85,7 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
     return dz_frame_receive_fds(fd, ret_frame, ret_payload, block, NULL, err);
 }
 
-/* A packet that was written as text: the head is its beginning. */
+/* The packet is text that a process wrote; what was read as a head is its beginning. */
 static bool is_text(const struct dz_frame *head, size_t size)
 {
     return size < sizeof head->type || head->type >= DZ_FRAME_TYPES;
@@ -102,9 +102,9 @@ static void make_words(struct dz_frame *head, uint8_t *payload, size_t size)
     *head = (struct dz_frame){.type = DZ_FRAME_WORDS, .size = (uint32_t)(first + rest)};
 }
 
-/* Cut: it is longer than any frame, whatever its head says, or it has descriptors for which there
- * is no room: a host, which takes none, has none. (SO_PASSCRED without room for credentials looks
- * the same: dz_frame_sender() comes first, and ends that.) */
+/* The packet was cut off. Either it is longer than any frame, whatever its head says; or it has
+ * descriptors, and the host has no room for any because it takes none. (SO_PASSCRED without room
+ * for credentials would look the same; dz_frame_sender() is called before, and ends that.) */
 static bool is_malformed(const struct dz_frame *head, size_t size, const struct msghdr *msg)
 {
     return size < sizeof *head || size != sizeof *head + head->size ||
@@ -129,7 +129,7 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
     if (ret_fds) {
         msg.msg_control = control;
-        msg.msg_controllen = CMSG_LEN(sizeof ret_fds->fds); /* what the alignment adds is no room */
+        msg.msg_controllen = CMSG_LEN(sizeof ret_fds->fds); /* no room in the alignment */
     }
     for (;;) {
         ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -146,8 +146,9 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
                 take_fds(&msg, ret_fds);
             return 1;
         }
-        if (errno == EINTR || errno == ECONNRESET) /* gone with our words unread: its last ones */
-            continue;                              /* come after this error, which comes once */
+        if (errno == EINTR || errno == ECONNRESET) /* the other end has gone with frames of ours
+                                                      unread. Its own last frames */
+            continue; /* come after this error, which is reported once */
         if (errno != EAGAIN)
             return gone(err);
         if (!block)
@@ -164,7 +165,7 @@ void dz_frame_ask_sender(int fd, bool ask)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
 }
 
-/* What comes with the next packet, as far as there is room for it: 1, 0, or DZ_EIO. */
+/* Look at what comes with the next packet, as far as there is room for it. 1, 0 or DZ_EIO. */
 static int peek(int fd, void *control, size_t size, struct msghdr *ret_msg)
 {
     char byte;
@@ -174,13 +175,13 @@ static int peek(int fd, void *control, size_t size, struct msghdr *ret_msg)
         *ret_msg = (struct msghdr){
             .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = size};
         n = recvmsg(fd, ret_msg, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (n < 0 && (errno == EINTR || errno == ECONNRESET)); /* as dz_frame_receive_fds() */
+    } while (n < 0 && (errno == EINTR || errno == ECONNRESET)); /* as in dz_frame_receive_fds() */
     ret_msg->msg_iov = NULL;
     return n > 0 ? 1 : n < 0 && errno == EAGAIN ? 0 : DZ_EIO;
 }
 
-/* The process itself, whatever its number is by now. Asked for only when the packet is known to
- * have no descriptors: they would come before this one, and into its room. */
+/* Get a pidfd of the sender: the process itself, whatever its pid may be by now. Ask only when the
+ * packet is known to have no descriptors, because those would come first and take the room. */
 static int pidfd_of_sender(int fd, int *ret_pidfd)
 {
     _Alignas(
@@ -195,7 +196,7 @@ static int pidfd_of_sender(int fd, int *ret_pidfd)
     for (struct cmsghdr *c = rc > 0 ? CMSG_FIRSTHDR(&msg) : NULL; c; c = CMSG_NXTHDR(&msg, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_PIDFD)
             memcpy(ret_pidfd, CMSG_DATA(c), sizeof *ret_pidfd);
-    return *ret_pidfd >= 0 ? 1 : DZ_EIO; /* it has been reaped */
+    return *ret_pidfd >= 0 ? 1 : DZ_EIO; /* -1: the sender was reaped already */
 }
 
 int dz_frame_sender(int fd, struct dz_sender *ret_sender)
@@ -223,8 +224,9 @@ bool dz_frame_gone(int fd)
 
 /* --- the first frame --------------------------------------------------------- */
 
-/* Fixed part; then strings, each with its NUL, in this order: image hash,
- * program, cwd, user, policy, then argv, env, preopens, sleepers. An absent one is empty. */
+/* The fixed part of a START. Strings follow, each with its NUL, in this order: image hash, program,
+ * cwd, user, policy, then argv, env, preopens, sleepers. Where there is none, the string is empty.
+ */
 struct start_head {
     uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
                        64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict,
@@ -365,8 +367,9 @@ bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *p
     return true;
 }
 
-/* The image and its modules are the daemon's and other sandboxes', too: the cell gets open files of
- * its own. The sandbox's file and log come as they are, with their locks. */
+/* The image and its modules are open in the daemon and for other sandboxes, too, so the cell gets
+ * open files of its own. The file and the log of the sandbox are passed as they are, with their
+ * locks. */
 static int send_start(int fd, const struct dz_frame *f, const struct dz_starting *s,
                       struct dz_err *err)
 {

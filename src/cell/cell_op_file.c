@@ -43,7 +43,7 @@ int dz_op_put_stat(struct dz_op *op, const struct dz_vfs_attr *a, const char *pa
 
 /* --- places ---------------------------------------------------------------------------- */
 
-/* Inside, the kernel's own /proc and /dev cover these directories of the disk. */
+/* Inside the machine the kernel's own /proc and /dev cover these directories of the disk. */
 static int check_covered(const char *place, const char *path, struct dz_err *err)
 {
     static const char *const covered[] = {"/proc", "/dev"};
@@ -58,19 +58,19 @@ static int check_covered(const char *place, const char *path, struct dz_err *err
     return 0;
 }
 
-/* The name below its directory, as a path without symbolic links. */
+/* Check where a name lies: the path of its directory has no symbolic links. */
 static int check_below(const struct dz_op *op, uint64_t dir, const char *name, const char *path,
                        struct dz_err *err)
 {
     char place[DZ_VFS_PATH_MAX + DZ_VFS_NAME_MAX + 2];
     int n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, dir, place, DZ_VFS_PATH_MAX);
     if (n < 0)
-        return 0; /* a directory that was removed: the operation says so */
+        return 0; /* a directory was removed: the operation reports that */
     (void)snprintf(place + n, sizeof place - (size_t)n, "%s%s", n == 1 ? "" : "/", name);
     return check_covered(place, path, err);
 }
 
-/* Each directory on the way counts: some may not be there yet. */
+/* Check each directory on the way, as some may not exist yet. */
 int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *err)
 {
     const struct dz_vfs_walk walk = {
@@ -84,7 +84,7 @@ int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *e
         memcpy(part, path, i);
         part[i] = '\0';
         if (dz_vfs_walk(dz_op_vfs(op), &walk, part, &w) < 0)
-            return 0; /* nothing is there; what comes before may be written */
+            return 0; /* nothing exists from here on; what comes before may be written */
         int rc = check_below(op, w.dir, w.dot ? "" : w.name, path, err);
         if (rc < 0)
             return rc;
@@ -145,7 +145,7 @@ int dz_op_read(struct dz_op *op, struct dz_err *err)
 
 /* --- writing --------------------------------------------------------------------------- */
 
-/* Where it goes: after symbolic links, and what is there. */
+/* Find the place of the target, after symbolic links, and what is there now. */
 static int find_place(struct dz_op *op, struct dz_vfs_walked *ret, struct dz_vfs_attr *ret_attr,
                       struct dz_err *err)
 {
@@ -184,7 +184,7 @@ static int fill_file(struct dz_op *op, uint64_t ino, struct dz_err *err)
     return n < 0 ? (int)n : 0;
 }
 
-/* The place anew, for it may have changed since. */
+/* Find the place again, because it may have changed meanwhile. */
 static int give_name(struct dz_op *op, uint64_t ino, struct dz_err *err)
 {
     struct dz_vfs_walked w = {0};

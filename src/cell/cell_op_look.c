@@ -25,7 +25,7 @@ enum {
 
 /* --- SQL -------------------------------------------------------------------------------- */
 
-/* Records, but without sending any: a statement is open. */
+/* Gather records without sending them, because a statement is open. */
 static int put_value(struct dz_buf *out, enum dz_cell_value_kind kind, int64_t integer, double real,
                      struct dz_str bytes)
 {
@@ -92,7 +92,7 @@ static int see_image(struct dz_op *op, struct dz_err *err)
     return rc;
 }
 
-/* Whole records, as many as a frame takes. */
+/* Read whole records, as many as fit into a frame. */
 static int send_records(struct dz_op *op, const struct dz_buf *out, struct dz_err *err)
 {
     size_t from = 0, at = 0;
@@ -116,7 +116,7 @@ int dz_op_sql(struct dz_op *op, struct dz_err *err)
     struct dz_serve *s = op->ops->serve;
     struct dz_stmt *st = NULL;
     const char *rest = NULL;
-    int rc = dz_cell_machine_commit(&s->machine, err); /* it shall see what is */
+    int rc = dz_cell_machine_commit(&s->machine, err); /* so that the query sees what was written */
     if (rc == 0)
         rc = see_image(op, err);
     if (rc < 0)
@@ -134,15 +134,15 @@ int dz_op_sql(struct dz_op *op, struct dz_err *err)
 
 /* --- records of commands ----------------------------------------------------------------- */
 
-/* A command that is recorded as running, in a file that no machine runs and in which none sleeps,
- * is gone: the sandbox's process died, and the next wake writes that down. */
+/* A command that is recorded as running is lost, if no machine runs or sleeps in the file: the
+ * sandbox's process has died, and the next wake will record that. */
 static bool is_lost(const struct dz_serve *s, uint32_t state)
 {
     return state == DZ_EXEC_RUNNING && !s->up &&
            dz_machine_found(s->machine.keep) != DZ_MACHINE_ASLEEP;
 }
 
-/* The rows may hold somewhat more than is promised; nobody gets that. */
+/* The rows may hold a little more than is promised. That is not shown. */
 static uint64_t kept_from(const struct dz_exec_kept *kept, uint64_t total, int64_t keep)
 {
     uint64_t most = keep > 0 ? (uint64_t)keep : DZ_CELL_KEEP;
@@ -158,8 +158,8 @@ static uint32_t count_strings(const char *p, size_t size)
     return n;
 }
 
-/* A row of sql_rows as a record: its struct, and its bytes, borrowed from the statement. False:
- * it is damaged. */
+/* Turn a row of sql_rows into a record: a struct, and bytes that belong to the statement. False:
+ * the row is damaged. */
 static bool read_row(struct dz_stmt *st, struct dz_record_exec *ret, struct dz_op_part parts[3])
 {
     size_t argv_size, own_size;
@@ -188,8 +188,8 @@ static bool read_row(struct dz_stmt *st, struct dz_record_exec *ret, struct dz_o
     return true;
 }
 
-/* The record of the next row below *below, if the frame that is being filled has room for it: 1,
- * and *below is its number. 0: there is none. NO_ROOM. Nothing waits in here. */
+/* Add the record of the next row below *below, if it fits into the frame that is being filled. 1:
+ * added, and *below is its number; 0: there is no such row; NO_ROOM. This never waits. */
 static int put_row(struct dz_op *op, int64_t *below, struct dz_err *err)
 {
     static const char sql_rows[] =
@@ -227,7 +227,7 @@ static int next_row(struct dz_op *op, int64_t *below, struct dz_err *err)
 {
     int rc;
     while ((rc = put_row(op, below, err)) == NO_ROOM) {
-        rc = dz_op_emit_records(op, err); /* may wait */
+        rc = dz_op_emit_records(op, err); /* this may wait */
         if (rc < 0)
             break;
     }
@@ -246,7 +246,7 @@ int dz_op_execs(struct dz_op *op, struct dz_err *err)
     return rc < 0 ? rc : 0;
 }
 
-/* The number of the command with this id. */
+/* Find the number of the command with this id. */
 static int find_exec(struct dz_op *op, int64_t *ret_number, struct dz_err *err)
 {
     struct dz_cell_machine *m = &op->ops->serve->machine;
@@ -269,7 +269,7 @@ int dz_op_exec(struct dz_op *op, struct dz_err *err)
     return rc < 0 ? rc : 0;
 }
 
-/* The piece that holds *at, or comes next: 1 and *at is behind it. */
+/* Find the piece that holds offset *at, or the next one. 1: *at is the offset after it. */
 static int put_piece(struct dz_op *op, int64_t number, uint64_t *at, struct dz_err *err)
 {
     static const char sql[] = "SELECT stream,at,data FROM exec_output WHERE id BETWEEN ?1<<32 AND "
@@ -369,7 +369,7 @@ static int put_process(struct dz_op *op, const struct dz_proc *p, struct dz_err 
                                         .started_ns = p->start_ns,
                                         .cpu_ns = p->utime_ns + p->stime_ns,
                                         .memory_bytes = p->mem_bytes};
-    char id[DZ_CELL_ID_MAX + 1]; /* the command may end while this waits */
+    char id[DZ_CELL_ID_MAX + 1]; /* a copy, because the command may end while this waits */
     exec_of(s, p, id);
     const struct dz_op_part parts[3] = {{id, strlen(id) + 1}, {command, n + 1}};
     return dz_op_record(op, DZ_RECORD_PROCESS, &r, sizeof r, parts, err);

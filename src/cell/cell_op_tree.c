@@ -79,7 +79,7 @@ struct listing {
     char path[DZ_VFS_PATH_MAX];
 };
 
-/* One entry; a directory is gone into when there is depth left. */
+/* List one entry. A directory is entered while there is depth left. */
 static int list_entry(struct listing *x, struct level *l, struct dz_err *err)
 {
     const struct entry *e = &l->entries.p[l->at++];
@@ -198,7 +198,7 @@ int dz_op_tar_in(struct dz_op *op, struct dz_err *err)
                            .read = tar_read,
                            .arg = op,
                            .owners = true,
-                           .links = true}; /* to the guest they are as any link it makes */
+                           .links = true}; /* the guest may make such links as well */
     struct dz_vfs_attr a;
     struct dz_tar_stats stats;
     int rc = dz_op_hold(op, err);
@@ -238,7 +238,7 @@ static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz
         n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, ev->dir ? ev->dir : ev->ino, path,
                           DZ_VFS_PATH_MAX);
     if (n < 0)
-        n = 0; /* its directory is gone, too: the name is all there is to say */
+        n = 0; /* its directory was removed, too, so there is no path but the name */
     if (ev->len > 0)
         (void)snprintf(path + n, sizeof path - (size_t)n, "%s%.*s", n == 1 ? "" : "/", (int)ev->len,
                        ev->name);
@@ -267,7 +267,8 @@ int dz_op_watch(struct dz_op *op, struct dz_err *err)
             rc = put_change(op, &ev, err);
         }
         if (rc == 0 && any)
-            rc = dz_cell_machine_commit(&op->ops->serve->machine, err); /* it has happened */
+            rc = dz_cell_machine_commit(&op->ops->serve->machine,
+                                        err); /* commit what happened before it is told */
         if (rc == 0 && any)
             rc = dz_op_emit_records(op, err);
         if (rc == 0)

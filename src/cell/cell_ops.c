@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    RECORDS_MAX = 1 << 20, /* bytes of one record, and of a frame of them */
+    RECORDS_MAX = 1 << 20, /* bytes of one record, and of one frame of records */
     HELD_MAX = 65536,
 };
 
@@ -184,7 +184,7 @@ void dz_ops_let_go(struct dz_ops *o)
 
 /* --- one of them --------------------------------------------------------------------------- */
 
-/* What an operation changes must be seen inside. */
+/* The machine must see what a file operation changes. */
 static int check_places(const struct dz_op *op, struct dz_err *err)
 {
     bool changes = op->type == DZ_CELL_OP_WRITE || op->type == DZ_CELL_OP_MKDIR ||
@@ -289,7 +289,7 @@ static void begin(struct dz_ops *o, const struct dz_frame *f, const uint8_t *pay
 static void take_input(struct dz_op *op, const uint8_t *p, size_t n)
 {
     if (!op->input || n > DZ_CELL_OP_WINDOW - op->len || op->eof)
-        return; /* a host that does not keep to its window loses bytes */
+        return; /* a host that ignores the window loses the bytes */
     size_t at = (op->head + op->len) % DZ_CELL_OP_WINDOW;
     size_t first = DZ_CELL_OP_WINDOW - at < n ? DZ_CELL_OP_WINDOW - at : n;
     memcpy(op->input + at, p, first);
@@ -321,7 +321,7 @@ void dz_ops_frame(struct dz_ops *o, const struct dz_frame *f, const uint8_t *pay
 bool dz_ops_turn(struct dz_ops *o)
 {
     bool again = false;
-    if (o->blocked) /* somebody waits for the socket */
+    if (o->blocked) /* an operation waits for the socket */
         DZ_LIST_FOREACH(struct dz_op, op, &o->all, link)
             op->waits = false;
     o->blocked = false;
@@ -335,7 +335,7 @@ bool dz_ops_turn(struct dz_ops *o)
     }
     DZ_LIST_FOREACH(struct dz_op, op, &o->all, link)
         again |= !op->waits;
-    return again || o->changed; /* by those that ran just now */
+    return again || o->changed; /* an operation that just ran changed files */
 }
 
 void dz_ops_cancel(struct dz_ops *o)

@@ -47,26 +47,27 @@
 #include <unistd.h>
 
 enum {
-    FORKS_MAX = 4096,    /* asked for and not answered, of one zygote */
-    AT_ONCE = 2,         /* forked ahead of need together: somebody may need a processor */
-    RENEW_MIN = 16,      /* news in such words: then cells that wait are forked anew */
-    TOLD_BITS = 16,      /* of a word's hash, by which what was told before is known */
-    WARM_MAX = 1024,     /* words about functions that a zygote gets */
-    USED_BUCKETS = 1024, /* two sandboxes whose keyed hashes meet share one */
-    HEAR_TURN = 256,     /* frames of one zygote before others have their turn */
+    FORKS_MAX = 4096,    /* requests to one zygote that were not answered yet */
+    AT_ONCE = 2,         /* cells forked ahead at the same time: others may need the processor */
+    RENEW_MIN = 16,      /* after so many new functions or pages, waiting cells are forked anew */
+    TOLD_BITS = 16,      /* bits of the hash by which a repeated report is recognised */
+    WARM_MAX = 1024,     /* reports about functions that a zygote is sent */
+    USED_BUCKETS = 1024, /* sandboxes whose keyed hashes are equal share a bucket */
+    HEAR_TURN = 256,     /* frames of one zygote that are handled before it is the turn of others */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
-    ZYGOTE_END_MS = 1000, /* for a zygote whose socket is closed */
-    FORKER_STRAYS = 16,   /* children of one zygote that nobody knows: it ends */
-    HOMELESS_STRAYS = 64, /* the same, where nobody can tell whose they are: all zygotes end */
-    STRAYS_FORGOTTEN_LOOKS = 6, /* after so many looks that found none */
+    ZYGOTE_END_MS = 1000,       /* how long a zygote may take to end once its socket is closed */
+    FORKER_STRAYS = 16,         /* unknown children of one zygote: then it is ended */
+    HOMELESS_STRAYS = 64,       /* the same of zygotes that nobody can tell: all are ended */
+    STRAYS_FORGOTTEN_LOOKS = 6, /* that found none: then earlier ones no longer count */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
 
-/* What a zygote may write to standard error, in packets and in bytes: an honest one writes nothing,
- * or a sanitizer's report. And what a sandbox may say of what it uses, which costs its image's
- * zygote time: a cell says it ten times at most, all cells of the sandbox together so often. */
+/* How much a zygote may write to standard error, in packets and bytes: an honest one writes
+ * nothing, or the report of a sanitizer. And how often the cells of a sandbox together may report
+ * what they use, because a report costs the zygote of their image time; each cell reports ten times
+ * at most. */
 static const struct dz_rate_of
     words_of_zygote = {.burst = 4096, .more = 16, .every_ns = DZ_NS_PER_S},
     bytes_of_zygote = {.burst = 1 << 20, .more = 1 << 12, .every_ns = DZ_NS_PER_S},
@@ -75,35 +76,36 @@ static const struct dz_rate_of
 struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
-    int end; /* the child's end of its socket, while the request is not sent; else -1 */
-    struct dz_cell *cell; /* NULL: it was freed meanwhile, */
-    struct zygote *nest;  /* or this is a zygote's; else NULL */
-    uint32_t user;        /* of a zygote that was freed meanwhile */
+    int end;              /* the child's end of the socket, until the request is sent; then -1 */
+    struct dz_cell *cell; /* the cell that is being forked; NULL: it was freed meanwhile, */
+    struct zygote *nest;  /* or the child is this zygote; else NULL */
+    uint32_t user;        /* the user of a zygote that was freed meanwhile */
 };
 
 struct zygote {
-    struct dz_list link; /* in pool.zygotes, the last used first */
+    struct dz_list link; /* in pool.zygotes, the one that was used last first */
     struct dz_cell_pool *pool;
     int fd;
     pid_t pid;
     bool ready;
-    bool silent; /* it had too much to say, and is heard no more */
+    bool silent; /* it sent too much, and is not listened to any more */
     struct dz_rate said, said_bytes;
     char sha256[65];           /* "": blank */
-    struct dz_err failed;      /* why it could not make itself ready */
-    uint32_t user;             /* that it is, one of cell_users.h; DZ_USER_NONE: ours */
+    struct dz_err failed;      /* why it could not get ready */
+    uint32_t user;             /* its user, one of cell_users.h; DZ_USER_NONE: ours */
     int64_t since_ns;          /* on the boot clock */
-    struct dz_stray_home home; /* once it was looked for */
+    struct dz_stray_home home; /* its user namespace, once that was looked for */
     size_t strays;             /* that it has forked lately */
     struct dz_list forks;
     size_t fork_count;
-    size_t unsent; /* of them, at the end of the list: the socket had no room */
+    size_t unsent; /* how many at the end of `forks` wait for room in the socket */
     struct dz_cell *waiting[DZ_POOL_AHEAD_MAX];
     size_t waiting_count; /* the oldest first */
-    size_t stale;         /* of them: forked before the zygote had much of what it has now */
+    size_t
+        stale; /* how many of `waiting` were forked before the zygote had much of what it has now */
     int warmed;
-    uint32_t news;                      /* that those who wait do not have */
-    uint8_t told[(1 << TOLD_BITS) / 8]; /* what it was told: a bit each, by hash */
+    uint32_t news; /* functions and pages that it has and its waiting cells do not */
+    uint8_t told[(1 << TOLD_BITS) / 8]; /* which reports it was sent: a bit for each hash */
     struct dz_cell_words words;
 };
 
@@ -115,19 +117,19 @@ struct failure {
 struct dz_cell_pool {
     struct dz_cell_pool_opts opts;
     int epoll;
-    int guards[2]; /* a pipe: our end, while we live, and that of the seeds' guards */
+    int guards[2]; /* a pipe that is open while we live; its other end is for the seeds' guards */
     struct zygote *seed, *blank;
     struct dz_list zygotes; /* of images */
     size_t image_count;
-    struct dz_reaper reaper; /* of cells and zygotes that have to end */
+    struct dz_reaper reaper; /* waits for cells and zygotes that are to end */
     struct dz_strays strays;
-    size_t homeless_strays; /* found lately, of no known zygote */
-    int64_t stray_ns;       /* on the boot clock: when the last one was found */
+    size_t homeless_strays; /* unknown children, found lately, whose zygote cannot be told */
+    int64_t stray_ns;       /* when the last of them was found, on the boot clock */
     struct failure failures[8];
     unsigned next_failure;
     uint64_t used_key[2];
-    struct dz_rate used[USED_BUCKETS]; /* of sandboxes, by their labels */
-    struct dz_err refused;             /* why the last blank zygote could not make itself ready */
+    struct dz_rate used[USED_BUCKETS]; /* reports of sandboxes, by the hash of their labels */
+    struct dz_err refused; /* why the last zygote without an image could not get ready */
     int64_t refused_until_ns;
     struct dz_cell_pool_stats stats;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
@@ -171,8 +173,8 @@ static void forget_forks(struct zygote *z)
 
 static bool hear(struct zygote *z);
 
-/* Answers of a seed that are on the way still: they are pids. At the pool's end, so nobody else
- * waits for it. Bounded, for it may hang. */
+/* Receive the answers of a seed that are still on the way: they have pids. This is done when the
+ * pool ends, so nobody else waits for it; and for a limited time, as the seed may hang. */
 static void last_words(struct zygote *z)
 {
     (void)shutdown(z->fd, SHUT_WR);
@@ -182,14 +184,14 @@ static void last_words(struct zygote *z)
     }
 }
 
-/* It is gone, or has to go. Its cells go on. */
+/* The zygote has died, or must. Its cells go on. */
 static void end_zygote(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
     for (size_t i = 0; i < z->waiting_count; i++)
         dz_cell_free(z->waiting[i]);
     forget_forks(z);
-    /* Who forked it may still be about to say its pid. */
+    /* the process that forked it may still be about to tell its pid */
     struct zygote *const makers[] = {p->seed, p->blank};
     for (size_t i = 0; i < DZ_ARRAY_LEN(makers); i++)
         if (makers[i] && makers[i] != z)
@@ -201,7 +203,7 @@ static void end_zygote(struct zygote *z)
                 }
     dz_fd_close(&z->fd);
     dz_cell_words_end(&z->words);
-    if (z->pid > 0) /* it sees its socket close */
+    if (z->pid > 0) /* it notices that its socket is closed */
         dz_reaper_add(&p->reaper, z->pid, z->user, ZYGOTE_END_MS);
     else
         dz_cell_user_give(z->user);
@@ -243,7 +245,7 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
     return 0;
 }
 
-/* An image that killed its zygote gets no other for a while. */
+/* An image whose zygote died gets no new one for a while. */
 static void note_failure(struct dz_cell_pool *p, const char *sha256)
 {
     struct failure *f = &p->failures[p->next_failure++ % DZ_ARRAY_LEN(p->failures)];
@@ -294,7 +296,7 @@ static void unexpect(struct zygote *z, struct dz_pool_fork *f)
     dz_free(f);
 }
 
-/* Be told when the zygote's socket has room, while requests wait for that. */
+/* While requests wait for the zygote's socket, poll that for room. */
 static void watch_room(struct zygote *z)
 {
     struct epoll_event ev = {.events = EPOLLIN | (z->unsent ? EPOLLOUT : 0)};
@@ -308,7 +310,7 @@ static int send_fork(struct zygote *z, int end, struct dz_err *err)
     return dz_frame_send_fds(z->fd, &f, &end, 1, err);
 }
 
-/* Requests that wait, in order, as far as the socket takes them. */
+/* Send the requests that wait, in order, as far as the socket takes them. */
 static void send_unsent(struct zygote *z)
 {
     if (z->unsent == 0)
@@ -317,14 +319,14 @@ static void send_unsent(struct zygote *z)
         if (f->end < 0)
             continue;
         if (send_fork(z, f->end, NULL) <= 0)
-            break; /* no room; or it is dead, which hear() finds out */
+            break; /* there is no room, or it is dead, which hear() finds out */
         dz_fd_close(&f->end);
         z->unsent--;
     }
     watch_room(z);
 }
 
-/* Send the request of `fork`, which is the last one, now or when there is room. Takes end. */
+/* Send the request of `fork`, the last of the queue, now or when there is room. Takes `end`. */
 static int request_fork(struct zygote *z, struct dz_pool_fork *fork, int end, struct dz_err *err)
 {
     int rc = z->unsent > 0 ? 0 : send_fork(z, end, err);
@@ -338,7 +340,7 @@ static int request_fork(struct zygote *z, struct dz_pool_fork *fork, int end, st
     return 0;
 }
 
-/* A cell whose child is on its way; NULL: not now. */
+/* Ask for a cell; its child is on the way. NULL: not possible now. */
 static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
 {
     int ends[2];
@@ -373,7 +375,7 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
     return NULL;
 }
 
-/* Before it hears anything else: who it is. */
+/* The first message tells the zygote its users. */
 static int send_user(struct zygote *z, struct dz_err *err)
 {
     const struct dz_os_users users = dz_cell_users();
@@ -427,7 +429,7 @@ void dz_cell_pool_forget(struct dz_cell_pool *p, const char *sha256)
         end_zygote(z);
 }
 
-/* Best effort: without it its sandboxes have blank cells. */
+/* If this fails, the sandboxes of the image get cells without an image. */
 static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s)
 {
     struct dz_frame f = {.type = DZ_FRAME_NEST_IMAGE};
@@ -443,7 +445,7 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     evict(p);
     struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, s->image_sha256);
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
-    /* the hash comes behind: a frame with descriptors has no payload */
+    /* the hash is a second message, because a frame with descriptors has no payload */
     int rc = fork ? send_user(z, NULL) : -1;
     if (rc > 0)
         rc = dz_frame_send_fds(p->seed->fd, &f, fds, n, NULL);
@@ -467,16 +469,17 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
 /* --- news ----------------------------------------------------------------------------------------
  */
 
-/* The limit of a cell that has its group and its sandbox. */
+/* Set the memory limit of a cell that has both its cgroup and its sandbox. */
 static void limit_memory(struct dz_cell *c)
 {
     struct dz_err err = {0};
     if (c->each && c->memory_max && dz_os_each_limit(c->each, c->group, c->memory_max, &err) < 0)
-        dz_cell_kill(c); /* its host hears that it is gone */
+        dz_cell_kill(c); /* its host receives that it has gone */
 }
 
-/* A cell gets its group when its number is known: nobody waits for that, for it is forked ahead of
- * need. A cell that cannot be moved gets no sandbox, or is killed if it has one. */
+/* Move a cell into its cgroup when its pid is known. Nobody waits for that, because cells are
+ * forked ahead of need. A cell that cannot be moved gets no sandbox; if it has one already, it is
+ * killed. */
 void dz_pool_born(struct dz_cell *c)
 {
     struct dz_cell_pool *p = c->home;
@@ -493,7 +496,7 @@ void dz_pool_born(struct dz_cell *c)
     limit_memory(c);
 }
 
-/* The seed's answer: the zygote's number. */
+/* The seed answers with the pid of a zygote. */
 static bool on_zygote(struct zygote *seed, struct dz_pool_fork *fork, const struct dz_frame *f)
 {
     pid_t pid = f->value > 1 && f->value < INT32_MAX ? (pid_t)f->value : 0;
@@ -550,7 +553,7 @@ static bool on_ready(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* The limits of cell_words.h are those of the log. These are those of the loop, which reads it. */
+/* cell_words.h limits what goes into the log. This limits how long the loop reads it. */
 static bool on_words(struct zygote *z, const struct dz_frame *f)
 {
     const int64_t now = dz_clock_boot_ns();
@@ -566,7 +569,7 @@ static bool on_words(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* A frame of its: false: it makes no sense there. */
+/* Handle a frame of a zygote. False: no zygote sends such a frame now. */
 static bool on_frame(struct zygote *z, const struct dz_frame *f)
 {
     switch (f->type) {
@@ -584,7 +587,7 @@ static bool on_frame(struct zygote *z, const struct dz_frame *f)
     }
 }
 
-/* false: it is dead, has failed, or talks nonsense, or too much. */
+/* false: it is dead, has failed, or sent what it must not, or too much */
 static bool hear(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
@@ -630,14 +633,14 @@ static struct dz_cell *remove_waiting(struct zygote *z, size_t i)
 
 static void fork_ahead(struct zygote *z)
 {
-    /* Some of those that were asked for have died meanwhile. */
+    /* some of the waiting cells may have died meanwhile */
     for (size_t i = 0; i < z->waiting_count;) {
         if (dz_cell_learn(z->waiting[i]) < 0 || dz_frame_gone(z->waiting[i]->fd))
             dz_cell_free(remove_waiting(z, i));
         else
             i++;
     }
-    if (z->stale > 0 && z->fork_count == 0) { /* one after the other */
+    if (z->stale > 0 && z->fork_count == 0) { /* renew one after the other */
         dz_cell_free(remove_waiting(z, 0));
         z->pool->stats.renewed++;
     }
@@ -649,14 +652,14 @@ static void fork_ahead(struct zygote *z)
     }
 }
 
-/* Of the functions that a cell used, or the pages that it wrote, how many are news? Cells of an
- * image use and write the same ones. Two of the same hash are taken for one. */
+/* How many of these functions or pages were not reported before? The cells of an image use and
+ * write the same ones. Two with the same hash count as one. */
 static uint32_t news(struct zygote *z, const uint8_t *payload, size_t size)
 {
     uint32_t n = 0, module, number;
     if (size < sizeof(struct dz_nest_warm))
         return 0;
-    memcpy(&module, payload, sizeof module); /* the first of its hash; 0: pages */
+    memcpy(&module, payload, sizeof module); /* its first bytes stand for the module; 0: pages */
     for (size_t at = sizeof(struct dz_nest_warm); at + sizeof number <= size; at += sizeof number) {
         memcpy(&number, payload + at, sizeof number);
         uint32_t hash = (module ^ number * 2654435769u) * 2246822519u >> (32 - TOLD_BITS);
@@ -672,7 +675,7 @@ static bool may_tell_use(const struct dz_cell *c)
     struct dz_cell_pool *p = c->pool;
     const char *label = c->words.label;
     if (!p->used_key[0] && getrandom(p->used_key, sizeof p->used_key, 0) < 0)
-        p->used_key[0] = 1; /* never: then who shares can be chosen */
+        p->used_key[0] = 1; /* does not happen; a sandbox could then choose its bucket */
     struct dz_rate *r = &p->used[dz_siphash(p->used_key, label, strlen(label)) % USED_BUCKETS];
     bool may = dz_rate_left(r, &used_of_sandbox, dz_clock_boot_ns()) > 0;
     r->tokens -= may;
@@ -717,8 +720,8 @@ static void bury_dead_seed(struct dz_cell_pool *p)
     bury(z);
 }
 
-/* A blank zygote that could not make itself ready leaves its reason to the starts that follow, and
- * gets no successor for a while: that one would fail, too. */
+/* A zygote without an image could not get ready. Its reason is told to the starts that follow.
+ * There is no new one for a while, because that would fail, too. */
 static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
 {
     struct zygote *z = p->blank;
@@ -739,8 +742,8 @@ static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
     return why.code;
 }
 
-/* Children that nobody knows: its zygote was taken over, or was hurt by the death of its seed. It
- * ends, and forks no more. */
+/* The zygote forked children without a request: it was taken over, or was disturbed by the death of
+ * its seed. End it, so that it forks no more. */
 static void end_forker(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
@@ -774,7 +777,7 @@ static void count_stray_of(struct dz_cell_pool *p, struct dz_stray_home home)
         count_stray(z, home);
 }
 
-/* Where zygotes have no user namespaces nobody can tell which one it was. */
+/* Where zygotes have no user namespaces, nobody can tell which of them forked the child. */
 static void end_all_forkers(struct dz_cell_pool *p)
 {
     if (p->blank && p->blank->since_ns < p->strays.before_ns)
@@ -793,8 +796,9 @@ static void forget_strays(struct dz_cell_pool *p)
         z->strays = 0;
 }
 
-/* On a machine that is busy beyond measure an honest child may not have said a word yet: it ends as
- * any stray. Only who goes on forking them is ended. A child that ended has no home any more. */
+/* On an overloaded machine an honest child may not have sent anything yet, and it is ended, too. A
+ * zygote is ended only if it goes on forking such children. Of a child that has ended nobody can
+ * tell the zygote. */
 static void on_strays(void *arg, const pid_t *pids, size_t count)
 {
     struct dz_cell_pool *p = arg;
@@ -826,12 +830,12 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
             fork_ahead(z);
             continue;
         }
-        note_failure(p, z->sha256); /* its image's next sandbox makes another, by and by */
+        note_failure(p, z->sha256); /* its image gets a zygote later */
         bury(z);
     }
     bury_dead_seed(p);
     int refused = bury_dead_blank(p, err);
-    int rc = p->seed ? 0 : fork_seed(p, err); /* calls need it at any time */
+    int rc = p->seed ? 0 : fork_seed(p, err); /* calls need the seed at any time */
     if (rc == 0 && !p->blank && dz_clock_boot_ns() >= p->refused_until_ns)
         rc = ask_for_blank(p, err);
     if (p->blank)
@@ -854,7 +858,7 @@ static size_t best_waiting(const struct zygote *z)
     return z->waiting_count - 1;
 }
 
-/* One that waits and lives, else one that is on its way. */
+/* Take a waiting cell that lives; if there is none, ask for a new one. */
 static struct dz_cell *take(struct zygote *z, struct dz_err *err)
 {
     struct dz_cell_pool *p = z->pool;
@@ -870,8 +874,8 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
     return ask_for_cell(z, err);
 }
 
-/* That it is gone already is for the receiver to find out, as if it died a moment later: who closes
- * its socket may do so at any time. */
+/* A process may close its socket at any time. If this one has done so already, the receiver finds
+ * that out, as if it had died a moment later. */
 static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, struct dz_err *err)
 {
     int rc = dz_cell_give_start(c, s, nested, err);
@@ -996,7 +1000,7 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
     dz_reaper_release(&p->reaper);
     dz_strays_release(&p->strays);
     if (p->guards[1] >= 0)
-        (void)!write(p->guards[1], "e", 1); /* nobody is left: they need not wait */
+        (void)!write(p->guards[1], "e", 1); /* there is no cell left to wait for */
     dz_fd_close(&p->guards[0]);
     dz_fd_close(&p->guards[1]);
     dz_fd_close(&p->epoll);

@@ -26,7 +26,7 @@
 
 enum {
     DYING_MAX = 1 << 16,
-    KILLED_MS = 10000, /* a killed process that is still there hangs in the kernel */
+    KILLED_MS = 10000, /* a process that is still there so long after SIGKILL hangs in the kernel */
     BORN_MS = 10000,   /* from the request for a child to its first packet */
     RELEASE_MS = 2000,
     PID_MAX = 1 << 22, /* the kernel's limit */
@@ -42,8 +42,8 @@ static uint64_t bit_of(pid_t pid)
     return UINT64_C(1) << pid % PID_WORD;
 }
 
-/* The number is taken first: from then on whoever has it is not reaped, so it stays that process's
- * while this looks whether the process is the right one. */
+/* Claim the pid first: while it is claimed nobody reaps the process, so the pid stays that
+ * process's while we check that it is the right one. */
 static bool claim(pid_t pid, idtype_t type, id_t id)
 {
     siginfo_t info;
@@ -75,7 +75,8 @@ bool dz_reap_claim_sender(const struct dz_sender *who)
     return got;
 }
 
-/* Nobody's from the moment that it is reaped: its number may then be another child's. */
+/* Give up the claim at the moment at which the process is reaped: from then on the pid may be
+ * another child's. */
 static pid_t reap(pid_t pid, int *ret_status)
 {
     pid_t got = waitpid(pid, ret_status, WNOHANG);
@@ -91,8 +92,8 @@ static int open_pidfd(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* Whether the descriptor became readable within that time: the process ended, and stays to be
- * reaped. */
+/* Did the descriptor become readable within that time? Then the process has ended, and is still to
+ * be reaped. */
 static bool ends_within(int pidfd, int64_t ms)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -120,7 +121,7 @@ bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status)
     dz_fd_close(&pidfd);
     if (got == pid && ret_status)
         *ret_status = status;
-    return got != 0; /* -1: it is no child any more */
+    return got != 0; /* -1: it is not our child any more */
 }
 
 int dz_reap_watch_begin(struct dz_reap_watch *w, pid_t pid, int64_t ms)
@@ -197,7 +198,7 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_
     d.pidfd = open_pidfd(pid);
     if (d.pidfd >= 0)
         (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d.pidfd, &ev);
-    if (dz_vec_push(&r->dying, d) < 0) { /* without memory for it: it must not stay unseen */
+    if (dz_vec_push(&r->dying, d) < 0) { /* no memory: it must not be forgotten */
         (void)dz_reap_or_kill(pid, 0);
         dz_cell_user_give(user);
         dz_fd_close(&d.pidfd);
@@ -217,11 +218,11 @@ void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user)
         arm(r);
         return;
     }
-    (void)close(fd); /* the child finds nobody there, and ends */
+    (void)close(fd); /* the child finds its socket closed, and ends */
     dz_cell_user_give(user);
 }
 
-/* Its number, when it has come. False: it was never born, or is late. */
+/* Take its pid, when that has come. False: it was never born, or is late. */
 static bool await_birth(struct dz_reaper *r, struct dz_dying *d, int64_t now)
 {
     struct epoll_event ev = {.events = EPOLLIN};
@@ -264,14 +265,14 @@ void dz_reaper_run(struct dz_reaper *r)
         }
         dz_fd_close(&r->dying.p[i].pidfd);
         dz_cell_user_give(r->dying.p[i].user);
-        r->dying.p[i] = dz_vec_pop(&r->dying); /* their order means nothing */
+        r->dying.p[i] = dz_vec_pop(&r->dying); /* the order of the vector does not matter */
     }
     if (rang)
         arm(r);
 }
 
-/* Those who were asked for and have not been born have so long together: who forks them has been
- * told to end. */
+/* Children that were requested and not born yet have so long, all together: the process that forks
+ * them was told to end. */
 static int64_t until(int64_t end_ns)
 {
     int64_t left = (end_ns - dz_clock_boot_ns()) / DZ_NS_PER_MS;
@@ -285,7 +286,8 @@ void dz_reaper_release(struct dz_reaper *r)
         struct dz_dying *d = &r->dying.p[i];
         if (d->pid > 0)
             (void)kill(d->pid, SIGKILL);
-        else if (ends_within(d->pidfd, until(end))) /* its first packet, or the end of its socket */
+        else if (ends_within(d->pidfd,
+                             until(end))) /* its first packet has come, or its socket was closed */
             (void)await_birth(r, d, 0);
     }
     for (size_t i = 0; i < r->dying.n; i++) {

@@ -17,7 +17,7 @@
 
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
-/* What every machine begins with, and every command: compiled ahead by a zygote. */
+/* Statements that every machine and every command needs; a zygote compiles them ahead. */
 static const char sql_last_number[] = "SELECT max(number)FROM exec";
 static const char sql_put_exec[] =
     "INSERT OR REPLACE INTO exec(number,state,code,ended,cpu,kill_at,flags,printed,id,started,pid,"
@@ -155,7 +155,7 @@ int dz_execs_lose(struct dz_execs *x, struct dz_err *err)
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(db, "UPDATE exec SET state=3,ended=?1 WHERE state=1");
     dz_bind_int(st, 1, dz_clock_real_ns());
-    return dz_stmt_run(st, err); /* goes with the next commit */
+    return dz_stmt_run(st, err); /* it is part of the next commit */
 }
 
 int dz_execs_find(struct dz_db *db, const char *id, int64_t *ret_number, struct dz_err *err)
@@ -229,7 +229,7 @@ static bool full(const struct dz_exec *e)
 static void begin_tail(struct dz_exec *e)
 {
     if (e->unwritten)
-        return; /* the last commit failed: they come again, with what is new */
+        return; /* the last commit failed; the same rows are written again, with what is new */
     dz_buf_reset(&e->tail);
     e->tail_at = e->total;
     e->tail_row = e->next_row;
@@ -288,7 +288,7 @@ bool dz_execs_collect(struct dz_execs *x)
 /* --- writing -----------------------------------------------------------------------------------
  */
 
-/* A row is made once; at the end of its command, only what is new of it is written. */
+/* The row of a command is inserted once. At its end only the columns that changed are written. */
 static int put_exec(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     bool runs = e->state == DZ_EXEC_RUNNING;
@@ -333,8 +333,9 @@ static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     return rc;
 }
 
-/* The oldest rows go, a quarter more than must, so that it is done seldom; but none that
- * is to be sent still: whoever is attached stops the writers, so that is bounded. */
+/* Delete the oldest rows of output, and a quarter more than needed, so that it is done seldom. Rows
+ * that are still to be sent stay; their number is bounded, because the writers are stopped while
+ * somebody is attached. */
 static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     static const char sql[] = "DELETE FROM exec_output WHERE id BETWEEN ?1 AND ?2 AND at<=?3";
@@ -342,7 +343,7 @@ static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
         return 0;
     uint64_t from = e->total - e->keep;
     if (e->attached && from > e->cursor)
-        from = e->cursor; /* somebody came for all of it, and it is ending */
+        from = e->cursor; /* an attached client wants all of it, and the command is ending */
     if (from <= e->first)
         return 0;
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
@@ -442,7 +443,7 @@ static size_t from_file(struct dz_execs *x, struct dz_exec *e, const void **ret_
     const uint8_t *data = dz_col_blob(st, 3, &size);
     e->read_row = (uint64_t)dz_col_int(st, 0);
     if (at > e->cursor && at < e->total)
-        e->acked = e->cursor = at; /* what was in between is not kept */
+        e->acked = e->cursor = at; /* what lies before it is not kept */
     size_t skip = (size_t)(e->cursor - at);
     if (at > e->cursor || skip >= size)
         return 0;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What a reader takes: types with the least and the most descriptors. */
+/* The requests that a reader accepts, with the least and the most descriptors of each. */
 struct rule {
     enum dz_request_reader by;
     enum dz_frame_type type;
@@ -32,7 +32,7 @@ static int read_empty(const struct dz_frame *f, const uint8_t *payload, size_t f
     return 0;
 }
 
-/* Without users, that is a count of 0, a host may still name the first that it would have had. */
+/* Without users the count is 0; the host may then pass DZ_USER_NONE as the first id. */
 static int check_user(struct dz_os_users *users, uint32_t user, struct dz_err *err)
 {
     if (users->count == 0 && user == DZ_USER_NONE) {
@@ -86,8 +86,8 @@ static int read_warm(const struct dz_frame *f, const uint8_t *payload, size_t fd
     return 0;
 }
 
-/* Every file must be one of the call's descriptors, and each of these must have a file if its bit
- * says so: a number too many would be that of another file. */
+/* Every file of the argument must be a descriptor of the call, and every descriptor whose bit is
+ * set must have a file. One number too many would be the descriptor of another file. */
 static int place_files(const struct dz_call_head *h, size_t fd_count, struct dz_request *r,
                        struct dz_err *err)
 {
