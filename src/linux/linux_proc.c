@@ -208,16 +208,23 @@ LINUX_CALL(setpriority)
     return dz_sys_setpriority(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), arg_int(c, 2));
 }
 
+void dz_linux_rusage(const struct dz_kusage *u, int64_t ret_words[DZ_LINUX_RUSAGE])
+{
+    const int64_t words[DZ_LINUX_RUSAGE] = {
+        (int64_t)(u->utime_us / 1000000),  (int64_t)(u->utime_us % 1000000),
+        (int64_t)(u->stime_us / 1000000),  (int64_t)(u->stime_us % 1000000),
+        (int64_t)(u->maxrss_bytes / 1024), [8] = (int64_t)u->minflt};
+    memcpy(ret_words, words, sizeof words);
+}
+
 LINUX_CALL(getrusage)
 {
     struct dz_kusage u;
+    int64_t out[DZ_LINUX_RUSAGE];
     const int64_t r = dz_sys_getrusage(LINUX_K(c), arg_int(c, 0), &u);
     if (r < 0)
         return r;
-    const int64_t out[18] = {/* struct rusage: two timevals and 14 longs */
-                             (int64_t)(u.utime_us / 1000000),  (int64_t)(u.utime_us % 1000000),
-                             (int64_t)(u.stime_us / 1000000),  (int64_t)(u.stime_us % 1000000),
-                             (int64_t)(u.maxrss_bytes / 1024), [8] = (int64_t)u.minflt};
+    dz_linux_rusage(&u, out);
     return dz_linux_put(c, c->arg[1], out, sizeof out);
 }
 

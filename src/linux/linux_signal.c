@@ -19,7 +19,6 @@ _Static_assert(sizeof(struct linux_sigaction) == 32, "the ABI's");
 
 enum {
     SIGSET = 8, /* bytes of a mask: calls refuse any other size */
-    SIGINFO = 128,
 };
 
 /* ---- sending ------------------------------------------------------------------------- */
@@ -106,12 +105,12 @@ LINUX_CALL(pause)
 }
 
 /* siginfo_t: three ints, and from byte 16 on what the signal has to tell. */
-static void siginfo_bytes(const struct dz_siginfo *info, uint8_t out[SIGINFO])
+static void siginfo_bytes(const struct dz_siginfo *info, uint8_t out[DZ_LINUX_SIGINFO])
 {
     const bool fault = info->code > 0 &&
                        (info->signo == SIGSEGV || info->signo == SIGBUS || info->signo == SIGILL ||
                         info->signo == SIGFPE || info->signo == SIGTRAP);
-    memset(out, 0, SIGINFO);
+    memset(out, 0, DZ_LINUX_SIGINFO);
     memcpy(out, &info->signo, 4);
     memcpy(out + 8, &info->code, 4);
     if (fault) {
@@ -130,7 +129,7 @@ LINUX_CALL(rt_sigtimedwait)
 {
     uint64_t set;
     int64_t timeout;
-    uint8_t out[SIGINFO];
+    uint8_t out[DZ_LINUX_SIGINFO];
     struct dz_siginfo info;
     if (c->arg[3] != SIGSET)
         return -EINVAL;

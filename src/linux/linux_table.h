@@ -94,7 +94,7 @@
     N(58, vfork, "", ENOSYS)                        \
     N(59, execve, "saa", ENOSYS)                    \
     X(60, exit, "d")                                \
-    N(61, wait4, "dpxp", ENOSYS)                    \
+    X(61, wait4, "dpxp")                            \
     X(62, kill, "dg")                               \
     X(63, uname, "p")                               \
     N(64, semget, "ddx", ENOSYS)                    \
@@ -162,7 +162,7 @@
     N(126, capset, "pp", EPERM)                     \
     X(127, rt_sigpending, "pz")                     \
     X(128, rt_sigtimedwait, "qptz")                 \
-    N(129, rt_sigqueueinfo, "dgp", ENOSYS)          \
+    X(129, rt_sigqueueinfo, "dgp")                  \
     X(130, rt_sigsuspend, "qz")                     \
     N(131, sigaltstack, "pp", ENOSYS)               \
     X(132, utime, "sp")                             \
@@ -235,7 +235,7 @@
     N(199, fremovexattr, "fs", EOPNOTSUPP)          \
     X(200, tkill, "dg")                             \
     X(201, time, "p")                               \
-    N(202, futex, "pxutpu", ENOSYS)                 \
+    X(202, futex, "pxutpu")                         \
     N(203, sched_setaffinity, "dzp", ENOSYS)        \
     N(204, sched_getaffinity, "dzp", ENOSYS)        \
     N(205, set_thread_area, "p", ENOSYS)            \
@@ -251,7 +251,7 @@
     N(215, epoll_wait_old, "", ENOSYS)              \
     N(216, remap_file_pages, "pzPzx", ENOSYS)       \
     X(217, getdents64, "fpu")                       \
-    N(218, set_tid_address, "p", ENOSYS)            \
+    X(218, set_tid_address, "p")                    \
     N(219, restart_syscall, "", EINTR)              \
     N(220, semtimedop, "dpzt", ENOSYS)              \
     X(221, fadvise64, "flzd")                       \
@@ -280,7 +280,7 @@
     N(244, mq_notify, "fp", ENOSYS)                 \
     N(245, mq_getsetattr, "fpp", ENOSYS)            \
     N(246, kexec_load, "pzpx", EPERM)               \
-    N(247, waitid, "ddpxp", ENOSYS)                 \
+    X(247, waitid, "ddpxp")                         \
     N(248, add_key, "sspzd", ENOSYS)                \
     N(249, request_key, "sssd", ENOSYS)             \
     N(250, keyctl, "dxxxx", ENOSYS)                 \
@@ -306,7 +306,7 @@
     X(270, pselect6, "dppppp")                      \
     X(271, ppoll, "putqz")                          \
     N(272, unshare, "x", EPERM)                     \
-    N(273, set_robust_list, "pz", ENOSYS)           \
+    X(273, set_robust_list, "pz")                   \
     N(274, get_robust_list, "dpp", ENOSYS)          \
     N(275, splice, "fpfpzx", ENOSYS)                \
     N(276, tee, "ffzx", ENOSYS)                     \
@@ -330,7 +330,7 @@
     N(294, inotify_init1, "O", ENOSYS)              \
     X(295, preadv, "fVdl")                          \
     X(296, pwritev, "fvdl")                         \
-    N(297, rt_tgsigqueueinfo, "ddgp", ENOSYS)       \
+    X(297, rt_tgsigqueueinfo, "ddgp")               \
     N(298, perf_event_open, "pddfx", EACCES)        \
     N(299, recvmmsg, "fpuxp", ENOSYS)               \
     N(300, fanotify_init, "xx", EPERM)              \
@@ -368,7 +368,7 @@
     X(332, statx, "FsAxp")                          \
     N(333, io_pgetevents, "xllptp", ENOSYS)         \
     N(334, rseq, "puxu", ENOSYS)                    \
-    N(424, pidfd_send_signal, "fgpx", ENOSYS)       \
+    X(424, pidfd_send_signal, "fgpx")               \
     N(425, io_uring_setup, "up", ENOSYS)            \
     N(426, io_uring_enter, "fuuxpz", ENOSYS)        \
     N(427, io_uring_register, "fupu", ENOSYS)       \
@@ -378,7 +378,7 @@
     N(431, fsconfig, "fdssd", EPERM)                \
     N(432, fsmount, "fxx", EPERM)                   \
     N(433, fspick, "Fsx", EPERM)                    \
-    N(434, pidfd_open, "dO", ENOSYS)                \
+    X(434, pidfd_open, "dO")                        \
     N(435, clone3, "pz", ENOSYS)                    \
     X(436, close_range, "uux")                      \
     N(437, openat2, "Fspz", ENOSYS)                 \

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_wait.c - calls by which processes and threads wait for each other: children, futexes,
+ * descriptors of processes, and signals that carry a value.
+ *
+ * Futexes with priority inheritance are refused (ENOSYS), as by a Linux that was built without.
+ */
+#include "linux/linux_int.h"
+
+#include <linux/futex.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* ---- children ---------------------------------------------------------------------- */
+
+static int put_usage(const linux_call *c, uint64_t at, const struct dz_kusage *u)
+{
+    int64_t out[DZ_LINUX_RUSAGE];
+    dz_linux_rusage(u, out);
+    return at == 0 ? 0 : dz_linux_put(c, at, out, sizeof out);
+}
+
+LINUX_CALL(wait4)
+{
+    const int known = WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WALL | (int)__WCLONE;
+    struct dz_kusage u;
+    int status;
+    if (arg_int(c, 2) & ~known) /* waitpid of the kernel knows more */
+        return -EINVAL;
+    const int64_t r = dz_sys_waitpid(LINUX_K(c), arg_int(c, 0), arg_int(c, 2), &status, &u);
+    if (r <= 0)
+        return r;
+    if (put_usage(c, c->arg[3], &u) < 0)
+        return -EFAULT;
+    return dz_linux_give(c, r, c->arg[1], &status, sizeof status);
+}
+
+/* Of siginfo_t it writes only what it has to tell: zeros if nobody has ended. */
+LINUX_CALL(waitid)
+{
+    const struct dz_waitid w = {arg_int(c, 0), arg_int(c, 1), arg_int(c, 3)};
+    struct dz_siginfo info;
+    struct dz_kusage u;
+    const int64_t r = dz_sys_waitid(LINUX_K(c), &w, &info, &u);
+    if (r < 0)
+        return r;
+    int32_t out[7] = {0}; /* signo, errno, code, padding, pid, uid, status */
+    if (info.signo != 0) {
+        const int32_t told[7] = {info.signo,        0,          info.code, 0, info.pid,
+                                 (int32_t)info.uid, info.status};
+        memcpy(out, told, sizeof out);
+        if (put_usage(c, c->arg[4], &u) < 0)
+            return -EFAULT;
+    }
+    return dz_linux_give(c, r, c->arg[2], out, sizeof out);
+}
+
+/* ---- descriptors of processes, signals with a value ----------------------------------- */
+
+/* A siginfo_t that the guest made up: the kernel believes its code and its value. */
+static int get_info(const linux_call *c, uint64_t at, int signo, struct dz_siginfo *ret_info)
+{
+    uint8_t bytes[DZ_LINUX_SIGINFO];
+    struct dz_siginfo info = {.signo = signo};
+    if (dz_linux_get(c, at, bytes, sizeof bytes) < 0)
+        return -EFAULT;
+    memcpy(&info.code, bytes + 8, 4);
+    memcpy(&info.value, bytes + 24, 8);
+    *ret_info = info;
+    return 0;
+}
+
+LINUX_CALL(rt_sigqueueinfo)
+{
+    struct dz_siginfo info;
+    const int e = get_info(c, c->arg[2], arg_int(c, 1), &info);
+    if (e < 0)
+        return e;
+    if (arg_int(c, 0) <= 0)
+        return -ESRCH; /* no groups here */
+    return dz_sys_sigqueue(LINUX_K(c), arg_int(c, 0), 0, &info);
+}
+LINUX_CALL(rt_tgsigqueueinfo)
+{
+    struct dz_siginfo info;
+    const int e = get_info(c, c->arg[3], arg_int(c, 2), &info);
+    if (e < 0)
+        return e;
+    if (arg_int(c, 0) <= 0 || arg_int(c, 1) <= 0)
+        return -EINVAL;
+    return dz_sys_sigqueue(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), &info);
+}
+
+LINUX_CALL(pidfd_open)
+{
+    return dz_sys_pidfd_open(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
+}
+LINUX_CALL(pidfd_send_signal)
+{
+    struct dz_siginfo info;
+    int32_t signo;
+    const bool told = c->arg[2] != 0;
+    if (arg_u32(c, 3) != 0)
+        return -EINVAL;
+    const int e = told ? get_info(c, c->arg[2], arg_int(c, 1), &info) : 0;
+    if (e < 0)
+        return e;
+    if (told) { /* the kernel compares it with the argument */
+        if (dz_linux_get(c, c->arg[2], &signo, sizeof signo) < 0)
+            return -EFAULT;
+        info.signo = signo;
+    }
+    return dz_sys_pidfd_send_signal(LINUX_K(c), arg_int(c, 0), told ? &info : NULL, arg_int(c, 1));
+}
+
+/* ---- futexes ------------------------------------------------------------------------------ */
+
+/* The time until which a wait lasts, as kernel time; INT64_MAX: without end. FUTEX_WAIT says how
+ * long, the other one until when. The kernel keeps what the first issue of a call says. */
+static int deadline(const linux_call *c, bool absolute, int clock, int64_t *ret_deadline)
+{
+    int64_t ns, clock_ns;
+    const int e = dz_linux_timespec(c, c->arg[3], &ns);
+    if (e < 0)
+        return e;
+    if (ns < 0) {
+        *ret_deadline = INT64_MAX;
+        return 0;
+    }
+    if (absolute) {
+        const int64_t r = dz_sys_clock_gettime(LINUX_K(c), clock, &clock_ns);
+        if (r < 0)
+            return (int)r;
+        ns = ns > clock_ns ? ns - clock_ns : 0;
+    }
+    const int64_t now = dz_kernel_now(c->kernel);
+    *ret_deadline = ns < INT64_MAX - now ? now + ns : INT64_MAX;
+    return 0;
+}
+
+static int64_t futex_wait(const linux_call *c, struct dz_futex f, bool bitset, int clock)
+{
+    int64_t until;
+    const int e = deadline(c, bitset, clock, &until);
+    if (e < 0)
+        return e;
+    return dz_sys_futex_wait(LINUX_K(c), f, arg_u32(c, 2), bitset ? arg_u32(c, 5) : UINT32_MAX,
+                             until);
+}
+
+/* A number of waiters to wake: 0 and less is one, as on Linux. */
+static uint32_t to_wake(const linux_call *c, int i)
+{
+    return arg_int(c, i) > 0 ? arg_u32(c, i) : 1;
+}
+
+LINUX_CALL(futex)
+{
+    const uint32_t op = arg_u32(c, 1);
+    const int command = (int)(op & (uint32_t)FUTEX_CMD_MASK);
+    const bool real_time = (op & FUTEX_CLOCK_REALTIME) != 0, shared = !(op & FUTEX_PRIVATE_FLAG);
+    const struct dz_futex f[2] = {{c->arg[0], shared}, {c->arg[4], shared}};
+    const uint32_t moves[2] = {arg_u32(c, 2), arg_u32(c, 3)}, expect = arg_u32(c, 5);
+    const uint32_t wakes[2] = {to_wake(c, 2), to_wake(c, 3)};
+    if (real_time && command != FUTEX_WAIT_BITSET)
+        return -ENOSYS;
+    switch (command) {
+    case FUTEX_WAIT:
+    case FUTEX_WAIT_BITSET:
+        return futex_wait(c, f[0], command == FUTEX_WAIT_BITSET,
+                          real_time ? CLOCK_REALTIME : CLOCK_MONOTONIC);
+    case FUTEX_WAKE:
+    case FUTEX_WAKE_BITSET:
+        return dz_sys_futex_wake(LINUX_K(c), f[0], wakes[0],
+                                 command == FUTEX_WAKE ? UINT32_MAX : expect);
+    case FUTEX_REQUEUE:
+    case FUTEX_CMP_REQUEUE:
+        if (arg_int(c, 2) < 0 || arg_int(c, 3) < 0)
+            return -EINVAL;
+        return dz_sys_futex_requeue(LINUX_K(c), f, moves,
+                                    command == FUTEX_CMP_REQUEUE ? &expect : NULL);
+    case FUTEX_WAKE_OP:
+        return dz_sys_futex_wake_op(LINUX_K(c), f, wakes, expect);
+    default:
+        return -ENOSYS;
+    }
+}
+
+LINUX_CALL(set_tid_address)
+{
+    return dz_sys_set_tid_address(LINUX_K(c), c->arg[0]);
+}
+LINUX_CALL(set_robust_list)
+{
+    return dz_sys_set_robust_list(LINUX_K(c), c->arg[0], c->arg[1]);
+}
