@@ -63,9 +63,12 @@ static int waits_id(struct fib *f)
     int64_t u[18];
     const int64_t pid = fib_fork(f, ends_with_7);
     memset(lmem_at(info), 0xee, 128);
+    memset(lmem_at(usage), 0xee, 144);
     GIVES(f, 0, waitid, P_ALL, 0, info, WEXITED | WNOHANG, usage);
     get(info, v, sizeof v);
     OK(f, memcmp(v, zero, sizeof zero) == 0 && v[7] == (int32_t)0xeeeeeeee);
+    get(usage, u, sizeof u);
+    OK(f, u[0] == (int64_t)0xeeeeeeeeeeeeeeee && u[17] == u[0]); /* nobody's */
     GIVES(f, 0, waitid, P_PID, pid, info, WEXITED | WNOWAIT, 0);
     GIVES(f, 0, waitid, P_PID, pid, info, WEXITED, usage);
     get(info, v, sizeof v);
