@@ -89,9 +89,9 @@
     N(53, socketpair, "dxdI", ENOSYS)               \
     N(54, setsockopt, "fddpu", ENOSYS)              \
     N(55, getsockopt, "fddpp", ENOSYS)              \
-    N(56, clone, "xpppp", ENOSYS)                   \
-    N(57, fork, "", ENOSYS)                         \
-    N(58, vfork, "", ENOSYS)                        \
+    X(56, clone, "xpppp")                           \
+    X(57, fork, "")                                 \
+    X(58, vfork, "")                                \
     N(59, execve, "saa", ENOSYS)                    \
     X(60, exit, "d")                                \
     X(61, wait4, "dpxp")                            \
@@ -379,7 +379,7 @@
     N(432, fsmount, "fxx", EPERM)                   \
     N(433, fspick, "Fsx", EPERM)                    \
     X(434, pidfd_open, "dO")                        \
-    N(435, clone3, "pz", ENOSYS)                    \
+    X(435, clone3, "pz")                            \
     X(436, close_range, "uux")                      \
     N(437, openat2, "Fspz", ENOSYS)                 \
     N(438, pidfd_getfd, "ffx", ENOSYS)              \

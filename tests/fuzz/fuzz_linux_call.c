@@ -68,9 +68,17 @@ static uint64_t argument(struct input *in)
     }
 }
 
+/* Of a process or thread that a call made. */
+static int child(struct fib *f)
+{
+    (void)f;
+    return 0;
+}
+
 static int program(struct fib *f)
 {
     struct input *in = f->r->arg;
+    f->child = child;
     f->p->rlimit[RLIMIT_FSIZE][0] = 1 << 20;
     for (size_t i = 0; i < DZ_ARRAY_LEN(paths); i++)
         memcpy(lmem.bytes + STRINGS_AT + 64 * i, paths[i], strlen(paths[i]) + 1);

@@ -232,14 +232,21 @@ static enum dz_run_stop fib_run(void *arg, struct dz_task *t, int *ret_signal)
     return f->stop;
 }
 
+/* Store a number where clone wants it; an address that is none does not matter, as on Linux. */
+static inline void fib_store(struct krig *r, uint64_t at, int32_t tid)
+{
+    if (at / 4 < DZ_ARRAY_LEN(r->words))
+        r->words[at / 4] = (uint32_t)tid;
+}
+
 /* A clone's memory is its parent's, as all of the rig's is. */
 static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how)
 {
     struct krig *r = arg;
     if (how && (how->flags & CLONE_PARENT_SETTID))
-        r->words[how->parent_tid / 4] = (uint32_t)to->thread->tid;
+        fib_store(r, how->parent_tid, to->thread->tid);
     if (how && (how->flags & CLONE_CHILD_SETTID))
-        r->words[how->child_tid / 4] = (uint32_t)to->thread->tid;
+        fib_store(r, how->child_tid, to->thread->tid);
     const struct fib *f = from->own;
     struct fib *c = fib_new(arg, f->child);
     if (!c)
