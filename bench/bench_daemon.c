@@ -291,13 +291,13 @@ static void end_daemon(void)
 
 /* --- sandboxes with a program that waits for a key ------------------------------------- */
 
-struct box {
+struct dz_sandbox {
     char name[32], exec[64];
     int counted;
     struct conn stream;
 };
 
-static void start_waiter(struct conn *c, struct box *b, const char *image, const char *body)
+static void start_waiter(struct conn *c, struct dz_sandbox *b, const char *image, const char *body)
 {
     char text[TEXT];
     (void)snprintf(text, sizeof text, "{\"image\":\"%s\",\"name\":\"%s\"}", image, b->name);
@@ -311,7 +311,7 @@ static void start_waiter(struct conn *c, struct box *b, const char *image, const
         take(&b->stream);
 }
 
-static void put_down(struct conn *c, struct box *b)
+static void put_down(struct conn *c, struct dz_sandbox *b)
 {
     b->stream.len = 0;
     b->stream.in[0] = '\0';
@@ -319,7 +319,7 @@ static void put_down(struct conn *c, struct box *b)
 }
 
 /* From the key to the first byte of the answer, which must be the number. */
-static double wake(struct conn *c, struct box *b)
+static double wake(struct conn *c, struct dz_sandbox *b)
 {
     char path[256], want[32];
     (void)snprintf(path, sizeof path, "/v1/sandboxes/%s/exec/%s/stdin", b->name, b->exec);
@@ -347,7 +347,7 @@ static void settle_down(void)
         last = children();
 }
 
-static int wake_all(struct conn *c, struct box *boxes, int n, bool beyond, double *us)
+static int wake_all(struct conn *c, struct dz_sandbox *boxes, int n, bool beyond, double *us)
 {
     for (int i = 0; i < n; i++)
         put_down(c, &boxes[i]);
@@ -386,7 +386,7 @@ static void pause_rows(struct bench *b, double spawn_us)
 
 static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    static struct box shells[SHELLS];
+    static struct dz_sandbox shells[SHELLS];
     static double us[SHELLS];
     for (int i = 0; i < SHELLS; i++) {
         (void)snprintf(shells[i].name, sizeof shells[i].name, "shell%d", i);
@@ -431,7 +431,7 @@ static void exec_asleep_rows(struct bench *b, struct conn *c, double spawn_us)
 
 static void wake_python_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    static struct box pythons[PYTHONS];
+    static struct dz_sandbox pythons[PYTHONS];
     static double us[PYTHONS];
     for (int i = 0; i < PYTHONS; i++) {
         (void)snprintf(pythons[i].name, sizeof pythons[i].name, "python%d", i);
@@ -574,7 +574,7 @@ static void durable_rows(struct bench *b, struct conn *c, double spawn_us)
 
 /* What the image's first process, the sandbox's command "main", says to a line that is written to
  * it, which has to have `want` in it; us. */
-static double ask_python(struct conn *c, struct box *b, const char *line, const char *want)
+static double ask_python(struct conn *c, struct dz_sandbox *b, const char *line, const char *want)
 {
     char path[128];
     (void)snprintf(path, sizeof path, "/v1/sandboxes/%s/exec/main/stdin", b->name);
@@ -591,7 +591,7 @@ static double ask_python(struct conn *c, struct box *b, const char *line, const 
 }
 
 /* A new sandbox, and the first that it is asked. */
-static double ask_pandas(struct conn *c, struct box *b, const char *line, const char *want)
+static double ask_pandas(struct conn *c, struct dz_sandbox *b, const char *line, const char *want)
 {
     char text[128];
     double from = now_us();
@@ -656,7 +656,7 @@ static struct usage usage(void)
 /* Of cells that others of the same image came before, the one in the middle. */
 static void idle_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    static struct box boxes[IDLE];
+    static struct dz_sandbox boxes[IDLE];
     static double total[CELLS], inside[CELLS];
     static char text[1 << 16];
     char path[64];
@@ -714,7 +714,7 @@ static const char pandas_sum[] = "f'sum {pandas.Series([1, 2, 39]).sum()}'\n";
 static void python_rows(struct bench *b, struct conn *c, double spawn_us)
 {
     static double us[FIRST], again[FIRST];
-    static struct box x;
+    static struct dz_sandbox x;
     int n = 0;
     for (; n < FIRST; n++, pause_ms(50)) {
         (void)snprintf(x.name, sizeof x.name, "there%d", n);
@@ -735,7 +735,7 @@ static void python_rows(struct bench *b, struct conn *c, double spawn_us)
 
 static void warm_python_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    static struct box x;
+    static struct dz_sandbox x;
     int cells = children();
     struct usage before = usage();
     (void)spawn_us;

@@ -145,7 +145,10 @@ static void kill_none(void *arg, const char *id)
 {
     (void)arg, (void)id;
 }
-static const struct dz_keeper_ops no_cells = {.kill = kill_none};
+static const struct dz_keeper_ops no_cells = {
+    .kill = kill_none,
+};
+static const struct dz_keeper_files no_files = {};
 
 struct world {
     struct dz_loop *loop;
@@ -172,6 +175,8 @@ static void make_world(struct world *w, struct dz_registry *r, const char *where
                                         .registry = r,
                                         .cold = w->cold,
                                         .ops = &no_cells,
+                                        .files = &no_files,
+                                        .files_arg = NULL,
                                         .live_path = live,
                                         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
     if (dz_keeper_new(&opts, &w->k, &err) < 0 || dz_keeper_recover(w->k, &err) < 0 ||

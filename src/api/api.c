@@ -44,13 +44,13 @@ struct dz_http_req *dz_api_over(struct dz_api_call *c)
     return r;
 }
 
-void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_engine_why *why)
+void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why)
 {
     dz_free(c);
     dz_api_refuse(r, why);
 }
 
-void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why)
+void dz_api_done(struct dz_http_req *r, int rc, const struct dz_why *why)
 {
     if (rc < 0)
         dz_api_refuse(r, why);
@@ -63,7 +63,7 @@ static void about_path(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_str rest = dz_str(dz_http_route_of(r)->pattern);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const struct dz_api *a = api;
     if (dz_str_eat(&rest, DZ_STR(DZ_API_SANDBOX)) &&
         dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) == 0)
@@ -76,7 +76,7 @@ static bool before(struct dz_http_req *r, void *api)
 {
     static const char *const none[] = {NULL};
     const struct dz_api_route *route = dz_api_route_of(r);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     if (route->id && !route->parameters && !(route->flags & DZ_API_OPEN) &&
         dz_api_only(r, none, &why) < 0) {
         dz_api_refuse(r, &why);
@@ -87,8 +87,7 @@ static bool before(struct dz_http_req *r, void *api)
 
 /* --- answers ------------------------------------------------------------------------------ */
 
-void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
-                         const char *sandbox_id)
+void dz_api_refuse_about(struct dz_http_req *r, const struct dz_why *why, const char *sandbox_id)
 {
     const struct dz_http_problem p = {
         .code = why->err.code,
@@ -107,7 +106,7 @@ void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
     dz_http_refuse(r, &p);
 }
 
-void dz_api_refuse(struct dz_http_req *r, const struct dz_engine_why *why)
+void dz_api_refuse(struct dz_http_req *r, const struct dz_why *why)
 {
     dz_api_refuse_about(r, why, NULL);
 }
@@ -156,7 +155,7 @@ void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms)
 bool dz_api_body(struct dz_http_req *r, void *ret)
 {
     const struct dz_api_route *route = dz_api_route_of(r);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     assert(route->fields);
     int rc = dz_api_read(dz_http_arena(r), dz_http_body(r), route->fields, ret, &why);
     if (rc < 0)
@@ -164,7 +163,7 @@ bool dz_api_body(struct dz_http_req *r, void *ret)
     return rc == 0;
 }
 
-static int unknown_parameter(const char *name, struct dz_engine_why *why)
+static int unknown_parameter(const char *name, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     (void)snprintf(why->field, sizeof why->field, "%s", name);
@@ -172,14 +171,14 @@ static int unknown_parameter(const char *name, struct dz_engine_why *why)
                    dz_str_quote(dz_str(name), quoted));
 }
 
-int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why)
+int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_why *why)
 {
     const char *other = dz_http_query_unknown(r, names);
     return other ? unknown_parameter(other, why) : 0;
 }
 
 /* A cursor must be a next_cursor of this kind of list; clients cannot make one themselves. */
-static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_engine_why *why)
+static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_why *why)
 {
     static const char *const prefixes[] = {[DZ_API_CURSOR_SANDBOX] = "sbx",
                                            [DZ_API_CURSOR_SNAPSHOT] = "snap",
@@ -202,7 +201,7 @@ static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_eng
 }
 
 int dz_api_page(struct dz_http_req *r, enum dz_api_cursor kind, const char *const *more,
-                struct dz_api_page *ret_page, struct dz_engine_why *why)
+                struct dz_api_page *ret_page, struct dz_why *why)
 {
     const char *names[16] = {"limit", "cursor"}, *limit = dz_http_query(r, "limit");
     uint64_t n = DZ_API_LIMIT;

@@ -49,8 +49,7 @@ static void put_snapshot(struct dz_json *j, const struct dz_snapshot_row *row)
     dz_api_put_time(j, "expires_at", row->expires);
 }
 
-static void on_snapshot(void *arg, const struct dz_snapshot_row *row,
-                        const struct dz_engine_why *why)
+static void on_snapshot(void *arg, const struct dz_snapshot_row *row, const struct dz_why *why)
 {
     struct dz_http_req *r = dz_api_over(arg);
     struct dz_api_out o;
@@ -68,7 +67,7 @@ static void on_snapshot(void *arg, const struct dz_snapshot_row *row,
 void dz_api_snapshot(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 0) : NULL;
     const struct dz_engine_handle as = {b.name, b.expires_ms};
@@ -82,7 +81,7 @@ void dz_api_snapshots(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_snapshot_rows_release)
     struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_SNAPSHOT, NULL, &page, &why);
@@ -105,7 +104,7 @@ void dz_api_snapshots(struct dz_http_req *r, void *api)
 void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_engine_resume(a->engine, dz_api_target(r, a, "snapshot"), b.name,
@@ -116,7 +115,7 @@ void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
 void dz_api_snapshot_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     dz_api_done(r, dz_engine_snapshot_delete(a->engine, dz_api_target(r, a, "snapshot"), &why),
                 &why);
 }
@@ -147,11 +146,11 @@ struct forking {
     char fork[DZ_ID_TEXT];
 };
 
-static void forking_end(struct forking *f, const struct dz_engine_why *why)
+static void forking_end(struct forking *f, const struct dz_why *why)
 {
     struct dz_http_req *r = dz_http_find(f->api->http, f->id);
     const struct dz_engine_target fork = {&f->own.who, f->fork};
-    struct dz_engine_why left = {0};
+    struct dz_why left = {0};
     if (r && why) {
         dz_api_refuse(r, why);
     } else if (r) {
@@ -167,7 +166,7 @@ static void forking_end(struct forking *f, const struct dz_engine_why *why)
 
 static void attach_next(struct forking *f);
 
-static void on_branch(void *arg, const struct dz_engine_result *result)
+static void on_branch(void *arg, const struct dz_sandbox_result *result)
 {
     struct forking *f = arg;
     if (result->code < 0) {
@@ -181,7 +180,7 @@ static void on_branch(void *arg, const struct dz_engine_result *result)
 static void attach_next(struct forking *f)
 {
     const struct dz_engine_target fork = {&f->own.who, f->fork};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     if (f->left-- <= 0)
         forking_end(f, NULL);
     else if (dz_engine_caller_check(f->api->engine, fork.who, &why) < 0 ||
@@ -197,7 +196,7 @@ static void put_forked(struct forking *f, const struct dz_fork_row *row)
     dz_json_array(&f->out.json);
 }
 
-static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_engine_why *why)
+static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_why *why)
 {
     struct forking *f = arg;
     if (why) {
@@ -210,7 +209,7 @@ static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_en
 }
 
 static void on_fork_one(void *arg, const struct dz_fork_row *row,
-                        const struct dz_engine_result *result)
+                        const struct dz_sandbox_result *result)
 {
     struct forking *f = arg;
     if (result->code == 0) {
@@ -223,7 +222,7 @@ static void on_fork_one(void *arg, const struct dz_fork_row *row,
 void dz_api_fork(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct body b = {0};
     const struct dz_http_problem many = {
         .code = DZ_EINVAL, .message = "count: must be at most 100", .field = "count"};
@@ -252,7 +251,7 @@ void dz_api_forks(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_fork_rows_release) struct dz_fork_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_FORK, NULL, &page, &why);
@@ -274,7 +273,7 @@ void dz_api_forks(struct dz_http_req *r, void *api)
 void dz_api_fork_attach(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_engine_fork_attach(a->engine, dz_api_target(r, a, "fork"), b.name,
@@ -285,7 +284,7 @@ void dz_api_fork_attach(struct dz_http_req *r, void *api)
 void dz_api_fork_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     dz_api_done(r, dz_engine_fork_delete(a->engine, dz_api_target(r, a, "fork"), &why), &why);
 }
 
@@ -308,7 +307,7 @@ void dz_api_refs(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     struct body b = {0};
     if (!dz_api_body(r, &b))
@@ -327,7 +326,7 @@ void dz_api_ref_list(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_ref_rows_release) struct dz_ref_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_REF, NULL, &page, &why);
@@ -350,7 +349,7 @@ void dz_api_ref_attach(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     char nothing[1];
     int64_t number = 0;
@@ -369,7 +368,7 @@ void dz_api_ref_attach(struct dz_http_req *r, void *api)
 void dz_api_ref_detach(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     int64_t n = 0;
     int rc = dz_num_i64(dz_str(dz_http_param(r, "n")), 1, INT64_MAX, &n, &why.err);
     if (rc == 0)
@@ -382,7 +381,7 @@ void dz_api_ref_delete(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"sandbox", NULL};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const char *sandbox = dz_http_query(r, "sandbox");
     bool keep = sandbox && strcmp(sandbox, "keep") == 0;
     int rc = dz_api_only(r, names, &why);

@@ -113,7 +113,7 @@ static const struct dz_sse_ops follow_ops = {on_room, on_closed};
 
 static void follow(struct dz_api *a, struct dz_http_req *r, struct dz_engine_build *b, uint64_t at)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct follower *f = dz_zalloc(sizeof *f);
     int rc = f ? 0 : dz_fail(&why.err, DZ_ENOMEM, "out of memory");
     if (rc == 0) {
@@ -158,7 +158,7 @@ struct sending {
     struct dz_api *api;
     uint64_t id;
     struct dz_engine_build *build;
-    struct dz_engine_why why;
+    struct dz_why why;
 };
 
 static void sending_gone(void *arg)
@@ -204,7 +204,7 @@ void dz_api_image_upload(struct dz_http_req *r, void *api)
     static const char *const names[] = {"name", "recipe", "from", "fresh", NULL};
     struct dz_api *a = api;
     const char *fresh = dz_http_query(r, "fresh");
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct sending *s = NULL;
     const struct dz_engine_build_spec spec = {.name = dz_http_query(r, "name"),
                                               .recipe = dz_http_query(r, "recipe"),
@@ -250,7 +250,7 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct request q = {.fresh = 0};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_engine_build *b = NULL;
     if (!dz_api_body(r, &q))
         return;
@@ -284,7 +284,7 @@ void dz_api_builds(struct dz_http_req *r, void *api)
 {
     static const char *const none[] = {NULL};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     int rc = dz_api_only(r, none, &why);
     dz_api_begin(&o);
@@ -303,7 +303,7 @@ void dz_api_builds(struct dz_http_req *r, void *api)
 
 static struct dz_engine_build *find(struct dz_api *a, struct dz_http_req *r)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_engine_build *b = NULL;
     if (dz_engine_build_find(a->engine, dz_api_caller(r, a), dz_http_param(r, "build"), &b, &why) <
         0)
@@ -333,7 +333,7 @@ void dz_api_build_log(struct dz_http_req *r, void *api)
     const char *last = dz_http_last_event_id(r), *offset = last ? last : dz_http_query(r, "offset");
     struct dz_engine_build *b = find(api, r);
     struct dz_engine_build_state s;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     uint64_t at = 0;
     if (!b)
         return;

@@ -64,7 +64,7 @@ static int send_event(void *arg, const struct dz_registry_event *e)
 static void go_on(void *arg)
 {
     struct stream *s = arg;
-    struct dz_engine_why why;
+    struct dz_why why;
     int rc = 1;
     while (rc == 1 && !s->full) {
         const struct dz_engine_event_filter f = {
@@ -92,7 +92,7 @@ static const struct dz_sse_ops stream_ops = {on_room, on_closed};
 static void start_stream(struct dz_api *a, struct dz_http_req *r, const char *id, int64_t after)
 {
     struct stream *s = dz_zalloc(sizeof *s);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
     if (!s) {
         dz_http_refuse(r, &busy);
@@ -135,7 +135,7 @@ static void list_events(struct dz_api *a, struct dz_http_req *r, const char *id,
 {
     const struct dz_engine_event_filter f = {.sandbox_id = id, .after = after, .limit = limit};
     struct listing l = {.last = after};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     char cursor[24];
     dz_api_begin(&l.out);
     dz_json_key(&l.out.json, "events");
@@ -155,8 +155,7 @@ static void list_events(struct dz_api *a, struct dz_http_req *r, const char *id,
 /* --- both --------------------------------------------------------------------------------------
  */
 
-static int read_id(const char *text, const char *name, int64_t *ret_after,
-                   struct dz_engine_why *why)
+static int read_id(const char *text, const char *name, int64_t *ret_after, struct dz_why *why)
 {
     int rc = text ? dz_num_i64(dz_str(text), 0, INT64_MAX, ret_after, &why->err) : 0;
     if (rc < 0)
@@ -167,7 +166,7 @@ static int read_id(const char *text, const char *name, int64_t *ret_after,
 /* The position to start after. Last-Event-ID overrides cursor, which overrides after; each one
  * given must be valid. */
 static int read_after(const struct dz_http_req *r, const char *cursor, int64_t *ret_after,
-                      struct dz_engine_why *why)
+                      struct dz_why *why)
 {
     int rc = read_id(dz_http_query(r, "after"), "after", ret_after, why);
     if (rc == 0)
@@ -178,7 +177,7 @@ static int read_after(const struct dz_http_req *r, const char *cursor, int64_t *
 static void events(struct dz_api *a, struct dz_http_req *r, const char *id)
 {
     static const char *const names[] = {"after", NULL};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     int64_t after = 0;
     int rc = dz_api_page(r, DZ_API_CURSOR_NUMBER, names, &page, &why);
@@ -201,7 +200,7 @@ void dz_api_sandbox_events(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);

@@ -61,7 +61,7 @@ void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
     (void)snprintf(of->request_id, sizeof of->request_id, "%s", dz_http_request_id(r));
 }
 
-void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why,
+void dz_api_put_error(struct dz_json *j, const struct dz_why *why,
                       const struct dz_api_stream_of *of)
 {
     int code = why->err.code;
@@ -80,7 +80,7 @@ void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why,
     dz_json_end(j);
 }
 
-void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct dz_engine_exit *how,
+void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct dz_exec_exit *how,
                           bool truncated)
 {
     dz_json_put_strz(j, "exec_id", exec_id);
@@ -117,14 +117,14 @@ const struct dz_api_field dz_api_exec_fields[] = {
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
-static int wrong(struct dz_engine_why *why, const char *field, const char *text)
+static int wrong(struct dz_why *why, const char *field, const char *text)
 {
     (void)snprintf(why->field, sizeof why->field, "%s", field);
     return dz_fail(&why->err, DZ_EINVAL, "%s: %s", field, text);
 }
 
 int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_exec *b,
-                     struct dz_engine_exec *ret_exec, struct dz_engine_why *why)
+                     struct dz_exec_request *ret_exec, struct dz_why *why)
 {
     *b = (struct dz_api_exec){.cols = 80, .rows = 24, .max_output = OUTPUT_DEFAULT};
     int rc = dz_api_read(arena, text, dz_api_exec_fields, b, why);
@@ -136,7 +136,7 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
         return wrong(why, "timeout", "must be at most 7d");
     if (b->max_output > OUTPUT_MAX)
         return wrong(why, "max_output", "must be at most 16MiB; a stream has no such limit");
-    *ret_exec = (struct dz_engine_exec){
+    *ret_exec = (struct dz_exec_request){
         .argv = b->cmd,
         .shell = b->shell,
         .cwd = b->cwd,
@@ -159,7 +159,7 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
 struct run {
     struct dz_api *api;
     uint64_t id; /* of the request */
-    struct dz_engine_watch *watch;
+    struct dz_exec_watch *watch;
     struct dz_timer *timer;
     struct dz_buf out[2];
     size_t reserved; /* bytes reserved for both by dz_http_reserve() */
@@ -204,7 +204,7 @@ static void on_started(void *arg, const char *exec_id, int64_t pid)
     if (!run->background)
         return;
     send_started(run);
-    dz_engine_watch_end(run->watch);
+    dz_exec_watch_end(run->watch);
     run_free(run);
 }
 
@@ -234,10 +234,10 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
     run->truncated = run->truncated || part < n || b->err;
     if (part < n) /* drop all later output too: it would leave a gap */
         b->max = b->len;
-    dz_engine_watch_took(run->watch, n);
+    dz_exec_watch_took(run->watch, n);
 }
 
-static void on_ended(void *arg, const struct dz_engine_exit *how)
+static void on_ended(void *arg, const struct dz_exec_exit *how)
 {
     struct run *run = arg;
     struct dz_http_req *r = run_request(run);
@@ -253,7 +253,7 @@ static void on_ended(void *arg, const struct dz_engine_exit *how)
     run_free(run);
 }
 
-static void on_failed(void *arg, const struct dz_engine_why *why)
+static void on_failed(void *arg, const struct dz_why *why)
 {
     struct run *run = arg;
     struct dz_http_req *r = run_request(run);
@@ -262,14 +262,14 @@ static void on_failed(void *arg, const struct dz_engine_why *why)
     run_free(run);
 }
 
-static const struct dz_engine_watch_ops run_ops = {on_started, on_output, on_ended, on_failed};
-static const struct dz_engine_watch_ops quiet_ops = {on_started, NULL, on_ended, on_failed};
+static const struct dz_exec_watch_ops run_ops = {on_started, on_output, on_ended, on_failed};
+static const struct dz_exec_watch_ops quiet_ops = {on_started, NULL, on_ended, on_failed};
 
 /* The client disconnected; its command keeps running. */
 static void on_gone(void *arg)
 {
     struct run *run = arg;
-    dz_engine_watch_end(run->watch);
+    dz_exec_watch_end(run->watch);
     run_free(run);
 }
 
@@ -281,7 +281,7 @@ static void on_timeout(void *arg)
                                          .message = "the command is still running"};
     if (r)
         dz_http_refuse(r, &late);
-    dz_engine_watch_end(run->watch);
+    dz_exec_watch_end(run->watch);
     run_free(run);
 }
 
@@ -309,7 +309,7 @@ static struct run *make_run(struct dz_api *a, struct dz_http_req *r, uint64_t ma
     return run;
 }
 
-static void run_refuse(struct run *run, struct dz_http_req *r, const struct dz_engine_why *why)
+static void run_refuse(struct run *run, struct dz_http_req *r, const struct dz_why *why)
 {
     dz_http_on_gone(r, NULL, NULL);
     run_free(run);
@@ -319,9 +319,9 @@ static void run_refuse(struct run *run, struct dz_http_req *r, const struct dz_e
 void dz_api_exec(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     DZ_AUTO(dz_arena_release) struct dz_arena arena = DZ_ARENA_INIT(DZ_API_EXEC_MAX);
-    struct dz_engine_exec exec;
+    struct dz_exec_request exec;
     struct dz_api_exec b;
     if (dz_api_exec_read(&arena, dz_http_body(r), &b, &exec, &why) < 0) {
         dz_api_refuse(r, &why);
@@ -335,7 +335,7 @@ void dz_api_exec(struct dz_http_req *r, void *api)
     if (!run)
         return;
     run->background = exec.background;
-    const struct dz_engine_listener me = {exec.background ? &quiet_ops : &run_ops, run, 0};
+    const struct dz_exec_listener me = {exec.background ? &quiet_ops : &run_ops, run, 0};
     if (dz_engine_exec(a->engine, dz_api_target(r, a, "id"), &exec, me, &run->watch, &why) < 0)
         run_refuse(run, r, &why);
 }
@@ -353,7 +353,7 @@ const struct dz_api_field dz_api_wait_fields[] = {
 void dz_api_exec_wait(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct wait b = {.timeout_ms = -1, .max_output = OUTPUT_DEFAULT};
     if (!dz_api_body(r, &b))
         return;
@@ -372,7 +372,7 @@ void dz_api_exec_wait(struct dz_http_req *r, void *api)
         dz_timer_after(run->timer, b.timeout_ms);
     if (rc == 0)
         rc = dz_engine_exec_watch(a->engine, dz_api_target(r, a, "id"), dz_http_param(r, "exec"),
-                                  (struct dz_engine_listener){&run_ops, run, 0}, &run->watch, &why);
+                                  (struct dz_exec_listener){&run_ops, run, 0}, &run->watch, &why);
     if (rc < 0)
         run_refuse(run, r, &why);
 }
@@ -381,7 +381,7 @@ void dz_api_exec_output(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"offset", NULL};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const char *text = dz_http_query(r, "offset");
     const char *last = dz_http_last_event_id(r);
     uint64_t offset = 0;
@@ -402,9 +402,9 @@ void dz_api_exec_output(struct dz_http_req *r, void *api)
 /* --- telling one something
  * ------------------------------------------------------------------------ */
 
-static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_engine_tell what)
+static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_exec_tell what)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, 204);
     if (!c)
         return;
@@ -416,12 +416,12 @@ static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_engine_tell 
 
 void dz_api_exec_stdin(struct dz_http_req *r, void *api)
 {
-    tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = dz_http_body(r)});
+    tell(api, r, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT, .data = dz_http_body(r)});
 }
 
 void dz_api_exec_close(struct dz_http_req *r, void *api)
 {
-    tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
+    tell(api, r, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT_END});
 }
 
 struct told {
@@ -440,13 +440,13 @@ const struct dz_api_field dz_api_resize_fields[] = {
 
 void dz_api_exec_signal(struct dz_http_req *r, void *api)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct told b = {0};
     if (!dz_api_body(r, &b))
         return;
     int number = b.signal ? dz_api_signal(b.signal) : 0;
     if (number > 0) {
-        tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
+        tell(api, r, (struct dz_exec_tell){.what = DZ_EXEC_TELL_SIGNAL, .number = number});
         return;
     }
     (void)wrong(&why, "signal", "must be a name such as TERM, or a number from 1 to 64");
@@ -455,14 +455,14 @@ void dz_api_exec_signal(struct dz_http_req *r, void *api)
 
 void dz_api_exec_resize(struct dz_http_req *r, void *api)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct told b = {0};
     if (!dz_api_body(r, &b))
         return;
     if (b.cols >= 1 && b.cols <= 4096 && b.rows >= 1 && b.rows <= 4096) {
         tell(api, r,
-             (struct dz_engine_tell){
-                 .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)b.rows, .cols = (uint16_t)b.cols});
+             (struct dz_exec_tell){
+                 .what = DZ_EXEC_TELL_RESIZE, .rows = (uint16_t)b.rows, .cols = (uint16_t)b.cols});
         return;
     }
     (void)wrong(&why, "cols", "cols and rows must be from 1 to 4096");

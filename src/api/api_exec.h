@@ -21,9 +21,9 @@ enum {
 };
 /* Read and check the body of an exec. *ret_exec points into *ret_body and the arena. */
 int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_exec *ret_body,
-                     struct dz_engine_exec *ret_exec, struct dz_engine_why *why);
+                     struct dz_exec_request *ret_exec, struct dz_why *why);
 /* Write "exec_id", "exit_code", "signal", ... into an open object. */
-void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct dz_engine_exit *how,
+void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct dz_exec_exit *how,
                           bool truncated);
 /* The number of "TERM", "SIGTERM" or "15"; 0 if there is no such signal. */
 int dz_api_signal(const char *name);
@@ -36,12 +36,12 @@ struct dz_api_stream_of {
 };
 void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
                       const char *sandbox_id);
-void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why,
+void dz_api_put_error(struct dz_json *j, const struct dz_why *why,
                       const struct dz_api_stream_of *of);
 
 /* api_stream.c: stream a new command (exec) or an existing one (exec_id), as events or over a
  * WebSocket. */
-void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_exec *exec,
+void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_exec_request *exec,
                         const char *exec_id, uint64_t offset);
 void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_id,
                       uint64_t offset);

@@ -15,7 +15,7 @@
 struct reading {
     struct dz_api *api;
     uint64_t id; /* of the request */
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
     struct dz_api_out out;
     bool one; /* else a list */
     size_t count, limit;
@@ -69,7 +69,7 @@ static void on_data(void *arg, const void *data, size_t n)
         if (!s->one)
             dz_json_end(&s->out.json);
     }
-    dz_engine_op_took(s->op, n);
+    dz_file_op_took(s->op, n);
 }
 
 static void reading_free(struct reading *s)
@@ -78,11 +78,11 @@ static void reading_free(struct reading *s)
     dz_free(s);
 }
 
-static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void on_done(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct reading *s = arg;
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
-    struct dz_engine_why missing = {0};
+    struct dz_why missing = {0};
     char cursor[24];
     (void)count;
     if (r)
@@ -104,12 +104,12 @@ static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
     reading_free(s);
 }
 
-static const struct dz_engine_op_ops ops = {on_data, NULL, on_done};
+static const struct dz_file_op_ops ops = {on_data, NULL, on_done};
 
 static void on_gone(void *arg)
 {
     struct reading *s = arg;
-    dz_engine_op_cancel(s->op);
+    dz_file_op_cancel(s->op);
     reading_free(s);
 }
 
@@ -117,7 +117,7 @@ static void start(struct dz_api *a, struct dz_http_req *r, const struct dz_cell_
                   size_t limit)
 {
     struct reading *s = dz_zalloc(sizeof *s);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     if (!s) {
         (void)dz_fail(&why.err, DZ_ENOMEM, "out of memory");
         dz_api_refuse(r, &why);
@@ -133,7 +133,7 @@ static void start(struct dz_api *a, struct dz_http_req *r, const struct dz_cell_
         dz_json_array(&s->out.json);
     }
     dz_http_on_gone(r, on_gone, s);
-    const struct dz_engine_op_request request = {op, false, DZ_ACTIVITY_READ_STATUS, &ops, s};
+    const struct dz_file_op_request request = {op, false, DZ_ACTIVITY_READ_STATUS, &ops, s};
     if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         reading_free(s);
@@ -144,7 +144,7 @@ static void start(struct dz_api *a, struct dz_http_req *r, const struct dz_cell_
 void dz_api_execs(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page = {0};
     struct dz_cell_op op = {.type = DZ_CELL_OP_EXECS};
     if (dz_http_wants_ws(r)) {

@@ -22,7 +22,7 @@ enum {
     ROWS_MAX = 100000,
 };
 
-const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why)
+const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_why *why)
 {
     const char *path = dz_http_query(r, "path");
     if (dz_api_only(r, names, why) < 0)
@@ -40,7 +40,7 @@ const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct 
 struct asking {
     struct dz_api *api;
     uint64_t id;
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
     void (*data)(struct asking *s, struct dz_cell_view *v);
     void (*finish)(struct asking *s, struct dz_http_req *r, uint64_t count);
     struct dz_api_out out;
@@ -67,7 +67,7 @@ static void give_up(struct asking *s)
 {
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
     dz_http_on_gone(r, NULL, NULL);
-    dz_engine_op_cancel(s->op);
+    dz_file_op_cancel(s->op);
     asking_free(s);
     dz_http_refuse_held(r);
 }
@@ -79,12 +79,12 @@ static void on_data(void *arg, const void *data, size_t n)
     if (s->data)
         s->data(s, &v);
     if (has_room(s))
-        dz_engine_op_took(s->op, n);
+        dz_file_op_took(s->op, n);
     else
         give_up(s);
 }
 
-static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void on_done(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct asking *s = arg;
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
@@ -99,12 +99,12 @@ static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
     asking_free(s);
 }
 
-static const struct dz_engine_op_ops ask_ops = {.data = on_data, .done = on_done};
+static const struct dz_file_op_ops ask_ops = {.data = on_data, .done = on_done};
 
 static void ask_gone(void *arg)
 {
     struct asking *s = arg;
-    dz_engine_op_cancel(s->op);
+    dz_file_op_cancel(s->op);
     asking_free(s);
 }
 
@@ -125,10 +125,10 @@ static struct asking *make_asking(struct dz_api *a, struct dz_http_req *r)
 static void ask(struct asking *s, struct dz_http_req *r, const struct dz_cell_op *op, bool writes,
                 enum dz_activity activity)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api *a = s->api;
     dz_http_on_gone(r, ask_gone, s);
-    const struct dz_engine_op_request request = {op, writes, activity, &ask_ops, s};
+    const struct dz_file_op_request request = {op, writes, activity, &ask_ops, s};
     if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         asking_free(s);
@@ -154,7 +154,7 @@ static void finish_list(struct asking *s, struct dz_http_req *r, uint64_t count)
 /* Read a number from the query; false: the request has been refused. */
 static bool number(struct dz_http_req *r, const char *name, uint64_t max, uint64_t *value)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const char *text = dz_http_query(r, name);
     if (!text || dz_num_u64(dz_str(text), 1, max, value, &why.err) == 0)
         return true;
@@ -166,7 +166,7 @@ static bool number(struct dz_http_req *r, const char *name, uint64_t max, uint64
 void dz_api_file_list(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"path", "depth", "limit", NULL};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     uint64_t depth = 1;
     struct dz_cell_op op = {.type = DZ_CELL_OP_LIST, .limit = ENTRIES};
     op.path = dz_api_path(r, names, &why);
@@ -263,7 +263,7 @@ static int boolean(struct dz_http_req *r, const char *name)
 void dz_api_file_delete(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"path", "recursive", NULL};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const char *path = dz_api_path(r, names, &why);
     if (!path) {
         dz_api_refuse(r, &why);
@@ -285,7 +285,7 @@ void dz_api_file_delete(struct dz_http_req *r, void *api)
 struct watching {
     struct dz_api *api;
     struct dz_sse *sse;
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
     size_t untaken;
     bool full;
     struct dz_api_stream_of of;
@@ -311,7 +311,7 @@ static void put_changes(void *arg, const void *data, size_t n)
     if (w->full)
         w->untaken += n;
     else
-        dz_engine_op_took(w->op, n);
+        dz_file_op_took(w->op, n);
 }
 
 static void watch_room(void *arg)
@@ -319,11 +319,11 @@ static void watch_room(void *arg)
     struct watching *w = arg;
     w->full = false;
     if (w->op)
-        dz_engine_op_took(w->op, w->untaken);
+        dz_file_op_took(w->op, w->untaken);
     w->untaken = 0;
 }
 
-static void watch_over(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void watch_over(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct watching *w = arg;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -343,18 +343,18 @@ static void watch_over(void *arg, const struct dz_engine_why *why, uint64_t coun
 static void watch_closed(void *arg)
 {
     struct watching *w = arg;
-    dz_engine_op_cancel(w->op);
+    dz_file_op_cancel(w->op);
     dz_free(w);
 }
 
-static const struct dz_engine_op_ops watch_ops = {.data = put_changes, .done = watch_over};
+static const struct dz_file_op_ops watch_ops = {.data = put_changes, .done = watch_over};
 static const struct dz_sse_ops watch_sse = {watch_room, watch_closed};
 
 void dz_api_file_watch(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"path", "recursive", NULL};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     DZ_AUTO(dz_freep) char *path = NULL;
     const char *given = dz_api_path(r, names, &why);
@@ -373,8 +373,7 @@ void dz_api_file_watch(struct dz_http_req *r, void *api)
     }
     const struct dz_cell_op op = {
         .type = DZ_CELL_OP_WATCH, .path = path, .flags = deep ? DZ_CELL_OP_DEEP : 0};
-    const struct dz_engine_op_request request = {&op, false, DZ_ACTIVITY_EVENT_STREAM, &watch_ops,
-                                                 w};
+    const struct dz_file_op_request request = {&op, false, DZ_ACTIVITY_EVENT_STREAM, &watch_ops, w};
     const struct dz_engine_target target = {&a->owner, row.id};
     w->api = a;
     dz_api_stream_is(&w->of, r, row.id);

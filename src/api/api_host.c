@@ -28,7 +28,7 @@ void dz_api_readyz(struct dz_http_req *r, void *api)
         return;
     }
     struct dz_engine_space space;
-    struct dz_engine_why why;
+    struct dz_why why;
     dz_engine_space(a->engine, &space);
     if (dz_engine_check_space(a->engine, &why) < 0) { /* running, but creations fail */
         const struct dz_http_problem p = {

@@ -54,7 +54,7 @@ static int list_one(void *arg, const char *sha256, const char *tags, const struc
 void dz_api_images(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     if (dz_api_page(r, DZ_API_CURSOR_IMAGE, NULL, &page, &why) < 0) {
@@ -77,7 +77,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
     DZ_AUTO(dz_buf_release) struct dz_buf tags = DZ_BUF_INIT(DZ_LINE_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     if (dz_engine_image(a->engine, dz_http_param(r, "image"), &image, &tags, &why) < 0) {
         dz_api_refuse(r, &why);
@@ -100,7 +100,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
 void dz_api_image_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     dz_api_done(r, dz_engine_image_delete(a->engine, dz_http_param(r, "image"), &why), &why);
 }
 
@@ -115,7 +115,7 @@ const struct dz_api_field dz_api_gc_fields[] = {
 void dz_api_image_gc(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_image_gc gc = {0};
     struct gc_request q = {0};
     struct dz_api_out o;
@@ -153,7 +153,7 @@ static void send_damage(struct dz_http_req *r, struct dz_str json)
 {
     json_t *result = json_loadb(json.p, json.n, 0, NULL), *item;
     const json_t *damage = json_object_get(result, "damage");
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     size_t i;
     if (!json_is_array(damage)) {
@@ -172,7 +172,7 @@ static void send_damage(struct dz_http_req *r, struct dz_str json)
     json_decref(result);
 }
 
-static void verified(void *arg, struct dz_str json, const struct dz_engine_why *why)
+static void verified(void *arg, struct dz_str json, const struct dz_why *why)
 {
     struct verifying *v = arg;
     struct dz_http_req *r = dz_http_find(v->api->http, v->id);
@@ -197,7 +197,7 @@ static void verifying_gone(void *arg)
 void dz_api_image_verify(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct verify_request q = {0};
     if (!dz_api_body(r, &q))
         return;

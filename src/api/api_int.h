@@ -82,18 +82,16 @@ void dz_api_key_close(struct dz_api *a);
 /* --- api.c ------------------------------------------------------------------------------- */
 
 /* Refuse with an error of the engine or of a reader. */
-void dz_api_refuse(struct dz_http_req *r, const struct dz_engine_why *why);
-void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
-                         const char *sandbox_id);
+void dz_api_refuse(struct dz_http_req *r, const struct dz_why *why);
+void dz_api_refuse_about(struct dz_http_req *r, const struct dz_why *why, const char *sandbox_id);
 /* Begin a call of the engine. NULL: out of memory; the request has been answered. */
 struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigned flags);
 /* End a call and free it. Returns the request, NULL if its client has left. */
 struct dz_http_req *dz_api_over(struct dz_api_call *c);
 /* The engine rejected the call: free it and refuse the request. */
-void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r,
-                      const struct dz_engine_why *why);
+void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why);
 /* Answer without a body, or with the error if rc < 0. */
-void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why);
+void dz_api_done(struct dz_http_req *r, int rc, const struct dz_why *why);
 
 /* An answer: begin, write, send. */
 struct dz_api_out {
@@ -126,11 +124,11 @@ struct dz_api_page {
     const char *cursor;
 };
 int dz_api_page(struct dz_http_req *r, enum dz_api_cursor kind, const char *const *more,
-                struct dz_api_page *ret_page, struct dz_engine_why *why);
+                struct dz_api_page *ret_page, struct dz_why *why);
 /* Read the body by the route's table; false: the request has been refused. */
 bool dz_api_body(struct dz_http_req *r, void *ret);
 /* DZ_EINVAL names a parameter of the query that is not in the list. */
-int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
+int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_why *why);
 
 void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms); /* 0: null */
 /* Write the members of a sandbox into an open object, or the whole object. */
@@ -139,17 +137,17 @@ void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_ins
 
 void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
                          const struct dz_instance *row);
-/* Completions (dz_engine_done_fn) of a struct dz_api_call. _sandbox answers with the sandbox and
+/* Completions (dz_sandbox_done_fn) of a struct dz_api_call. _sandbox answers with the sandbox and
  * the status in flags (204: no body), _wake with how the sandbox was woken. */
-void dz_api_done_sandbox(void *call, const struct dz_engine_result *result);
-void dz_api_done_wake(void *call, const struct dz_engine_result *result);
+void dz_api_done_sandbox(void *call, const struct dz_sandbox_result *result);
+void dz_api_done_wake(void *call, const struct dz_sandbox_result *result);
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
                   int status);
 /* Is the timeout's after_ms (< 0: missing) a duration? False: the request has been refused. */
 bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms);
 /* The query parameter path, which must be absolute. Parameters not in names are an error. NULL: an
  * error, in *why. */
-const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
+const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_why *why);
 /* api_metrics.c */
 DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);

@@ -22,7 +22,7 @@ enum {
 
 struct reading {
     struct dz_arena *arena;
-    struct dz_engine_why *why;
+    struct dz_why *why;
     char path[PATH_TEXT]; /* "idle." while inside of it */
     void *to;
 };
@@ -251,7 +251,7 @@ static size_t count_values(struct dz_str text)
 }
 
 int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_field *fields,
-                void *ret, struct dz_engine_why *why)
+                void *ret, struct dz_why *why)
 {
     struct reading r = {.arena = arena, .why = why, .to = ret};
     json_error_t bad;

@@ -49,7 +49,6 @@ enum {
 
 /* Read `text` by the table. An empty text counts as {}. Strings are in the arena. */
 DZ_NODISCARD int dz_api_read(struct dz_arena *arena, struct dz_str text,
-                             const struct dz_api_field *fields, void *ret,
-                             struct dz_engine_why *why);
+                             const struct dz_api_field *fields, void *ret, struct dz_why *why);
 
 #endif

@@ -82,7 +82,7 @@ static void answer_made(struct dz_api *a, struct dz_http_req *r, const char *san
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     const struct dz_engine_target target = {dz_api_caller(r, a), sandbox_id};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     dz_http_set(r, "Idempotent-Replayed", "true");
     if (dz_engine_get(a->engine, target, &row, &why) < 0)
         dz_api_refuse(r, &why);
@@ -119,7 +119,7 @@ static bool begin(struct dz_api *a, struct dz_http_req *r, struct keyed *k)
 {
     DZ_AUTO(dz_idempotency_row_release) struct dz_idempotency_row row = {0};
     char sha256[DZ_SHA256_HEX];
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const struct dz_engine_key key = {k->key, sha256, k->sandbox_id};
     int rc = hash_of(r, sha256, &why.err);
     if (rc == 0)

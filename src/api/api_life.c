@@ -15,7 +15,7 @@
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
                   int status)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, (unsigned)status);
     if (!c)
         return;
@@ -28,7 +28,7 @@ void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engin
 
 /* --- wake -------------------------------------------------------------------------------- */
 
-void dz_api_done_wake(void *arg, const struct dz_engine_result *result)
+void dz_api_done_wake(void *arg, const struct dz_sandbox_result *result)
 {
     struct dz_http_req *r = dz_api_over(arg);
     struct dz_api_out o;
@@ -79,12 +79,12 @@ void dz_api_wake(struct dz_http_req *r, void *api)
 }
 
 /* Answer with the sandbox and the id of the snapshot that resumes it. */
-static void on_suspended(void *arg, const struct dz_engine_result *result)
+static void on_suspended(void *arg, const struct dz_sandbox_result *result)
 {
     struct dz_api_call *c = arg;
     struct dz_api *a = c->api;
     struct dz_http_req *r = dz_api_over(c);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     char id[DZ_ID_TEXT];
     if (!r)
@@ -106,7 +106,7 @@ void dz_api_suspend(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_call *c = dz_api_body(r, &o) ? dz_api_wait(a, r, 200) : NULL;
     if (c && dz_engine_order(a->engine, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
@@ -145,7 +145,7 @@ const struct dz_api_field dz_api_hold_fields[] = {
 void dz_api_hold(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct hold b = {.length_ms = -1};
     const struct dz_http_problem wrong = {
         .code = DZ_EINVAL, .message = "for: must be a duration of at most 30d", .field = "for"};
@@ -165,7 +165,7 @@ void dz_api_unhold(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     int rc = dz_engine_unhold(a->engine, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
@@ -188,7 +188,7 @@ const struct dz_api_field dz_api_timeout_fields[] = {
 static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct timeout *t)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const struct dz_engine_patch p = {
         .set_timeout = true, .timeout_ms = t->after_ms, .timeout_action = t->action};
     int rc = dz_engine_change(a->engine, dz_api_target(r, a, "id"), &p, &row, &why);
@@ -232,7 +232,7 @@ const struct dz_api_field dz_api_clone_fields[] = {
 void dz_api_clone(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_engine_clone b = {0};
     if (!dz_api_body(r, &b))
         return;
@@ -243,7 +243,7 @@ void dz_api_clone(struct dz_http_req *r, void *api)
         dz_api_not_taken(c, r, &why);
 }
 
-static void on_shared(void *arg, const struct dz_engine_result *result, int fd)
+static void on_shared(void *arg, const struct dz_sandbox_result *result, int fd)
 {
     struct dz_http_req *r = dz_api_over(arg);
     struct stat st;
@@ -259,7 +259,7 @@ static void on_shared(void *arg, const struct dz_engine_result *result, int fd)
 void dz_api_share(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, 200);
     if (!c)
         return;

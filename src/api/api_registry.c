@@ -57,7 +57,7 @@ static void on_gone(void *arg)
 void dz_api_registry_check(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     char nothing[1];
     if (!dz_api_body(r, nothing))
         return;

@@ -23,7 +23,7 @@ static void put_text(struct dz_json *j, const char *key, const char *text)
 }
 
 static void put_idle(struct dz_json *j, const struct dz_instance *row,
-                     const struct dz_engine_config *c)
+                     const struct dz_sandbox_config *c)
 {
     bool connections = strcmp(row->idle_mode, "connections") == 0;
     dz_json_key(j, "idle");
@@ -71,9 +71,9 @@ static void put_capabilities(struct dz_json *j)
 
 static void put_config(struct dz_json *j, const struct dz_instance *row)
 {
-    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     char ref[DZ_IMAGE_REF];
-    bool known = dz_engine_config_of(row, &c, NULL) == 0;
+    bool known = dz_sandbox_config_of(row, &c, NULL) == 0;
     put_text(j, "image", known && c.image ? c.image : row->image);
     put_text(j, "image_id", row->image[0] ? dz_image_ref(row->image, ref) : "");
     put_text(j, "size", c.size);
@@ -140,7 +140,7 @@ void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
 }
 
 /* Answer with the sandbox; flags is the status. */
-void dz_api_done_sandbox(void *arg, const struct dz_engine_result *result)
+void dz_api_done_sandbox(void *arg, const struct dz_sandbox_result *result)
 {
     struct dz_api_call *c = arg;
     struct dz_api *a = c->api;
@@ -232,7 +232,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
                        .start = 1,
                        .persistent = 1,
                        .count_cpu = 1};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     if (!dz_api_body(r, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
         return;
     c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
@@ -262,7 +262,7 @@ void dz_api_list(struct dz_http_req *r, void *api)
     static const char *const names[] = {"state", "kind", "label", "image", NULL};
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_API_LIMIT_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     bool more = false;
@@ -292,7 +292,7 @@ void dz_api_get(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
@@ -306,7 +306,7 @@ void dz_api_instances(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_API_LIMIT_MAX);
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_json j;
     bool more = true;
     const char *after = NULL;
@@ -375,7 +375,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct patch b = {
         .idle_ms = -1, .timeout_ms = -1, .silence_ms = -1, .auto_resume = -1, .count_cpu = -1};
     if (!dz_api_body(r, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
@@ -401,7 +401,7 @@ void dz_api_delete(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"force", NULL};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const char *force = dz_http_query(r, "force");
     bool forced = force && strcmp(force, "true") == 0;
     int rc = dz_api_only(r, names, &why);

@@ -70,12 +70,12 @@ struct listing {
     size_t count;
 };
 
-static int put_warm(void *arg, const struct dz_engine_warm *w)
+static int put_warm(void *arg, const struct dz_sandbox_warm *w)
 {
     struct listing *l = arg;
     struct dz_api_process p = {0};
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why;
+    struct dz_why why;
     const struct dz_engine_target target = {dz_api_caller(l->r, l->api), w->id};
     if (l->count++ == SANDBOXES_MAX)
         return 1;
@@ -113,11 +113,11 @@ static void put_totals(struct dz_json *j, const struct dz_engine_counts *c)
     dz_json_key(j, "totals");
     dz_json_object(j);
     dz_json_put_u64(j, "creates", c->creates);
-    dz_json_put_u64(j, "wakes", c->wakes);
-    dz_json_put_u64(j, "wakes_cold", c->wakes_cold);
-    dz_json_put_u64(j, "suspends", c->suspends);
-    dz_json_put_u64(j, "crashes", c->crashes);
-    dz_json_put_u64(j, "execs", c->execs);
+    dz_json_put_u64(j, "wakes", c->in.wakes);
+    dz_json_put_u64(j, "wakes_cold", c->in.wakes_cold);
+    dz_json_put_u64(j, "suspends", c->in.suspends);
+    dz_json_put_u64(j, "crashes", c->in.crashes);
+    dz_json_put_u64(j, "execs", c->in.execs);
     dz_json_end(j);
 }
 
@@ -145,7 +145,7 @@ void dz_api_stats(struct dz_http_req *r, void *api)
     dz_json_put_i64(&o.json, "uptime_ms", dz_clock_real_ms() - a->started_ms);
     dz_json_put_u64(&o.json, "connections", dz_http_connections(a->http));
     dz_json_put_u64(&o.json, "requests", dz_http_requests(a->http));
-    dz_json_put_u64(&o.json, "warm", c.warm);
+    dz_json_put_u64(&o.json, "warm", c.in.warm);
     dz_json_put_u64(&o.json, "operations", c.busy);
     put_totals(&o.json, &c);
     dz_json_key(&o.json, "latencies");

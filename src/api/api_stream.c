@@ -30,7 +30,7 @@ struct session {
     struct dz_engine_target target; /* by id (of.sandbox_id), because a name may be reassigned */
     struct dz_sse *sse;             /* either sse or ws */
     struct dz_ws *ws;
-    struct dz_engine_watch *watch;
+    struct dz_exec_watch *watch;
     bool over, full; /* ended; the client has not caught up */
     bool waits;      /* for the first message, which names the command to run */
     bool closed;     /* the connection has ended */
@@ -44,7 +44,7 @@ struct session {
 static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
     if (dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) < 0) {
         dz_api_refuse(r, &why);
@@ -74,12 +74,12 @@ static void send_json(struct session *s, const char *event, const char *id,
 /* End the watch, unless the engine has ended it already. */
 static void let_go(struct session *s, bool failed)
 {
-    struct dz_engine_watch *w = s->watch;
+    struct dz_exec_watch *w = s->watch;
     s->watch = NULL;
     if (failed || !s->exec_id[0])
-        dz_engine_watch_abort(w);
+        dz_exec_watch_abort(w);
     else
-        dz_engine_watch_end(w);
+        dz_exec_watch_end(w);
 }
 
 static void finish(struct session *s, int code)
@@ -133,10 +133,10 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
     if (s->full)
         s->untaken += n;
     else
-        dz_engine_watch_took(s->watch, n);
+        dz_exec_watch_took(s->watch, n);
 }
 
-static void on_ended(void *arg, const struct dz_engine_exit *how)
+static void on_ended(void *arg, const struct dz_exec_exit *how)
 {
     struct session *s = arg;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -149,7 +149,7 @@ static void on_ended(void *arg, const struct dz_engine_exit *how)
     finish(s, CLOSE_NORMAL);
 }
 
-static void on_failed(void *arg, const struct dz_engine_why *why)
+static void on_failed(void *arg, const struct dz_why *why)
 {
     struct session *s = arg;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -162,7 +162,7 @@ static void on_failed(void *arg, const struct dz_engine_why *why)
     finish(s, s->exec_id[0] ? CLOSE_INTERNAL : CLOSE_PROTOCOL);
 }
 
-static const struct dz_engine_watch_ops ops = {on_started, on_output, on_ended, on_failed};
+static const struct dz_exec_watch_ops ops = {on_started, on_output, on_ended, on_failed};
 
 static void on_room(void *arg)
 {
@@ -171,7 +171,7 @@ static void on_room(void *arg)
     s->full = false;
     s->untaken = 0;
     if (s->watch && n > 0)
-        dz_engine_watch_took(s->watch, n);
+        dz_exec_watch_took(s->watch, n);
 }
 
 static void session_free_unheld(struct session *s)
@@ -198,10 +198,10 @@ static void sse_closed(void *arg)
 
 static const struct dz_sse_ops sse_ops = {on_room, sse_closed};
 
-void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_exec *exec,
+void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_exec_request *exec,
                         const char *exec_id, uint64_t offset)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     char id[DZ_ENGINE_VALUE_MAX + 1] = "";
     struct session *s = make_session(a, r);
     if (!s)
@@ -213,7 +213,7 @@ void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz
         dz_free(s);
         return;
     }
-    const struct dz_engine_listener me = {&ops, s, offset};
+    const struct dz_exec_listener me = {&ops, s, offset};
     int rc = exec ? dz_engine_exec(a->engine, s->target, exec, me, &s->watch, &why)
                   : dz_engine_exec_watch(a->engine, s->target, id, me, &s->watch, &why);
     if (rc < 0)
@@ -223,7 +223,7 @@ void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz
 /* --- a socket ----------------------------------------------------------------------------------
  */
 
-static void ws_fail(struct session *s, struct dz_engine_why *why, const char *text)
+static void ws_fail(struct session *s, struct dz_why *why, const char *text)
 {
     if (text)
         (void)dz_fail(&why->err, DZ_EINVAL, "%s", text);
@@ -232,7 +232,7 @@ static void ws_fail(struct session *s, struct dz_engine_why *why, const char *te
 }
 
 /* Several messages may be pending, because messages read ahead still arrive after a pause. */
-static void on_told(void *arg, const struct dz_engine_result *result)
+static void on_told(void *arg, const struct dz_sandbox_result *result)
 {
     struct session *s = arg;
     (void)result; /* a command that has ended, or does not read: its end says so */
@@ -242,9 +242,9 @@ static void on_told(void *arg, const struct dz_engine_result *result)
     session_free_unheld(s);
 }
 
-static void tell(struct session *s, struct dz_engine_tell what)
+static void tell(struct session *s, struct dz_exec_tell what)
 {
-    struct dz_engine_why why;
+    struct dz_why why;
     if (s->tells++ == 0)
         dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
@@ -272,19 +272,20 @@ static const struct dz_api_field command_fields[] = {
 static void on_command(struct session *s, struct dz_str text)
 {
     DZ_AUTO(dz_arena_release) struct dz_arena arena = DZ_ARENA_INIT(DZ_LINE_MAX);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct command c = {.type = ""};
     int number = 0;
     if (dz_api_read(&arena, text, command_fields, &c, &why) < 0)
         ws_fail(s, &why, NULL);
     else if (strcmp(c.type, "close_stdin") == 0)
-        tell(s, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
+        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT_END});
     else if (strcmp(c.type, "signal") == 0 && c.signal && (number = dz_api_signal(c.signal)) > 0)
-        tell(s, (struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
+        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_SIGNAL, .number = number});
     else if (strcmp(c.type, "resize") == 0 && c.cols > 0 && c.cols <= 4096 && c.rows > 0 &&
              c.rows <= 4096)
-        tell(s, (struct dz_engine_tell){
-                    .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)c.rows, .cols = (uint16_t)c.cols});
+        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_RESIZE,
+                                      .rows = (uint16_t)c.rows,
+                                      .cols = (uint16_t)c.cols});
     else
         ws_fail(s, &why,
                 "a message is resize with cols and rows, signal with a signal, or "
@@ -294,8 +295,8 @@ static void on_command(struct session *s, struct dz_str text)
 static void on_first(struct session *s, bool text, struct dz_str data)
 {
     DZ_AUTO(dz_arena_release) struct dz_arena arena = DZ_ARENA_INIT(DZ_API_EXEC_MAX);
-    struct dz_engine_why why = {0};
-    struct dz_engine_exec exec;
+    struct dz_why why = {0};
+    struct dz_exec_request exec;
     struct dz_api_exec b;
     s->waits = false;
     if (!text) {
@@ -309,7 +310,7 @@ static void on_first(struct session *s, bool text, struct dz_str data)
     exec.background = false;
     if (!b.input.text.p)
         exec.keep_input = true; /* a WebSocket always has input */
-    if (dz_engine_exec(s->api->engine, s->target, &exec, (struct dz_engine_listener){&ops, s, 0},
+    if (dz_engine_exec(s->api->engine, s->target, &exec, (struct dz_exec_listener){&ops, s, 0},
                        &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);
 }
@@ -317,7 +318,7 @@ static void on_first(struct session *s, bool text, struct dz_str data)
 static void on_message(void *arg, bool text, struct dz_str data)
 {
     struct session *s = arg;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     if (s->over)
         return;
     if (s->waits)
@@ -327,7 +328,7 @@ static void on_message(void *arg, bool text, struct dz_str data)
     else if (text)
         on_command(s, data);
     else
-        tell(s, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = data});
+        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT, .data = data});
 }
 
 static void ws_closed(void *arg, int code)
@@ -340,7 +341,7 @@ static void on_alive(void *arg)
 {
     struct session *s = arg;
     if (s->watch)
-        dz_engine_watch_alive(s->watch);
+        dz_exec_watch_alive(s->watch);
 }
 
 static const struct dz_ws_ops ws_ops = {
@@ -348,7 +349,7 @@ static const struct dz_ws_ops ws_ops = {
 
 void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_id, uint64_t offset)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct session *s = make_session(a, r);
     char id[DZ_ENGINE_VALUE_MAX + 1] = "";
     if (!s)
@@ -361,7 +362,7 @@ void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_
         dz_free(s);
         return;
     }
-    const struct dz_engine_listener me = {&ops, s, offset};
+    const struct dz_exec_listener me = {&ops, s, offset};
     if (exec_id && dz_engine_exec_watch(a->engine, s->target, id, me, &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);
 }

@@ -57,7 +57,7 @@ static void put_members(struct dz_json *j, const struct dz_engine_quota_state *s
 static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *tenant)
 {
     struct dz_engine_quota_state s;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_out o;
     if (dz_engine_quotas(a->engine, dz_api_caller(r, a), tenant, &s, &why) < 0) {
         dz_api_refuse(r, &why);
@@ -74,7 +74,7 @@ void dz_api_tenants(struct dz_http_req *r, void *api)
     struct dz_tenant_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     struct dz_api *a = api;
     const struct dz_engine_caller *who = dz_api_caller(r, a);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_TENANT, NULL, &page, &why);
@@ -123,7 +123,7 @@ const struct dz_api_field dz_api_tenant_fields[] = {
 void dz_api_tenant_set(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const char *tenant = dz_http_param(r, "tenant");
     struct set b = {0};
     if (!dz_api_body(r, &b))

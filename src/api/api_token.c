@@ -31,7 +31,7 @@ void dz_api_token_create(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_engine_token_spec spec = {.tenant = "default", .scope = "tenant"};
     char secret[DZ_ENGINE_SECRET];
     struct dz_api_out o;
@@ -53,7 +53,7 @@ void dz_api_tokens(struct dz_http_req *r, void *api)
     static const char *const names[] = {"tenant", NULL};
     DZ_AUTO(dz_token_rows_release) struct dz_token_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_TOKEN, names, &page, &why);
@@ -78,7 +78,7 @@ void dz_api_tokens(struct dz_http_req *r, void *api)
 void dz_api_token_revoke(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     char id[DZ_ID_TEXT];
     if (dz_engine_token_remove(a->engine, dz_api_caller(r, a), dz_http_param(r, "token"), id,
                                &why) < 0) {

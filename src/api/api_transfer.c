@@ -26,7 +26,7 @@ enum {
 struct download {
     struct dz_api *api;
     uint64_t id; /* of the request */
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
     struct dz_buf pending;
     size_t sent;   /* of pending */
     uint64_t left; /* bytes of the announced size still to send */
@@ -63,7 +63,7 @@ static ssize_t pull(void *arg, char *p, size_t n)
             d->sent = 0;
         }
         if (!d->over)
-            dz_engine_op_took(d->op, part);
+            dz_file_op_took(d->op, part);
         return (ssize_t)part;
     }
     if (d->failed || (d->over && !d->tar && d->left > 0))
@@ -76,7 +76,7 @@ static void pulled(void *arg)
     struct download *d = arg;
     d->closed = true;
     if (!d->over)
-        dz_engine_op_cancel(d->op);
+        dz_file_op_cancel(d->op);
     download_free(d);
 }
 
@@ -134,7 +134,7 @@ static void on_bytes(void *arg, const void *data, size_t n)
     if (!d->begun && !d->tar) {
         struct dz_http_req *r = request_of(d->api, d->id);
         d->begun = true;
-        dz_engine_op_took(d->op, n);
+        dz_file_op_took(d->op, n);
         bool sound = dz_cell_stat_next(&v, &st, NULL) == 1;
         if (r && sound && begin_file(d, r, &st))
             return;
@@ -142,7 +142,7 @@ static void on_bytes(void *arg, const void *data, size_t n)
             dz_http_fail(r,
                          &(struct dz_err){.code = DZ_EIO,
                                           .msg = "the sandbox's process sent an invalid answer"});
-        dz_engine_op_cancel(d->op);
+        dz_file_op_cancel(d->op);
         download_free(d);
         return;
     }
@@ -154,7 +154,7 @@ static void on_bytes(void *arg, const void *data, size_t n)
             dz_http_stream(r, 200, "application/x-tar", -1, &source, d);
             return;
         }
-        dz_engine_op_cancel(d->op);
+        dz_file_op_cancel(d->op);
         download_free(d);
         return;
     }
@@ -169,7 +169,7 @@ static void on_bytes(void *arg, const void *data, size_t n)
     dz_http_more(d->api->http, d->id);
 }
 
-static void on_sent(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void on_sent(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct download *d = arg;
     (void)count;
@@ -187,12 +187,12 @@ static void on_sent(void *arg, const struct dz_engine_why *why, uint64_t count)
     download_free(d);
 }
 
-static const struct dz_engine_op_ops down_ops = {.data = on_bytes, .done = on_sent};
+static const struct dz_file_op_ops down_ops = {.data = on_bytes, .done = on_sent};
 
 static void down_gone(void *arg)
 {
     struct download *d = arg;
-    dz_engine_op_cancel(d->op);
+    dz_file_op_cancel(d->op);
     download_free(d);
 }
 
@@ -216,7 +216,7 @@ static void read_range(const struct dz_http_req *r, struct download *d)
 static void download(struct dz_api *a, struct dz_http_req *r, bool tar)
 {
     static const char *const names[] = {"path", NULL};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct download *d;
     const char *path = dz_api_path(r, names, &why);
     if (!path || !(d = dz_zalloc(sizeof *d))) {
@@ -236,7 +236,7 @@ static void download(struct dz_api *a, struct dz_http_req *r, bool tar)
                                   .offset = d->from,
                                   .length = d->length};
     dz_http_on_gone(r, down_gone, d);
-    const struct dz_engine_op_request request = {&op, false, DZ_ACTIVITY_DOWNLOAD, &down_ops, d};
+    const struct dz_file_op_request request = {&op, false, DZ_ACTIVITY_DOWNLOAD, &down_ops, d};
     if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &d->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         download_free(d);
@@ -260,21 +260,21 @@ void dz_api_tar_get(struct dz_http_req *r, void *api)
 struct upload {
     struct dz_api *api;
     uint64_t id;
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
     bool tar;
 };
 
 static ssize_t push(void *arg, const char *p, size_t n)
 {
     struct upload *u = arg;
-    return u->op ? (ssize_t)dz_engine_op_send(u->op, p, n) : -1;
+    return u->op ? (ssize_t)dz_file_op_send(u->op, p, n) : -1;
 }
 
 static void push_end(void *arg)
 {
     struct upload *u = arg;
     if (u->op)
-        dz_engine_op_end(u->op);
+        dz_file_op_end(u->op);
 }
 
 static const struct dz_http_sink sink = {push, push_end};
@@ -285,7 +285,7 @@ static void on_room(void *arg)
     dz_http_more(u->api->http, u->id);
 }
 
-static void on_taken(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void on_taken(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct upload *u = arg;
     struct dz_http_req *r = request_of(u->api, u->id);
@@ -303,16 +303,16 @@ static void on_taken(void *arg, const struct dz_engine_why *why, uint64_t count)
     dz_free(u);
 }
 
-static const struct dz_engine_op_ops up_ops = {.room = on_room, .done = on_taken};
+static const struct dz_file_op_ops up_ops = {.room = on_room, .done = on_taken};
 
 static void up_gone(void *arg)
 {
     struct upload *u = arg;
-    dz_engine_op_cancel(u->op);
+    dz_file_op_cancel(u->op);
     dz_free(u);
 }
 
-static int read_mode(const struct dz_http_req *r, uint32_t *ret_mode, struct dz_engine_why *why)
+static int read_mode(const struct dz_http_req *r, uint32_t *ret_mode, struct dz_why *why)
 {
     const char *text = dz_http_query(r, "mode");
     uint32_t mode = 0;
@@ -331,7 +331,7 @@ static int read_mode(const struct dz_http_req *r, uint32_t *ret_mode, struct dz_
 static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
 {
     static const char *const names[] = {"path", "mode", NULL};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_cell_op op = {.type = tar ? DZ_CELL_OP_TAR_IN : DZ_CELL_OP_WRITE,
                             .flags = DZ_CELL_OP_PARENTS};
     const char *none_match = dz_http_header(r, "If-None-Match");
@@ -350,7 +350,7 @@ static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
     uint64_t id = dz_http_id(r);
     *u = (struct upload){.api = a, .id = id, .tar = tar};
     dz_http_on_gone(r, up_gone, u);
-    const struct dz_engine_op_request request = {&op, true, DZ_ACTIVITY_UPLOAD, &up_ops, u};
+    const struct dz_file_op_request request = {&op, true, DZ_ACTIVITY_UPLOAD, &up_ops, u};
     rc = dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &u->op, &why);
     if (rc < 0) {
         dz_http_on_gone(r, NULL, NULL);

@@ -70,7 +70,13 @@ static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *e
 }
 
 static const struct dz_keeper_ops no_cells = {
-    .kill = kill_none, .make = make, .settle = settle, .carry = carry};
+    .kill = kill_none,
+};
+static const struct dz_keeper_files disks = {
+    .make = make,
+    .settle = settle,
+    .carry = carry,
+};
 
 static int open_dir(const char *data, const char *name, char path[static DZ_PATH_MAX],
                     struct dz_blobs **ret_store, struct dz_err *err)
@@ -97,6 +103,8 @@ static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err
         .registry = r->registry,
         .cold = r->cold,
         .ops = &no_cells,
+        .files = &disks,
+        .files_arg = r,
         .live_path = r->live,
         .arg = r,
         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cell/cell_disk.h"
 #include "cell/cell_pool.h"
+#include "cell/cell_runtime.h"
 #include "db/db.h"
 #include "os/os_jail.h"
 #include "vfs/vfs.h"
@@ -59,7 +60,7 @@ static void on_change(void *arg)
 }
 
 int dz_engine_listen(struct dz_engine *e, void (*fn)(void *arg), void *arg,
-                     struct dz_engine_ear **ret_ear, struct dz_engine_why *why)
+                     struct dz_engine_ear **ret_ear, struct dz_why *why)
 {
     struct dz_engine_ear *ear = NULL;
     if (dz_list_count(&e->ears) < DZ_ENGINE_EVENT_WATCHES)
@@ -99,7 +100,7 @@ static int see_event(void *arg, const struct dz_registry_event *event)
 
 int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who,
                      const struct dz_engine_event_filter *f, dz_engine_event_fn *fn, void *arg,
-                     struct dz_engine_why *why)
+                     struct dz_why *why)
 {
     struct dz_err err;
     struct events s = {fn, arg, f->limit, false};
@@ -127,7 +128,7 @@ void dz_engine_note_death(struct dz_engine *e, int pid, const char *signal, bool
     char detail[80];
     struct dz_err err;
     int64_t seq;
-    (void)snprintf(e->counts.died, sizeof e->counts.died, "%s", signal);
+    (void)snprintf(e->died, sizeof e->died, "%s", signal);
     (void)snprintf(detail, sizeof detail, "pid %d, signal %s%s", pid, signal,
                    rebooted ? ", the machine was restarted" : "");
     const struct dz_registry_event event = {.what = "daemon_died", .detail = detail};
@@ -182,10 +183,6 @@ static int watch_pool(struct dz_engine *e, struct dz_err *err)
     int rc = dz_poll_new(e->loop, dz_cell_pool_fd(e->pool), on_pool, e, &e->pool_poll, err);
     if (rc == 0)
         rc = dz_poll_set(e->pool_poll, DZ_POLL_READ, err);
-    if (rc == 0)
-        rc = dz_starts_init(e, err);
-    if (rc == 0)
-        rc = dz_files_init(e, err);
     return rc < 0 ? rc : dz_timer_new(e->loop, run_pool, e, &e->pool_soon, err);
 }
 
@@ -242,8 +239,6 @@ static int open_registry(struct dz_engine *e, const char *name, struct dz_err *e
     return rc;
 }
 
-static void on_drain_timer(void *arg);
-
 static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, struct dz_err *err)
 {
     int rc = path_in(opts->data_path, "", &e->data_path, err);
@@ -260,10 +255,6 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
     if (rc == 0)
-        rc = dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, err);
-    if (rc == 0)
-        rc = dz_timer_new(e->loop, dz_boxes_tell, e, &e->tell, err);
-    if (rc == 0)
         rc = dz_timer_new(e->loop, on_tidy, e, &e->tidy, err);
     if (rc == 0)
         rc = watch_pool(e, err);
@@ -274,16 +265,22 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
     if (rc < 0)
         return rc;
     dz_registry_tell(e->registry, on_change, e);
-    const struct dz_keeper_opts keeper = {
+    const struct dz_sandbox_runtime wasm = {.ops = &dz_cell_wasm, .pool = e->pool};
+    const struct dz_sandboxes_opts sandboxes = {
         .loop = e->loop,
         .registry = e->registry,
         .cold = e->cold,
-        .ops = &dz_engine_keeper_ops,
-        .arg = e,
         .live_path = e->live_path,
         .ladder = opts->ladder,
+        .runtimes = {wasm},
+        .host = &dz_engine_host,
+        .arg = e,
+        .accounts = &e->accounts,
     };
-    return dz_keeper_new(&keeper, &e->keeper, err);
+    rc = dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
+    if (rc == 0)
+        e->keeper = dz_sandboxes_keeper(e->sandboxes);
+    return rc;
 }
 
 int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
@@ -296,18 +293,12 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     e->pool = opts->pool;
     e->quotas = opts->quotas;
     e->space.dir_fd = e->space.reserve_fd = -1;
-    dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&e->uses, DZ_ENGINE_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_ENGINE_KEYS_UNDER_WAY);
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
-    dz_held_open(e, opts->held_tenant, opts->held_all);
-    dz_list_init(&e->leaving);
+    dz_accounts_init(&e->accounts, opts->held_tenant ? opts->held_tenant : DZ_ENGINE_HELD_TENANT,
+                     opts->held_all ? opts->held_all : DZ_ENGINE_HELD_ALL);
     dz_list_init(&e->ears);
-    dz_list_init(&e->uses_waiting);
-    dz_list_init(&e->untold);
-    dz_map_init(&e->starts.lines, DZ_ENGINE_TENANTS_MAX);
-    dz_list_init(&e->starts.turns);
-    dz_list_init(&e->starts.begun);
     dz_list_init(&e->builds);
     int rc = dz_ready_init(&e->ready, err);
     if (rc == 0)
@@ -357,7 +348,7 @@ void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder)
 
 int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err)
 {
-    if (e->draining)
+    if (dz_sandboxes_draining(e->sandboxes))
         return dz_fail(err, DZ_EBUSY,
                        "the daemon is stopping and suspends its sandboxes: ask again when it "
                        "is back");
@@ -374,6 +365,11 @@ void dz_engine_on_timed(struct dz_engine *e,
     e->timed_arg = arg;
 }
 
+bool dz_engine_account(struct dz_engine *e, const char *tenant, size_t *had, size_t now, bool must)
+{
+    return dz_account_hold(&e->accounts, tenant, had, now, must);
+}
+
 void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t)
 {
     if (e->timed)
@@ -386,39 +382,21 @@ int64_t dz_engine_date(const struct dz_engine *e, int64_t at)
 }
 
 int dz_engine_each_warm(const struct dz_engine *e,
-                        int (*fn)(void *arg, const struct dz_engine_warm *warm), void *arg)
+                        int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg)
 {
-    int rc = 0;
-    DZ_MAP_FOREACH(it, &e->boxes) {
-        struct box *b = it->value;
-        const struct dz_engine_warm w = {
-            .id = b->id,
-            .tenant = b->tenant,
-            .pid = b->cell ? b->ops->pid(b->cell) : 0,
-            .commands = dz_list_count(&b->execs),
-        };
-        if (b->phase != BOX_UP || rc != 0)
-            continue;
-        b->in_turn = true;
-        rc = fn(arg, &w);
-        b->in_turn = false;
-    }
-    return rc;
+    return dz_sandboxes_each_warm(e->sandboxes, fn, arg);
 }
 
 void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts)
 {
-    *ret_counts = e->counts;
-    ret_counts->warm = ret_counts->busy = 0;
-    DZ_MAP_FOREACH(it, &e->boxes) {
-        const struct box *b = it->value;
-        ret_counts->warm += b->phase == BOX_UP;
-    }
-    ret_counts->busy = dz_keeper_busy(e->keeper);
+    *ret_counts =
+        (struct dz_engine_counts){.busy = dz_keeper_busy(e->keeper), .creates = e->creates};
+    dz_sandboxes_count(e->sandboxes, &ret_counts->in);
+    memcpy(ret_counts->died, e->died, sizeof ret_counts->died);
 }
 
 int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
-                             struct dz_keeper_look **ret_look, struct dz_engine_why *why)
+                             struct dz_keeper_look **ret_look, struct dz_why *why)
 {
     struct dz_err err;
     int rc = dz_engine_check_ready(e, &err);
@@ -429,55 +407,10 @@ int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_op
 
 /* --- closing --------------------------------------------------------------------------- */
 
-static size_t awake(const struct dz_engine *e)
-{
-    size_t n = dz_list_count(&e->leaving);
-    DZ_MAP_FOREACH(it, &e->boxes)
-        n += ((const struct box *)it->value)->cell != NULL;
-    return n;
-}
-
-void dz_engine_drain_look(struct dz_engine *e)
-{
-    if (e->drained && dz_keeper_busy(e->keeper) == 0 && awake(e) == 0)
-        dz_timer_after(e->drain_timer, 0); /* not from inside of what ended */
-}
-
-static void on_drain_timer(void *arg)
-{
-    struct dz_engine *e = arg;
-    void (*drained)(void *arg, size_t left) = e->drained;
-    e->drained = NULL;
-    if (drained)
-        drained(e->drained_arg, awake(e));
-}
-
 void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void *arg, size_t left),
                      void *arg)
 {
-    DZ_VEC(, struct box *) all = DZ_VEC_INIT(DZ_KEEPER_SANDBOXES_MAX);
-    e->draining = true;
-    e->drained = done;
-    e->drained_arg = arg;
-    dz_timer_after(e->drain_timer, deadline_ms);
-    DZ_MAP_FOREACH(it, &e->boxes)
-        (void)dz_vec_push(&all, it->value);
-    for (size_t i = 0; i < all.n; i++) {
-        struct box *b = all.p[i];
-        const struct dz_keeper_request r = {.what = b->ephemeral ? DZ_REQUEST_DESTROY
-                                                                 : DZ_REQUEST_SUSPEND,
-                                            .id = b->id,
-                                            .goes_on = true};
-        if (b->reserved)
-            dz_box_files_over(b);
-        else if ((b->phase == BOX_UP || b->phase == BOX_STARTING) &&
-                 dz_keeper_submit(e->keeper, &r, NULL, NULL) < 0)
-            dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", b->id));
-    }
-    dz_starts_drain(e);
-    dz_files_room(e); /* it refuses all that wait */
-    dz_vec_release(&all);
-    dz_engine_drain_look(e);
+    dz_sandboxes_drain(e->sandboxes, deadline_ms, done, arg);
 }
 
 void dz_engine_free(struct dz_engine *e)
@@ -486,14 +419,8 @@ void dz_engine_free(struct dz_engine *e)
         return;
     dz_engine_builds_free(e);
     dz_engine_image_verify_drop(e->verify);
-    DZ_MAP_FOREACH(it, &e->boxes)
-        dz_box_destroy(it->value);
-    dz_map_release(&e->boxes);
+    dz_sandboxes_free(e->sandboxes);
     dz_copies_release(e);
-    dz_starts_release(e);
-    dz_files_release(e);
-    dz_leaving_free_all(e);
-    dz_keeper_free(e->keeper);
     dz_engine_images_forget(e, NULL);
     dz_map_release(&e->image_cache);
     dz_image_store_close(e->images);
@@ -505,16 +432,14 @@ void dz_engine_free(struct dz_engine *e)
     (void)dz_registry_close(e->registry, NULL);
     dz_poll_free(e->pool_poll);
     dz_timer_free(e->pool_soon);
-    dz_timer_free(e->tell);
     dz_timer_free(e->told);
     dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);
     dz_timer_free(e->measure);
     dz_space_close(e);
     dz_engine_keys_release(e);
-    dz_timer_free(e->drain_timer);
     dz_uses_release(e);
-    dz_held_close(e);
+    dz_accounts_release(&e->accounts);
     dz_free(e->data_path);
     dz_free(e->live_path);
     dz_free(e);

@@ -28,7 +28,6 @@
 #include "engine/engine_exec.h"
 #include "engine/engine_image.h"
 #include "engine/engine_key.h"
-#include "engine/engine_op.h"
 #include "engine/engine_quota.h"
 #include "engine/engine_ref.h"
 #include "engine/engine_sandbox.h"

@@ -22,7 +22,7 @@
 struct branch {
     struct dz_engine *e;
     struct dz_snapshot_row snap;
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
     bool no_start;
     char *tenant, *name, *config, *metadata, *keep, *idle_mode;
@@ -92,8 +92,8 @@ static void work_copy(void *arg)
 
 static void branch_fail(struct branch *b, int code, const struct dz_err *err)
 {
-    struct dz_engine_why why = {0};
-    const struct dz_engine_result r = {.code = code, .why = &why};
+    struct dz_why why = {0};
+    const struct dz_sandbox_result r = {.code = code, .why = &why};
     (void)dz_why_err(&why, code, err);
     if (code == DZ_EEXIST)
         (void)snprintf(why.field, sizeof why.field, "name");
@@ -104,7 +104,7 @@ static void branch_fail(struct branch *b, int code, const struct dz_err *err)
 static void on_copied(void *arg)
 {
     struct branch *b = arg;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     const struct dz_instance row = {
         .id = b->id,
         .tenant = b->tenant,
@@ -140,7 +140,7 @@ static void on_copied(void *arg)
     dz_claim_over(b->e, b->id);
     rc = dz_engine_started(b->e, &row, b->no_start, b->done, b->arg, &why);
     if (rc < 0) {
-        const struct dz_engine_result r = {.code = rc, .why = &why};
+        const struct dz_sandbox_result r = {.code = rc, .why = &why};
         b->done(b->arg, &r);
     }
     branch_free(b);
@@ -156,10 +156,10 @@ static int own(char **to, const char *text)
 static int inherit(struct branch *b, const struct dz_engine_caller *who,
                    const struct dz_engine_spec *s, uint64_t memory, struct dz_err *err)
 {
-    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     const struct dz_instance as_row = {
         .id = b->snap.id, .config = b->snap.config, .metadata = b->snap.metadata};
-    int rc = dz_engine_config_of(&as_row, &c, err);
+    int rc = dz_sandbox_config_of(&as_row, &c, err);
     if (rc < 0)
         return rc;
     const struct dz_engine_spec merged = {
@@ -191,7 +191,7 @@ static int inherit(struct branch *b, const struct dz_engine_caller *who,
 /* The branch is within all quotas, and under way: done is told of its end. copy_bytes: of the
  * snapshot that it is a copy of. */
 static struct dz_creating *begin_create(struct branch *b, const struct dz_engine_caller *who,
-                                        uint64_t copy_bytes, struct dz_engine_why *why)
+                                        uint64_t copy_bytes, struct dz_why *why)
 {
     const struct dz_engine_creation what = {.tenant = who->tenant,
                                             .token = who->token,
@@ -206,7 +206,7 @@ static struct dz_creating *begin_create(struct branch *b, const struct dz_engine
 }
 
 static int begin_copy(struct branch *b, const struct dz_engine_caller *who,
-                      const struct dz_engine_spec *spec, uint64_t memory, struct dz_engine_why *why)
+                      const struct dz_engine_spec *spec, uint64_t memory, struct dz_why *why)
 {
     struct dz_err err;
     int rc = inherit(b, who, spec, memory, &err);
@@ -226,8 +226,8 @@ static int begin_copy(struct branch *b, const struct dz_engine_caller *who,
 }
 
 int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
-                     const struct dz_engine_spec *spec, dz_engine_done_fn *done, void *arg,
-                     struct dz_engine_why *why)
+                     const struct dz_engine_spec *spec, dz_sandbox_done_fn *done, void *arg,
+                     struct dz_why *why)
 {
     uint64_t memory = 0;
     struct branch *b = dz_zalloc(sizeof *b);
@@ -273,7 +273,7 @@ static int find_pause(struct dz_engine *e, const char *sandbox, struct dz_snapsh
 }
 
 int dz_engine_pause(struct dz_engine *e, const struct dz_instance *row,
-                    char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why)
+                    char ret_id[static DZ_ID_TEXT], struct dz_why *why)
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
     struct dz_err err;
@@ -309,7 +309,7 @@ void dz_engine_pause_over(struct dz_engine *e, const char *sandbox)
 }
 
 int dz_engine_resume(struct dz_engine *e, struct dz_engine_target target, const char *name,
-                     dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+                     dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
     const struct dz_engine_order wake = {.what = DZ_REQUEST_WAKE};
@@ -339,11 +339,10 @@ struct forking {
     char id[DZ_ID_TEXT];
 };
 
-static void on_forked(void *arg, const struct dz_snapshot_row *snap,
-                      const struct dz_engine_why *failed)
+static void on_forked(void *arg, const struct dz_snapshot_row *snap, const struct dz_why *failed)
 {
     struct forking *f = arg;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     if (failed) {
         f->done(f->arg, NULL, failed);
     } else {
@@ -366,7 +365,7 @@ static void on_forked(void *arg, const struct dz_snapshot_row *snap,
 
 int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
                    const struct dz_engine_handle *as, dz_engine_fork_fn *done, void *arg,
-                   struct dz_engine_why *why)
+                   struct dz_why *why)
 {
     const char *label = as->name;
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -410,7 +409,7 @@ static void fork_one_free(struct fork_one *f)
     dz_free(f);
 }
 
-static void on_one(void *arg, const struct dz_engine_result *result)
+static void on_one(void *arg, const struct dz_sandbox_result *result)
 {
     struct fork_one *f = arg;
     const struct dz_fork_row row = {.id = f->fork,
@@ -424,23 +423,22 @@ static void on_one(void *arg, const struct dz_engine_result *result)
 }
 
 /* Its file is on the disk, under its claim. Its client may have lost its token meanwhile. */
-static void on_own_file(void *arg, const struct dz_snapshot_row *snap,
-                        const struct dz_engine_why *failed)
+static void on_own_file(void *arg, const struct dz_snapshot_row *snap, const struct dz_why *failed)
 {
     struct fork_one *f = arg;
     struct branch *b = f->b;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     (void)snap;
     f->b = NULL;
     if (failed) {
-        const struct dz_engine_result r = {.code = failed->err.code, .why = failed};
+        const struct dz_sandbox_result r = {.code = failed->err.code, .why = failed};
         b->done(b->arg, &r);
         branch_free(b);
         return;
     }
     b->rc = dz_engine_caller_check(b->e, &f->own.who, &why);
     if (b->rc < 0) {
-        const struct dz_engine_result r = {.code = b->rc, .why = &why};
+        const struct dz_sandbox_result r = {.code = b->rc, .why = &why};
         undo_file(b);
         b->done(b->arg, &r);
         branch_free(b);
@@ -466,7 +464,7 @@ static int describe(struct fork_one *f, struct dz_err *err)
 }
 
 int dz_engine_fork_one(struct dz_engine *e, struct dz_engine_target target,
-                       dz_engine_fork_one_fn *done, void *arg, struct dz_engine_why *why)
+                       dz_engine_fork_one_fn *done, void *arg, struct dz_why *why)
 {
     const struct dz_engine_spec spec = {.idle_ms = DZ_LADDER_INHERIT};
     struct dz_creating *c = NULL;
@@ -503,7 +501,7 @@ int dz_engine_fork_one(struct dz_engine *e, struct dz_engine_target target,
 }
 
 static int fork_get(struct dz_engine *e, struct dz_engine_target target,
-                    struct dz_fork_row *ret_row, struct dz_engine_why *why)
+                    struct dz_fork_row *ret_row, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
@@ -520,7 +518,7 @@ static int fork_get(struct dz_engine *e, struct dz_engine_target target,
 }
 
 int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
-                    size_t limit, struct dz_fork_rows *rows, struct dz_engine_why *why)
+                    size_t limit, struct dz_fork_rows *rows, struct dz_why *why)
 {
     struct dz_err err;
     const struct dz_registry_record_filter f = {
@@ -531,7 +529,7 @@ int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who, con
 }
 
 int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target, const char *name,
-                          dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+                          dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
     DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
     struct dz_err err;
@@ -555,8 +553,7 @@ int dz_fork_remove(struct dz_engine *e, const struct dz_fork_row *row, struct dz
 }
 
 /* Other handles and the branches themselves stay. */
-int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
-                          struct dz_engine_why *why)
+int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target, struct dz_why *why)
 {
     DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
     struct dz_err err;

@@ -16,51 +16,49 @@ struct dz_engine_handle {
 
 /* Rows are the callback's for its time; why is not NULL: it failed. */
 typedef void dz_engine_snap_fn(void *arg, const struct dz_snapshot_row *row,
-                               const struct dz_engine_why *why);
+                               const struct dz_why *why);
 /* The sandbox as it is now, asleep, in a file of its own; it goes on. A sandbox is made of it
  * by dz_engine_create, as often as one likes. */
 DZ_NODISCARD int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
                                     const struct dz_engine_handle *as, dz_engine_snap_fn *done,
-                                    void *arg, struct dz_engine_why *why);
+                                    void *arg, struct dz_why *why);
 DZ_NODISCARD int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
-                                        struct dz_snapshot_row *ret_row, struct dz_engine_why *why);
+                                        struct dz_snapshot_row *ret_row, struct dz_why *why);
 DZ_NODISCARD int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
                                      const char *after, size_t limit, struct dz_snapshot_rows *rows,
-                                     struct dz_engine_why *why);
+                                     struct dz_why *why);
 /* DZ_EEXIST: a fork stands on it. */
 DZ_NODISCARD int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target target,
-                                           struct dz_engine_why *why);
+                                           struct dz_why *why);
 
 /* What stands for a sandbox that was put to sleep: resuming it wakes the same one. */
 DZ_NODISCARD int dz_engine_pause(struct dz_engine *e, const struct dz_instance *row,
-                                 char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why);
+                                 char ret_id[static DZ_ID_TEXT], struct dz_why *why);
 /* Wake the sandbox of a pause, or make one of a snapshot. */
 DZ_NODISCARD int dz_engine_resume(struct dz_engine *e, struct dz_engine_target target,
-                                  const char *name, dz_engine_done_fn *done, void *arg,
-                                  struct dz_engine_why *why);
+                                  const char *name, dz_sandbox_done_fn *done, void *arg,
+                                  struct dz_why *why);
 
 /* A snapshot with a label, for branches. */
-typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
-                               const struct dz_engine_why *why);
+typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row, const struct dz_why *why);
 DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
                                 const struct dz_engine_handle *as, dz_engine_fork_fn *done,
-                                void *arg, struct dz_engine_why *why);
+                                void *arg, struct dz_why *why);
 /* One branch of the sandbox as it is now, which goes on, and no handle: its file is written in its
  * place at once. The result is the branch, or why there is none; then fork is NULL. Else it is what
  * a handle would have been, for the time of the callback, and names nothing that is there. */
 typedef void dz_engine_fork_one_fn(void *arg, const struct dz_fork_row *fork,
-                                   const struct dz_engine_result *result);
+                                   const struct dz_sandbox_result *result);
 DZ_NODISCARD int dz_engine_fork_one(struct dz_engine *e, struct dz_engine_target target,
-                                    dz_engine_fork_one_fn *done, void *arg,
-                                    struct dz_engine_why *why);
+                                    dz_engine_fork_one_fn *done, void *arg, struct dz_why *why);
 DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
                                  const char *after, size_t limit, struct dz_fork_rows *rows,
-                                 struct dz_engine_why *why);
+                                 struct dz_why *why);
 /* Another branch: a sandbox that goes on from there. */
 DZ_NODISCARD int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target,
-                                       const char *name, dz_engine_done_fn *done, void *arg,
-                                       struct dz_engine_why *why);
+                                       const char *name, dz_sandbox_done_fn *done, void *arg,
+                                       struct dz_why *why);
 DZ_NODISCARD int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
-                                       struct dz_engine_why *why);
+                                       struct dz_why *why);
 
 #endif

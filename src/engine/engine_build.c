@@ -343,14 +343,13 @@ static void start_next(struct dz_engine *e)
 /* --- what clients ask --------------------------------------------------------------------------
  */
 
-static int only_operator(const struct dz_engine_caller *who, struct dz_engine_why *why)
+static int only_operator(const struct dz_engine_caller *who, struct dz_why *why)
 {
     return who->is_operator ? 0
                             : dz_why(why, DZ_EDENIED, NULL, "only the operator can build images");
 }
 
-static int check(struct dz_engine *e, const struct dz_engine_build_spec *s,
-                 struct dz_engine_why *why)
+static int check(struct dz_engine *e, const struct dz_engine_build_spec *s, struct dz_why *why)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
     char sha256[DZ_SHA256_HEX];
@@ -372,7 +371,9 @@ static int check(struct dz_engine *e, const struct dz_engine_build_spec *s,
     if (under_way >= DZ_ENGINE_BUILDS_MAX)
         return dz_why(why, DZ_EBUSY, NULL, "build %s: %d builds wait already", s->name,
                       DZ_ENGINE_BUILDS_MAX);
-    return e->draining ? dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping") : 0;
+    return dz_sandboxes_draining(e->sandboxes)
+               ? dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping")
+               : 0;
 }
 
 static int lay_down(struct dz_engine_build *b, struct dz_err *err)
@@ -391,7 +392,7 @@ static int lay_down(struct dz_engine_build *b, struct dz_err *err)
 
 int dz_engine_build_open(struct dz_engine *e, const struct dz_engine_caller *who,
                          const struct dz_engine_build_spec *s, struct dz_engine_build **ret_build,
-                         struct dz_engine_why *why)
+                         struct dz_why *why)
 {
     int rc = only_operator(who, why);
     forget_old(e); /* here only: no call on a build frees one */
@@ -431,8 +432,7 @@ int dz_engine_build_open(struct dz_engine *e, const struct dz_engine_caller *who
     return 0;
 }
 
-int dz_engine_build_put(struct dz_engine_build *b, const void *data, size_t n,
-                        struct dz_engine_why *why)
+int dz_engine_build_put(struct dz_engine_build *b, const void *data, size_t n, struct dz_why *why)
 {
     b->bytes += n;
     if (b->bytes > DZ_ENGINE_BUILD_BYTES)
@@ -457,7 +457,7 @@ void dz_engine_build_drop(struct dz_engine_build *b)
 }
 
 int dz_engine_build_find(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                         struct dz_engine_build **ret_build, struct dz_engine_why *why)
+                         struct dz_engine_build **ret_build, struct dz_why *why)
 {
     int rc = only_operator(who, why);
     if (rc < 0)
@@ -472,7 +472,7 @@ int dz_engine_build_find(struct dz_engine *e, const struct dz_engine_caller *who
 
 int dz_engine_builds(struct dz_engine *e, const struct dz_engine_caller *who,
                      void (*fn)(void *arg, const struct dz_engine_build *b), void *arg,
-                     struct dz_engine_why *why)
+                     struct dz_why *why)
 {
     int rc = only_operator(who, why);
     if (rc < 0)
@@ -500,13 +500,13 @@ void dz_engine_build_get(const struct dz_engine_build *b, struct dz_engine_build
 }
 
 int dz_engine_build_listen(struct dz_engine_build *b, void (*fn)(void *arg), void *arg,
-                           struct dz_engine_ear **ret_ear, struct dz_engine_why *why)
+                           struct dz_engine_ear **ret_ear, struct dz_why *why)
 {
     struct dz_engine_ear *ear =
-        dz_list_count(&b->ears) < DZ_ENGINE_WATCHES_MAX ? dz_zalloc(sizeof *ear) : NULL;
+        dz_list_count(&b->ears) < DZ_EXEC_WATCHES_MAX ? dz_zalloc(sizeof *ear) : NULL;
     if (!ear)
         return dz_why(why, DZ_EBUSY, NULL, "%d clients follow this build already",
-                      DZ_ENGINE_WATCHES_MAX);
+                      DZ_EXEC_WATCHES_MAX);
     ear->fn = fn;
     ear->arg = arg;
     dz_list_init(&ear->link);

@@ -24,18 +24,17 @@ struct dz_engine_build_spec {
  * its archive, piece by piece, and then goes or is dropped; one that went is followed by its id. */
 DZ_NODISCARD int dz_engine_build_open(struct dz_engine *e, const struct dz_engine_caller *who,
                                       const struct dz_engine_build_spec *spec,
-                                      struct dz_engine_build **ret_build,
-                                      struct dz_engine_why *why);
+                                      struct dz_engine_build **ret_build, struct dz_why *why);
 DZ_NODISCARD int dz_engine_build_put(struct dz_engine_build *b, const void *data, size_t n,
-                                     struct dz_engine_why *why);
+                                     struct dz_why *why);
 void dz_engine_build_go(struct dz_engine_build *b);
 void dz_engine_build_drop(struct dz_engine_build *b); /* nothing of it is left. NULL is fine */
 DZ_NODISCARD int dz_engine_build_find(struct dz_engine *e, const struct dz_engine_caller *who,
                                       const char *id, struct dz_engine_build **ret_build,
-                                      struct dz_engine_why *why);
+                                      struct dz_why *why);
 DZ_NODISCARD int dz_engine_builds(struct dz_engine *e, const struct dz_engine_caller *who,
                                   void (*fn)(void *arg, const struct dz_engine_build *b), void *arg,
-                                  struct dz_engine_why *why);
+                                  struct dz_why *why);
 /* Borrowed until the loop's next turn. */
 struct dz_engine_build_state {
     const char *id, *name;
@@ -51,7 +50,7 @@ void dz_engine_build_get(const struct dz_engine_build *b, struct dz_engine_build
 struct dz_engine_ear;
 /* Be called after each change, until dz_engine_unlisten; so long it is kept. */
 DZ_NODISCARD int dz_engine_build_listen(struct dz_engine_build *b, void (*fn)(void *arg), void *arg,
-                                        struct dz_engine_ear **ret_ear, struct dz_engine_why *why);
+                                        struct dz_engine_ear **ret_ear, struct dz_why *why);
 void dz_engine_build_cancel(struct dz_engine_build *b); /* it fails, soon; nothing of it stays */
 
 #endif

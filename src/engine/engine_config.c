@@ -21,7 +21,6 @@
 
 enum {
     CONFIG_MAX = 1 << 18, /* bytes of either column */
-    KEY_MAX = 256,        /* bytes of a variable's name in an image */
 };
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -33,35 +32,6 @@ static const struct {
     {"shared-cpu-4x", UINT64_C(1) << 30},   {"shared-cpu-8x", UINT64_C(2) << 30},
     {"performance-1x", UINT64_C(2) << 30},  {"performance-2x", UINT64_C(4) << 30},
 };
-
-int(dz_why)(struct dz_engine_why *why, int code, const char *field, const char *fmt, ...)
-{
-    va_list args;
-    char msg[sizeof why->err.msg];
-    va_start(args, fmt);
-    (void)vsnprintf(msg, sizeof msg, fmt, args);
-    va_end(args);
-    why->reason = NULL;
-    (void)snprintf(why->field, sizeof why->field, "%s", field ? field : "");
-    return dz_fail(&why->err, code, "%s", msg);
-}
-
-int dz_why_later(struct dz_engine_why *why, const char *field, const char *text)
-{
-    int rc = dz_why(why, DZ_EINVAL, field, "%s", text);
-    why->reason = "unsupported";
-    return rc;
-}
-
-int(dz_why_err)(struct dz_engine_why *why, int code, const struct dz_err *err)
-{
-    why->reason = NULL;
-    why->field[0] = '\0';
-    if (&why->err != err)
-        why->err = *err;
-    why->err.code = code;
-    return code;
-}
 
 /* --- checking --------------------------------------------------------------------------- */
 
@@ -76,7 +46,7 @@ static bool is_word(struct dz_str s, const char *more)
     return s.n > 0;
 }
 
-int dz_engine_check_name(const char *name, struct dz_engine_why *why)
+int dz_engine_check_name(const char *name, struct dz_why *why)
 {
     struct dz_str s = dz_str(name);
     char quoted[DZ_STR_QUOTED];
@@ -93,8 +63,7 @@ int dz_engine_check_name(const char *name, struct dz_engine_why *why)
     return 0;
 }
 
-static json_t *read_object(const char *field, const char *json, size_t max,
-                           struct dz_engine_why *why)
+static json_t *read_object(const char *field, const char *json, size_t max, struct dz_why *why)
 {
     json_error_t bad;
     size_t n = strlen(json);
@@ -114,8 +83,8 @@ static json_t *read_object(const char *field, const char *json, size_t max,
 /* An object of strings in which every pair passes `check`. */
 static int check_object(const char *field, const char *json, size_t max_count,
                         int (*check)(const char *field, struct dz_str k, struct dz_str v,
-                                     struct dz_engine_why *why),
-                        struct dz_engine_why *why)
+                                     struct dz_why *why),
+                        struct dz_why *why)
 {
     const char *key;
     json_t *value, *o = read_object(field, json, DZ_ENGINE_ENV_BYTES, why);
@@ -137,8 +106,7 @@ static int check_object(const char *field, const char *json, size_t max_count,
     return rc;
 }
 
-static int check_label(const char *field, struct dz_str k, struct dz_str v,
-                       struct dz_engine_why *why)
+static int check_label(const char *field, struct dz_str k, struct dz_str v, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     if (k.n > DZ_ENGINE_KEY_MAX || !is_word(k, "-_./"))
@@ -152,8 +120,7 @@ static int check_label(const char *field, struct dz_str k, struct dz_str v,
     return 0;
 }
 
-static int check_variable(const char *field, struct dz_str k, struct dz_str v,
-                          struct dz_engine_why *why)
+static int check_variable(const char *field, struct dz_str k, struct dz_str v, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     if (k.n == 0 || dz_str_find_char(k, '=') != DZ_STR_NONE || memchr(v.p, 0, v.n))
@@ -162,12 +129,12 @@ static int check_variable(const char *field, struct dz_str k, struct dz_str v,
     return 0;
 }
 
-int dz_engine_check_env(const char *field, const char *json, struct dz_engine_why *why)
+int dz_engine_check_env(const char *field, const char *json, struct dz_why *why)
 {
     return check_object(field, json, DZ_ENGINE_ENV_MAX, check_variable, why);
 }
 
-static int check_metadata(const char *json, struct dz_engine_why *why)
+static int check_metadata(const char *json, struct dz_why *why)
 {
     json_t *o = read_object("metadata", json, DZ_ENGINE_METADATA_MAX, why);
     json_decref(o);
@@ -176,7 +143,7 @@ static int check_metadata(const char *json, struct dz_engine_why *why)
 
 /* One of some words; NULL is fine. */
 static int check_word(const char *field, const char *given, const char *const *words,
-                      const char *list, struct dz_engine_why *why)
+                      const char *list, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     if (!given)
@@ -188,7 +155,7 @@ static int check_word(const char *field, const char *given, const char *const *w
                   dz_str_quote(dz_str(given), quoted));
 }
 
-static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why)
+static int check_words(const struct dz_engine_spec *s, struct dz_why *why)
 {
     static const char *const keeps[] = {"memory", "files", NULL};
     static const char *const modes[] = {"activity", "connections", "never", NULL};
@@ -214,8 +181,7 @@ static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why
     return rc;
 }
 
-static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory,
-                        struct dz_engine_why *why)
+static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     uint64_t memory = s->memory_bytes;
@@ -234,7 +200,7 @@ static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory,
     return 0;
 }
 
-static int check_times(const struct dz_engine_spec *s, struct dz_engine_why *why)
+static int check_times(const struct dz_engine_spec *s, struct dz_why *why)
 {
     static const char *const actions[] = {"destroy", "pause", NULL};
     bool pauses = s->timeout_action && strcmp(s->timeout_action, "pause") == 0;
@@ -260,8 +226,7 @@ static int check_times(const struct dz_engine_spec *s, struct dz_engine_why *why
     return check_word("timeout.action", s->timeout_action, actions, "destroy or pause", why);
 }
 
-int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory,
-                         struct dz_engine_why *why)
+int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory, struct dz_why *why)
 {
     int rc = s->name ? dz_engine_check_name(s->name, why) : 0;
     if (rc == 0 && s->image && s->snapshot)
@@ -331,167 +296,4 @@ char *dz_engine_metadata_text(const char *labels_json, const char *metadata_json
     put_object(&j, "metadata", metadata_json);
     dz_json_end(&j);
     return finish(&j, &b);
-}
-
-/* --- reading ---------------------------------------------------------------------------- */
-
-/* What is read is one block: each string is appended to b, and found again by where. */
-struct reader {
-    struct dz_buf b;
-    size_t at[8];
-};
-
-static void keep(struct reader *r, int i, const char *text)
-{
-    r->at[i] = text ? r->b.len + 1 : 0;
-    if (text)
-        dz_buf_add(&r->b, text, strlen(text) + 1);
-}
-
-static int to_buffer(const char *p, size_t n, void *b)
-{
-    dz_buf_add(b, p, n);
-    return 0;
-}
-
-static void keep_object(struct reader *r, int i, const json_t *o)
-{
-    r->at[i] = r->b.len + 1;
-    if (!o || json_dump_callback(o, to_buffer, &r->b, JSON_COMPACT) < 0)
-        dz_buf_adds(&r->b, "{}");
-    dz_buf_add(&r->b, "", 1);
-}
-
-static const char *kept(const struct reader *r, int i, const char *text)
-{
-    return r->at[i] ? text + r->at[i] - 1 : NULL;
-}
-
-static json_t *column(const char *text)
-{
-    json_error_t bad;
-    json_t *o = text && text[0] ? json_loads(text, 0, &bad) : json_object();
-    if (json_is_object(o))
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
-int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *ret_config,
-                        struct dz_err *err)
-{
-    struct reader r = {.b = DZ_BUF_INIT((size_t)2 * CONFIG_MAX)};
-    json_t *c = column(row->config), *m = column(row->metadata);
-    if (!c || !m) {
-        json_decref(c);
-        json_decref(m);
-        return dz_fail(err, DZ_ECORRUPT, "the row of %s: its config is not a JSON object", row->id);
-    }
-    keep(&r, 0, json_string_value(json_object_get(c, "image")));
-    keep(&r, 1, json_string_value(json_object_get(c, "size")));
-    keep(&r, 2, json_string_value(json_object_get(c, "policy")));
-    keep(&r, 3, json_string_value(json_object_get(c, "durability")));
-    keep_object(&r, 4, json_object_get(c, "env"));
-    keep_object(&r, 5, json_object_get(m, "labels"));
-    keep_object(&r, 6, json_object_get(m, "metadata"));
-    const json_t *resume = json_object_get(c, "auto_resume");
-    json_int_t silence = json_integer_value(json_object_get(c, "connection_silence_ms"));
-    json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
-    json_int_t disk = json_integer_value(json_object_get(c, "disk_bytes"));
-    size_t n;
-    char *text = dz_buf_detach(&r.b, &n);
-    dz_buf_release(&r.b);
-    if (text)
-        *ret_config = (struct dz_engine_config){
-            .text = text,
-            .image = kept(&r, 0, text),
-            .size = kept(&r, 1, text),
-            .policy = kept(&r, 2, text),
-            .durability = kept(&r, 3, text),
-            .env = kept(&r, 4, text),
-            .labels = kept(&r, 5, text),
-            .metadata = kept(&r, 6, text),
-            .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
-            .disk_bytes = disk > 0 ? (uint64_t)disk : 0,
-            .silence_ms = silence > 0 ? silence : 0,
-            .auto_resume = !json_is_false(resume),
-            .ignore_cpu = json_is_false(json_object_get(c, "count_cpu")),
-        };
-    json_decref(c);
-    json_decref(m);
-    return text ? 0 : dz_fail(err, DZ_ENOMEM, "read the config of %s: out of memory", row->id);
-}
-
-void dz_engine_config_release(struct dz_engine_config *c)
-{
-    dz_free(c->text);
-    *c = (struct dz_engine_config){0};
-}
-
-/* "K=V" of each pair, in one block. Takes the reference. */
-static int flatten(json_t *o, char ***ret_list, struct dz_err *err)
-{
-    json_t *value;
-    const char *key;
-    size_t bytes = 0, n = 0;
-    json_object_foreach(o, key, value) bytes += strlen(key) + json_string_length(value) + 2;
-    char **list = dz_zalloc((json_object_size(o) + 1) * sizeof *list + bytes);
-    if (!list) {
-        json_decref(o);
-        return dz_fail(err, DZ_ENOMEM, "read the environment: out of memory");
-    }
-    char *at = (char *)(list + json_object_size(o) + 1), *end = at + bytes;
-    json_object_foreach(o, key, value)
-    {
-        int len = snprintf(at, (size_t)(end - at), "%s=%s", key,
-                           json_is_string(value) ? json_string_value(value) : "");
-        list[n++] = at;
-        at += len + 1;
-    }
-    json_decref(o);
-    *ret_list = list;
-    return 0;
-}
-
-int dz_engine_env_list(const char *json, char ***ret_list, struct dz_err *err)
-{
-    json_t *o = column(json);
-    if (!o)
-        return dz_fail(err, DZ_ECORRUPT, "read the environment: not a JSON object");
-    return flatten(o, ret_list, err);
-}
-
-int dz_engine_env_of(const char *json, const struct dz_image *image, char ***ret_list,
-                     struct dz_err *err)
-{
-    json_t *own = column(json), *o = json_object();
-    int bad = !own || !o || json_object_set_new(o, "PATH", json_string(DEFAULT_PATH)) < 0 ||
-              json_object_set_new(o, "HOSTNAME", json_string("doze")) < 0;
-    for (size_t i = 0; image && image->env[i] && !bad; i++) {
-        const char *line = image->env[i], *eq = strchr(line, '=');
-        char key[KEY_MAX];
-        if (!eq || (size_t)(eq - line) >= sizeof key)
-            continue;
-        memcpy(key, line, (size_t)(eq - line));
-        key[eq - line] = '\0';
-        bad = json_object_set_new(o, key, json_string(eq + 1)) < 0;
-    }
-    bad = bad || json_object_update(o, own) < 0;
-    json_decref(own);
-    if (!bad)
-        return flatten(o, ret_list, err);
-    json_decref(o);
-    return dz_fail(err, DZ_ENOMEM, "make the environment: out of memory");
-}
-
-bool dz_engine_has_label(const struct dz_instance *row, const char *label)
-{
-    json_t *m = column(row->metadata);
-    const char *eq = strchr(label, '=');
-    char key[DZ_ENGINE_KEY_MAX + 1];
-    (void)snprintf(key, sizeof key, "%.*s", eq ? (int)(eq - label) : DZ_ENGINE_KEY_MAX, label);
-    const char *v = json_string_value(json_object_get(json_object_get(m, "labels"), key));
-    bool has = v && (!eq || strcmp(eq + 1, v) == 0);
-    json_decref(m);
-    return has;
 }

@@ -13,17 +13,17 @@
 
 struct cloning {
     struct dz_engine *e;
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
     char id[DZ_ID_TEXT];
 };
 
-static void on_cloned(void *arg, struct box *b, const struct dz_engine_result *result)
+static void on_cloned(void *arg, struct dz_sandbox *b, const struct dz_sandbox_result *result)
 {
     struct cloning c = *(struct cloning *)arg;
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_result r = *result;
-    struct dz_engine_why why = {0};
+    struct dz_sandbox_result r = *result;
+    struct dz_why why = {0};
     struct dz_err err;
     (void)b;
     dz_free(arg);
@@ -40,8 +40,8 @@ static void on_cloned(void *arg, struct box *b, const struct dz_engine_result *r
 }
 
 int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
-                    const struct dz_engine_clone *clone, dz_engine_done_fn *done, void *arg,
-                    struct dz_engine_why *why)
+                    const struct dz_engine_clone *clone, dz_sandbox_done_fn *done, void *arg,
+                    struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     const char *tenant = clone->tenant, *sees = dz_engine_sees(target.who);
@@ -73,10 +73,10 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
         const struct dz_instance to = {
             .id = c->id, .tenant = tenant, .name = clone->name, .owner = target.who->token};
         const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
-        rc = dz_job_start(
-            e, &row,
-            &(struct job_spec){.kind = JOB_ORDER, .fn = on_cloned, .arg = c, .request = &request},
-            NULL, why);
+        rc = dz_job_start(e->sandboxes, &row,
+                          &(struct dz_job_spec){
+                              .kind = DZ_JOB_ORDER, .fn = on_cloned, .arg = c, .request = &request},
+                          NULL, why);
     }
     if (rc == DZ_EEXIST && clone->name)
         (void)dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", clone->name);
@@ -108,11 +108,11 @@ static int take_file(const struct sharing *s, struct dz_err *err)
     return fd;
 }
 
-static void on_shared(void *arg, struct box *b, const struct dz_engine_result *result)
+static void on_shared(void *arg, struct dz_sandbox *b, const struct dz_sandbox_result *result)
 {
     struct sharing s = *(struct sharing *)arg;
-    struct dz_engine_result r = *result;
-    struct dz_engine_why why = {0};
+    struct dz_sandbox_result r = *result;
+    struct dz_why why = {0};
     struct dz_err err;
     int fd = -1;
     (void)b;
@@ -126,7 +126,7 @@ static void on_shared(void *arg, struct box *b, const struct dz_engine_result *r
 }
 
 int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engine_file_fn *done,
-                    void *arg, struct dz_engine_why *why)
+                    void *arg, struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_engine_row(e, target, &row, why);
@@ -140,10 +140,10 @@ int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engi
     if (rc == 0) {
         const struct dz_keeper_request request = {
             .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};
-        rc = dz_job_start(
-            e, &row,
-            &(struct job_spec){.kind = JOB_ORDER, .fn = on_shared, .arg = s, .request = &request},
-            NULL, why);
+        rc = dz_job_start(e->sandboxes, &row,
+                          &(struct dz_job_spec){
+                              .kind = DZ_JOB_ORDER, .fn = on_shared, .arg = s, .request = &request},
+                          NULL, why);
     }
     if (rc < 0)
         dz_free(s);

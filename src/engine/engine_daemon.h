@@ -11,6 +11,7 @@
 #include "engine/engine_why.h"
 #include "keeper/keeper.h"
 #include "loop/loop.h"
+#include "sandbox/sandbox.h"
 
 struct dz_cell_pool;
 
@@ -42,8 +43,9 @@ DZ_NODISCARD int dz_engine_check_ready(const struct dz_engine *e, struct dz_err 
 void dz_engine_free(struct dz_engine *e); /* NULL is fine */
 
 struct dz_engine_counts {
-    uint64_t warm, busy; /* cells; operations under way */
-    uint64_t creates, wakes, wakes_cold, execs, suspends, crashes;
+    struct dz_sandbox_counts in; /* what happened in sandboxes */
+    uint64_t busy;               /* operations under way */
+    uint64_t creates;
     char died[16]; /* the signal that ended the daemon before this one, "none"; "": it stopped */
 };
 /* The daemon before this one died: an event, and in the counts. */
@@ -57,20 +59,13 @@ struct dz_engine_timing {
 };
 void dz_engine_on_timed(struct dz_engine *e,
                         void (*fn)(void *arg, const struct dz_engine_timing *timing), void *arg);
-/* Those that are awake: what there is to say of each without waiting. Stops at a non-zero
- * result, and returns it. */
-struct dz_engine_warm {
-    const char *id, *tenant;
-    int64_t pid; /* of its cell; 0: not known yet */
-    size_t commands;
-};
+/* Those that are awake: as dz_sandboxes_each_warm. */
 int dz_engine_each_warm(const struct dz_engine *e,
-                        int (*fn)(void *arg, const struct dz_engine_warm *warm), void *arg);
+                        int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
 void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts);
 
 /* Compare the registry with the files: as dz_keeper_look. */
 DZ_NODISCARD int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
-                                          struct dz_keeper_look **ret_look,
-                                          struct dz_engine_why *why);
+                                          struct dz_keeper_look **ret_look, struct dz_why *why);
 
 #endif

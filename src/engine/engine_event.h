@@ -20,11 +20,11 @@ struct dz_engine_event_filter {
 typedef int dz_engine_event_fn(void *arg, const struct dz_registry_event *event);
 DZ_NODISCARD int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who,
                                   const struct dz_engine_event_filter *f, dz_engine_event_fn *fn,
-                                  void *arg, struct dz_engine_why *why);
+                                  void *arg, struct dz_why *why);
 /* Be called, at some time soon after each new event. */
 struct dz_engine_ear;
 DZ_NODISCARD int dz_engine_listen(struct dz_engine *e, void (*fn)(void *arg), void *arg,
-                                  struct dz_engine_ear **ret_ear, struct dz_engine_why *why);
+                                  struct dz_engine_ear **ret_ear, struct dz_why *why);
 void dz_engine_unlisten(struct dz_engine_ear *ear); /* NULL is fine */
 
 #endif

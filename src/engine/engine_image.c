@@ -115,7 +115,7 @@ int dz_engine_image_get(struct dz_engine *e, const char *sha256, struct engine_i
 }
 
 int dz_engine_image_find(struct dz_engine *e, const char *name,
-                         char ret_sha256[static DZ_SHA256_HEX], struct dz_engine_why *why)
+                         char ret_sha256[static DZ_SHA256_HEX], struct dz_why *why)
 {
     struct dz_err err;
     int rc = dz_image_find(e->images, name, ret_sha256, &err);
@@ -156,7 +156,7 @@ static int list_one(void *arg, const char *sha256, const char *tags, struct dz_e
 }
 
 int dz_engine_images(struct dz_engine *e, struct dz_engine_images_page *page,
-                     dz_engine_image_fn *fn, void *arg, struct dz_engine_why *why)
+                     dz_engine_image_fn *fn, void *arg, struct dz_why *why)
 {
     struct listing l = {e, page, page->limit, fn, arg, false};
     struct dz_err err;
@@ -168,7 +168,7 @@ int dz_engine_images(struct dz_engine *e, struct dz_engine_images_page *page,
 }
 
 int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_image,
-                    struct dz_buf *tags, struct dz_engine_why *why)
+                    struct dz_buf *tags, struct dz_why *why)
 {
     char sha256[DZ_SHA256_HEX];
     struct dz_err err;
@@ -213,7 +213,7 @@ static int in_use(const struct dz_engine *e, const char *sha256, struct dz_err *
     return rc < 0 ? rc : snapshot_needs(e, sha256, err);
 }
 
-int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_engine_why *why)
+int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_why *why)
 {
     char sha256[DZ_SHA256_HEX];
     struct dz_err err;
@@ -239,7 +239,7 @@ static int guard(void *arg, const char *sha256, struct dz_err *err)
 }
 
 int dz_engine_image_gc(struct dz_engine *e, bool cache, struct dz_image_gc *ret_gc,
-                       struct dz_engine_why *why)
+                       struct dz_why *why)
 {
     struct dz_err err;
     dz_image_store_guard(e->images, guard, e);

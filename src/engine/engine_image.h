@@ -22,24 +22,23 @@ struct dz_engine_images_page {
     bool more;                /* set: there are more behind it */
 };
 DZ_NODISCARD int dz_engine_images(struct dz_engine *e, struct dz_engine_images_page *page,
-                                  dz_engine_image_fn *fn, void *arg, struct dz_engine_why *why);
+                                  dz_engine_image_fn *fn, void *arg, struct dz_why *why);
 /* One, to be released, and its names, appended. */
 DZ_NODISCARD int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_image,
-                                 struct dz_buf *tags, struct dz_engine_why *why);
+                                 struct dz_buf *tags, struct dz_why *why);
 /* DZ_EEXIST: a sandbox stands on it. */
-DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name,
-                                        struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_why *why);
 /* Remove images without a name on which nothing stands, and with cache what was fetched and
  * compiled for building. On the loop's thread: it only unlinks. DZ_EBUSY while something is built.
  */
 DZ_NODISCARD int dz_engine_image_gc(struct dz_engine *e, bool cache, struct dz_image_gc *ret_gc,
-                                    struct dz_engine_why *why);
+                                    struct dz_why *why);
 
 /* Look for damage in images, in a process of its own; one at a time (DZ_EBUSY). DZ_EINVAL: there
  * is no such image. fn is called once, unless it is dropped before: with what `doze image verify
  * --json` printed, or with why there is no result. */
 struct dz_engine_verify;
-typedef void dz_engine_verified_fn(void *arg, struct dz_str json, const struct dz_engine_why *why);
+typedef void dz_engine_verified_fn(void *arg, struct dz_str json, const struct dz_why *why);
 struct dz_engine_verify_spec {
     const char *image; /* NULL: all of them */
     bool repair;       /* make anew what can be made from the image */
@@ -47,8 +46,7 @@ struct dz_engine_verify_spec {
     void *arg;
 };
 DZ_NODISCARD int dz_engine_image_verify(struct dz_engine *e, const struct dz_engine_verify_spec *s,
-                                        struct dz_engine_verify **ret_verify,
-                                        struct dz_engine_why *why);
+                                        struct dz_engine_verify **ret_verify, struct dz_why *why);
 void dz_engine_image_verify_drop(struct dz_engine_verify *v); /* kills it; NULL is fine */
 
 #endif

@@ -34,7 +34,7 @@ static void name_of(const char *tenant, const char *key, struct key *ret)
 
 /* --- beginning ---------------------------------------------------------------------------- */
 
-static int under_way(struct dz_engine *e, const struct key *k, struct dz_engine_why *why)
+static int under_way(struct dz_engine *e, const struct key *k, struct dz_why *why)
 {
     if (!dz_map_get(&e->keys, dz_str(k->name)))
         return 0;
@@ -45,7 +45,7 @@ static int under_way(struct dz_engine *e, const struct key *k, struct dz_engine_
 }
 
 static int begin_new(struct dz_engine *e, const char *tenant, const struct dz_engine_key *key,
-                     struct dz_engine_why *why)
+                     struct dz_why *why)
 {
     const struct dz_idempotency_row row = {.id = key->key,
                                            .tenant = tenant,
@@ -75,7 +75,7 @@ static int begin_new(struct dz_engine *e, const char *tenant, const struct dz_en
 
 /* An earlier daemon began it, and did not end it. */
 static int interrupted(struct dz_engine *e, const struct dz_idempotency_row *row,
-                       const struct dz_engine_key *key, struct dz_engine_why *why)
+                       const struct dz_engine_key *key, struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance made = {0};
     if (!row->sandbox_id[0]) {
@@ -93,7 +93,7 @@ static int interrupted(struct dz_engine *e, const struct dz_idempotency_row *row
 
 int dz_engine_key_begin(struct dz_engine *e, const struct dz_engine_caller *who,
                         const struct dz_engine_key *key, struct dz_idempotency_row *ret_row,
-                        struct dz_engine_why *why)
+                        struct dz_why *why)
 {
     DZ_AUTO(dz_idempotency_row_release) struct dz_idempotency_row row = {0};
     struct key k;

@@ -28,7 +28,7 @@ enum {
  * The row is to be released unless it is NEW. */
 DZ_NODISCARD int dz_engine_key_begin(struct dz_engine *e, const struct dz_engine_caller *who,
                                      const struct dz_engine_key *key,
-                                     struct dz_idempotency_row *ret_row, struct dz_engine_why *why);
+                                     struct dz_idempotency_row *ret_row, struct dz_why *why);
 /* status 0: it did nothing, and may be begun again. */
 void dz_engine_key_end(struct dz_engine *e, const struct dz_engine_caller *who, const char *key,
                        int status, struct dz_str response);

@@ -74,8 +74,7 @@ static uint64_t limit(const struct dz_engine *e, const struct use *u, size_t at)
 
 /* --- as JSON ------------------------------------------------------------------------------- */
 
-static int read_one(const char *name, const json_t *v, struct dz_quotas *q,
-                    struct dz_engine_why *why)
+static int read_one(const char *name, const json_t *v, struct dz_quotas *q, struct dz_why *why)
 {
     char where[64];
     const char *word = json_string_value(v);
@@ -97,7 +96,7 @@ static int read_one(const char *name, const json_t *v, struct dz_quotas *q,
     return 0;
 }
 
-int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_engine_why *why)
+int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why)
 {
     json_error_t bad;
     const char *key;
@@ -141,7 +140,7 @@ static int load(struct dz_engine *e, struct use *u, struct dz_err *err)
     DZ_AUTO(dz_token_row_release) struct dz_token_row token = {0};
     const struct dz_registry_filter rows = {.tenant = u->tenant,
                                             .owner = u->token ? u->name + 1 : NULL};
-    struct dz_engine_why why;
+    struct dz_why why;
     int64_t n = 0;
     int rc = u->token ? dz_registry_token_get(e->registry, NULL, u->name + 1, &token, err)
                       : dz_registry_tenant_get(e->registry, NULL, u->name, &tenant, err);
@@ -192,7 +191,7 @@ struct both {
 };
 
 static int both_of(struct dz_engine *e, const char *tenant, const char *token, struct both *ret,
-                   struct dz_engine_why *why)
+                   struct dz_why *why)
 {
     bool has_token = token && token[0];
     ret->u[0] = use_of(e, tenant, NULL);
@@ -216,7 +215,7 @@ void dz_use_counted(struct dz_engine *e, const struct dz_instance *row, int by)
  */
 
 static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t has,
-                struct dz_engine_why *why)
+                struct dz_why *why)
 {
     return dz_why(why, DZ_EQUOTA, quota, "%s %s: the quota %s is %llu, and %llu are in use",
                   u->token ? "token" : "tenant", u->token ? u->name + 1 : u->name, quota,
@@ -231,7 +230,7 @@ static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t
          : 0)
 
 /* A bucket that holds what a minute may have, as the time at which it is full again. */
-static int rate(const struct dz_engine *e, struct use *u, bool take, struct dz_engine_why *why)
+static int rate(const struct dz_engine *e, struct use *u, bool take, struct dz_why *why)
 {
     uint64_t n = LIMIT(e, u, creations_per_minute);
     int64_t now = dz_clock_mono_ns(), minute = 60 * DZ_NS_PER_S;
@@ -253,14 +252,14 @@ static int rate(const struct dz_engine *e, struct use *u, bool take, struct dz_e
 }
 
 static int check_warm(const struct dz_engine *e, const struct use *u, uint64_t memory,
-                      struct dz_engine_why *why)
+                      struct dz_why *why)
 {
     int rc = CHECK(e, u, warm_sandboxes, 1, why);
     return rc < 0 ? rc : CHECK(e, u, memory_bytes, memory, why);
 }
 
 static int check_create(const struct dz_engine *e, struct use *u,
-                        const struct dz_engine_creation *c, struct dz_engine_why *why)
+                        const struct dz_engine_creation *c, struct dz_why *why)
 {
     int rc = CHECK(e, u, sandboxes, 1, why);
     if (rc == 0)
@@ -331,7 +330,7 @@ static struct both known_both(const struct dz_room *room)
 }
 
 /* A quota holds from the first request on: who was never measured is, now. */
-static int check_disk(struct dz_engine *e, struct use *u, uint64_t more, struct dz_engine_why *why)
+static int check_disk(struct dz_engine *e, struct use *u, uint64_t more, struct dz_why *why)
 {
     uint64_t max = LIMIT(e, u, disk_bytes);
     if (max == DZ_QUOTA_NONE)
@@ -344,7 +343,7 @@ static int check_disk(struct dz_engine *e, struct use *u, uint64_t more, struct 
 
 /* One more file takes something, whatever is known of it. */
 static int check_room(struct dz_engine *e, const struct both *b, uint64_t more, bool shared,
-                      struct dz_engine_why *why)
+                      struct dz_why *why)
 {
     int rc = dz_space_check_for(e, shared && e->space.shares ? 0 : more, why);
     for (size_t i = 0; i < DZ_ARRAY_LEN(b->u) && rc == 0; i++)
@@ -362,7 +361,7 @@ static void promise(const struct dz_room *room, uint64_t more, uint64_t less)
             b.u[i]->promised += more - less;
 }
 
-int dz_room_check(struct dz_engine *e, const struct dz_room_of *of, struct dz_engine_why *why)
+int dz_room_check(struct dz_engine *e, const struct dz_room_of *of, struct dz_why *why)
 {
     struct both b;
     int rc = both_of(e, of->tenant, of->token, &b, why);
@@ -370,7 +369,7 @@ int dz_room_check(struct dz_engine *e, const struct dz_room_of *of, struct dz_en
 }
 
 int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_room *ret_room,
-                 struct dz_engine_why *why)
+                 struct dz_why *why)
 {
     int rc = dz_room_check(e, of, why);
     if (rc < 0)
@@ -382,7 +381,7 @@ int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_roo
     return 0;
 }
 
-int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_engine_why *why)
+int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_why *why)
 {
     const struct both b = known_both(room);
     int rc = 0;
@@ -412,13 +411,13 @@ void dz_room_end(struct dz_room *room, bool kept)
 
 struct dz_creating {
     struct dz_engine *e;
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
     struct dz_room room;
 };
 
 struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_creation *c,
-                                  dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+                                  dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
     const struct dz_room_of file = {c->tenant, c->token, c->copy_bytes, c->shared};
     struct dz_creating *creating = dz_zalloc(sizeof *creating);
@@ -445,8 +444,7 @@ struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_cr
     return creating;
 }
 
-int dz_use_room(struct dz_engine *e, const char *tenant, const char *token,
-                struct dz_engine_why *why)
+int dz_use_room(struct dz_engine *e, const char *tenant, const char *token, struct dz_why *why)
 {
     struct both b;
     int rc = both_of(e, tenant, token, &b, why);
@@ -470,10 +468,10 @@ void dz_use_create_over(struct dz_creating *c)
     create_over(c, false);
 }
 
-void dz_use_created(void *creating, const struct dz_engine_result *result)
+void dz_use_created(void *creating, const struct dz_sandbox_result *result)
 {
     struct dz_creating *c = creating;
-    dz_engine_done_fn *done = c->done;
+    dz_sandbox_done_fn *done = c->done;
     void *arg = c->arg;
     create_over(c, result->code == 0);
     done(arg, result);
@@ -482,11 +480,11 @@ void dz_use_created(void *creating, const struct dz_engine_result *result)
 /* --- machines ----------------------------------------------------------------------------------
  */
 
-int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why)
+int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct dz_why *why)
 {
-    const struct box *box = dz_box_find(e, row->id);
+    const struct dz_sandbox *s = dz_sandbox_find(e->sandboxes, row->id);
     struct both b;
-    if (box && box->counted)
+    if (s && s->counted)
         return 0;
     int rc = dz_space_check(e, DZ_SPACE_OUT, why);
     if (rc == 0)
@@ -500,7 +498,7 @@ int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct d
  * one: unused, a file-only cell ends within a second. A tenant whose machines use up the quota may
  * still open one at a time: files of a sleeping sandbox can always be read. DZ_EQUOTA, DZ_EBUSY:
  * when one of the cells that are open has ended. */
-int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why)
+int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_why *why)
 {
     struct both b;
     int rc = both_of(e, row->tenant, row->owner, &b, why);
@@ -515,64 +513,62 @@ int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct d
     return rc;
 }
 
-static void count_file(struct box *box, int by)
+static void count_file(struct dz_engine *e, struct dz_sandbox *s, int by)
 {
-    struct dz_engine *e = box->e;
-    struct use *u[] = {known(e, box->tenant, NULL),
-                       box->owner[0] ? known(e, box->tenant, box->owner) : NULL};
-    box->file_counted = by > 0;
+    struct use *u[] = {known(e, s->tenant, NULL),
+                       s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
+    s->file_counted = by > 0;
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
         if (u[i])
             u[i]->file_cells += (uint64_t)by;
     if (by < 0)
-        dz_files_room(e);
+        dz_files_room(e->sandboxes);
 }
 
-void dz_use_open(struct box *box, const struct dz_instance *row)
+void dz_use_open(struct dz_engine *e, struct dz_sandbox *s, const struct dz_instance *row)
 {
-    (void)snprintf(box->owner, sizeof box->owner, "%s", row->owner);
-    count_file(box, 1);
+    (void)snprintf(s->owner, sizeof s->owner, "%s", row->owner);
+    count_file(e, s, 1);
 }
 
-int dz_use_warm(struct box *box, const struct dz_instance *row, struct dz_engine_why *why)
+int dz_use_warm(struct dz_engine *e, struct dz_sandbox *s, const struct dz_instance *row,
+                struct dz_why *why)
 {
-    struct dz_engine *e = box->e;
     struct both b;
-    if (box->counted)
+    if (s->counted)
         return 0;
     int rc = dz_use_may_wake(e, row, why);
     if (rc == 0)
         rc = both_of(e, row->tenant, row->owner, &b, why);
     if (rc < 0)
         return rc;
-    if (box->file_counted)
-        count_file(box, -1);
-    box->counted = true;
-    box->memory = (uint64_t)row->memory;
-    (void)snprintf(box->owner, sizeof box->owner, "%s", row->owner);
+    if (s->file_counted)
+        count_file(e, s, -1);
+    s->counted = true;
+    s->memory = (uint64_t)row->memory;
+    (void)snprintf(s->owner, sizeof s->owner, "%s", row->owner);
     for (size_t i = 0; i < 2; i++)
         if (b.u[i]) {
             b.u[i]->now.warm_sandboxes++;
-            b.u[i]->now.memory_bytes += box->memory;
+            b.u[i]->now.memory_bytes += s->memory;
         }
     return 0;
 }
 
-void dz_use_cold(struct box *box)
+void dz_use_cold(struct dz_engine *e, struct dz_sandbox *s)
 {
-    struct dz_engine *e = box->e;
-    struct use *u[] = {known(e, box->tenant, NULL),
-                       box->owner[0] ? known(e, box->tenant, box->owner) : NULL};
-    dz_files_room(e);
-    if (box->file_counted)
-        count_file(box, -1);
-    if (!box->counted)
+    struct use *u[] = {known(e, s->tenant, NULL),
+                       s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
+    dz_files_room(e->sandboxes);
+    if (s->file_counted)
+        count_file(e, s, -1);
+    if (!s->counted)
         return;
-    box->counted = false;
+    s->counted = false;
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
         if (u[i]) {
             u[i]->now.warm_sandboxes--;
-            u[i]->now.memory_bytes -= box->memory;
+            u[i]->now.memory_bytes -= s->memory;
         }
 }
 
@@ -585,20 +581,19 @@ static uint64_t left_of(const struct dz_engine *e, const struct use *u)
     return max == DZ_QUOTA_NONE || !u->measured ? UINT64_MAX : max > has ? max - has : 0;
 }
 
-void dz_use_tell_disk(struct box *box)
+void dz_use_tell_disk(struct dz_engine *e, struct dz_sandbox *s)
 {
-    const struct dz_engine *e = box->e;
-    const struct use *t = known(box->e, box->tenant, NULL);
-    const struct use *o = box->owner[0] ? known(box->e, box->tenant, box->owner) : NULL;
+    const struct use *t = known(e, s->tenant, NULL);
+    const struct use *o = s->owner[0] ? known(e, s->tenant, s->owner) : NULL;
     uint64_t left = t ? left_of(e, t) : UINT64_MAX, of_token = o ? left_of(e, o) : UINT64_MAX;
     left = of_token < left ? of_token : left;
-    if (!box->cell || left == box->disk_left || (left == UINT64_MAX && box->disk_left == 0))
+    if (!s->cell || left == s->disk_left || (left == UINT64_MAX && s->disk_left == 0))
         return;
     struct dz_err err;
-    box->disk_left = left;
-    if (box->ops->room(box->cell, left, &err) < 0)
-        dz_log(DZ_LOG_WARN, "room_not_told", dz_log_strz("sandbox_id", box->id), dz_log_err(&err));
-    dz_box_watch(box);
+    s->disk_left = left;
+    if (s->ops->room(s->cell, left, &err) < 0)
+        dz_log(DZ_LOG_WARN, "room_not_told", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
+    dz_sandbox_watch_cell(s);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -607,12 +602,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* What the sandbox may take by its own limit and by the quotas of its tenant and token. */
-static uint64_t room_of(const struct box *b)
+static uint64_t room_of(struct dz_engine *e, const struct dz_sandbox *s)
 {
-    struct dz_engine *e = b->e;
-    const struct use *u[] = {known(e, b->tenant, NULL),
-                             b->owner[0] ? known(e, b->tenant, b->owner) : NULL};
-    uint64_t own = b->disk_limit ? b->disk_limit : e->space.opts.sandbox_bytes;
+    const struct use *u[] = {known(e, s->tenant, NULL),
+                             s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
+    uint64_t own = s->disk_limit ? s->disk_limit : e->space.opts.sandbox_bytes;
     uint64_t room = own ? own : DZ_QUOTA_NONE;
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
         room = u[i] ? least(room, LIMIT(e, u[i], disk_bytes)) : room;
@@ -622,37 +616,37 @@ static uint64_t room_of(const struct box *b)
 /* A cell obeys its limits by itself; one that has been taken over does not. What an honest one may
  * take besides its limit is the memory of its machine, a log of both, and what the file system and
  * the database add. 0: it has no limit. */
-uint64_t dz_use_most(const struct box *b)
+uint64_t dz_use_most(struct dz_engine *e, const struct dz_sandbox *s)
 {
-    uint64_t room = room_of(b);
-    return room > UINT64_MAX / 4 || b->disk_state > UINT64_MAX / 4
+    uint64_t room = room_of(e, s);
+    return room > UINT64_MAX / 4 || s->disk_state > UINT64_MAX / 4
                ? 0
-               : 2 * (room + b->disk_state) + DISK_SLACK;
+               : 2 * (room + s->disk_state) + DISK_SLACK;
 }
 
-static void end_greedy(struct box *b, const char *whose, uint64_t bytes, uint64_t most)
+static void end_greedy(struct dz_sandbox *s, const char *whose, uint64_t bytes, uint64_t most)
 {
     char text[200];
     (void)snprintf(text, sizeof text,
                    "the sandbox's %s %.1f MiB of the disk and may take %.1f MiB at most: its cell "
                    "did not obey its limit and was killed",
                    whose, (double)bytes / (1 << 20), (double)most / (1 << 20));
-    dz_box_end(b, DZ_EQUOTA, "disk_exceeded", text);
+    dz_sandbox_end_cell(s, DZ_EQUOTA, "disk_exceeded", text);
 }
 
 /* Kill one cell that took far more than it may, in its own files or in a snapshot that it is
  * writing. True: there may be more of them. */
 static bool kill_greedy(struct dz_engine *e, bool *any)
 {
-    DZ_MAP_FOREACH(it, &e->boxes) {
-        struct box *b = it->value;
-        uint64_t most = b->cell ? dz_use_most(b) : 0;
-        uint64_t live = most ? dz_live_bytes(e, b->id) : 0, copy = most ? dz_copy_bytes(b) : 0;
+    DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes)) {
+        struct dz_sandbox *s = it->value;
+        uint64_t most = s->cell ? dz_use_most(e, s) : 0;
+        uint64_t live = most ? dz_live_bytes(e, s->id) : 0, copy = most ? dz_copy_bytes(s) : 0;
         *any |= most != 0;
         if (live > most || copy > most) {
-            end_greedy(b, live > most ? "files take" : "new snapshot takes",
+            end_greedy(s, live > most ? "files take" : "new snapshot takes",
                        live > most ? live : copy, most);
-            return true; /* the box may be gone, and with it our place in the map */
+            return true; /* the s may be gone, and with it our place in the map */
         }
     }
     return false;
@@ -670,8 +664,8 @@ void dz_uses_measure(void *arg)
         any = true;
     }
     if (any)
-        DZ_MAP_FOREACH(it, &e->boxes)
-            dz_use_tell_disk(it->value);
+        DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes))
+            dz_use_tell_disk(e, it->value);
     dz_timer_after(e->measure, more ? 0 : any ? MEASURE_MS : 10 * MEASURE_MS);
 }
 
@@ -679,11 +673,11 @@ void dz_uses_measure(void *arg)
  * -------------------------------------------------------------------------------- */
 
 int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who, const char *tenant,
-                     struct dz_engine_quota_state *ret, struct dz_engine_why *why)
+                     struct dz_engine_quota_state *ret, struct dz_why *why)
 {
     bool self = strcmp(tenant, "self") == 0;
     const char *name = self ? who->tenant : tenant;
-    struct dz_engine_why inner;
+    struct dz_why inner;
     if (!who->is_operator && strcmp(name, who->tenant) != 0)
         return dz_why(why, DZ_ENOENT, NULL, "there is no tenant %s", name);
     if (dz_engine_check_name(name, &inner) < 0)
@@ -707,7 +701,7 @@ int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who, co
 }
 
 int dz_engine_tenants(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
-                      size_t limit, struct dz_tenant_rows *rows, struct dz_engine_why *why)
+                      size_t limit, struct dz_tenant_rows *rows, struct dz_why *why)
 {
     const struct dz_registry_record_filter f = {.after = after, .limit = limit};
     struct dz_err err;
@@ -720,7 +714,7 @@ int dz_engine_tenants(struct dz_engine *e, const struct dz_engine_caller *who, c
 }
 
 int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
-                         const char *tenant, const char *json, struct dz_engine_why *why)
+                         const char *tenant, const char *json, struct dz_why *why)
 {
     DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row row = {0};
     struct dz_engine_quota_state state;
@@ -748,7 +742,7 @@ int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who
     if (rc < 0)
         return rc;
     u->own = q;
-    dz_files_room(e);
+    dz_files_room(e->sandboxes);
     u->measured = u->measured && q.disk_bytes != DZ_QUOTA_NONE;
     dz_timer_after(e->measure, 0);
     return 0;
@@ -756,7 +750,7 @@ int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who
 
 /* --- keys -------------------------------------------------------------------------------- */
 
-int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *why)
+int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_why *why)
 {
     const struct dz_registry_record_filter f = {.tenant = tenant};
     struct use *u = use_of(e, tenant, NULL);

@@ -11,7 +11,6 @@
 enum {
     DZ_ENGINE_HELD_TENANT = 128 << 20, /* bytes that wait in memory for one tenant, */
     DZ_ENGINE_HELD_ALL = 1 << 30,      /* and for all: defaults of dz_engine_opts */
-    DZ_ENGINE_ACCOUNTS_MAX = 1 << 20,  /* tenants with such bytes */
     DZ_ENGINE_FILE_CELLS_MAX = 64,     /* cells of a tenant that have only a file */
 };
 
@@ -47,16 +46,15 @@ struct dz_engine_quota_state {
 /* "self": who asks. */
 DZ_NODISCARD int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
                                   const char *tenant, struct dz_engine_quota_state *ret,
-                                  struct dz_engine_why *why);
+                                  struct dz_why *why);
 /* Rows of tenants by name, those greater than `after` (NULL: from the first): who has a token, or
  * quotas of his own, and who asks. The operator's. */
 DZ_NODISCARD int dz_engine_tenants(struct dz_engine *e, const struct dz_engine_caller *who,
                                    const char *after, size_t limit, struct dz_tenant_rows *rows,
-                                   struct dz_engine_why *why);
+                                   struct dz_why *why);
 /* json: an object of numbers, "unlimited", "default"; what is not in it stays. The operator's. */
 DZ_NODISCARD int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
-                                      const char *tenant, const char *json,
-                                      struct dz_engine_why *why);
+                                      const char *tenant, const char *json, struct dz_why *why);
 
 /* Bytes that wait in memory for a tenant (bodies, answers, queues, input of commands). One holder
  * of them changes its part from *had to now; on success *had = now. False: together they would be

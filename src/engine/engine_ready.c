@@ -93,8 +93,8 @@ static void on_filled(void *arg)
 void dz_ready_fill(struct dz_engine *e)
 {
     struct dz_ready *r = &e->ready;
-    if (!e->recovered || e->draining || e->space.now.level >= DZ_SPACE_FULL || r->filling ||
-        dz_ready_count(r) == DZ_ENGINE_READY)
+    if (!e->recovered || dz_sandboxes_draining(e->sandboxes) ||
+        e->space.now.level >= DZ_SPACE_FULL || r->filling || dz_ready_count(r) == DZ_ENGINE_READY)
         return;
     r->filling = dz_loop_work(e->loop, work_fill, on_filled, e, NULL) == 0;
 }

@@ -31,8 +31,7 @@ bool dz_engine_expired(int64_t expires)
     return expires > 0 && expires <= dz_clock_real_ms();
 }
 
-int dz_engine_check_free(struct dz_engine *e, const struct dz_engine_named *old,
-                         struct dz_engine_why *why)
+int dz_engine_check_free(struct dz_engine *e, const struct dz_engine_named *old, struct dz_why *why)
 {
     if (!dz_engine_expired(old->expires))
         return dz_why(why, DZ_EEXIST, "name",
@@ -43,8 +42,7 @@ int dz_engine_check_free(struct dz_engine *e, const struct dz_engine_named *old,
     return 0;
 }
 
-static int check_free(struct dz_engine *e, const char *tenant, const char *name,
-                      struct dz_engine_why *why)
+static int check_free(struct dz_engine *e, const char *tenant, const char *name, struct dz_why *why)
 {
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row old = {0};
     struct dz_err err;
@@ -57,7 +55,7 @@ static int check_free(struct dz_engine *e, const char *tenant, const char *name,
 
 int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,
                       const struct dz_engine_handle *as, struct dz_ref_row *ret_row,
-                      struct dz_engine_why *why)
+                      struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     char id[DZ_ID_TEXT];
@@ -86,7 +84,7 @@ int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,
 }
 
 int dz_engine_refs(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
-                   size_t limit, struct dz_ref_rows *rows, struct dz_engine_why *why)
+                   size_t limit, struct dz_ref_rows *rows, struct dz_why *why)
 {
     struct dz_err err;
     const struct dz_registry_record_filter f = {
@@ -98,7 +96,7 @@ int dz_engine_refs(struct dz_engine *e, const struct dz_engine_caller *who, cons
 
 /* By id, or by a name of the caller's own tenant, or TENANT/NAME. */
 static int get_ref(struct dz_engine *e, struct dz_engine_target target, struct dz_ref_row *ret_row,
-                   struct dz_engine_why *why)
+                   struct dz_why *why)
 {
     const struct dz_engine_place p = dz_engine_place(target);
     const char *tenant = p.named[0] ? p.named : p.sees;
@@ -120,7 +118,7 @@ static int get_ref(struct dz_engine *e, struct dz_engine_target target, struct d
     return 0;
 }
 
-static int owner_gone(const struct dz_ref_row *ref, struct dz_engine_why *why)
+static int owner_gone(const struct dz_ref_row *ref, struct dz_why *why)
 {
     (void)dz_why(why, DZ_EUNAVAIL, NULL, "%s: no longer alive (owner cleanup ran)", ref->id);
     why->reason = "owner_gone";
@@ -153,7 +151,7 @@ static int edit(const char *text, int64_t add, int64_t number, struct dz_buf *ou
 }
 
 static int change(struct dz_engine *e, struct dz_ref_row *ref, bool come, int64_t number,
-                  struct dz_engine_why *why)
+                  struct dz_why *why)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
     struct dz_err err;
@@ -175,8 +173,7 @@ static int change(struct dz_engine *e, struct dz_ref_row *ref, bool come, int64_
 
 /* Others may change the row meanwhile: then it is read and changed again. */
 static int change_ref(struct dz_engine *e, struct dz_engine_target target, bool come,
-                      int64_t *number, char ret_sandbox[static DZ_COLD_KEY],
-                      struct dz_engine_why *why)
+                      int64_t *number, char ret_sandbox[static DZ_COLD_KEY], struct dz_why *why)
 {
     int rc = DZ_EBUSY;
     for (int i = 0; i < TRIES && rc == DZ_EBUSY; i++) {
@@ -195,7 +192,7 @@ static int change_ref(struct dz_engine *e, struct dz_engine_target target, bool 
 }
 
 int dz_engine_ref_attach(struct dz_engine *e, struct dz_engine_target target, int64_t *ret_number,
-                         struct dz_instance *ret_row, struct dz_engine_why *why)
+                         struct dz_instance *ret_row, struct dz_why *why)
 {
     char sandbox[DZ_COLD_KEY];
     struct dz_err err;
@@ -211,14 +208,14 @@ int dz_engine_ref_attach(struct dz_engine *e, struct dz_engine_target target, in
 }
 
 int dz_engine_ref_detach(struct dz_engine *e, struct dz_engine_target target, int64_t number,
-                         struct dz_engine_why *why)
+                         struct dz_why *why)
 {
     char sandbox[DZ_COLD_KEY];
     return change_ref(e, target, false, &number, sandbox, why);
 }
 
 int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
-                         dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+                         dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row ref = {0};
     const struct dz_engine_order destroy = {.what = DZ_REQUEST_DESTROY};
@@ -232,8 +229,7 @@ int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
     return rc < 0 ? rc : dz_engine_order(e, target, &destroy, done, arg, why);
 }
 
-int dz_engine_ref_forget(struct dz_engine *e, struct dz_engine_target target,
-                         struct dz_engine_why *why)
+int dz_engine_ref_forget(struct dz_engine *e, struct dz_engine_target target, struct dz_why *why)
 {
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row ref = {0};
     struct dz_err err;

@@ -20,19 +20,19 @@ enum {
 
 struct order {
     struct dz_engine *e;
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
     bool create;
     int64_t began_ns;
     char deleted[DZ_COLD_KEY]; /* "": it is no deletion */
 };
 
-static void on_ordered(void *arg, struct box *b, const struct dz_engine_result *result)
+static void on_ordered(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct order o = *(struct order *)arg;
-    (void)b;
+    (void)s;
     dz_free(arg);
-    o.e->counts.creates += o.create && result->code == 0;
+    o.e->creates += o.create && result->code == 0;
     const struct dz_engine_timing t = {"create", "", result->code,
                                        (dz_clock_mono_ns() - o.began_ns) / 1000};
     if (o.create)
@@ -42,8 +42,8 @@ static void on_ordered(void *arg, struct box *b, const struct dz_engine_result *
     o.done(o.arg, result);
 }
 
-static struct order *make_order(struct dz_engine *e, dz_engine_done_fn *done, void *arg,
-                                struct dz_engine_why *why)
+static struct order *make_order(struct dz_engine *e, dz_sandbox_done_fn *done, void *arg,
+                                struct dz_why *why)
 {
     struct order *o = dz_zalloc(sizeof *o);
     if (!o) {
@@ -71,7 +71,7 @@ static void making_release(struct making *m)
 
 /* All that can be wrong is found here. */
 static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
-                   const struct dz_engine_spec *s, struct making *m, struct dz_engine_why *why)
+                   const struct dz_engine_spec *s, struct making *m, struct dz_why *why)
 {
     int rc = dz_engine_check_spec(s, &m->memory_bytes, why);
     if (rc == 0 && !s->image)
@@ -113,22 +113,23 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
     return 0;
 }
 
-static void created_at_rest(struct dz_engine *e, const char *id, dz_engine_done_fn *done, void *arg)
+static void created_at_rest(struct dz_engine *e, const char *id, dz_sandbox_done_fn *done,
+                            void *arg)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
-    struct dz_engine_result r = {.row = &row, .why = &why};
+    struct dz_why why = {0};
+    struct dz_sandbox_result r = {.row = &row, .why = &why};
     r.code = dz_registry_get(e->registry, id, &row, &why.err);
     if (r.code < 0)
         r.row = NULL;
-    e->counts.creates += r.code == 0;
+    e->creates += r.code == 0;
     done(arg, &r);
 }
 
 /* It could not be started: nothing of it remains. */
 struct fresh {
     struct order *order;
-    struct dz_engine_why why; /* it could not */
+    struct dz_why why; /* it could not */
     int64_t us;
     char id[DZ_ID_TEXT];
 };
@@ -148,7 +149,7 @@ static void undo(struct dz_engine *e, const char *id)
 
 static void say_failed(struct fresh *f)
 {
-    const struct dz_engine_result r = {.code = f->why.err.code, .why = &f->why, .us = f->us};
+    const struct dz_sandbox_result r = {.code = f->why.err.code, .why = &f->why, .us = f->us};
     on_ordered(f->order, NULL, &r);
     dz_free(f);
 }
@@ -162,14 +163,14 @@ static void on_undone(void *arg, const struct dz_keeper_result *result)
 }
 
 /* Who is told that it failed can be sure that it is gone, and its name free. */
-static void on_started(void *arg, struct box *b, const struct dz_engine_result *result)
+static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct fresh *f = arg;
     const struct dz_keeper_request r = {
         .what = DZ_REQUEST_DESTROY, .id = f->id, .done = on_undone, .arg = f};
     struct dz_err err;
     if (result->code == 0) {
-        on_ordered(f->order, b, result);
+        on_ordered(f->order, s, result);
         dz_free(f);
         return;
     }
@@ -184,8 +185,8 @@ static void on_started(void *arg, struct box *b, const struct dz_engine_result *
     }
 }
 
-static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engine_done_fn *done,
-                     void *arg, struct dz_engine_why *why)
+static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_sandbox_done_fn *done,
+                     void *arg, struct dz_why *why)
 {
     const struct dz_keeper_request wake = {.what = DZ_REQUEST_USE};
     struct fresh *f = dz_zalloc(sizeof *f);
@@ -195,10 +196,10 @@ static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engi
         o->create = true;
         f->order = o;
         (void)snprintf(f->id, sizeof f->id, "%s", row->id);
-        rc = dz_job_start(
-            e, row,
-            &(struct job_spec){.kind = JOB_ORDER, .fn = on_started, .arg = f, .request = &wake},
-            NULL, why);
+        rc = dz_job_start(e->sandboxes, row,
+                          &(struct dz_job_spec){
+                              .kind = DZ_JOB_ORDER, .fn = on_started, .arg = f, .request = &wake},
+                          NULL, why);
     }
     if (rc < 0) {
         undo(e, row->id);
@@ -214,7 +215,7 @@ struct flushing {
     struct dz_engine *e;
     struct dz_loop_task now; /* there is nothing to wait for */
     bool strict, no_start;
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
     int rc;
     struct dz_err err;
@@ -231,7 +232,7 @@ static void on_flushed(void *arg)
 {
     struct flushing *f = arg;
     const struct dz_instance row = {.id = f->id};
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     int rc = f->rc;
     if (rc < 0) {
         (void)dz_why_err(&why, rc, &f->err);
@@ -241,13 +242,13 @@ static void on_flushed(void *arg)
     } else {
         rc = start_new(f->e, &row, f->done, f->arg, &why);
     }
-    const struct dz_engine_result r = {.code = rc, .why = &why};
+    const struct dz_sandbox_result r = {.code = rc, .why = &why};
     if (rc < 0)
         f->done(f->arg, &r);
     dz_free(f);
 }
 
-static int start_later(struct dz_engine *e, const struct flushing *how, struct dz_engine_why *why)
+static int start_later(struct dz_engine *e, const struct flushing *how, struct dz_why *why)
 {
     struct flushing *f = dz_zalloc(sizeof *f);
     int rc = f ? 0 : dz_fail(&why->err, DZ_ENOMEM, "create: out of memory");
@@ -267,11 +268,11 @@ static int start_later(struct dz_engine *e, const struct flushing *how, struct d
 }
 
 int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool no_start,
-                      dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+                      dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
-    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     struct flushing how = {.e = e, .no_start = no_start, .done = done, .arg = arg};
-    how.strict = dz_engine_config_of(row, &c, &why->err) == 0 && c.durability &&
+    how.strict = dz_sandbox_config_of(row, &c, &why->err) == 0 && c.durability &&
                  strcmp(c.durability, "strict") == 0;
     if (!how.strict && !no_start)
         return start_new(e, row, done, arg, why);
@@ -280,12 +281,12 @@ int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool n
 }
 
 int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
-                     const struct dz_engine_spec *spec, dz_engine_done_fn *done, void *arg,
-                     struct dz_engine_why *why)
+                     const struct dz_engine_spec *spec, dz_sandbox_done_fn *done, void *arg,
+                     struct dz_why *why)
 {
     DZ_AUTO(making_release) struct making m = {0};
     struct dz_err err;
-    if (e->draining)
+    if (dz_sandboxes_draining(e->sandboxes))
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
     if (spec->snapshot && !spec->image)
         return dz_engine_branch(e, who, spec, done, arg, why);
@@ -314,7 +315,7 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
 /* --- finding ------------------------------------------------------------------------------- */
 
 int dz_engine_get(struct dz_engine *e, struct dz_engine_target target, struct dz_instance *ret_row,
-                  struct dz_engine_why *why)
+                  struct dz_why *why)
 {
     return dz_engine_row(e, target, ret_row, why);
 }
@@ -324,12 +325,12 @@ static bool matches(const struct dz_instance *row, const struct dz_engine_filter
 {
     if (sha256 && strcmp(row->image, sha256) != 0)
         return false;
-    return !f->label || dz_engine_has_label(row, f->label);
+    return !f->label || dz_sandbox_has_label(row, f->label);
 }
 
 int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
                    const struct dz_engine_filter *f, struct dz_instances *rows, bool *ret_more,
-                   struct dz_engine_why *why)
+                   struct dz_why *why)
 {
     char after[DZ_COLD_KEY], sha256[DZ_SHA256_HEX];
     struct dz_err err;
@@ -340,7 +341,7 @@ int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
     rc = f->image ? dz_engine_image_find(e, f->image, sha256, why) : 0;
     if (rc < 0)
         return rc;
-    dz_boxes_tell(e);
+    dz_sandboxes_tell(e->sandboxes);
     (void)snprintf(after, sizeof after, "%s", f->after ? f->after : "");
     for (bool last = false; !last;) {
         DZ_AUTO(dz_instances_release) struct dz_instances page = DZ_VEC_INIT(LIST_PAGE);
@@ -396,7 +397,7 @@ uint64_t dz_live_bytes(const struct dz_engine *e, const char *id)
 
 /* --- changing -------------------------------------------------------------------------------- */
 
-static int check_patch(const struct dz_engine_patch *p, struct dz_engine_why *why)
+static int check_patch(const struct dz_engine_patch *p, struct dz_why *why)
 {
     struct dz_engine_spec as_spec = {.idle_ms = p->set_idle ? p->idle_ms : DZ_LADDER_INHERIT,
                                      .idle_mode = p->idle_mode,
@@ -414,8 +415,8 @@ static int check_patch(const struct dz_engine_patch *p, struct dz_engine_why *wh
 static int change_of(const struct dz_instance *row, const struct dz_engine_patch *p,
                      struct making *m, struct dz_instance *to, uint64_t *set, struct dz_err *err)
 {
-    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
-    int rc = dz_engine_config_of(row, &c, err);
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    int rc = dz_sandbox_config_of(row, &c, err);
     *to =
         (struct dz_instance){.name = p->name, .idle_mode = p->idle_mode, .suspend_ms = p->idle_ms};
     *set = (p->name ? DZ_COLUMN(name) : 0) | (p->idle_mode ? DZ_COLUMN(idle_mode) : 0) |
@@ -459,7 +460,7 @@ static int fill_patch(void *arg, const struct dz_instance *row, struct dz_instan
 }
 
 static int set_timeout(struct dz_engine *e, const char *id, const struct dz_engine_patch *p,
-                       struct dz_instance *ret_row, struct dz_engine_why *why)
+                       struct dz_instance *ret_row, struct dz_why *why)
 {
     enum dz_timeout_action action = DZ_TIMEOUT_DESTROY;
     struct dz_err err;
@@ -476,7 +477,7 @@ static int set_timeout(struct dz_engine *e, const char *id, const struct dz_engi
 
 int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
                      const struct dz_engine_patch *p, struct dz_instance *ret_row,
-                     struct dz_engine_why *why)
+                     struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_err err = {0};
@@ -512,7 +513,7 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
 /* --- orders ------------------------------------------------------------------------------------
  */
 
-static int check_keep(const struct dz_engine_order *order, struct dz_engine_why *why)
+static int check_keep(const struct dz_engine_order *order, struct dz_why *why)
 {
     if (order->keep && strcmp(order->keep, "files") != 0 && strcmp(order->keep, "memory") != 0)
         return dz_why(why, DZ_EINVAL, "keep", "keep: must be memory or files");
@@ -523,8 +524,7 @@ static int check_keep(const struct dz_engine_order *order, struct dz_engine_why 
 }
 
 /* It never sleeps, and what has ended does not come back. */
-static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
-                           struct dz_engine_why *why)
+static int order_ephemeral(const struct dz_instance *row, enum dz_request what, struct dz_why *why)
 {
     bool awake = row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED;
     if (what == DZ_REQUEST_DELETE || what == DZ_REQUEST_DESTROY)
@@ -541,8 +541,8 @@ static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
 }
 
 int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
-                    const struct dz_engine_order *order, dz_engine_done_fn *done, void *arg,
-                    struct dz_engine_why *why)
+                    const struct dz_engine_order *order, dz_sandbox_done_fn *done, void *arg,
+                    struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     bool keeps = order->what == DZ_REQUEST_SUSPEND || order->what == DZ_REQUEST_ARCHIVE ||
@@ -559,10 +559,10 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
         return why->err.code;
     if (order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY)
         (void)snprintf(o->deleted, sizeof o->deleted, "%s", row.id);
-    rc = dz_job_start(
-        e, &row,
-        &(struct job_spec){.kind = JOB_ORDER, .fn = on_ordered, .arg = o, .request = &request},
-        NULL, why);
+    rc = dz_job_start(e->sandboxes, &row,
+                      &(struct dz_job_spec){
+                          .kind = DZ_JOB_ORDER, .fn = on_ordered, .arg = o, .request = &request},
+                      NULL, why);
     if (rc < 0)
         dz_free(o);
     else if (order->what == DZ_REQUEST_WAKE)
@@ -573,17 +573,17 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
 struct holding {
     struct dz_engine *e;
     int64_t until_ms;
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
 };
 
 /* The sandbox is awake: set the hold before anything can suspend it again. */
-static void on_held_awake(void *arg, const struct dz_engine_result *result)
+static void on_held_awake(void *arg, const struct dz_sandbox_result *result)
 {
     struct holding h = *(struct holding *)arg;
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
-    struct dz_engine_result held = *result;
+    struct dz_why why = {0};
+    struct dz_sandbox_result held = *result;
     struct dz_err err;
     dz_free(arg);
     if (result->code < 0 || !result->row) {
@@ -600,13 +600,13 @@ static void on_held_awake(void *arg, const struct dz_engine_result *result)
 }
 
 int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target, int64_t until_ms,
-                   dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+                   dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
     const struct dz_engine_order wake = {.what = DZ_REQUEST_WAKE};
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0)
-        rc = dz_engine_may_wake(&row, why);
+        rc = dz_job_may_wake(&row, why);
     struct holding *h = rc == 0 ? dz_zalloc(sizeof *h) : NULL;
     if (rc < 0)
         return rc;
@@ -620,7 +620,7 @@ int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target, int64_t 
 }
 
 int dz_engine_unhold(struct dz_engine *e, struct dz_engine_target target,
-                     struct dz_instance *ret_row, struct dz_engine_why *why)
+                     struct dz_instance *ret_row, struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_err err;

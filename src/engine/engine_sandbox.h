@@ -7,6 +7,7 @@
 
 #include "engine/engine_why.h"
 #include "lifecycle/lifecycle_op.h"
+#include "sandbox/sandbox_config.h"
 
 enum {
     DZ_ENGINE_LABELS_MAX = 64,      /* labels of a sandbox */
@@ -47,12 +48,12 @@ struct dz_engine_spec {
 };
 /* Everything is checked before anything is made. */
 DZ_NODISCARD int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
-                                  const struct dz_engine_spec *spec, dz_engine_done_fn *done,
-                                  void *arg, struct dz_engine_why *why);
+                                  const struct dz_engine_spec *spec, dz_sandbox_done_fn *done,
+                                  void *arg, struct dz_why *why);
 
 /* The row is to be released. */
 DZ_NODISCARD int dz_engine_get(struct dz_engine *e, struct dz_engine_target target,
-                               struct dz_instance *ret_row, struct dz_engine_why *why);
+                               struct dz_instance *ret_row, struct dz_why *why);
 struct dz_engine_filter {
     const char *state, *kind, *image, *label; /* label "k=v" or "k"; NULL: any */
     const char *after;                        /* ids greater than this */
@@ -61,7 +62,7 @@ struct dz_engine_filter {
 /* Rows by id, appended. *ret_more: there are more after the last one. */
 DZ_NODISCARD int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
                                 const struct dz_engine_filter *f, struct dz_instances *rows,
-                                bool *ret_more, struct dz_engine_why *why);
+                                bool *ret_more, struct dz_why *why);
 
 /* What is to change; NULL, false: stays. */
 struct dz_engine_patch {
@@ -74,7 +75,7 @@ struct dz_engine_patch {
 };
 DZ_NODISCARD int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
                                   const struct dz_engine_patch *p, struct dz_instance *ret_row,
-                                  struct dz_engine_why *why);
+                                  struct dz_why *why);
 
 /* One hop of the lifecycle: WAKE SUSPEND FREEZE PREFETCH ARCHIVE REVIVE DELETE DESTROY. */
 struct dz_engine_order {
@@ -83,14 +84,14 @@ struct dz_engine_order {
     const char *policy; /* WAKE: another one, from now on */
 };
 DZ_NODISCARD int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
-                                 const struct dz_engine_order *order, dz_engine_done_fn *done,
-                                 void *arg, struct dz_engine_why *why);
+                                 const struct dz_engine_order *order, dz_sandbox_done_fn *done,
+                                 void *arg, struct dz_why *why);
 /* Wakes it as any request does, and then keeps it awake at least until that time. */
 DZ_NODISCARD int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target,
-                                int64_t until_ms, dz_engine_done_fn *done, void *arg,
-                                struct dz_engine_why *why);
+                                int64_t until_ms, dz_sandbox_done_fn *done, void *arg,
+                                struct dz_why *why);
 DZ_NODISCARD int dz_engine_unhold(struct dz_engine *e, struct dz_engine_target target,
-                                  struct dz_instance *ret_row, struct dz_engine_why *why);
+                                  struct dz_instance *ret_row, struct dz_why *why);
 
 /* Its files as a new sandbox; result->row is the new one. */
 struct dz_engine_clone {
@@ -98,29 +99,16 @@ struct dz_engine_clone {
     const char *name;   /* NULL: none */
 };
 DZ_NODISCARD int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
-                                 const struct dz_engine_clone *clone, dz_engine_done_fn *done,
-                                 void *arg, struct dz_engine_why *why);
+                                 const struct dz_engine_clone *clone, dz_sandbox_done_fn *done,
+                                 void *arg, struct dz_why *why);
 /* Its public volume as a file; fd is the callback's, who closes it. */
-typedef void dz_engine_file_fn(void *arg, const struct dz_engine_result *result, int fd);
+typedef void dz_engine_file_fn(void *arg, const struct dz_sandbox_result *result, int fd);
 DZ_NODISCARD int dz_engine_share(struct dz_engine *e, struct dz_engine_target target,
-                                 dz_engine_file_fn *done, void *arg, struct dz_engine_why *why);
+                                 dz_engine_file_fn *done, void *arg, struct dz_why *why);
 
 /* --- what it was created with ------------------------------------------------------------------
  */
 
-struct dz_engine_config {
-    char *text; /* owns the strings */
-    const char *image, *size, *policy, *durability;
-    uint64_t memory_bytes; /* 0: the image's or the policy's */
-    uint64_t disk_bytes;   /* 0: the server's */
-    const char *env;       /* JSON objects */
-    const char *labels, *metadata;
-    int64_t silence_ms; /* 0: DZ_IDLE_SILENCE_MS */
-    bool auto_resume, ignore_cpu;
-};
-DZ_NODISCARD int dz_engine_config_of(const struct dz_instance *row,
-                                     struct dz_engine_config *ret_config, struct dz_err *err);
-void dz_engine_config_release(struct dz_engine_config *c); /* for DZ_AUTO too */
 /* The date of a time in a row (last_active, wake_at, hold_until, timeout_at), which is of the
  * keeper's clock. */
 int64_t dz_engine_date(const struct dz_engine *e, int64_t at);

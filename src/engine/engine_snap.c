@@ -21,12 +21,12 @@
  * because the kernel grants one for reading only while no process has the file open for writing.
  * Where a file system has no leases, what is kept is a copy.
  *
- * Until that is known a copy is closing: it stays the first of its box, whose cell begins no other
- * one. A worker tries for the lease once and is free again; a timer comes between two tries. Of
- * one tenant CLOSING_TRIED copies are tried again at a time, the others stand in line.
+ * Until that is known a copy is closing: it stays the first of its sandbox, whose cell begins no
+ * other one. A worker tries for the lease once and is free again; a timer comes between two tries.
+ * Of one tenant CLOSING_TRIED copies are tried again at a time, the others stand in line.
  *
- * Room for a copy is promised when it begins, not when it is asked for: what waits in a box holds
- * no room.
+ * Room for a copy is promised when it begins, not when it is asked for: what waits in a sandbox
+ * holds no room.
  */
 #include "engine/engine_int.h"
 
@@ -56,15 +56,15 @@ enum writers {
 };
 
 struct copy {
-    struct dz_list link;    /* in box.copies */
+    struct dz_list link;    /* in sandbox.copies */
     struct dz_list closing; /* in engine.copies.closing, from COPIED until it is known who writes */
     struct dz_engine *e;
-    struct box *box;        /* NULL: it is not in one */
-    struct dz_instance row; /* of the sandbox */
+    struct dz_sandbox *sandbox; /* NULL: it is not in one */
+    struct dz_instance row;     /* of the sandbox */
     dz_engine_snap_fn *done;
     void *arg;
     struct dz_loop_task failed; /* done is told why, */
-    struct dz_engine_why why;   /* and the copy goes then, if it is over: */
+    struct dz_why why;          /* and the copy goes then, if it is over: */
     bool answered;              /* the task is or was posted: nobody waits for the copy any more */
     bool over;
     struct dz_timer *timer; /* the cell is late; or, of one that is closing: its next try */
@@ -174,26 +174,26 @@ static void copy_free(struct copy *c)
     dz_free(c);
 }
 
-static void copy_next(struct box *b);
+static void copy_next(struct dz_sandbox *s);
 
 /* Out of its box, which may go on with the next one. */
 static void leave_box(struct copy *c)
 {
-    struct box *b = c->box;
-    c->box = NULL;
+    struct dz_sandbox *s = c->sandbox;
+    c->sandbox = NULL;
     dz_timer_stop(c->timer);
     dz_list_remove(&c->link);
-    if (!b)
+    if (!s)
         return;
-    copy_next(b);
-    dz_box_files_over(b);
-    dz_box_leave(b);
+    copy_next(s);
+    dz_sandbox_files_over(s);
+    dz_sandbox_unneeded(s);
 }
 
 static void on_failed(void *arg)
 {
     struct copy *c = arg;
-    const struct dz_engine_why why = c->why;
+    const struct dz_why why = c->why;
     dz_engine_snap_fn *done = c->done;
     void *to = c->arg;
     if (c->over)
@@ -201,7 +201,7 @@ static void on_failed(void *arg)
     done(to, NULL, &why);
 }
 
-static void answer(struct copy *c, const struct dz_engine_why *why)
+static void answer(struct copy *c, const struct dz_why *why)
 {
     if (c->answered)
         return;
@@ -211,7 +211,7 @@ static void answer(struct copy *c, const struct dz_engine_why *why)
 }
 
 /* The end of a copy that comes to nothing. */
-static void copy_fail(struct copy *c, const struct dz_engine_why *why)
+static void copy_fail(struct copy *c, const struct dz_why *why)
 {
     if (c->claimed && dz_claim_undo(c->e, c->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
@@ -224,7 +224,7 @@ static void copy_fail(struct copy *c, const struct dz_engine_why *why)
 
 static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
 {
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     (void)dz_why_err(&why, code, err);
     copy_fail(c, &why);
 }
@@ -300,7 +300,7 @@ static void work_keep(void *arg)
 static void on_kept(void *arg)
 {
     struct copy *c = arg;
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_snapshot_row row = {
         .id = c->id,
         .tenant = c->row.tenant,
@@ -410,12 +410,12 @@ static void try_lease(struct copy *c)
  */
 static void end_holder(struct copy *c)
 {
-    struct box *b = dz_box_find(c->e, c->row.id);
+    struct dz_sandbox *s = dz_sandbox_find(c->e->sandboxes, c->row.id);
     c->rc = dz_fail(&c->err, DZ_EDIED,
                     "snapshot %s: its cell kept the file of the snapshot open and was killed",
                     c->row.id);
-    if (b && b->cell && b->born == c->born)
-        dz_box_end(b, DZ_EIO, "snapshot_held", c->err.msg);
+    if (s && s->cell && s->born == c->born)
+        dz_sandbox_end_cell(s, DZ_EIO, "snapshot_held", c->err.msg);
 }
 
 /* It is known: the box goes on with its next one, unless its cell is to end. */
@@ -441,61 +441,61 @@ static void closed(struct copy *c)
         copy_fail_err(c, c->rc, &c->err);
 }
 
-bool dz_copy_event(struct box *b, const struct dz_cell_event *event)
+bool dz_copy_event(struct dz_sandbox *s, const struct dz_cell_event *event)
 {
-    struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    struct copy *c = DZ_LIST_FIRST(struct copy, &s->copies, link);
     if (!c || !c->asked || is_closing(c))
         return false;
     if (event->code < 0)
-        c->rc = dz_fail(&c->err, event->code, "snapshot %s: %s", b->id, event->text);
+        c->rc = dz_fail(&c->err, event->code, "snapshot %s: %s", s->id, event->text);
     dz_timer_stop(c->timer);
     dz_list_push_back(&c->e->copies.closing, &c->closing);
     try_lease(c);
     return true;
 }
 
-uint64_t dz_copy_bytes(const struct box *b)
+uint64_t dz_copy_bytes(const struct dz_sandbox *s)
 {
-    const struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    const struct copy *c = DZ_LIST_FIRST(struct copy, &s->copies, link);
     struct stat st;
     return c && c->fd >= 0 && dz_fd_stat(c->fd, &st) == 0 ? bytes_of(&st) : 0;
 }
 
 /* A cell that lives still has the file of the one that it was asked for: that waits for its COPIED,
  * and only who asked for it is answered. One that is closing is whole. */
-static struct copy *next_down(const struct box *b)
+static struct copy *next_down(const struct dz_sandbox *s)
 {
-    struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    if (c && c->asked && (b->cell || is_closing(c)))
-        c = dz_list_entry(&b->copies, c->link.next, offsetof(struct copy, link));
+    struct copy *c = DZ_LIST_FIRST(struct copy, &s->copies, link);
+    if (c && c->asked && (s->cell || is_closing(c)))
+        c = dz_list_entry(&s->copies, c->link.next, offsetof(struct copy, link));
     return c;
 }
 
-void dz_copy_down(struct box *b, int code, const char *text)
+void dz_copy_down(struct dz_sandbox *s, int code, const char *text)
 {
-    struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    struct dz_engine_why why = {0};
+    struct copy *c = DZ_LIST_FIRST(struct copy, &s->copies, link);
+    struct dz_why why = {0};
     struct dz_err err;
-    (void)dz_fail(&err, code, "snapshot %s: %s", b->id, text);
+    (void)dz_fail(&err, code, "snapshot %s: %s", s->id, text);
     (void)dz_why_err(&why, code, &err);
     if (c && c->asked && !is_closing(c))
         answer(c, &why);
-    while ((c = next_down(b))) {
+    while ((c = next_down(s))) {
         dz_list_remove(&c->link);
-        c->box = NULL;
+        c->sandbox = NULL;
         copy_fail_err(c, code, &err);
     }
-    c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    if (c && !b->cell) { /* it is closing, and goes on without the box */
+    c = DZ_LIST_FIRST(struct copy, &s->copies, link);
+    if (c && !s->cell) { /* it is closing, and goes on without the box */
         dz_list_remove(&c->link);
-        c->box = NULL;
+        c->sandbox = NULL;
     }
 }
 
-void dz_copies_free(struct box *b)
+void dz_copies_free(struct dz_sandbox *s)
 {
-    while (!dz_list_empty(&b->copies))
-        copy_free(DZ_LIST_FIRST(struct copy, &b->copies, link));
+    while (!dz_list_empty(&s->copies))
+        copy_free(DZ_LIST_FIRST(struct copy, &s->copies, link));
 }
 
 void dz_copies_release(struct dz_engine *e)
@@ -528,11 +528,11 @@ static void on_timer(void *arg)
     if (is_closing(c))
         try_lease(c);
     else
-        dz_box_end(c->box, DZ_EIO, "snapshot_late",
-                   "the cell did not write a snapshot in the time it had and was killed");
+        dz_sandbox_end_cell(c->sandbox, DZ_EIO, "snapshot_late",
+                            "the cell did not write a snapshot in the time it had and was killed");
 }
 
-static int begin(struct copy *c, struct box *b, struct dz_engine_why *why)
+static int begin(struct copy *c, struct dz_sandbox *s, struct dz_why *why)
 {
     const struct dz_room_of room = {
         .tenant = c->tenant, .token = c->token, .bytes = dz_engine_file_bytes(c->e, &c->row)};
@@ -542,34 +542,34 @@ static int begin(struct copy *c, struct box *b, struct dz_engine_why *why)
     if (rc < 0)
         return rc;
     c->asked = true;
-    c->born = b->born;
-    c->most = dz_use_most(b);
+    c->born = s->born;
+    c->most = dz_use_most(c->e, s);
     rc = open_file(c, &fd, &err);
     if (rc == 0)
-        rc = dz_engine_cell_code(b->ops->copy(b->cell, fd, &err));
+        rc = dz_sandbox_cell_code(s->ops->copy(s->cell, fd, &err));
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     dz_timer_after(c->timer,
-                   b->e->copies.cell_ms + (int64_t)(dz_live_bytes(b->e, b->id) / COPY_BYTES_MS));
-    dz_box_watch(b);
+                   c->e->copies.cell_ms + (int64_t)(dz_live_bytes(c->e, s->id) / COPY_BYTES_MS));
+    dz_sandbox_watch_cell(s);
     return 0;
 }
 
 /* A cell makes one at a time: ask it for the next one, if it can. */
-static void copy_next(struct box *b)
+static void copy_next(struct dz_sandbox *s)
 {
     struct copy *c;
-    while ((c = DZ_LIST_FIRST(struct copy, &b->copies, link)) && !c->asked && b->cell) {
-        struct dz_engine_why why = {0};
-        if (begin(c, b, &why) == 0)
+    while ((c = DZ_LIST_FIRST(struct copy, &s->copies, link)) && !c->asked && s->cell) {
+        struct dz_why why = {0};
+        if (begin(c, s, &why) == 0)
             break;
         dz_list_remove(&c->link);
-        c->box = NULL;
+        c->sandbox = NULL;
         copy_fail(c, &why);
     }
 }
 
-static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
+static void on_reached(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct copy *c = arg;
     struct dz_err err;
@@ -578,20 +578,20 @@ static void on_reached(void *arg, struct box *b, const struct dz_engine_result *
         return;
     }
     dz_instance_release(&c->row); /* as it is now: waking may have changed it */
-    int rc = dz_registry_get(c->e->registry, b->id, &c->row, &err);
+    int rc = dz_registry_get(c->e->registry, s->id, &c->row, &err);
     if (rc < 0) {
         copy_fail_err(c, rc, &err);
         return;
     }
-    c->box = b;
-    dz_list_push_back(&b->copies, &c->link);
-    copy_next(b);
-    dz_box_files_over(b);
+    c->sandbox = s;
+    dz_list_push_back(&s->copies, &c->link);
+    copy_next(s);
+    dz_sandbox_files_over(s);
 }
 
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
-                          struct dz_engine_why *why)
+                          struct dz_why *why)
 {
     struct copy *c = dz_zalloc(sizeof *c);
     int rc = c ? 0 : dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
@@ -617,7 +617,8 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)
-        rc = dz_job_start(e, row, &(struct job_spec){.kind = JOB_FILES, .fn = on_reached, .arg = c},
+        rc = dz_job_start(e->sandboxes, row,
+                          &(struct dz_job_spec){.kind = DZ_JOB_FILES, .fn = on_reached, .arg = c},
                           NULL, why);
     if (rc < 0)
         copy_free(c);
@@ -625,8 +626,7 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
 }
 
 /* Is the name free? The row's own check comes last, when the copy is made. */
-static int check_free(struct dz_engine *e, const char *tenant, const char *name,
-                      struct dz_engine_why *why)
+static int check_free(struct dz_engine *e, const char *tenant, const char *name, struct dz_why *why)
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
     struct dz_err err;
@@ -639,7 +639,7 @@ static int check_free(struct dz_engine *e, const char *tenant, const char *name,
 
 int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
                        const struct dz_engine_handle *as, dz_engine_snap_fn *done, void *arg,
-                       struct dz_engine_why *why)
+                       struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     const struct snap_label label = {
@@ -656,7 +656,7 @@ int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
  */
 
 int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
-                           struct dz_snapshot_row *ret_row, struct dz_engine_why *why)
+                           struct dz_snapshot_row *ret_row, struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     const struct dz_engine_place p = dz_engine_place(target);
@@ -675,7 +675,7 @@ int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
 }
 
 int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
-                        size_t limit, struct dz_snapshot_rows *rows, struct dz_engine_why *why)
+                        size_t limit, struct dz_snapshot_rows *rows, struct dz_why *why)
 {
     struct dz_err err;
     const struct dz_registry_record_filter f = {
@@ -703,7 +703,7 @@ int dz_snap_remove(struct dz_engine *e, const char *id, struct dz_err *err)
 }
 
 int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target target,
-                              struct dz_engine_why *why)
+                              struct dz_why *why)
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
     struct dz_err err;

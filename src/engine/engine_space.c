@@ -265,24 +265,24 @@ static void tell(struct dz_engine *e)
         dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
 }
 
-void dz_space_tell(struct box *b)
+void dz_space_tell(const struct dz_engine *e, struct dz_sandbox *b)
 {
-    const struct dz_space *s = &b->e->space;
+    const struct dz_space *s = &e->space;
     struct dz_err err;
     uint64_t limit = b->disk_limit ? b->disk_limit : s->opts.sandbox_bytes;
     if (!b->cell)
         return;
     if (b->ops->limits(b->cell, s->now.mark_bytes, limit, &err) < 0)
         dz_log(DZ_LOG_WARN, "limits_not_told", dz_log_strz("sandbox_id", b->id), dz_log_err(&err));
-    dz_box_watch(b);
+    dz_sandbox_watch_cell(b);
 }
 
 /* The settings have changed, or the file system has grown. */
 static void tell_cells(struct dz_engine *e)
 {
     e->space.changed = false;
-    DZ_MAP_FOREACH(it, &e->boxes)
-        dz_space_tell(it->value);
+    DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes))
+        dz_space_tell(e, it->value);
 }
 
 static void refill(struct dz_engine *e);
@@ -331,7 +331,7 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-int dz_space_check_for(struct dz_engine *e, uint64_t bytes, struct dz_engine_why *why)
+int dz_space_check_for(struct dz_engine *e, uint64_t bytes, struct dz_why *why)
 {
     const struct dz_space *s = &e->space;
     uint64_t most = UINT64_MAX - s->promised, all = s->promised + (bytes < most ? bytes : most);
@@ -347,7 +347,7 @@ int dz_space_check_for(struct dz_engine *e, uint64_t bytes, struct dz_engine_why
         mib(s->now.free_bytes), mib(s->promised), mib(s->now.mark_bytes), mib(bytes));
 }
 
-int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_engine_why *why)
+int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_why *why)
 {
     struct dz_space *s = &e->space;
     const struct dz_engine_space *n = &s->now;
@@ -367,7 +367,7 @@ int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_eng
                   mib(n->free_bytes), mib(n->mark_bytes));
 }
 
-int dz_engine_check_space(struct dz_engine *e, struct dz_engine_why *why)
+int dz_engine_check_space(struct dz_engine *e, struct dz_why *why)
 {
     return dz_space_check(e, DZ_SPACE_FULL, why);
 }

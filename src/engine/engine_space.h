@@ -31,6 +31,6 @@ const char *dz_space_level_name(enum dz_space_level level);
 void dz_engine_set_space(struct dz_engine *e, const struct dz_space_opts *opts);
 void dz_engine_space(struct dz_engine *e, struct dz_engine_space *ret_space); /* measured now */
 /* 0, or DZ_ENOSPC: the disk is too full for anything new. */
-DZ_NODISCARD int dz_engine_check_space(struct dz_engine *e, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_check_space(struct dz_engine *e, struct dz_why *why);
 
 #endif

@@ -36,7 +36,7 @@ bool dz_engine_secret_hash(struct dz_str secret, char ret_sha256[static DZ_SHA25
     return true;
 }
 
-static int only_operator(const struct dz_engine_caller *who, struct dz_engine_why *why)
+static int only_operator(const struct dz_engine_caller *who, struct dz_why *why)
 {
     return who->is_operator ? 0
                             : dz_why(why, DZ_EDENIED, NULL, "only the operator can manage tokens");
@@ -51,7 +51,7 @@ void dz_engine_caller_keep(struct dz_engine_own_caller *own, const struct dz_eng
 }
 
 int dz_engine_caller_check(struct dz_engine *e, const struct dz_engine_caller *who,
-                           struct dz_engine_why *why)
+                           struct dz_why *why)
 {
     DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
     struct dz_err err;
@@ -70,9 +70,9 @@ int dz_engine_know_tenant(struct dz_engine *e, const char *tenant, struct dz_err
     return rc == DZ_EEXIST ? 0 : rc;
 }
 
-static int check(const struct dz_engine_token_spec *spec, struct dz_engine_why *why)
+static int check(const struct dz_engine_token_spec *spec, struct dz_why *why)
 {
-    struct dz_engine_why inner = {0};
+    struct dz_why inner = {0};
     if (!spec->name || dz_engine_check_name(spec->name, &inner) < 0)
         return dz_why(
             why, DZ_EINVAL, "name",
@@ -91,7 +91,7 @@ static int check(const struct dz_engine_token_spec *spec, struct dz_engine_why *
 int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
                         const struct dz_engine_token_spec *spec,
                         char ret_secret[static DZ_ENGINE_SECRET], struct dz_token_row *ret_row,
-                        struct dz_engine_why *why)
+                        struct dz_why *why)
 {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX], digits[DZ_SHA256_HEX];
     uint8_t random[RANDOM];
@@ -130,7 +130,7 @@ int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
 
 int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who,
                      const struct dz_registry_record_filter *filter, struct dz_token_rows *rows,
-                     struct dz_engine_why *why)
+                     struct dz_why *why)
 {
     struct dz_err err;
     int rc = only_operator(who, why);
@@ -142,7 +142,7 @@ int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who,
 
 /* By id, or by a name that only one has. */
 static int find(struct dz_engine *e, const char *word, char ret_id[static DZ_ID_TEXT],
-                struct dz_engine_why *why)
+                struct dz_why *why)
 {
     char quoted[DZ_STR_QUOTED], after[DZ_ID_TEXT] = "";
     struct dz_err err;
@@ -175,8 +175,7 @@ static int find(struct dz_engine *e, const char *word, char ret_id[static DZ_ID_
 }
 
 int dz_engine_token_remove(struct dz_engine *e, const struct dz_engine_caller *who,
-                           const char *word, char ret_id[static DZ_ID_TEXT],
-                           struct dz_engine_why *why)
+                           const char *word, char ret_id[static DZ_ID_TEXT], struct dz_why *why)
 {
     struct dz_err err;
     int rc = only_operator(who, why);

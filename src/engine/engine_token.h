@@ -23,15 +23,15 @@ struct dz_engine_token_spec {
 DZ_NODISCARD int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
                                      const struct dz_engine_token_spec *spec,
                                      char ret_secret[static DZ_ENGINE_SECRET],
-                                     struct dz_token_row *ret_row, struct dz_engine_why *why);
+                                     struct dz_token_row *ret_row, struct dz_why *why);
 /* Rows by id, appended: those that the filter's tenant, after and limit let through. */
 DZ_NODISCARD int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who,
                                   const struct dz_registry_record_filter *filter,
-                                  struct dz_token_rows *rows, struct dz_engine_why *why);
+                                  struct dz_token_rows *rows, struct dz_why *why);
 /* By id, or by a name that only one has; *ret_id: which it was. */
 DZ_NODISCARD int dz_engine_token_remove(struct dz_engine *e, const struct dz_engine_caller *who,
                                         const char *word, char ret_id[static DZ_ID_TEXT],
-                                        struct dz_engine_why *why);
+                                        struct dz_why *why);
 /* The hash of a secret, by which it is found; false: it is none. */
 bool dz_engine_secret_hash(struct dz_str secret, char ret_sha256[static DZ_SHA256_HEX]);
 /* DZ_ENOENT: none, expired or revoked. The row is to be released. */

@@ -51,7 +51,7 @@ void dz_engine_image_verify_drop(struct dz_engine_verify *v)
 
 /* Of a child that printed no result: its last line, without the program's name. */
 static int sentence(const struct dz_engine_verify *v, const struct dz_os_status *status,
-                    struct dz_engine_why *why)
+                    struct dz_why *why)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf said = DZ_BUF_INIT(OUT_MAX);
     if (v->late)
@@ -78,7 +78,7 @@ static void on_end(void *arg, int events)
 {
     struct dz_engine_verify *v = arg;
     DZ_AUTO(dz_buf_release) struct dz_buf out = DZ_BUF_INIT(OUT_MAX);
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     struct dz_os_status status = {0};
     (void)events;
     int rc = dz_os_proc_wait(&v->proc, 0, &status, &why.err);
@@ -141,13 +141,13 @@ static int start(struct dz_engine_verify *v, const char *sha256, bool repair, st
 }
 
 int dz_engine_image_verify(struct dz_engine *e, const struct dz_engine_verify_spec *s,
-                           struct dz_engine_verify **ret_verify, struct dz_engine_why *why)
+                           struct dz_engine_verify **ret_verify, struct dz_why *why)
 {
     char sha256[DZ_SHA256_HEX];
     int rc = s->image ? dz_engine_image_find(e, s->image, sha256, why) : 0;
     if (rc < 0)
         return rc;
-    if (e->draining)
+    if (dz_sandboxes_draining(e->sandboxes))
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
     if (e->verify)
         return dz_why(why, DZ_EBUSY, NULL, "images are being verified already: try again later");

@@ -9,8 +9,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "base/id.h"
-#include "keeper/keeper.h"
-#include "registry/registry.h"
+#include "sandbox/sandbox_why.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,14 +21,6 @@ enum {
     DZ_ENGINE_NAME_MAX = 63,        /* bytes of a sandbox's name */
     DZ_ENGINE_VALUE_MAX = 255,      /* bytes of a label's value */
     DZ_ENGINE_TENANTS_MAX = 100000, /* of whom something is remembered */
-};
-
-/* Why something was refused or failed. */
-struct dz_engine_why {
-    struct dz_err err;
-    const char *reason; /* "asleep", "unsupported", "owner_gone", "archived"; NULL: none */
-    char field[64];     /* of the request; "": none */
-    unsigned retry_s;   /* of DZ_ERATE: after so long it may be asked again */
 };
 
 /* Who asks. The operator (the owner of the socket) sees all tenants; what he makes is
@@ -49,23 +40,12 @@ struct dz_engine_own_caller {
 void dz_engine_caller_keep(struct dz_engine_own_caller *own, const struct dz_engine_caller *who);
 /* May this caller still ask? DZ_EUNAUTH: its token was revoked, or has expired. */
 DZ_NODISCARD int dz_engine_caller_check(struct dz_engine *e, const struct dz_engine_caller *who,
-                                        struct dz_engine_why *why);
+                                        struct dz_why *why);
 
 /* What is asked about, as its name or the beginning of its id, and by whom. */
 struct dz_engine_target {
     const struct dz_engine_caller *who;
     const char *word;
 };
-
-/* How an operation on a sandbox ended. */
-struct dz_engine_result {
-    int code;                        /* 0 or DZ_E* */
-    const struct dz_engine_why *why; /* of code < 0 */
-    const struct dz_instance *row;   /* as it is now; NULL: there is none */
-    enum dz_rung rung;               /* of a wake */
-    bool memory_lost;
-    int64_t us; /* it took so long */
-};
-typedef void dz_engine_done_fn(void *arg, const struct dz_engine_result *result);
 
 #endif

@@ -91,20 +91,6 @@ struct dz_keeper_ops {
      * ticket of it is not answered any more. None running is fine. */
     void (*kill)(void *arg, const char *id);
 
-    /* These block; they are called on workers, and by recovery on the loop's thread. */
-    int (*make)(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
-                struct dz_err *err); /* an empty disk for it */
-    /* One that was made ahead, of which only the name is missing; NULL: there is none. May be
-     * NULL. */
-    struct dz_blob_out *(*ready)(void *arg);
-    /* Log into file, log gone. DZ_EBUSY: the last cell has not left the file yet; it is asked
-     * again, for ten seconds. */
-    int (*settle)(void *arg, const char *id, struct dz_err *err);
-    int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
-
-    /* Does somebody make a sandbox of this id, whose row comes after its file? NULL: nobody. */
-    bool (*claimed)(void *arg, const char *id);
-
     /* A guest is to be woken, and somebody has reserved its sandbox: may he give it up.
      * NULL: nobody is asked. */
     void (*awaited)(void *arg, const char *id);
@@ -120,6 +106,29 @@ struct dz_keeper_ops {
      * business. NULL: nothing. */
     void (*expired)(void *arg, const char *id);
 
+    /* An operation is over: how, and how long it took. NULL: nobody counts. */
+    void (*timed)(void *arg, const struct dz_keeper_timing *timing);
+
+    /* The last operation under way has ended (dz_keeper_busy is 0). NULL: nobody waits for that. */
+    void (*quiet)(void *arg);
+};
+
+/* What is done with files: the keeper does not look inside them. */
+struct dz_keeper_files {
+    /* These block. They are called on workers, and by recovery on the loop's thread. */
+    int (*make)(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                struct dz_err *err); /* an empty disk for it */
+    /* One that was made ahead, of which only the name is missing; NULL: there is none. May be
+     * NULL. */
+    struct dz_blob_out *(*ready)(void *arg);
+    /* Log into file, log gone. DZ_EBUSY: the last cell has not left the file yet; it is asked
+     * again, for ten seconds. */
+    int (*settle)(void *arg, const char *id, struct dz_err *err);
+    int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
+
+    /* Does somebody make a sandbox of this id, whose row comes after its file? NULL: nobody. */
+    bool (*claimed)(void *arg, const char *id);
+
     /* An operation that ends or saves this sandbox met DZ_ENOSPC, or its cell says so. True: there
      * is more room now, and its step is done again. NULL: there is no reserve. */
     bool (*make_room)(void *arg, const char *id);
@@ -128,12 +137,6 @@ struct dz_keeper_ops {
      * none. NULL: nothing is kept. */
     bool (*clock_load)(void *arg, struct dz_keeper_clock *ret_clock);
     void (*clock_save)(void *arg, const struct dz_keeper_clock *clock);
-
-    /* An operation is over: how, and how long it took. NULL: nobody counts. */
-    void (*timed)(void *arg, const struct dz_keeper_timing *timing);
-
-    /* The last operation under way has ended (dz_keeper_busy is 0). NULL: nobody waits for that. */
-    void (*quiet)(void *arg);
 };
 
 /* How a start or a stop ended. */
@@ -158,7 +161,9 @@ struct dz_keeper_opts {
     struct dz_registry *registry;
     struct dz_cold cold;
     const struct dz_keeper_ops *ops;
-    void *arg;               /* of ops */
+    void *arg; /* of ops */
+    const struct dz_keeper_files *files;
+    void *files_arg;         /* of files */
     const char *live_path;   /* of the live directory: what rows say of their files */
     const char *host;        /* who we are, in rows; "" for one host */
     struct dz_ladder ladder; /* the server's; DZ_LADDER_INHERIT: the default */

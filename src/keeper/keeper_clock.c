@@ -63,15 +63,15 @@ static void save(struct dz_keeper *k)
         .offset_ms = k->clock.offset, .skew_ms = skew(k), .seen_ms = dz_keeper_now(k)};
     k->clock.skew = c.skew_ms;
     k->clock.saved_at = c.seen_ms;
-    if (k->opts.ops->clock_save)
-        k->opts.ops->clock_save(k->opts.arg, &c);
+    if (k->opts.files->clock_save)
+        k->opts.files->clock_save(k->opts.files_arg, &c);
 }
 
 void dz_keeper_clock_begin(struct dz_keeper *k)
 {
     struct dz_keeper_clock c = {0};
     int64_t now = dz_clock_real_ms();
-    bool known = k->opts.ops->clock_load && k->opts.ops->clock_load(k->opts.arg, &c);
+    bool known = k->opts.files->clock_load && k->opts.files->clock_load(k->opts.files_arg, &c);
     k->clock.offset = now - boot_ms();
     if (known && c.same_boot) {
         k->clock.offset = c.offset_ms;

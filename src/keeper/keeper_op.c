@@ -247,9 +247,9 @@ static bool may_use_reserve(const struct op *op)
 
 static bool made_room(const struct op *op, int rc)
 {
-    const struct dz_keeper_ops *ops = op->k->opts.ops;
-    return rc == DZ_ENOSPC && may_use_reserve(op) && ops->make_room &&
-           ops->make_room(op->k->opts.arg, op->slot->id);
+    const struct dz_keeper_files *files = op->k->opts.files;
+    return rc == DZ_ENOSPC && may_use_reserve(op) && files->make_room &&
+           files->make_room(op->k->opts.files_arg, op->slot->id);
 }
 
 static void on_again(void *arg)

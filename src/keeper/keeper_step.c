@@ -48,7 +48,7 @@ static const struct dz_cold *cold_of(const struct op *op)
 
 static int work_settle(struct op *op, struct dz_err *err)
 {
-    return op->k->opts.ops->settle(op->k->opts.arg, op->slot->id, err);
+    return op->k->opts.files->settle(op->k->opts.files_arg, op->slot->id, err);
 }
 
 static int work_thaw(struct op *op, struct dz_err *err)
@@ -94,14 +94,14 @@ static int work_make(struct op *op, struct dz_err *err)
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     const struct dz_keeper_opts *o = &op->k->opts;
     char key[DZ_COLD_KEY];
-    out = o->ops->ready ? o->ops->ready(o->arg) : NULL;
+    out = o->files->ready ? o->files->ready(o->files_arg) : NULL;
     if (out && dz_blob_out_rename(out, dz_cold_key(op->slot->id, DZ_COLD_LIVE, key), err) == 0)
         return dz_blob_out_commit(out, err);
     dz_blob_out_close(DZ_TAKE_PTR(out));
     int rc =
         dz_blob_out_open(o->cold.live, dz_cold_key(op->slot->id, DZ_COLD_LIVE, key), &out, err);
     if (rc == 0)
-        rc = o->ops->make(o->arg, &op->row, out, err);
+        rc = o->files->make(o->files_arg, &op->row, out, err);
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
 }
 
@@ -125,7 +125,7 @@ static int carry(struct op *op, enum dz_keeper_carry what, struct dz_blobs *stor
         .cancel = &op->cancel,
     };
     if (rc == 0)
-        rc = o->ops->carry(o->arg, &c, err);
+        rc = o->files->carry(o->files_arg, &c, err);
     if (rc == 0 && atomic_load(&op->cancel))
         rc = dz_fail(err, DZ_ECANCELED, "canceled");
     return rc < 0 ? rc : dz_blob_out_commit(out, err);

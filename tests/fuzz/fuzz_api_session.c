@@ -47,15 +47,15 @@ struct peer {
     size_t in_at, room;
 };
 
-struct dz_engine_watch {
-    struct dz_engine_listener listener;
+struct dz_exec_watch {
+    struct dz_exec_listener listener;
     char id[16];
     bool lives, wants, started, in_output;
     size_t printed;
 };
 
 struct telling {
-    dz_engine_done_fn *done;
+    dz_sandbox_done_fn *done;
     void *arg;
 };
 
@@ -66,7 +66,7 @@ static struct world {
     struct dz_loop *loop;
     struct dz_http *http;
     struct peer peers[CONNS];
-    struct dz_engine_watch watches[WATCHES];
+    struct dz_exec_watch watches[WATCHES];
     size_t watch_count;
     struct telling tells[TELLS];
     size_t tell_count;
@@ -178,7 +178,7 @@ static void turn(void)
 /* --- the engine, by --wrap
  * ------------------------------------------------------------------------ */
 
-static struct dz_engine_why *refusal(struct dz_engine_why *why)
+static struct dz_why *refusal(struct dz_why *why)
 {
     static const int codes[] = {DZ_ENOENT, DZ_EBUSY, DZ_EUNAVAIL, DZ_EINVAL, DZ_ENOMEM};
     memset(why, 0, sizeof *why);
@@ -186,7 +186,7 @@ static struct dz_engine_why *refusal(struct dz_engine_why *why)
     return why;
 }
 
-static void say_started(struct dz_engine_watch *x)
+static void say_started(struct dz_exec_watch *x)
 {
     if (!x->lives || x->started)
         return;
@@ -194,18 +194,18 @@ static void say_started(struct dz_engine_watch *x)
     x->listener.ops->started(x->listener.arg, x->id, 7);
 }
 
-static void say_failed(struct dz_engine_watch *x)
+static void say_failed(struct dz_exec_watch *x)
 {
-    struct dz_engine_why why;
+    struct dz_why why;
     if (!x->lives)
         return;
     x->lives = false;
     x->listener.ops->failed(x->listener.arg, refusal(&why));
 }
 
-static void say_ended(struct dz_engine_watch *x)
+static void say_ended(struct dz_exec_watch *x)
 {
-    const struct dz_engine_exit how = {.exit_code = (int)take() - 1, .text = "", .bytes = 3};
+    const struct dz_exec_exit how = {.exit_code = (int)take() - 1, .text = "", .bytes = 3};
     say_started(x);
     if (!x->lives)
         return;
@@ -213,7 +213,7 @@ static void say_ended(struct dz_engine_watch *x)
     x->listener.ops->ended(x->listener.arg, &how);
 }
 
-static void say_output(struct dz_engine_watch *x, size_t n)
+static void say_output(struct dz_exec_watch *x, size_t n)
 {
     static const char bytes[OUTPUT_MAX] = "output\xff";
     say_started(x);
@@ -226,15 +226,15 @@ static void say_output(struct dz_engine_watch *x, size_t n)
     x->in_output = false;
 }
 
-static int begin(struct dz_engine_listener listener, const char *id,
-                 struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+static int begin(struct dz_exec_listener listener, const char *id, struct dz_exec_watch **ret_watch,
+                 struct dz_why *why)
 {
     int next = w.next;
     w.next = NEXT_TAKE;
     if (next == NEXT_REFUSE || w.watch_count == WATCHES)
         return refusal(why)->err.code;
-    struct dz_engine_watch *x = &w.watches[w.watch_count++];
-    *x = (struct dz_engine_watch){
+    struct dz_exec_watch *x = &w.watches[w.watch_count++];
+    *x = (struct dz_exec_watch){
         .listener = listener, .lives = true, .wants = listener.ops->output != NULL};
     (void)snprintf(x->id, sizeof x->id, "%.15s", id);
     *ret_watch = x;
@@ -246,11 +246,11 @@ static int begin(struct dz_engine_listener listener, const char *id,
 }
 
 int __wrap_dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
-                          const struct dz_engine_exec *exec, struct dz_engine_listener listener,
-                          struct dz_engine_watch **ret_watch, struct dz_engine_why *why);
+                          const struct dz_exec_request *exec, struct dz_exec_listener listener,
+                          struct dz_exec_watch **ret_watch, struct dz_why *why);
 int __wrap_dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
-                          const struct dz_engine_exec *exec, struct dz_engine_listener listener,
-                          struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+                          const struct dz_exec_request *exec, struct dz_exec_listener listener,
+                          struct dz_exec_watch **ret_watch, struct dz_why *why)
 {
     (void)e;
     (void)target;
@@ -259,26 +259,26 @@ int __wrap_dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
 }
 
 int __wrap_dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target,
-                                const char *exec_id, struct dz_engine_listener listener,
-                                struct dz_engine_watch **ret_watch, struct dz_engine_why *why);
+                                const char *exec_id, struct dz_exec_listener listener,
+                                struct dz_exec_watch **ret_watch, struct dz_why *why);
 int __wrap_dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target,
-                                const char *exec_id, struct dz_engine_listener listener,
-                                struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+                                const char *exec_id, struct dz_exec_listener listener,
+                                struct dz_exec_watch **ret_watch, struct dz_why *why)
 {
     (void)e;
     (void)target;
     return begin(listener, exec_id, ret_watch, why);
 }
 
-void __wrap_dz_engine_watch_took(struct dz_engine_watch *x, size_t n);
-void __wrap_dz_engine_watch_took(struct dz_engine_watch *x, size_t n)
+void __wrap_dz_exec_watch_took(struct dz_exec_watch *x, size_t n);
+void __wrap_dz_exec_watch_took(struct dz_exec_watch *x, size_t n)
 {
     assert(x && x->lives && n <= x->printed);
     x->printed -= n;
 }
 
-void __wrap_dz_engine_watch_alive(struct dz_engine_watch *x);
-void __wrap_dz_engine_watch_alive(struct dz_engine_watch *x)
+void __wrap_dz_exec_watch_alive(struct dz_exec_watch *x);
+void __wrap_dz_exec_watch_alive(struct dz_exec_watch *x)
 {
     assert(x && x->lives);
 }
@@ -286,8 +286,8 @@ void __wrap_dz_engine_watch_alive(struct dz_engine_watch *x)
 static void answer(size_t i, bool well)
 {
     struct telling t = w.tells[i];
-    struct dz_engine_why why;
-    struct dz_engine_result result = {0};
+    struct dz_why why;
+    struct dz_sandbox_result result = {0};
     w.tells[i] = w.tells[--w.tell_count];
     if (!well) {
         result.code = refusal(&why)->err.code;
@@ -297,7 +297,7 @@ static void answer(size_t i, bool well)
 }
 
 /* What was told may be answered from inside. */
-static void let_go(struct dz_engine_watch *x)
+static void let_go(struct dz_exec_watch *x)
 {
     assert(!x || (x->lives && !x->in_output));
     if (!x)
@@ -308,24 +308,24 @@ static void let_go(struct dz_engine_watch *x)
             answer(0, true);
 }
 
-void __wrap_dz_engine_watch_end(struct dz_engine_watch *x);
-void __wrap_dz_engine_watch_end(struct dz_engine_watch *x)
+void __wrap_dz_exec_watch_end(struct dz_exec_watch *x);
+void __wrap_dz_exec_watch_end(struct dz_exec_watch *x)
 {
     let_go(x);
 }
 
-void __wrap_dz_engine_watch_abort(struct dz_engine_watch *x);
-void __wrap_dz_engine_watch_abort(struct dz_engine_watch *x)
+void __wrap_dz_exec_watch_abort(struct dz_exec_watch *x);
+void __wrap_dz_exec_watch_abort(struct dz_exec_watch *x)
 {
     let_go(x);
 }
 
 int __wrap_dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
-                               const struct dz_engine_tell *tell, dz_engine_done_fn *done,
-                               void *arg, struct dz_engine_why *why);
+                               const struct dz_exec_tell *tell, dz_sandbox_done_fn *done, void *arg,
+                               struct dz_why *why);
 int __wrap_dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
-                               const struct dz_engine_tell *tell, dz_engine_done_fn *done,
-                               void *arg, struct dz_engine_why *why)
+                               const struct dz_exec_tell *tell, dz_sandbox_done_fn *done, void *arg,
+                               struct dz_why *why)
 {
     int next = w.next;
     (void)e;
@@ -341,9 +341,9 @@ int __wrap_dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target targ
 }
 
 int __wrap_dz_engine_get(struct dz_engine *e, struct dz_engine_target target,
-                         struct dz_instance *ret_row, struct dz_engine_why *why);
+                         struct dz_instance *ret_row, struct dz_why *why);
 int __wrap_dz_engine_get(struct dz_engine *e, struct dz_engine_target target,
-                         struct dz_instance *ret_row, struct dz_engine_why *why)
+                         struct dz_instance *ret_row, struct dz_why *why)
 {
     (void)e;
     (void)target;
@@ -476,7 +476,7 @@ static void peer_step(struct peer *p, unsigned what)
 static void engine_step(unsigned what)
 {
     static const size_t sizes[] = {1, 5, 1000, OUTPUT_MAX};
-    struct dz_engine_watch *x = w.watch_count ? &w.watches[take() % w.watch_count] : NULL;
+    struct dz_exec_watch *x = w.watch_count ? &w.watches[take() % w.watch_count] : NULL;
     switch (what % 8) {
     case 0:
     case 1:

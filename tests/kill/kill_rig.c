@@ -161,12 +161,16 @@ static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *e
     return dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
-static const struct dz_keeper_ops ops = {.start = start,
-                                         .stop = stop,
-                                         .kill = stop_hard,
-                                         .make = make,
-                                         .settle = settle,
-                                         .carry = carry};
+static const struct dz_keeper_ops ops = {
+    .start = start,
+    .stop = stop,
+    .kill = stop_hard,
+};
+static const struct dz_keeper_files files = {
+    .make = make,
+    .settle = settle,
+    .carry = carry,
+};
 
 /* --- the rig --------------------------------------------------------------------- */
 
@@ -192,6 +196,8 @@ int rig_open(struct rig *r, const char *dir)
         .registry = r->registry,
         .cold = r->cold,
         .ops = &ops,
+        .files = &files,
+        .files_arg = r,
         .arg = r,
         .live_path = path,
         .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER},

@@ -4,6 +4,7 @@
 #define DZ_TESTS_LIB_ENGINE_RIG_H
 
 #include "engine/engine_int.h"
+#include "sandbox/sandbox_int.h"
 #include "tap.h"
 
 #include "base/fd.h"
@@ -29,7 +30,7 @@ struct rig {
     struct dz_loop *loop;
     struct dz_timer *tick;
     struct dz_engine *e;
-    struct dz_engine_why why;
+    struct dz_why why;
 };
 
 /* Who asked, and what he was told. */
@@ -37,9 +38,9 @@ struct asker {
     int done, started, ended, failed, code;
     bool memory_lost;
     size_t bytes;
-    struct dz_engine_watch *watch;
-    struct dz_engine_op *op;
-    struct dz_engine_exit exit;
+    struct dz_exec_watch *watch;
+    struct dz_file_op *op;
+    struct dz_exec_exit exit;
 };
 
 static inline struct dz_engine_target box(const char *name)
@@ -68,7 +69,7 @@ static inline void turn(struct rig *r)
 
 /* --- listening -------------------------------------------------------------------------- */
 
-static inline void on_done(void *arg, const struct dz_engine_result *result)
+static inline void on_done(void *arg, const struct dz_sandbox_result *result)
 {
     struct asker *a = arg;
     a->done++;
@@ -99,10 +100,10 @@ static inline void on_output(void *arg, unsigned stream, uint64_t offset, const 
     (void)stream, (void)offset, (void)data;
     CHECK(!a->ended && !a->failed);
     a->bytes += n;
-    dz_engine_watch_took(a->watch, n);
+    dz_exec_watch_took(a->watch, n);
 }
 
-static inline void on_ended(void *arg, const struct dz_engine_exit *how)
+static inline void on_ended(void *arg, const struct dz_exec_exit *how)
 {
     struct asker *a = arg;
     a->ended++;
@@ -112,7 +113,7 @@ static inline void on_ended(void *arg, const struct dz_engine_exit *how)
         dz_loop_stop(first_in->loop);
 }
 
-static inline void on_failed(void *arg, const struct dz_engine_why *why)
+static inline void on_failed(void *arg, const struct dz_why *why)
 {
     struct asker *a = arg;
     a->failed++;
@@ -121,15 +122,15 @@ static inline void on_failed(void *arg, const struct dz_engine_why *why)
     a->watch = NULL;
 }
 
-static const struct dz_engine_watch_ops watch_ops = {on_started, on_output, on_ended, on_failed};
+static const struct dz_exec_watch_ops watch_ops = {on_started, on_output, on_ended, on_failed};
 
 static inline int run(struct rig *r, const char *name, const char *what, struct asker *a)
 {
     const char *const argv[] = {"g", what, NULL};
-    const struct dz_engine_exec exec = {.argv = argv};
+    const struct dz_exec_request exec = {.argv = argv};
     *a = (struct asker){0};
     return dz_engine_exec(r->e, box(name), &exec,
-                          (struct dz_engine_listener){.ops = &watch_ops, .arg = a}, &a->watch,
+                          (struct dz_exec_listener){.ops = &watch_ops, .arg = a}, &a->watch,
                           &r->why);
 }
 
@@ -253,19 +254,19 @@ static inline void rig_close(struct rig *r)
 }
 
 /* The box of the only sandbox; NULL: it has none. */
-static inline struct box *only(const struct rig *r)
+static inline struct dz_sandbox *only(const struct rig *r)
 {
-    struct box *b = NULL;
-    DZ_MAP_FOREACH(it, &r->e->boxes)
+    struct dz_sandbox *b = NULL;
+    DZ_MAP_FOREACH(it, &r->e->sandboxes->map)
         b = it->value;
     return b;
 }
 
 /* Kill its cell once it is in this phase. */
-static inline void kill_in(struct rig *r, enum box_phase phase)
+static inline void kill_in(struct rig *r, enum dz_sandbox_phase phase)
 {
     for (int i = 0; i < PATIENCE; i++) {
-        const struct box *b = only(r);
+        const struct dz_sandbox *b = only(r);
         int32_t pid = b && b->cell && b->phase == phase ? dz_cell_pid(b->cell) : 0;
         if (pid > 0) {
             CHECK_INT(kill(pid, SIGKILL), 0);

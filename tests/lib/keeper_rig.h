@@ -242,17 +242,19 @@ static inline void rig_idle(void *arg, const struct dz_instance *row,
 }
 
 static const struct dz_keeper_ops rig_ops = {
-    .clock_load = rig_clock_load,
-    .clock_save = rig_clock_save,
     .start = rig_start,
     .stop = rig_stop,
     .kill = rig_kill,
-    .make = rig_make,
-    .settle = rig_settle,
-    .carry = rig_carry,
     .expired = rig_expired,
     .awaited = rig_awaited,
     .idle = rig_idle,
+};
+static const struct dz_keeper_files rig_files = {
+    .clock_load = rig_clock_load,
+    .clock_save = rig_clock_save,
+    .make = rig_make,
+    .settle = rig_settle,
+    .carry = rig_carry,
 };
 
 /* A keeper that has not recovered yet. */
@@ -264,6 +266,8 @@ static inline void rig_new_keeper(struct rig *r)
                                         .registry = r->registry,
                                         .cold = r->cold,
                                         .ops = &rig_ops,
+                                        .files = &rig_files,
+                                        .files_arg = r,
                                         .arg = r,
                                         .live_path = live,
                                         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};

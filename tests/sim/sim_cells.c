@@ -290,13 +290,15 @@ static void clock_save(void *arg, const struct dz_keeper_clock *clock)
 }
 
 const struct dz_keeper_ops sim_cell_ops = {
-    .clock_load = clock_load,
-    .clock_save = clock_save,
     .start = cell_start,
     .stop = cell_stop,
     .kill = cell_kill,
+    .expired = cell_expired,
+};
+const struct dz_keeper_files sim_cell_files = {
+    .clock_load = clock_load,
+    .clock_save = clock_save,
     .make = cell_make,
     .settle = cell_settle,
     .carry = cell_carry,
-    .expired = cell_expired,
 };

@@ -66,6 +66,8 @@ static void boot(struct sim_world *w)
         .registry = &w->registry,
         .cold = {.live = &w->live.head, .store = &w->cold.head},
         .ops = &sim_cell_ops,
+        .files = &sim_cell_files,
+        .files_arg = w,
         .arg = w,
         .live_path = "/live",
         .ladder = {20000, 60000},

@@ -86,6 +86,7 @@ void sim_rest(struct sim_world *w);
 
 /* sim_cells.c */
 extern const struct dz_keeper_ops sim_cell_ops;
+extern const struct dz_keeper_files sim_cell_files;
 struct sim_sandbox *sim_box(struct sim_world *w, const char *id);
 void sim_cells_gone(struct sim_world *w); /* with their daemon */
 void sim_write(struct sim_world *w, struct sim_sandbox *b);

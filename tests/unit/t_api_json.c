@@ -36,16 +36,16 @@ static const struct dz_api_field fields[] = {
 
 static struct dz_arena arena = DZ_ARENA_INIT(1 << 20);
 
-static int read_body(const char *text, struct body *b, struct dz_engine_why *why)
+static int read_body(const char *text, struct body *b, struct dz_why *why)
 {
     *b = (struct body){.flag = -1, .duration = -1};
-    *why = (struct dz_engine_why){0};
+    *why = (struct dz_why){0};
     return dz_api_read(&arena, dz_str(text), fields, b, why);
 }
 
 TEST(json_reads_each_kind)
 {
-    struct dz_engine_why why;
+    struct dz_why why;
     struct body b;
     CHECK_INT(read_body("{\"text\":\"a\\u00e9\",\"flag\":true,\"number\":7,\"size\":\"2KiB\","
                         "\"duration\":\"1500ms\",\"object\":{\"a\":[1,null]},"
@@ -79,7 +79,7 @@ TEST(json_reads_each_kind)
 
 TEST(json_null_and_nothing_are_not_given)
 {
-    struct dz_engine_why why;
+    struct dz_why why;
     struct body b;
     CHECK_INT(read_body("", &b, &why), 0);
     CHECK_INT(read_body(" \n", &b, &why), 0);
@@ -119,7 +119,7 @@ TEST(json_refuses_by_name)
         {"{} x", "", DZ_EINVAL},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(bad); i++) {
-        struct dz_engine_why why;
+        struct dz_why why;
         struct body b;
         CHECK_INT(read_body(bad[i].text, &b, &why), bad[i].code);
         CHECK_STR(why.field, bad[i].field);
@@ -130,7 +130,7 @@ TEST(json_refuses_by_name)
 
 TEST(json_suggests_the_field_that_was_meant)
 {
-    struct dz_engine_why why;
+    struct dz_why why;
     struct body b;
     CHECK_INT(read_body("{\"numbr\":1}", &b, &why), DZ_EINVAL);
     CHECK(strstr(why.err.msg, "did you mean number?") != NULL);
@@ -143,7 +143,7 @@ TEST(a_body_with_very_many_values_is_refused_before_it_is_parsed)
         MANY = DZ_API_VALUES_MAX + 100
     };
     static char text[MANY * 3 + 100];
-    struct dz_engine_why why;
+    struct dz_why why;
     struct body b;
     size_t n = (size_t)snprintf(text, sizeof text, "{\"later\":[\"\"");
     for (int i = 1; i < MANY; i++, n += 3)

@@ -7,9 +7,9 @@
 
 static const char *field_of(const struct dz_engine_spec *s)
 {
-    static struct dz_engine_why why;
+    static struct dz_why why;
     uint64_t memory = 0;
-    why = (struct dz_engine_why){0};
+    why = (struct dz_why){0};
     return dz_engine_check_spec(s, &memory, &why) == 0 ? "none" : why.field;
 }
 
@@ -65,7 +65,7 @@ TEST(spec_takes_what_is_sound)
         .labels_json = "{\"a/b\":\"c\"}",
         .metadata_json = "{\"x\":[1,{}]}",
     };
-    struct dz_engine_why why = {0};
+    struct dz_why why = {0};
     uint64_t memory = 0;
     CHECK_INT(dz_engine_check_spec(&s, &memory, &why), 0);
     CHECK_INT(memory, 512 << 20);
@@ -86,8 +86,8 @@ TEST(config_comes_back)
     char *config = dz_engine_config_text(&s, "py:3", 99), *meta;
     meta = dz_engine_metadata_text("{\"k\":\"v\"}", "{\"deep\":{\"er\":1}}");
     const struct dz_instance row = {.id = "sbx_x", .config = config, .metadata = meta};
-    struct dz_engine_config c = {0};
-    CHECK_INT(dz_engine_config_of(&row, &c, NULL), 0);
+    struct dz_sandbox_config c = {0};
+    CHECK_INT(dz_sandbox_config_of(&row, &c, NULL), 0);
     CHECK_STR(c.image, "py:3");
     CHECK_STR(c.size, "shared-cpu-1x");
     CHECK_STR(c.policy, "posix");
@@ -97,11 +97,11 @@ TEST(config_comes_back)
     CHECK_STR(c.env, "{\"A\":\"b\\\"c\"}");
     CHECK_STR(c.labels, "{\"k\":\"v\"}");
     CHECK_STR(c.metadata, "{\"deep\":{\"er\":1}}");
-    CHECK(dz_engine_has_label(&row, "k=v"));
-    CHECK(dz_engine_has_label(&row, "k"));
-    CHECK(!dz_engine_has_label(&row, "k=w"));
-    CHECK(!dz_engine_has_label(&row, "kk"));
-    dz_engine_config_release(&c);
+    CHECK(dz_sandbox_has_label(&row, "k=v"));
+    CHECK(dz_sandbox_has_label(&row, "k"));
+    CHECK(!dz_sandbox_has_label(&row, "k=w"));
+    CHECK(!dz_sandbox_has_label(&row, "kk"));
+    dz_sandbox_config_release(&c);
     dz_free(config);
     dz_free(meta);
 }
@@ -110,13 +110,13 @@ TEST(config_of_a_row_without_one)
 {
     const struct dz_instance row = {.id = "x", .config = "", .metadata = ""};
     const struct dz_instance bad = {.id = "x", .config = "[1]", .metadata = ""};
-    struct dz_engine_config c = {0};
+    struct dz_sandbox_config c = {0};
     struct dz_err err;
-    CHECK_INT(dz_engine_config_of(&row, &c, &err), 0);
+    CHECK_INT(dz_sandbox_config_of(&row, &c, &err), 0);
     CHECK(c.auto_resume && !c.image);
     CHECK_STR(c.env, "{}");
-    dz_engine_config_release(&c);
-    CHECK_INT(dz_engine_config_of(&bad, &c, &err), DZ_ECORRUPT);
+    dz_sandbox_config_release(&c);
+    CHECK_INT(dz_sandbox_config_of(&bad, &c, &err), DZ_ECORRUPT);
 }
 
 TEST(environment_has_ours_then_the_images_then_its_own)
@@ -124,7 +124,7 @@ TEST(environment_has_ours_then_the_images_then_its_own)
     static struct dz_image image = {.env = {"PATH=/image", "B=image", "junk", NULL}};
     char **list = NULL;
     bool path = false, own = false;
-    CHECK_INT(dz_engine_env_of("{\"B\":\"own\",\"C\":\"x y\"}", &image, &list, NULL), 0);
+    CHECK_INT(dz_sandbox_env_of("{\"B\":\"own\",\"C\":\"x y\"}", image.env, &list, NULL), 0);
     size_t n = 0;
     for (; list[n]; n++) {
         path = path || strcmp(list[n], "PATH=/image") == 0;
@@ -134,5 +134,5 @@ TEST(environment_has_ours_then_the_images_then_its_own)
     CHECK_INT(n, 4); /* HOSTNAME, PATH, B, C */
     CHECK(path && own);
     dz_free(list);
-    CHECK_INT(dz_engine_env_list("[]", &list, NULL), DZ_ECORRUPT);
+    CHECK_INT(dz_sandbox_env_list("[]", &list, NULL), DZ_ECORRUPT);
 }

@@ -6,10 +6,11 @@
 #include "../lib/engine_rig.h"
 
 #include "base/str.h"
+#include "keeper/keeper_int.h"
 
 enum {
     FLOOD = 300,
-    TOGETHER_MAX = 64, /* machines that start at a time: STARTS_MAX of engine_start.c */
+    TOGETHER_MAX = 64, /* machines that start at a time: STARTS_MAX of sandbox_start.c */
 };
 
 static const struct dz_engine_caller other = {.tenant = "other"};
@@ -58,28 +59,29 @@ TEST(a_flood_of_wakes_is_served_and_another_tenant_does_not_wait_for_its_end)
     struct rig r;
     struct asker late = {0};
     const char *const argv[] = {"g", "h", NULL};
-    const struct dz_engine_exec exec = {.argv = argv};
+    const struct dz_exec_request exec = {.argv = argv};
     (void)alarm(100);
     rig_open(&r);
     create_flood(&r);
     create_asleep(&r, &other, "late");
     start_flood(&r, all);
     CHECK_INT(dz_engine_exec(r.e, (struct dz_engine_target){&other, "late"}, &exec,
-                             (struct dz_engine_listener){.ops = &watch_ops, .arg = &late},
+                             (struct dz_exec_listener){.ops = &watch_ops, .arg = &late},
                              &late.watch, &r.why),
               0);
     int most = 0;
-    CHECK_INT(r.e->starts.lines.count, 2);
-    while (r.e->starts.lines.count == 2) { /* until the turn of the other tenant has come */
-        int n = (int)r.e->starts.machines; /* without those that take over a second */
+    CHECK_INT(r.e->sandboxes->starts.lines.count, 2);
+    while (r.e->sandboxes->starts.lines.count ==
+           2) { /* until the turn of the other tenant has come */
+        int n = (int)r.e->sandboxes->starts.machines; /* without those that take over a second */
         most = n > most ? n : most;
         turn(&r);
     }
-    CHECK(r.e->starts.queued > FLOOD / 4); /* who asked last is not served last */
+    CHECK(r.e->sandboxes->starts.queued > FLOOD / 4); /* who asked last is not served last */
     UNTIL(&r, late.ended + late.failed > 0);
     CHECK(late.ended == 1 && late.exit.exit_code == 3);
     for (int left = PATIENCE; left > 0 && count_over(all) < FLOOD; left--) {
-        int n = (int)r.e->starts.machines; /* without those that take over a second */
+        int n = (int)r.e->sandboxes->starts.machines; /* without those that take over a second */
         most = n > most ? n : most;
         turn(&r);
     }
@@ -97,18 +99,18 @@ TEST(a_sandbox_that_waits_for_its_start_can_be_deleted)
     rig_open(&r);
     create_flood(&r);
     start_flood(&r, all);
-    CHECK(r.e->starts.queued > 0);
+    CHECK(r.e->sandboxes->starts.queued > 0);
     static struct asker gone[FLOOD];
     for (int i = FLOOD - 1; i >= 0; i--) {
         char name[16];
         (void)snprintf(name, sizeof name, "s%d", i);
         CHECK_INT(order(&r, name, DZ_REQUEST_DESTROY, &gone[i]), 0);
     }
-    CHECK_INT(r.e->starts.queued, 0);
+    CHECK_INT(r.e->sandboxes->starts.queued, 0);
     for (int i = 0; i < FLOOD; i++)
         UNTIL(&r, gone[i].done == 1 && all[i].ended + all[i].failed == 1);
-    UNTIL(&r, r.e->boxes.count <= 1); /* of "a" */
-    CHECK_INT(r.e->starts.machines, 0);
+    UNTIL(&r, r.e->sandboxes->map.count <= 1); /* of "a" */
+    CHECK_INT(r.e->sandboxes->starts.machines, 0);
     rig_close(&r);
 }
 
@@ -120,7 +122,7 @@ TEST(a_drain_refuses_those_that_wait_for_their_start)
     rig_open(&r);
     create_flood(&r);
     start_flood(&r, all);
-    CHECK(r.e->starts.queued > 0);
+    CHECK(r.e->sandboxes->starts.queued > 0);
     rig_close(&r); /* it checks that nothing is left awake */
     for (int i = 0; i < FLOOD; i++) {
         CHECK(all[i].started <= 1 && all[i].ended + all[i].failed <= 1);
@@ -135,10 +137,10 @@ static void on_op_data(void *arg, const void *data, size_t n)
     struct asker *a = arg;
     (void)data;
     a->bytes += n;
-    dz_engine_op_took(a->op, n);
+    dz_file_op_took(a->op, n);
 }
 
-static void on_op_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void on_op_done(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct asker *a = arg;
     (void)count;
@@ -147,12 +149,12 @@ static void on_op_done(void *arg, const struct dz_engine_why *why, uint64_t coun
     a->op = NULL;
 }
 
-static const struct dz_engine_op_ops op_ops = {.data = on_op_data, .done = on_op_done};
+static const struct dz_file_op_ops op_ops = {.data = on_op_data, .done = on_op_done};
 
 static void start_op(struct rig *r, const char *name, const struct dz_cell_op *op, struct asker *a)
 {
-    const struct dz_engine_op_request request = {op, op->type != DZ_CELL_OP_WATCH,
-                                                 DZ_ACTIVITY_EVENT_STREAM, &op_ops, a};
+    const struct dz_file_op_request request = {op, op->type != DZ_CELL_OP_WATCH,
+                                               DZ_ACTIVITY_EVENT_STREAM, &op_ops, a};
     *a = (struct asker){0};
     CHECK_INT(dz_engine_op(r->e, box(name), &request, &a->op, &r->why), 0);
 }
@@ -192,7 +194,7 @@ TEST(a_watch_of_files_holds_up_nothing_and_outlives_every_sleep)
     order_well(&r, "a", DZ_REQUEST_DESTROY);
     UNTIL(&r, w.done > 0);
     CHECK(w.done == 1 && w.code == DZ_EGONE);
-    CHECK_INT(r.e->boxes.count, 0);
+    CHECK_INT(r.e->sandboxes->map.count, 0);
     rig_close(&r);
 }
 
@@ -209,9 +211,9 @@ TEST(a_watch_that_its_cell_ends_goes_on_when_the_cell_does)
     UNTIL(&r, w.bytes > 0);
     const struct dz_cell_event ended = {
         .type = DZ_CELL_OP_DONE, .op = w.op->handle, .code = DZ_ECANCELED, .text = "canceled"};
-    struct box *b = w.op->box;
-    CHECK(b->phase == BOX_UP && ended.op != 0);
-    dz_op_event(b, &ended);
+    struct dz_sandbox *b = w.op->sandbox;
+    CHECK(b->phase == DZ_PHASE_UP && ended.op != 0);
+    dz_file_op_event(b, &ended);
     w.bytes = 0;
     make_dir(&r, "a", "/two");
     UNTIL(&r, w.bytes > 0);
@@ -232,7 +234,7 @@ TEST(a_silent_operation_on_a_file_holds_up_an_order_for_a_bounded_time)
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     start_op(&r, "a", &op, &w);
-    UNTIL(&r, dz_engine_op_send(w.op, "x", 1) == 1);
+    UNTIL(&r, dz_file_op_send(w.op, "x", 1) == 1);
     CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0);
     for (int i = 0; i < 5 && freeze.done == 0; i++)
         for (int k = 0; k < PATIENCE && freeze.done == 0; k++)
@@ -245,8 +247,8 @@ TEST(a_silent_operation_on_a_file_holds_up_an_order_for_a_bounded_time)
 static int count_cells(const struct rig *r)
 {
     int n = 0;
-    DZ_MAP_FOREACH(it, &r->e->boxes)
-        n += ((const struct box *)it->value)->cell != NULL;
+    DZ_MAP_FOREACH(it, &r->e->sandboxes->map)
+        n += ((const struct dz_sandbox *)it->value)->cell != NULL;
     return n;
 }
 
@@ -285,7 +287,7 @@ TEST(cells_that_have_only_a_file_are_within_the_quota_of_machines)
     CHECK(most >= 1 && most <= QUOTA);
     for (int i = 0; i < WATCHED; i++) {
         CHECK(w[i].done == 0 && w[i].op && w[i].op->parked);
-        dz_engine_op_cancel(w[i].op);
+        dz_file_op_cancel(w[i].op);
     }
     r.e->quotas.warm_sandboxes = DZ_QUOTA_NONE;
     rig_close(&r);
@@ -300,14 +302,14 @@ struct served {
     int *turns; /* of all */
     int turn, code;
     unsigned retry_s;
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
     struct rig *then; /* who comes at the very moment when this one is over */
     struct served *late;
 };
 
 static void list_later(struct rig *r, const char *name, struct served *s);
 
-static void on_served(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void on_served(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct served *s = arg;
     (void)count;
@@ -323,16 +325,16 @@ static void on_served_data(void *arg, const void *data, size_t n)
 {
     struct served *s = arg;
     (void)data;
-    dz_engine_op_took(s->op, n);
+    dz_file_op_took(s->op, n);
 }
 
-static const struct dz_engine_op_ops served_ops = {.data = on_served_data, .done = on_served};
+static const struct dz_file_op_ops served_ops = {.data = on_served_data, .done = on_served};
 
 static void ask_files(struct rig *r, const char *name, const struct dz_cell_op *op,
                       struct served *s)
 {
-    const struct dz_engine_op_request request = {op, op->type == DZ_CELL_OP_WRITE,
-                                                 DZ_ACTIVITY_LIST_DIRECTORY, &served_ops, s};
+    const struct dz_file_op_request request = {op, op->type == DZ_CELL_OP_WRITE,
+                                               DZ_ACTIVITY_LIST_DIRECTORY, &served_ops, s};
     CHECK_INT(dz_engine_op(r->e, box(name), &request, &s->op, &r->why), 0);
 }
 
@@ -357,10 +359,10 @@ static void at_the_quota(struct rig *r, struct served *silent)
     UNTIL(r, silent->op && silent->op->handle);
 }
 
-static void kill_cell_of(struct rig *r, const struct dz_engine_op *op)
+static void kill_cell_of(struct rig *r, const struct dz_file_op *op)
 {
-    UNTIL(r, dz_cell_pid(op->box->cell) > 0);
-    CHECK_INT(kill(dz_cell_pid(op->box->cell), SIGKILL), 0);
+    UNTIL(r, dz_cell_pid(op->sandbox->cell) > 0);
+    CHECK_INT(kill(dz_cell_pid(op->sandbox->cell), SIGKILL), 0);
 }
 
 TEST(a_newcomer_does_not_overtake_those_that_wait_for_the_quota)
@@ -399,14 +401,14 @@ TEST(who_waits_too_long_for_the_quota_is_told_so)
     for (int i = 0; i < 3; i++)
         s[i].turns = &turns;
     at_the_quota(&r, &s[0]);
-    r.e->files.wait_ms = 30;
+    r.e->sandboxes->files.wait_ms = 30;
     ask_files(&r, "s1", &list_bin, &s[1]);
     UNTIL(&r, turns > 0);
     CHECK(s[1].turn == 1 && s[1].code == DZ_EQUOTA && s[1].retry_s > 0 && s[0].op);
-    r.e->files.wait_ms = 60000;
+    r.e->sandboxes->files.wait_ms = 60000;
     ask_files(&r, "s2", &list_bin, &s[2]); /* one that leaves is not served */
-    dz_engine_op_cancel(s[2].op);
-    CHECK(dz_list_empty(&r.e->files.waiting));
+    dz_file_op_cancel(s[2].op);
+    CHECK(dz_list_empty(&r.e->sandboxes->files.waiting));
     ask_files(&r, "s1", &list_bin, &s[1]); /* and one that the daemon's end finds waiting */
     kill_cell_of(&r, s[0].op);
     rig_close(&r);
@@ -508,10 +510,10 @@ TEST(a_cell_that_makes_way_for_a_wake_is_in_nobodys_way)
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     list_later(&r, "a", &s);
     UNTIL(&r, turns > 0);
-    CHECK(only(&r) && only(&r)->phase == BOX_FILES && only(&r)->reserved);
-    dz_engine_keeper_ops.awaited(r.e, only(&r)->id);
+    CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES && only(&r)->reserved);
+    r.e->keeper->opts.ops->awaited(r.e->sandboxes, only(&r)->id);
     order_well(&r, "a", DZ_REQUEST_FREEZE);
-    CHECK_INT(r.e->boxes.count, 0);
+    CHECK_INT(r.e->sandboxes->map.count, 0);
     rig_close(&r);
 }
 
@@ -528,11 +530,11 @@ TEST(who_waits_too_long_for_a_busy_sandbox_is_told_so)
     ask_files(&r, "a", &write_f, &silent);
     UNTIL(&r, silent.op && silent.op->handle);
     CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0); /* it waits for the silent one */
-    r.e->files.wait_ms = 30;
+    r.e->sandboxes->files.wait_ms = 30;
     list_later(&r, "a", &s);
     UNTIL(&r, turns > 0);
     CHECK(s.turn == 1 && s.code == DZ_EBUSY && s.retry_s > 0 && silent.op && freeze.done == 0);
-    dz_engine_op_cancel(silent.op);
+    dz_file_op_cancel(silent.op);
     UNTIL(&r, freeze.done > 0);
     rig_close(&r);
 }

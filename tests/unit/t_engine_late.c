@@ -20,7 +20,7 @@ struct upload {
     int done, code;
     bool silent; /* the client sends nothing */
     size_t left; /* bytes that it has still */
-    struct dz_engine_op *op;
+    struct dz_file_op *op;
 };
 
 static void upload_room(void *arg)
@@ -29,14 +29,14 @@ static void upload_room(void *arg)
     struct upload *u = arg;
     int64_t n = 1;
     while (!u->silent && u->left > 0 && n > 0) {
-        n = dz_engine_op_send(u->op, text, u->left < sizeof text ? u->left : sizeof text);
+        n = dz_file_op_send(u->op, text, u->left < sizeof text ? u->left : sizeof text);
         u->left -= (size_t)n;
     }
     if (!u->silent && u->left == 0)
-        dz_engine_op_end(u->op);
+        dz_file_op_end(u->op);
 }
 
-static void upload_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void upload_done(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct upload *u = arg;
     (void)count;
@@ -50,13 +50,13 @@ static void ignore_data(void *arg, const void *data, size_t n)
     (void)arg, (void)data, (void)n;
 }
 
-static const struct dz_engine_op_ops upload_ops = {
+static const struct dz_file_op_ops upload_ops = {
     .data = ignore_data, .room = upload_room, .done = upload_done};
 
 static void ask(struct rig *r, const struct dz_cell_op *op, struct upload *u)
 {
-    const struct dz_engine_op_request request = {op, op->type == DZ_CELL_OP_WRITE,
-                                                 DZ_ACTIVITY_LIST_DIRECTORY, &upload_ops, u};
+    const struct dz_file_op_request request = {op, op->type == DZ_CELL_OP_WRITE,
+                                               DZ_ACTIVITY_LIST_DIRECTORY, &upload_ops, u};
     CHECK_INT(dz_engine_op(r->e, box("a"), &request, &u->op, &r->why), 0);
 }
 
@@ -110,27 +110,27 @@ TEST(input_goes_on_when_the_full_socket_of_its_cell_has_room)
 {
     static struct upload others[OTHERS];
     const char *const argv[] = {"g", "c", NULL}; /* copies its input to its output */
-    const struct dz_engine_exec exec = {.argv = argv, .keep_input = true};
+    const struct dz_exec_request exec = {.argv = argv, .keep_input = true};
     struct asker a = {0}, told = {0};
     struct rig r;
     (void)alarm(60);
     rig_open(&r);
     CHECK_INT(dz_engine_exec(r.e, box("a"), &exec,
-                             (struct dz_engine_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
+                             (struct dz_exec_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
                              &r.why),
               0);
     UNTIL(&r, a.started == 1);
     int n = fill_socket(&r, others, OTHERS);
-    const struct dz_engine_tell tell = {.exec_id = dz_engine_watch_exec(a.watch),
-                                        .what = DZ_ENGINE_INPUT,
-                                        .data = DZ_STR("twelve bytes")};
+    const struct dz_exec_tell tell = {.exec_id = dz_exec_watch_exec(a.watch),
+                                      .what = DZ_EXEC_TELL_INPUT,
+                                      .data = DZ_STR("twelve bytes")};
     CHECK_INT(dz_engine_exec_tell(r.e, box("a"), &tell, on_done, &told, &r.why), 0);
     turn(&r); /* it stands behind the full socket */
     CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGCONT), 0);
     UNTIL(&r, a.bytes == 12);
     for (int i = 0; i < n; i++)
         UNTIL(&r, others[i].done == 1);
-    dz_engine_watch_end(a.watch);
+    dz_exec_watch_end(a.watch);
     rig_close(&r);
 }
 
@@ -218,7 +218,7 @@ TEST(who_waits_too_long_for_a_wake_is_told_so_and_the_wake_goes_on)
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     held = hold_file(&r, "a");
-    r.e->files.wait_ms = 300;
+    r.e->sandboxes->files.wait_ms = 300;
     CHECK_INT(run(&r, "a", "h", &a), 0);
     ask(&r, &list_bin, &u); /* stands in line behind the wake */
     UNTIL(&r, u.done > 0);
@@ -240,7 +240,7 @@ TEST(who_waits_too_long_for_a_wake_of_his_own_is_told_so_and_the_wake_goes_on)
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     order_well(&r, "a", DZ_REQUEST_PREFETCH);
     held = hold_file(&r, "a");
-    r.e->files.wait_ms = 300;
+    r.e->sandboxes->files.wait_ms = 300;
     ask(&r, &write_f, &u); /* a frozen file is not changed: this wakes the sandbox */
     UNTIL(&r, u.done > 0);
     CHECK_INT(u.code, DZ_EBUSY);
@@ -259,13 +259,13 @@ TEST(who_waits_too_long_for_a_cell_that_opens_the_file_is_told_so)
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     held = hold_file(&r, "a");
-    r.e->files.wait_ms = 300;
+    r.e->sandboxes->files.wait_ms = 300;
     ask(&r, &write_f, &u);
     UNTIL(&r, u.done > 0);
     CHECK_INT(u.code, DZ_EBUSY);
-    CHECK(only(&r) && only(&r)->phase == BOX_OPENING);
+    CHECK(only(&r) && only(&r)->phase == DZ_PHASE_OPENING);
     dz_db_closep(&held); /* who comes now finds the cell that the other one has left */
-    r.e->files.wait_ms = 30000;
+    r.e->sandboxes->files.wait_ms = 30000;
     ask(&r, &list_bin, &late);
     UNTIL(&r, late.done > 0);
     CHECK(late.code == 0 && u.done == 1);
@@ -314,7 +314,7 @@ TEST(files_that_are_not_free_yet_hold_nobody_up)
 
 /* Who listens to a command, and takes nothing of its output for a while. */
 struct slow {
-    struct dz_engine_watch *watch;
+    struct dz_exec_watch *watch;
     uint64_t bytes, took;
     bool takes;
     int ended, failed;
@@ -327,11 +327,11 @@ static void slow_output(void *arg, unsigned stream, uint64_t offset, const void 
     s->bytes += n;
     if (!s->takes)
         return;
-    dz_engine_watch_took(s->watch, (size_t)(s->bytes - s->took));
+    dz_exec_watch_took(s->watch, (size_t)(s->bytes - s->took));
     s->took = s->bytes;
 }
 
-static void slow_ended(void *arg, const struct dz_engine_exit *how)
+static void slow_ended(void *arg, const struct dz_exec_exit *how)
 {
     struct slow *s = arg;
     CHECK_INT(how->exit_code, 0);
@@ -339,7 +339,7 @@ static void slow_ended(void *arg, const struct dz_engine_exit *how)
     s->watch = NULL;
 }
 
-static void slow_failed(void *arg, const struct dz_engine_why *why)
+static void slow_failed(void *arg, const struct dz_why *why)
 {
     struct slow *s = arg;
     (void)why;
@@ -350,15 +350,15 @@ static void slow_failed(void *arg, const struct dz_engine_why *why)
 /* It has ended in the machine, and its listener has the first half of what it said. */
 TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
 {
-    static const struct dz_engine_watch_ops ops = {NULL, slow_output, slow_ended, slow_failed};
+    static const struct dz_exec_watch_ops ops = {NULL, slow_output, slow_ended, slow_failed};
     static char input[DZ_CELL_WINDOW + DZ_CELL_WINDOW / 2];
     const char *const argv[] = {"g", "c", NULL}; /* copies its input to its output */
-    const struct dz_engine_exec exec = {.argv = argv, .input = {input, sizeof input}};
+    const struct dz_exec_request exec = {.argv = argv, .input = {input, sizeof input}};
     struct slow s = {0};
     struct rig r;
     (void)alarm(60);
     rig_open(&r);
-    struct dz_engine_listener one = {.ops = &ops, .arg = &s};
+    struct dz_exec_listener one = {.ops = &ops, .arg = &s};
     CHECK_INT(dz_engine_exec(r.e, box("a"), &exec, one, &s.watch, &r.why), 0);
     UNTIL(&r, s.bytes == DZ_CELL_WINDOW);
     for (int i = 0; i < 100; i++) /* it writes the rest, and ends */
@@ -367,7 +367,7 @@ TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     s.takes = true;
     if (s.watch)
-        dz_engine_watch_took(s.watch, DZ_CELL_WINDOW);
+        dz_exec_watch_took(s.watch, DZ_CELL_WINDOW);
     s.took = DZ_CELL_WINDOW;
     UNTIL(&r, s.ended + s.failed > 0);
     CHECK_INT(s.failed, 0);
@@ -380,9 +380,9 @@ TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
 /* --- a line whose sandbox is archived meanwhile ------------------------------------------------
  */
 
-static struct dz_engine_why told_why;
+static struct dz_why told_why;
 
-static void on_refused(void *arg, const struct dz_engine_why *why)
+static void on_refused(void *arg, const struct dz_why *why)
 {
     told_why = *why;
     on_failed(arg, why);
@@ -391,8 +391,8 @@ static void on_refused(void *arg, const struct dz_engine_why *why)
 TEST(who_waits_while_a_sandbox_is_archived_is_told_so_as_who_comes_later)
 {
     static const char *const argv[] = {"g", "h", NULL};
-    static const struct dz_engine_watch_ops ops = {on_started, on_output, on_ended, on_refused};
-    const struct dz_engine_exec exec = {.argv = argv};
+    static const struct dz_exec_watch_ops ops = {on_started, on_output, on_ended, on_refused};
+    const struct dz_exec_request exec = {.argv = argv};
     struct asker order_of, a = {0};
     struct rig r;
     (void)alarm(60);
@@ -402,7 +402,7 @@ TEST(who_waits_while_a_sandbox_is_archived_is_told_so_as_who_comes_later)
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     CHECK_INT(order(&r, "a", DZ_REQUEST_ARCHIVE, &order_of), 0);
     CHECK_INT(dz_engine_exec(r.e, box("a"), &exec,
-                             (struct dz_engine_listener){.ops = &ops, .arg = &a}, &a.watch, &r.why),
+                             (struct dz_exec_listener){.ops = &ops, .arg = &a}, &a.watch, &r.why),
               0);
     UNTIL(&r, a.failed > 0);
     CHECK(order_of.done == 1 && order_of.code == 0);

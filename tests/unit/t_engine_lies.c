@@ -30,8 +30,8 @@ static bool lies(int fd)
 {
     if (!lie.in || lie.left == 0)
         return false;
-    const struct box *b = only(lie.in);
-    return b && b->cell && b->phase == BOX_UP && dz_cell_fd(b->cell) == fd;
+    const struct dz_sandbox *b = only(lie.in);
+    return b && b->cell && b->phase == DZ_PHASE_UP && dz_cell_fd(b->cell) == fd;
 }
 
 ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
@@ -192,7 +192,7 @@ TEST(figures_of_a_cell_are_checked)
         UNTIL(&r, lie.told == 1);
         CHECK(a.failed == 0);
         if (a.watch)
-            dz_engine_watch_end(a.watch);
+            dz_exec_watch_end(a.watch);
     }
     CHECK_INT(events(&r, "crashed").count, DZ_ARRAY_LEN(bad));
     lie.in = NULL;
@@ -209,7 +209,7 @@ struct taken {
     int64_t size;
 };
 
-static void on_taken(void *arg, const struct dz_snapshot_row *row, const struct dz_engine_why *why)
+static void on_taken(void *arg, const struct dz_snapshot_row *row, const struct dz_why *why)
 {
     struct taken *t = arg;
     t->a.done++;
@@ -391,7 +391,7 @@ struct branched {
 };
 
 static void on_branched(void *arg, const struct dz_fork_row *fork,
-                        const struct dz_engine_result *result)
+                        const struct dz_sandbox_result *result)
 {
     struct branched *t = arg;
     t->a.done++;
@@ -518,7 +518,7 @@ static void (*then)(struct dz_frame *f, struct rig *r);
 /* The disk became full while it was at it; it says that first. */
 static void full_first(struct dz_frame *f, struct rig *r)
 {
-    struct box *b = only(r);
+    struct dz_sandbox *b = only(r);
     lie.copied = NULL;
     dz_copy_down(b, DZ_ENOSPC, "the disk is full");
     if (then)

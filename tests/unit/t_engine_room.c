@@ -19,7 +19,7 @@ struct copies {
     int taken, refused;
 };
 
-static void on_snap(void *arg, const struct dz_snapshot_row *row, const struct dz_engine_why *why)
+static void on_snap(void *arg, const struct dz_snapshot_row *row, const struct dz_why *why)
 {
     struct asker *a = arg;
     a->done++;
@@ -121,7 +121,7 @@ TEST(clones_under_way_count)
     rig_open(&r);
     run_well(&r, "a");
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    UNTIL(&r, dz_list_empty(&r.e->leaving));
+    UNTIL(&r, dz_list_empty(&r.e->sandboxes->leaving));
     CHECK_INT(dz_engine_get(r.e, box("a"), &row, &r.why), 0);
     allow(&r, dz_engine_file_bytes(r.e, &row));
     dz_instance_release(&row);

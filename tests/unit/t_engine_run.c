@@ -37,9 +37,9 @@ TEST(commands_that_meet_a_sleeping_sandbox_wake_it_once)
     for (int i = 0; i < ASKERS; i++)
         CHECK(all[i].started == 1 && all[i].ended == 1 && all[i].failed == 0 && all[i].bytes == 7);
     dz_engine_counts(r.e, &after);
-    CHECK_INT(after.suspends, before.suspends);
-    CHECK_INT(after.execs - before.execs, ASKERS);
-    CHECK_INT(after.warm, 1);
+    CHECK_INT(after.in.suspends, before.in.suspends);
+    CHECK_INT(after.in.execs - before.in.execs, ASKERS);
+    CHECK_INT(after.in.warm, 1);
     rig_close(&r);
 }
 
@@ -85,8 +85,8 @@ TEST(who_stands_in_line_behind_another_operation_is_served_once)
     run_well(&r, "a");
     CHECK(late.started == 1 && late.ended + late.failed == 0);
     dz_engine_counts(r.e, &after);
-    CHECK_INT(after.execs - before.execs, 3);
-    dz_engine_watch_end(late.watch);
+    CHECK_INT(after.in.execs - before.in.execs, 3);
+    dz_exec_watch_end(late.watch);
     rig_close(&r);
 }
 
@@ -95,11 +95,11 @@ TEST(what_is_wrong_is_refused_and_nothing_is_called)
     struct rig r;
     struct asker a;
     const struct dz_engine_caller other = {.tenant = "evil"};
-    const struct dz_engine_exec empty = {0};
+    const struct dz_exec_request empty = {0};
     rig_open(&r);
     CHECK_INT(run(&r, "none", "h", &a), DZ_ENOENT);
     CHECK_INT(dz_engine_exec(r.e, box("a"), &empty,
-                             (struct dz_engine_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
+                             (struct dz_exec_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
                              &r.why),
               DZ_EINVAL);
     CHECK_STR(r.why.field, "cmd");
@@ -126,7 +126,7 @@ TEST(a_cell_that_is_killed_while_it_runs_fails_who_listens_once)
     CHECK_INT(run(&r, "a", "w", &a), 0);
     CHECK_INT(run(&r, "a", "c", &b), 0);
     UNTIL(&r, a.started == 1 && b.started == 1);
-    kill_in(&r, BOX_UP);
+    kill_in(&r, DZ_PHASE_UP);
     UNTIL(&r, a.failed + a.ended > 0 && b.failed + b.ended > 0);
     CHECK(a.failed == 1 && a.ended == 0 && a.code == DZ_EUNAVAIL);
     CHECK(b.failed + b.ended == 1);
@@ -168,11 +168,11 @@ TEST(a_cell_that_is_killed_while_it_starts_fails_who_waits_once)
         order_well(&r, "a", DZ_REQUEST_SUSPEND);
         for (int i = 0; i < 3; i++)
             CHECK_INT(run(&r, "a", "h", &all[i]), 0);
-        struct box *b = only(&r);
-        CHECK(b && b->phase == BOX_STARTING);
-        while (b->phase == BOX_STARTING && dz_cell_pid(b->cell) == 0)
+        struct dz_sandbox *b = only(&r);
+        CHECK(b && b->phase == DZ_PHASE_STARTING);
+        while (b->phase == DZ_PHASE_STARTING && dz_cell_pid(b->cell) == 0)
             turn(&r);
-        if (b->phase == BOX_STARTING)
+        if (b->phase == DZ_PHASE_STARTING)
             CHECK_INT(kill(dz_cell_pid(b->cell), SIGKILL), 0);
         for (int i = 0; i < 3; i++)
             UNTIL(&r, all[i].ended + all[i].failed > 0);
@@ -191,7 +191,7 @@ TEST(a_cell_that_is_killed_while_it_is_put_down_ends_the_order_once)
     for (int round = 0; round < 5; round++) {
         run_well(&r, "a");
         CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &a), 0);
-        const struct box *b = only(&r);
+        const struct dz_sandbox *b = only(&r);
         int32_t pid = b && b->cell ? dz_cell_pid(b->cell) : 0;
         if (pid > 0)
             (void)kill(pid, SIGKILL);
@@ -207,10 +207,10 @@ static void op_data(void *arg, const void *data, size_t n)
     struct asker *a = arg;
     (void)data;
     a->bytes += n;
-    dz_engine_op_took(a->op, n);
+    dz_file_op_took(a->op, n);
 }
 
-static void op_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+static void op_done(void *arg, const struct dz_why *why, uint64_t count)
 {
     struct asker *a = arg;
     (void)count;
@@ -219,12 +219,12 @@ static void op_done(void *arg, const struct dz_engine_why *why, uint64_t count)
     a->op = NULL;
 }
 
-static const struct dz_engine_op_ops op_ops = {.data = op_data, .done = op_done};
+static const struct dz_file_op_ops op_ops = {.data = op_data, .done = op_done};
 
 static int list(struct rig *r, struct asker *a)
 {
     const struct dz_cell_op op = {.type = DZ_CELL_OP_LIST, .path = "/bin", .depth = 1};
-    const struct dz_engine_op_request q = {
+    const struct dz_file_op_request q = {
         .op = &op, .activity = DZ_ACTIVITY_LIST_DIRECTORY, .ops = &op_ops, .arg = a};
     *a = (struct asker){0};
     return dz_engine_op(r->e, box("a"), &q, &a->op, &r->why);
@@ -245,7 +245,7 @@ TEST(a_cell_that_has_only_the_file_may_die_too)
     struct asker a, late;
     files_only(&r, &a);
     CHECK(a.done == 1 && a.code == 0 && a.bytes > 0);
-    kill_in(&r, BOX_FILES); /* that nobody uses any more */
+    kill_in(&r, DZ_PHASE_FILES); /* that nobody uses any more */
     CHECK_INT(list(&r, &a), 0);
     CHECK_INT(run(&r, "a", "h", &late), 0); /* and one that becomes the machine's */
     UNTIL(&r, a.done > 0 && late.ended + late.failed > 0);
@@ -254,7 +254,7 @@ TEST(a_cell_that_has_only_the_file_may_die_too)
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     CHECK_INT(list(&r, &a), 0);
     UNTIL(&r, only(&r) && only(&r)->cell);
-    if (only(&r)->phase == BOX_OPENING && dz_cell_pid(only(&r)->cell) > 0)
+    if (only(&r)->phase == DZ_PHASE_OPENING && dz_cell_pid(only(&r)->cell) > 0)
         (void)kill(dz_cell_pid(only(&r)->cell), SIGKILL);
     UNTIL(&r, a.done > 0);
     CHECK_INT(a.done, 1);
@@ -271,7 +271,7 @@ static void on_kill(void *arg)
 {
     const struct killer *k = arg;
     siginfo_t info;
-    kill_in(k->r, BOX_UP);
+    kill_in(k->r, DZ_PHASE_UP);
     CHECK_INT(waitid(P_PID, (id_t)dz_cell_pid(only(k->r)->cell), &info, WEXITED | WNOWAIT), 0);
 }
 
@@ -285,7 +285,7 @@ static void kill_unseen(struct rig *r, struct killer *k)
     dz_loop_post(r->loop, &k->task);
 }
 
-static void on_copy(void *arg, const struct dz_snapshot_row *row, const struct dz_engine_why *why)
+static void on_copy(void *arg, const struct dz_snapshot_row *row, const struct dz_why *why)
 {
     struct asker *a = arg;
     a->done++;
@@ -330,9 +330,9 @@ TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
     struct rig r;
     struct asker a, late;
     files_only(&r, &a);
-    CHECK(only(&r) && only(&r)->phase == BOX_FILES);
-    dz_engine_make_way(r.e, only(&r)->id, DZ_REQUEST_USE);
-    dz_box_stop(only(&r), true);
+    CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES);
+    dz_job_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_USE);
+    dz_sandbox_stop_cell(only(&r), true);
     CHECK_INT(run(&r, "a", "h", &late), 0);
     UNTIL(&r, late.ended + late.failed > 0);
     CHECK(late.started == 1 && late.ended == 1 && late.failed == 0 && late.bytes == 7);
@@ -355,7 +355,7 @@ static void just_up(struct rig *r, struct asker *a, void (*then)(void))
         first_in = NULL;
         if (!dz_list_empty(&only(r)->untold))
             return;
-        dz_engine_watch_end(a->watch);
+        dz_exec_watch_end(a->watch);
     }
     bool the_moment_came = false;
     CHECK(the_moment_came);
@@ -364,7 +364,7 @@ static void just_up(struct rig *r, struct asker *a, void (*then)(void))
 static void just_up_over(struct rig *r, struct asker *a)
 {
     CHECK(a->ended + a->failed == 0);
-    dz_engine_watch_end(a->watch);
+    dz_exec_watch_end(a->watch);
     rig_close(r);
 }
 
@@ -427,7 +427,7 @@ TEST(all_who_listen_to_a_wake_are_connections)
     just_up(&r, &a, run_beside);
     UNTIL(&r, beside.started == 1 && in_state(&r, "a", "active"));
     CHECK_INT(connections(&r), 2);
-    dz_engine_watch_end(beside.watch);
+    dz_exec_watch_end(beside.watch);
     CHECK_INT(connections(&r), 1);
     just_up_over(&r, &a);
 }
@@ -449,8 +449,8 @@ TEST(nothing_is_told_before_the_call_returns)
     for (int dead = 0; dead < 2; dead++) {
         run_well(&r, "a");
         if (dead)
-            kill_in(&r, BOX_UP);
-        const struct dz_engine_tell nobody = {.exec_id = "exe_none", .what = DZ_ENGINE_INPUT};
+            kill_in(&r, DZ_PHASE_UP);
+        const struct dz_exec_tell nobody = {.exec_id = "exe_none", .what = DZ_EXEC_TELL_INPUT};
         copied = told = (struct asker){0};
         CHECK_INT(run(&r, "a", "h", &ran), 0);
         CHECK_INT(list(&r, &listed), 0);
@@ -473,10 +473,10 @@ TEST(nothing_is_told_before_the_call_returns)
 TEST(who_leaves_between_an_end_and_its_telling_is_told_nothing)
 {
     const struct dz_cell_op op = {.type = DZ_CELL_OP_WRITE, .path = "/f", .mode = 0644};
-    const struct dz_engine_op_request q = {
+    const struct dz_file_op_request q = {
         .op = &op, .activity = DZ_ACTIVITY_LIST_DIRECTORY, .ops = &op_ops};
     struct asker left, stays;
-    struct dz_engine_op_request left_q = q, stays_q = q;
+    struct dz_file_op_request left_q = q, stays_q = q;
     struct rig r;
     rig_open(&r);
     CHECK_INT(run(&r, "a", "w", &left), 0);
@@ -485,8 +485,8 @@ TEST(who_leaves_between_an_end_and_its_telling_is_told_nothing)
     char text[] = "it is over";
     dz_exec_down(only(&r), DZ_EGONE, NULL, text);
     memset(text, 0, sizeof text);
-    dz_engine_watch_took(left.watch, 1);
-    dz_engine_watch_abort(left.watch);
+    dz_exec_watch_took(left.watch, 1);
+    dz_exec_watch_abort(left.watch);
     UNTIL(&r, stays.failed > 0);
     CHECK(stays.failed == 1 && stays.code == DZ_EGONE);
     CHECK_INT(left.failed, 0);
@@ -497,10 +497,10 @@ TEST(who_leaves_between_an_end_and_its_telling_is_told_nothing)
     CHECK_INT(dz_engine_op(r.e, box("a"), &left_q, &left.op, &r.why), 0);
     CHECK_INT(dz_engine_op(r.e, box("a"), &stays_q, &stays.op, &r.why), 0);
     UNTIL(&r, left.op->handle && stays.op->handle);
-    dz_op_down(only(&r), DZ_EDIED, "it is over");
-    CHECK_INT(dz_engine_op_send(left.op, "x", 1), 0);
-    dz_engine_op_end(left.op);
-    dz_engine_op_cancel(left.op);
+    dz_file_op_down(only(&r), DZ_EDIED, "it is over");
+    CHECK_INT(dz_file_op_send(left.op, "x", 1), 0);
+    dz_file_op_end(left.op);
+    dz_file_op_cancel(left.op);
     UNTIL(&r, stays.done > 0);
     CHECK(stays.done == 1 && stays.code == DZ_EDIED);
     CHECK_INT(left.done, 0);
@@ -551,7 +551,7 @@ static int listen_again(struct rig *r, const char *id, struct asker *a)
 {
     *a = (struct asker){0};
     return dz_engine_exec_watch(r->e, box("a"), id,
-                                (struct dz_engine_listener){.ops = &watch_ops, .arg = a}, &a->watch,
+                                (struct dz_exec_listener){.ops = &watch_ops, .arg = a}, &a->watch,
                                 &r->why);
 }
 
@@ -568,12 +568,12 @@ static void answered(struct rig *r, struct both *ret)
     rig_open(r);
     CHECK_INT(run(r, "a", "w", &w), 0);
     UNTIL(r, w.started == 1);
-    (void)snprintf(ret->slept, sizeof ret->slept, "%s", dz_engine_watch_exec(w.watch));
-    dz_engine_watch_end(w.watch);
+    (void)snprintf(ret->slept, sizeof ret->slept, "%s", dz_exec_watch_exec(w.watch));
+    dz_exec_watch_end(w.watch);
     for (int i = 0; i < 50 && !untold; i++) { /* on a slow machine it may know already */
         order_well(r, "a", DZ_REQUEST_SUSPEND);
         CHECK_INT(run(r, "a", "h", &h), 0);
-        (void)snprintf(ret->ran, sizeof ret->ran, "%s", dz_engine_watch_exec(h.watch));
+        (void)snprintf(ret->ran, sizeof ret->ran, "%s", dz_exec_watch_exec(h.watch));
         first_in = r;
         UNTIL(r, h.ended + h.failed > 0);
         first_in = NULL;
@@ -596,7 +596,7 @@ static void is_as_answered(struct rig *r, const struct both *b, bool lost)
     UNTIL(r, w.ended + w.failed + (lost ? 0 : w.started) > 0);
     CHECK(lost ? w.failed == 1 : w.ended + w.failed == 0);
     if (!lost)
-        dz_engine_watch_end(w.watch);
+        dz_exec_watch_end(w.watch);
 }
 
 /* What was answered is there, though no registry ever knew of that wake; and that the memory is
@@ -627,13 +627,18 @@ static void without_room(struct rig *r, void (*fn)(void *engine))
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
+static void tell_all(void *engine)
+{
+    dz_sandboxes_tell(((struct dz_engine *)engine)->sandboxes);
+}
+
 /* Nobody can be told of that wake, so it is over: with its memory, which is told. */
 TEST(a_registry_that_cannot_be_written_takes_no_answer_back)
 {
     struct rig r;
     struct both both;
     answered(&r, &both);
-    without_room(&r, dz_boxes_tell);
+    without_room(&r, tell_all);
     CHECK(only(&r) == NULL || only(&r)->cell == NULL);
     UNTIL(&r, dz_keeper_busy(r.e->keeper) == 0);
     CHECK(in_state(&r, "a", "suspended"));
@@ -641,10 +646,10 @@ TEST(a_registry_that_cannot_be_written_takes_no_answer_back)
     rig_close(&r);
 }
 
-static int look_at_its_row(void *engine, const struct dz_engine_warm *warm)
+static int look_at_its_row(void *engine, const struct dz_sandbox_warm *warm)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why;
+    struct dz_why why;
     CHECK_INT(dz_engine_get(engine, box(warm->id), &row, &why), 0);
     CHECK_STR(warm->id, row.id);
     return 0;
@@ -668,8 +673,8 @@ TEST(a_sandbox_that_is_listed_stays_until_it_has_been_looked_at)
 
 static int tell_it(struct rig *r, const struct asker *to, const char *text, struct asker *a)
 {
-    const struct dz_engine_tell what = {
-        .what = DZ_ENGINE_INPUT, .exec_id = dz_engine_watch_exec(to->watch), .data = dz_str(text)};
+    const struct dz_exec_tell what = {
+        .what = DZ_EXEC_TELL_INPUT, .exec_id = dz_exec_watch_exec(to->watch), .data = dz_str(text)};
     *a = (struct asker){0};
     return dz_engine_exec_tell(r->e, box("a"), &what, on_done, a, &r->why);
 }
@@ -681,12 +686,12 @@ TEST(who_speaks_to_a_sleeper_that_does_not_wake_is_told)
     struct asker a, input, wake = {0};
     for (int lost = 0; lost < 2; lost++) {
         const char *const argv[] = {"g", "c", NULL};
-        const struct dz_engine_exec exec = {.argv = argv, .keep_input = true};
+        const struct dz_exec_request exec = {.argv = argv, .keep_input = true};
         rig_open(&r);
         a = (struct asker){0};
         CHECK_INT(dz_engine_exec(r.e, box("a"), &exec,
-                                 (struct dz_engine_listener){.ops = &watch_ops, .arg = &a},
-                                 &a.watch, &r.why),
+                                 (struct dz_exec_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
+                                 &r.why),
                   0);
         UNTIL(&r, a.started == 1);
         CHECK_INT(tell_it(&r, &a, "one", &input), 0);
@@ -697,14 +702,14 @@ TEST(who_speaks_to_a_sleeper_that_does_not_wake_is_told)
             CHECK_INT(dz_engine_order(r.e, box("a"), &files, on_done, &wake, &r.why), 0);
         }
         CHECK_INT(tell_it(&r, &a, "two", &input), 0);
-        CHECK_INT(only(&r)->phase, BOX_STARTING);
+        CHECK_INT(only(&r)->phase, DZ_PHASE_STARTING);
         UNTIL(&r, input.done > 0);
         CHECK_INT(input.done, 1);
         CHECK_INT(input.code, lost ? DZ_ENOENT : 0);
         UNTIL(&r, lost ? a.ended + a.failed > 0 : a.bytes == 6);
         CHECK(a.ended + a.failed == lost && a.bytes == (lost ? 3 : 6));
         if (!lost)
-            dz_engine_watch_end(a.watch);
+            dz_exec_watch_end(a.watch);
         rig_close(&r);
     }
 }
@@ -718,7 +723,7 @@ struct maker {
     bool there;
 };
 
-static void on_made(void *arg, const struct dz_engine_result *result)
+static void on_made(void *arg, const struct dz_sandbox_result *result)
 {
     struct maker *m = arg;
     struct dz_instance row = {0};
@@ -734,9 +739,9 @@ static const struct rig *deaf;
 
 static bool starts(int fd)
 {
-    DZ_MAP_FOREACH(it, &deaf->e->boxes) {
-        const struct box *b = it->value;
-        if (b->cell && b->phase == BOX_STARTING && dz_cell_fd(b->cell) == fd) {
+    DZ_MAP_FOREACH(it, &deaf->e->sandboxes->map) {
+        const struct dz_sandbox *b = it->value;
+        if (b->cell && b->phase == DZ_PHASE_STARTING && dz_cell_fd(b->cell) == fd) {
             if (dz_cell_pid(b->cell) > 0)
                 (void)kill(dz_cell_pid(b->cell), SIGKILL);
             return true;
@@ -794,7 +799,7 @@ TEST(new_sandboxes_have_files_that_were_made_ahead)
 /* Takes nothing, and notes what it is sent. */
 struct slow {
     uint64_t first, next;
-    struct dz_engine_watch *watch;
+    struct dz_exec_watch *watch;
 };
 
 static void on_slow_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
@@ -808,13 +813,13 @@ static void on_slow_output(void *arg, unsigned stream, uint64_t offset, const vo
     s->next = offset + n;
 }
 
-static void on_slow_end(void *arg, const struct dz_engine_exit *how)
+static void on_slow_end(void *arg, const struct dz_exec_exit *how)
 {
     (void)how;
     ((struct slow *)arg)->watch = NULL;
 }
 
-static void on_slow_failed(void *arg, const struct dz_engine_why *why)
+static void on_slow_failed(void *arg, const struct dz_why *why)
 {
     (void)why;
     ((struct slow *)arg)->watch = NULL;
@@ -822,18 +827,17 @@ static void on_slow_failed(void *arg, const struct dz_engine_why *why)
 
 TEST(a_second_listener_misses_nothing_that_the_first_was_sent_already)
 {
-    static const struct dz_engine_watch_ops ops = {NULL, on_slow_output, on_slow_end,
-                                                   on_slow_failed};
+    static const struct dz_exec_watch_ops ops = {NULL, on_slow_output, on_slow_end, on_slow_failed};
     const char *const argv[] = {"g", "f", NULL}; /* prints for ever */
-    const struct dz_engine_exec exec = {.argv = argv};
+    const struct dz_exec_request exec = {.argv = argv};
     struct slow a = {0}, b = {0};
     struct rig r;
     rig_open(&r);
-    struct dz_engine_listener one = {.ops = &ops, .arg = &a};
+    struct dz_exec_listener one = {.ops = &ops, .arg = &a};
     CHECK_INT(dz_engine_exec(r.e, box("a"), &exec, one, &a.watch, &r.why), 0);
     UNTIL(&r, a.next >= DZ_CELL_WINDOW);
-    struct dz_engine_listener two = {.ops = &ops, .arg = &b, .offset = 30000};
-    const char *id = dz_engine_watch_exec(a.watch);
+    struct dz_exec_listener two = {.ops = &ops, .arg = &b, .offset = 30000};
+    const char *id = dz_exec_watch_exec(a.watch);
     CHECK_INT(dz_engine_exec_watch(r.e, box("a"), id, two, &b.watch, &r.why), 0);
     UNTIL(&r, b.next >= DZ_CELL_WINDOW);
     CHECK_INT(b.first, 30000);
@@ -842,13 +846,13 @@ TEST(a_second_listener_misses_nothing_that_the_first_was_sent_already)
     uint64_t a_took = 0, b_took = 30000;
     for (int i = 0; i < 5; i++) {
         uint64_t next = a.next;
-        dz_engine_watch_took(a.watch, (size_t)(next - a_took));
-        dz_engine_watch_took(b.watch, (size_t)(next - b_took));
+        dz_exec_watch_took(a.watch, (size_t)(next - a_took));
+        dz_exec_watch_took(b.watch, (size_t)(next - b_took));
         a_took = b_took = next;
         UNTIL(&r, a.next == next + DZ_CELL_WINDOW && b.next == a.next);
     }
-    dz_engine_watch_end(a.watch);
-    dz_engine_watch_end(b.watch);
+    dz_exec_watch_end(a.watch);
+    dz_exec_watch_end(b.watch);
     rig_close(&r);
 }
 
@@ -870,7 +874,7 @@ TEST(a_drain_puts_all_down_and_refuses_what_comes)
     CHECK_INT(drained, 1);
     CHECK(in_state(&r, "a", "suspended") && in_state(&r, "b", "suspended"));
     CHECK(w.ended + w.failed == 0); /* it sleeps with its machine */
-    dz_engine_watch_end(w.watch);
+    dz_exec_watch_end(w.watch);
     dz_loop_settle(r.loop);
     dz_engine_free(r.e);
     dz_cell_pool_free(r.pool);
@@ -886,7 +890,7 @@ TEST(a_drain_waits_for_an_operation_without_a_cell)
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_WAKE);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    UNTIL(&r, dz_list_empty(&r.e->leaving));
+    UNTIL(&r, dz_list_empty(&r.e->sandboxes->leaving));
     CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0);
     CHECK_INT(freeze.done, 0);
     rig_close(&r);

@@ -429,9 +429,9 @@ TEST(a_suspend_that_meets_a_full_disk_uses_the_reserve_and_a_wake_does_not)
 {
     struct rig r;
     rig_open(&r);
-    struct dz_keeper_ops ops = *r.k->opts.ops;
-    ops.make_room = make_room;
-    r.k->opts.ops = &ops;
+    struct dz_keeper_files files = *r.k->opts.files;
+    files.make_room = make_room;
+    r.k->opts.files = &files;
     rig_register(&r, "a");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     r.stop_code = DZ_ENOSPC;
@@ -1161,6 +1161,8 @@ static bool open_quietly(struct rig *r)
                                         .cold = r->cold,
                                         .ops = &rig_ops,
                                         .arg = r,
+                                        .files = &rig_files,
+                                        .files_arg = r,
                                         .live_path = live,
                                         .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER}};
     return dz_keeper_new(&opts, &r->k, NULL) == 0 && dz_keeper_recover(r->k, NULL) == 0;

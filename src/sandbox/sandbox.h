@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox.h - the sandboxes of a daemon that have a cell, or of which somebody wants something:
+ * their cells, the commands and file operations in them, and who waits for them.
+ *
+ * A sandbox that only sleeps is a row of the registry and a file; it is no object here. An object
+ * exists while its sandbox has a cell, or a request, command or operation that needs one.
+ *
+ *   dz_sandboxes --- id --- dz_sandbox --- cell        (runtime.h) its process
+ *                                |-------- execs       sandbox_exec.h
+ *                                |-------- file_ops    sandbox_file.h
+ *                                `-------- copies      the host's: snapshots that the cell writes
+ *
+ * What depends on images, quotas, disk space and paths is the host's business (struct
+ * dz_sandbox_host), what a cell is that of a runtime (struct dz_cell_ops). So this module runs with
+ * real cells in the daemon, and with played ones in tests.
+ *
+ * One thread, that of the loop. Every callback comes from the loop, after the call that began it
+ * has returned.
+ */
+#ifndef DZ_SANDBOX_SANDBOX_H
+#define DZ_SANDBOX_SANDBOX_H
+
+#include "base/id.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "loop/loop.h"
+#include "runtime/runtime.h"
+#include "sandbox/sandbox_account.h"
+#include "sandbox/sandbox_why.h"
+
+struct dz_sandboxes;
+struct dz_blob_out;
+
+enum {
+    DZ_SANDBOX_TENANT_MAX = 255, /* bytes of a tenant's name */
+    DZ_SANDBOX_RUNTIMES_MAX = 4,
+};
+
+/* --- one ------------------------------------------------------------------------------------- */
+
+/*   NONE --start--> STARTING --up--> UP --suspend--> STOPPING --> NONE
+ *     `--files----> OPENING --> FILES --suspend--> STOPPING
+ *
+ * In OPENING and FILES the cell has the file and no machine; all requests for the sandbox that
+ * need more wait (DZ_REQUEST_FILES). */
+enum dz_sandbox_phase {
+    DZ_PHASE_NONE,
+    DZ_PHASE_STARTING,
+    DZ_PHASE_UP,
+    DZ_PHASE_OPENING,
+    DZ_PHASE_FILES,
+    DZ_PHASE_STOPPING,
+};
+enum dz_sandbox_start { /* sandbox_start.c */
+    DZ_START_NONE,
+    DZ_START_QUEUED, /* waits for a cell: it has none */
+    DZ_START_BEGUN,  /* counts among those that start */
+};
+enum {
+    DZ_WAKE_STEPS = 5, /* sandbox_wake.c */
+};
+
+/* Others read id, tenant, owner, phase, ops, cell, born, memory, disk_limit and disk_state, and
+ * change what is named as the host's. */
+struct dz_sandbox {
+    struct dz_sandboxes *all;
+    enum dz_sandbox_phase phase;
+    bool reserved;    /* at the keeper, for FILES */
+    bool hurry;       /* somebody waits until FILES is over */
+    bool drop_memory; /* as the keeper's start under way has it, with its ticket */
+    bool keep_memory; /* of the stop under way */
+    bool lost;        /* the start under way found its memory lost */
+    bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
+    bool ephemeral;   /* it is not put to sleep, but destroyed */
+    size_t served;    /* requests of those that wait for its wake: they have what they came for */
+    uint64_t ticket;  /* the keeper's, of the start or stop under way; 0: none */
+    const struct dz_cell_ops *ops; /* of its kind of guests: the only way to its cell */
+    struct dz_cell *cell;
+    struct dz_poll *poll;
+    int polled;               /* the cell's descriptor in it */
+    void *image;              /* of the cell: the host's */
+    const char *workdir;      /* of its image, for commands that say none; or NULL */
+    const char *user;         /* the same */
+    struct dz_timer *linger;  /* the end of OPENING, and of FILES that nobody uses */
+    struct dz_loop_task fail; /* its cell could not be told something, and fails for that: */
+    struct dz_err fail_why;
+    struct dz_list untold;       /* in all->untold: it is up, and the keeper does not know yet; */
+    bool has_active;             /* nor the next */
+    struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
+    struct dz_list execs, file_ops;
+    struct dz_list parked; /* watches of files that wait for the next cell */
+    struct dz_list copies; /* the host's: snapshots that the cell writes, or will */
+    enum dz_sandbox_start start;
+    bool start_machine;          /* START_BEGUN: not only its file */
+    int64_t start_at;            /* the same: dz_clock_boot_ns() */
+    struct dz_list start_link;   /* in its tenant's line, or in all->starts.begun */
+    int64_t cpu_ns, cpu_at;      /* at the last ACTIVITY */
+    uint64_t born;               /* which of all cells its own is, or was */
+    int64_t full_at;             /* of the last FULL that was told; 0: none */
+    unsigned full_more;          /* since then, that were not */
+    int64_t wake[DZ_WAKE_STEPS]; /* when they were made, of a wake that is logged; else 0 */
+    int64_t wake_cell[2];        /* and what its cell ran and waited */
+    bool in_turn;                /* its events are handled, or it is listed: dz_sandbox_tell()
+                                  * waits for the end of that */
+    struct dz_loop_task over;    /* frees it, if nothing needs it then: nobody else does */
+    bool file_counted;           /* the host's: its cell has only the file, counted as such */
+    bool counted;                /* the host's: among those that are awake, with memory, owner */
+    uint64_t disk_left;          /* the host's: the cell was told; 0: nothing yet */
+    uint64_t memory;             /* bytes that its machine may have */
+    uint64_t disk_limit;         /* as its config says; 0: the server's */
+    uint64_t disk_state;         /* bytes that its memory may take in its file besides */
+    char owner[DZ_ID_TEXT];      /* the token that made it; "": none */
+    char tenant[DZ_SANDBOX_TENANT_MAX + 1];
+    char id[];
+};
+
+struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id); /* NULL: none */
+/* After anything was sent to its cell: the loop waits for what the cell waits for. */
+void dz_sandbox_watch_cell(struct dz_sandbox *s);
+/* Something let go of it: it is freed soon, if nothing needs it then. */
+void dz_sandbox_unneeded(struct dz_sandbox *s);
+/* Its last file operation or copy is over: a file-only cell may end. */
+void dz_sandbox_files_over(struct dz_sandbox *s);
+/* Kill its cell, which did what no cell does that obeys: an event says what, and why. */
+void dz_sandbox_end_cell(struct dz_sandbox *s, int code, const char *what, const char *text);
+/* What a client is told of a cell's failure: DZ_EIO is DZ_EDIED. */
+int dz_sandbox_cell_code(int code);
+
+/* --- what others do for it ------------------------------------------------------------------- */
+
+/* What a cell is started with, besides what this module knows. */
+struct dz_sandbox_footing {
+    /* Descriptors, image, env, policy, memory, fresh, strict, settle_as. All that it points to is
+     * the host's until dz_sandbox_host.started. */
+    struct dz_cell_start start;
+    void *image;                /* kept until the cell has gone; then image_put. May be NULL */
+    const char *workdir, *user; /* of the image, as long as that is kept; NULL: it says none */
+    uint64_t disk_bytes;        /* that its file may have; 0: the server's limit */
+    void *own;                  /* the host's */
+};
+
+struct dz_sandbox_host {
+    /* Open what the cell of this row needs. */
+    int (*prepare)(void *arg, const struct dz_instance *row, struct dz_sandbox_footing *ret,
+                   struct dz_err *err);
+    /* The cell has begun, or could not be started: what was opened for it may be closed. After
+     * each prepare that succeeded. */
+    void (*started)(void *arg, struct dz_sandbox_footing *f);
+    void (*image_put)(void *arg, void *image); /* NULL is fine */
+
+    /* May one more machine wake, by quotas and disk space? */
+    int (*may_wake)(void *arg, const struct dz_instance *row, struct dz_why *why);
+    /* The same; and it counts as awake until `cold`. */
+    int (*warm)(void *arg, struct dz_sandbox *s, const struct dz_instance *row, struct dz_why *why);
+    /* May one more cell be opened that has only a file? Of the row tenant and owner are given.
+     * DZ_EQUOTA, DZ_EBUSY: when one that is open has ended. */
+    int (*may_open)(void *arg, const struct dz_instance *row, struct dz_why *why);
+    /* It is; until `warm` or `cold`. */
+    void (*opened)(void *arg, struct dz_sandbox *s, const struct dz_instance *row);
+    void (*cold)(void *arg, struct dz_sandbox *s); /* it has no cell, or no start. Any time */
+    /* A new cell: tell it how much of the disk it may take. */
+    void (*limit)(void *arg, struct dz_sandbox *s);
+    /* Is there a file of this sandbox in the live directory? */
+    bool (*has_file)(void *arg, const char *id);
+    /* A row was made (1) or has gone (-1). */
+    void (*counted)(void *arg, const struct dz_instance *row, int by);
+    /* An operation is over. */
+    void (*timed)(void *arg, const struct dz_keeper_timing *timing);
+
+    /* Copies that cells write. False: the cell was not asked for one. */
+    bool (*copied)(void *arg, struct dz_sandbox *s, const struct dz_cell_event *event);
+    /* The cell has gone, or will not come to them. code 0: the object ends, nobody is told. */
+    void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
+
+    /* What the keeper asks for (keeper.h), with the same arguments. */
+    const struct dz_keeper_files *files;
+};
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+/* A kind of guests: rows of this kind run in its cells. */
+struct dz_sandbox_runtime {
+    const struct dz_cell_ops *ops;
+    void *pool; /* first argument of ops->start */
+};
+
+struct dz_sandboxes_opts {
+    struct dz_loop *loop;
+    struct dz_registry *registry;
+    struct dz_cold cold;
+    const char *live_path;
+    struct dz_ladder ladder;
+    struct dz_sandbox_runtime runtimes[DZ_SANDBOX_RUNTIMES_MAX]; /* those with ops count */
+    const struct dz_sandbox_host *host;
+    void *arg; /* of host */
+    struct dz_accounts *accounts;
+};
+DZ_NODISCARD int dz_sandboxes_new(const struct dz_sandboxes_opts *opts,
+                                  struct dz_sandboxes **ret_all, struct dz_err *err);
+void dz_sandboxes_free(struct dz_sandboxes *all); /* NULL is fine */
+/* Put every one to sleep, and end those that are ephemeral. done(left) when none has a cell, or
+ * after deadline_ms: how many still have. New work is refused from now on with DZ_EBUSY. */
+void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
+                        void (*done)(void *arg, size_t left), void *arg);
+bool dz_sandboxes_draining(const struct dz_sandboxes *all);
+struct dz_keeper *dz_sandboxes_keeper(const struct dz_sandboxes *all);
+/* id -> struct dz_sandbox, for DZ_MAP_FOREACH. */
+const struct dz_map *dz_sandboxes_map(const struct dz_sandboxes *all);
+
+struct dz_sandbox_counts {
+    uint64_t warm; /* now */
+    uint64_t wakes, wakes_cold, execs, suspends, crashes;
+};
+void dz_sandboxes_count(const struct dz_sandboxes *all, struct dz_sandbox_counts *ret_counts);
+/* Those that are awake. Stops at a result that is not 0, and returns it. */
+struct dz_sandbox_warm {
+    const char *id, *tenant;
+    int64_t pid; /* of its cell; 0: not known yet */
+    size_t commands;
+};
+int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
+                           int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
+/* The keeper hears of all that are up: rows say so from now on. */
+void dz_sandboxes_tell(struct dz_sandboxes *all);
+/* The same of one. False: it was told; or from within its own events, which end in that soon. */
+bool dz_sandbox_tell(struct dz_sandboxes *all, const char *id);
+/* Cells may have ended, or quotas changed: who waits to open a file has his turn soon. */
+void dz_files_room(struct dz_sandboxes *all);
+
+#endif

@@ -1,0 +1,789 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox_cell.c - sandboxes that have a cell: starting it, listening to it, letting
+ * it go.
+ *
+ * A cell's events are taken in turns of TURN, so that one that talks much does not
+ * hold the others up. After SUSPENDED the cell is durable and on its way out: it
+ * leaves its box at once, so that the sandbox may be started again (the new cell waits
+ * for the file's lock), and is kept in `leaving` until it has gone.
+ */
+#include "sandbox/sandbox_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TURN = 64,               /* events of one cell before others have theirs */
+    LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
+    LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
+    TELL_MS = 1,             /* until the registry is told of a wake */
+    OPEN_MS = 30000,         /* a cell that has not opened its file then is ended */
+    LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
+    HURRY_MS = 10000,        /* for operations on a file that others wait for */
+    CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
+    FULL_MS = 1500,          /* between two tellings of a full disk; a cell says it each 2 s */
+};
+
+/* --- boxes ------------------------------------------------------------------------------ */
+
+struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id)
+{
+    return dz_map_get(&all->map, dz_str(id));
+}
+
+static void cell_failed(struct dz_sandbox *s, int code, const char *text);
+
+static bool is_needed(const struct dz_sandbox *s)
+{
+    return s->cell || s->reserved || s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
+           !dz_list_empty(&s->file_ops) || !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
+}
+
+static void on_over(void *arg)
+{
+    struct dz_sandbox *s = arg;
+    struct dz_sandboxes *all = s->all;
+    if (is_needed(s))
+        return;
+    (void)dz_map_remove(&all->map, dz_str(s->id));
+    dz_sandbox_destroy(s);
+    dz_sandboxes_drain_look(all);
+}
+
+void dz_sandbox_unneeded(struct dz_sandbox *s)
+{
+    if (!is_needed(s))
+        dz_loop_post(s->all->loop, &s->over);
+}
+
+static void on_fail(void *arg)
+{
+    struct dz_sandbox *s = arg;
+    const struct dz_err err = s->fail_why;
+    cell_failed(s, err.code, err.msg);
+}
+
+static void on_linger(void *arg)
+{
+    struct dz_sandbox *s = arg;
+    if (s->phase == DZ_PHASE_OPENING) {
+        s->ops->kill(s->cell);
+        cell_failed(s, DZ_EBUSY, "the cell that was to open the sandbox's file did not do so");
+        return;
+    }
+    if (s->phase != DZ_PHASE_FILES || !dz_list_empty(&s->copies))
+        return;
+    if (dz_list_empty(&s->file_ops))
+        dz_sandbox_stop_cell(s, true);
+    else
+        dz_file_op_cut(s, s->hurry || s->all->draining); /* the end of the last one comes again */
+}
+
+struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant)
+{
+    struct dz_sandbox *s = dz_sandbox_find(all, id);
+    size_t n = strlen(id) + 1;
+    if (s)
+        return s;
+    s = dz_zalloc(sizeof *s + n);
+    if (!s)
+        return NULL;
+    s->all = all;
+    memcpy(s->id, id, n);
+    (void)snprintf(s->tenant, sizeof s->tenant, "%s", tenant);
+    dz_list_init(&s->untold);
+    dz_list_init(&s->execs);
+    dz_list_init(&s->file_ops);
+    dz_list_init(&s->copies);
+    dz_list_init(&s->parked);
+    dz_list_init(&s->start_link);
+    dz_loop_task_init(&s->fail, s, on_fail, s);
+    dz_loop_task_init(&s->over, s, on_over, s);
+    if (dz_timer_new(all->loop, on_linger, s, &s->linger, NULL) < 0 ||
+        dz_map_put(&all->map, dz_str(s->id), s, NULL) < 0) {
+        dz_timer_free(s->linger);
+        dz_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void put_image(const struct dz_sandboxes *all, void *image)
+{
+    all->opts.host->image_put(all->opts.arg, image);
+}
+
+static void drop_cell(struct dz_sandbox *s)
+{
+    dz_start_over(s);
+    dz_wake_over(s);
+    dz_loop_task_cancel(&s->fail);
+    dz_list_remove(&s->untold);
+    s->has_active = false;
+    s->all->opts.host->cold(s->all->opts.arg, s);
+    dz_poll_free(s->poll);
+    if (s->cell)
+        s->ops->free(s->cell);
+    put_image(s->all, s->image);
+    s->poll = NULL;
+    s->cell = NULL;
+    s->image = NULL;
+}
+
+void dz_sandbox_destroy(struct dz_sandbox *s)
+{
+    (void)dz_start_unqueue(s);
+    drop_cell(s);
+    dz_loop_task_cancel(&s->over);
+    s->all->opts.host->copies_down(s->all->opts.arg, s, 0, NULL);
+    dz_timer_free(s->linger);
+    dz_free(s);
+}
+
+/* The keeper may go on with the sandbox. */
+static void unreserve(struct dz_sandbox *s)
+{
+    if (!s->reserved)
+        return;
+    s->reserved = false;
+    dz_keeper_unreserve(s->all->keeper, s->id);
+}
+
+/* --- cells on their way out ------------------------------------------------------------------ */
+
+static void leaving_free(struct leaving *l)
+{
+    struct dz_sandboxes *all = l->all;
+    dz_list_remove(&l->link);
+    dz_timer_free(l->late);
+    dz_poll_free(l->poll);
+    l->ops->free(l->cell);
+    put_image(all, l->image);
+    dz_free(l);
+}
+
+void dz_leaving_free_all(struct dz_sandboxes *all)
+{
+    while (!dz_list_empty(&all->leaving)) {
+        struct leaving *l = DZ_LIST_FIRST(struct leaving, &all->leaving, link);
+        l->ops->kill(l->cell); /* its time is over, and it must not be waited for */
+        leaving_free(l);
+    }
+}
+
+/* It said that it sleeps, and is still there: it has been taken over, or its disk is stuck. */
+static void on_late(void *arg)
+{
+    struct leaving *l = arg;
+    struct dz_sandboxes *all = l->all;
+    dz_log(DZ_LOG_WARN, "cell_ended", dz_log_int("pid", l->ops->pid(l->cell)),
+           dz_log_strz("why", "it slept, and did not go"));
+    l->ops->kill(l->cell);
+    leaving_free(l);
+    dz_sandboxes_drain_look(all);
+}
+
+/* A cell is polled by another descriptor when it is dying. Without memory for that the old one
+ * goes on: the loop then goes round until the process has ended. */
+static void poll_again(struct dz_sandboxes *all, struct dz_poll **poll, int *polled, int fd,
+                       void (*fn)(void *arg, int events), void *arg)
+{
+    struct dz_poll *now;
+    if (fd == *polled || dz_poll_new(all->loop, fd, fn, arg, &now, NULL) < 0)
+        return;
+    dz_poll_free(*poll);
+    *poll = now;
+    *polled = fd;
+}
+
+static void on_leaving(void *arg, int events)
+{
+    struct leaving *l = arg;
+    struct dz_sandboxes *all = l->all;
+    struct dz_cell_event event;
+    struct dz_err err;
+    int rc = 1;
+    (void)events;
+    for (int i = 0; rc == 1 && (i < TURN || l->ops->pending(l->cell)); i++) {
+        rc = l->ops->receive(l->cell, &event, &err);
+        if (rc == 1 && event.type == DZ_CELL_GONE)
+            rc = DZ_ECANCELED;
+    }
+    if (rc >= 0) {
+        poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_leaving, l);
+        if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) /* on_late() comes in any case */
+            dz_log(DZ_LOG_WARN, "poll_failed", dz_log_int("pid", l->ops->pid(l->cell)));
+        return;
+    }
+    leaving_free(l);
+    dz_sandboxes_drain_look(all);
+}
+
+/* The box lets its cell go. Short of memory, wait here. */
+static void let_go(struct dz_sandbox *s)
+{
+    struct leaving *l = dz_zalloc(sizeof *l);
+    struct dz_sandboxes *all = s->all;
+    dz_start_over(s);
+    dz_wake_over(s);
+    dz_loop_task_cancel(&s->fail);
+    if (!l) {
+        drop_cell(s);
+        return;
+    }
+    *l = (struct leaving){.all = all, .ops = s->ops, .cell = s->cell, .image = s->image};
+    dz_list_init(&l->link);
+    dz_poll_free(s->poll);
+    s->poll = NULL;
+    l->polled = l->ops->fd(l->cell);
+    if (dz_poll_new(all->loop, l->polled, on_leaving, l, &l->poll, NULL) < 0 ||
+        dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0 ||
+        dz_timer_new(all->loop, on_late, l, &l->late, NULL) < 0) {
+        dz_poll_free(l->poll);
+        dz_free(l);
+        drop_cell(s);
+        return;
+    }
+    dz_timer_after(l->late, LEAVE_MS);
+    dz_list_push_back(&all->leaving, &l->link);
+    s->all->opts.host->cold(s->all->opts.arg, s);
+    s->cell = NULL;
+    s->image = NULL;
+}
+
+/* --- the end of a cell ------------------------------------------------------------------------ */
+
+static void tell_keeper(struct dz_sandbox *s, const struct dz_keeper_cell *how)
+{
+    uint64_t ticket = s->ticket;
+    s->ticket = 0;
+    if (ticket)
+        dz_keeper_cell_done(s->all->keeper, ticket, how);
+}
+
+int dz_sandbox_cell_code(int code)
+{
+    return code == DZ_EIO ? DZ_EDIED : code;
+}
+
+static void note(const struct dz_sandbox *s, const char *what, const char *text)
+{
+    const struct dz_registry_event event = {
+        .sandbox_id = s->id, .tenant = s->tenant, .what = what, .detail = text};
+    struct dz_err err;
+    int64_t seq;
+    if (dz_registry_note(s->all->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
+}
+
+/* The cell died or could not open its file. */
+static void cell_failed(struct dz_sandbox *s, int code, const char *text)
+{
+    const struct dz_keeper_cell how = {.code = code, .error = text};
+    enum dz_sandbox_phase was = s->phase;
+    bool files = s->reserved; /* an answer below may reserve it anew, for another cell */
+    if (s->cell && s->ops->out_of_memory(s->cell))
+        note(s, "memory_exceeded", text);
+    drop_cell(s);
+    s->phase = DZ_PHASE_NONE;
+    s->all->counts.crashes += was == DZ_PHASE_UP || was == DZ_PHASE_STOPPING;
+    dz_log(DZ_LOG_WARN, "cell_failed", dz_log_strz("sandbox_id", s->id),
+           dz_log_strz("error", text));
+    dz_file_op_down(s, dz_sandbox_cell_code(code), text);
+    s->all->opts.host->copies_down(s->all->opts.arg, s, dz_sandbox_cell_code(code), text);
+    dz_exec_down(s, was == DZ_PHASE_OPENING || was == DZ_PHASE_FILES ? 0 : DZ_EUNAVAIL, "crashed",
+                 text);
+    bool told = s->ticket != 0;
+    tell_keeper(s, &how);
+    if (!told && was == DZ_PHASE_UP)
+        dz_keeper_cell_died(s->all->keeper, s->id, text);
+    if (files)
+        unreserve(s);
+    dz_sandbox_unneeded(s);
+}
+
+/* It sleeps, durably. */
+static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
+{
+    bool files = s->reserved; /* as in cell_failed() */
+    const struct dz_keeper_cell how = {
+        .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
+        .busy = busy && !files};
+    dz_exec_asleep(s);
+    let_go(s);
+    s->phase = DZ_PHASE_NONE;
+    s->all->counts.suspends += !files;
+    dz_file_op_down(s, DZ_ECANCELED, "the sandbox was suspended");
+    s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ECANCELED, "the sandbox was suspended");
+    if (!files)
+        dz_exec_down(s, s->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
+                     "the sandbox was suspended without its memory");
+    bool told = s->ticket != 0;
+    tell_keeper(s, &how);
+    if (!told && !files)
+        dz_keeper_cell_died(s->all->keeper, s->id, NULL); /* it went to sleep by itself */
+    if (files)
+        unreserve(s);
+    dz_sandbox_unneeded(s);
+}
+
+/* It could not be put to sleep and goes on. */
+static void cell_goes_on(struct dz_sandbox *s, int code, const char *text)
+{
+    const struct dz_keeper_cell how = {.code = code, .error = text, .alive = true};
+    s->phase = s->reserved ? DZ_PHASE_FILES : DZ_PHASE_UP;
+    if (s->phase == DZ_PHASE_UP)
+        dz_file_op_resume(s);
+    tell_keeper(s, &how);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
+{
+    int64_t now = dz_clock_mono_ns(), cpu = event->cpu_ns, since = now - s->cpu_at;
+    bool busy = s->cpu_at && since > 0 && cpu - s->cpu_ns > since / 1000 * CPU_BUSY_PER_MILLE;
+    s->cpu_ns = cpu;
+    s->cpu_at = now;
+    if (busy)
+        dz_keeper_touch(s->all->keeper, s->id, DZ_ACTIVITY_GUEST_CPU);
+    int64_t until = event->wake_at == INT64_MAX ? 0 : event->wake_at / DZ_NS_PER_MS;
+    dz_keeper_guest_sleeps(s->all->keeper, s->id, until);
+}
+
+/* The keeper writes it down, and answers who asked for the wake. */
+static void tell_up(struct dz_sandbox *s)
+{
+    const struct dz_keeper_cell how = {.memory_lost = s->lost};
+    const struct dz_cell *c = s->cell;
+    const struct dz_cell_event active = s->active;
+    bool has_active = s->has_active;
+    dz_list_remove(&s->untold);
+    s->has_active = false;
+    tell_keeper(s, &how);
+    dz_wake_step(s, WAKE_WRITTEN);
+    dz_exec_connected(s);
+    if (has_active && s->cell == c)
+        on_activity(s, &active);
+}
+
+/* Nothing that it does can be committed. Put it to sleep, on the reserve if need be: with its
+ * memory on the disk it needs nothing any more. Its clients are told at once. */
+static void cell_full(struct dz_sandbox *s, const char *text)
+{
+    static const char told[] =
+        "the disk is full: the sandbox is being suspended with its memory; free "
+        "space, and the next request wakes it";
+    const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = s->id};
+    struct dz_err err;
+    int64_t now = dz_clock_boot_ns();
+    if (s->full_at && now - s->full_at < FULL_MS * DZ_NS_PER_MS) {
+        s->full_more++;
+        return;
+    }
+    dz_log(DZ_LOG_WARN, "cell_full", dz_log_strz("sandbox_id", s->id), dz_log_strz("error", text),
+           dz_log_uint("untold", s->full_more));
+    s->full_at = now;
+    s->full_more = 0;
+    note(s, "disk_full", text);
+    dz_file_op_down(s, DZ_ENOSPC, told);
+    s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ENOSPC, told);
+    dz_exec_down(s, DZ_ENOSPC, NULL, told);
+    if (s->phase == DZ_PHASE_UP && dz_keeper_submit(s->all->keeper, &r, NULL, &err) < 0)
+        dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
+}
+
+/* Not of one that comes from cold storage: what its guest says must not be told before that is
+ * on the disk. Nor while others stand in line: who is behind them must not be served before them,
+ * and once more in his turn. */
+static void give_early(struct dz_sandbox *s)
+{
+    if (s->local && !s->lost && !dz_keeper_awaited(s->all->keeper, s->id))
+        s->served += dz_jobs_early(s);
+}
+
+/* What came with the news of a wake is handed on first, where there is no cold copy that the
+ * registry must forget before: nobody waits for it to write. A daemon that is killed in between
+ * leaves a row that knows of no wake, and a cell that puts its machine to sleep. */
+static void on_up(struct dz_sandbox *s)
+{
+    s->phase = DZ_PHASE_UP;
+    dz_wake_step(s, WAKE_UP);
+    dz_start_over(s);
+    s->cpu_at = 0;
+    dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", s->id),
+           dz_log_int("pid", s->ops->pid(s->cell)));
+    if (s->lost)
+        dz_exec_lost(s);
+    dz_exec_up(s);
+    give_early(s);
+    if (!s->local || s->lost) {
+        tell_up(s);
+        return;
+    }
+    dz_list_push_back(&s->all->untold, &s->untold);
+}
+
+/* Behind the answers that were given just now; and where nobody waits for it, when the clients have
+ * had their turn, too. */
+static void tell_soon(const struct dz_sandbox *s)
+{
+    struct dz_sandboxes *all = s->all;
+    if (dz_keeper_waiters(all->keeper, s->id) > s->served) {
+        dz_timer_after(all->tell, 0);
+    } else if (!all->tell_set) {
+        dz_timer_after(all->tell, TELL_MS);
+    }
+    all->tell_set = true;
+}
+
+bool dz_sandbox_tell(struct dz_sandboxes *all, const char *id)
+{
+    struct dz_sandbox *s = dz_sandbox_find(all, id);
+    if (!s || dz_list_empty(&s->untold) || s->in_turn)
+        return false;
+    tell_up(s);
+    dz_sandbox_unneeded(s);
+    return true;
+}
+
+void dz_sandboxes_tell(struct dz_sandboxes *all)
+{
+    all->tell_set = false;
+    while (!dz_list_empty(&all->untold)) {
+        struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &all->untold, untold);
+        tell_up(s);
+        dz_sandbox_unneeded(s);
+    }
+}
+
+/* Is this event one of those that may be handed on before the keeper knows of the wake? */
+static bool may_precede(const struct dz_sandbox *s, enum dz_cell_event_type type)
+{
+    return type == DZ_CELL_STARTED || type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN ||
+           type == DZ_CELL_EXEC_FAILED || (type == DZ_CELL_EXITED && !s->ephemeral);
+}
+
+static void on_ready(struct dz_sandbox *s)
+{
+    if (s->phase != DZ_PHASE_OPENING)
+        return;
+    s->phase = DZ_PHASE_FILES;
+    dz_timer_stop(s->linger);
+    dz_start_over(s);
+    dz_sandbox_files_over(s);
+}
+
+/* What it says happened was not asked for: it is not to be believed in anything. */
+static bool unasked(struct dz_sandbox *s)
+{
+    s->ops->kill(s->cell); /* also if it said that it was on its way out */
+    cell_failed(s, DZ_EIO, "the cell sent an invalid frame and was killed");
+    return false;
+}
+
+void dz_sandbox_end_cell(struct dz_sandbox *s, int code, const char *what, const char *text)
+{
+    note(s, what, text);
+    s->ops->kill(s->cell);
+    cell_failed(s, code, text);
+}
+
+/* False: the box has no such cell any more. */
+static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
+{
+    const struct dz_cell *c = s->cell;
+    if (event->type == DZ_CELL_NOTHING)
+        return true;
+    if (!dz_list_empty(&s->untold) && event->type == DZ_CELL_ACTIVITY) {
+        s->active = *event;
+        s->has_active = true;
+        return true;
+    }
+    if (!dz_list_empty(&s->untold) && !may_precede(s, event->type)) {
+        tell_up(s);
+        if (s->cell != c)
+            return false;
+    }
+    switch (event->type) {
+    case DZ_CELL_NOTHING:
+        break;
+    case DZ_CELL_READY:
+        on_ready(s);
+        break;
+    case DZ_CELL_LOST:
+        s->lost = true;
+        break;
+    case DZ_CELL_UP:
+        if (s->phase != DZ_PHASE_STARTING)
+            return unasked(s);
+        on_up(s);
+        break;
+    case DZ_CELL_LIVE:
+    case DZ_CELL_STARTED:
+    case DZ_CELL_OUTPUT:
+    case DZ_CELL_WINDOW_OPEN:
+    case DZ_CELL_EXITED:
+    case DZ_CELL_EXEC_FAILED:
+        dz_exec_event(s, event);
+        if (event->type == DZ_CELL_OUTPUT || event->type == DZ_CELL_EXITED)
+            dz_wake_step(s, WAKE_TOLD);
+        break;
+    case DZ_CELL_OP_DATA:
+    case DZ_CELL_OP_WINDOW_OPEN:
+    case DZ_CELL_OP_DONE:
+        dz_file_op_event(s, event);
+        break;
+    case DZ_CELL_COPIED:
+        if (!s->all->opts.host->copied(s->all->opts.arg, s, event))
+            return unasked(s);
+        break;
+    case DZ_CELL_ENDED: /* of a cell that runs one command only */
+        return unasked(s);
+    case DZ_CELL_ACTIVITY:
+        on_activity(s, event);
+        break;
+    case DZ_CELL_SUSPENDED: /* asked to, or by itself */
+        if (s->phase != DZ_PHASE_STOPPING && s->phase != DZ_PHASE_UP)
+            return unasked(s);
+        cell_sleeps(s, event->count, event->busy);
+        return false;
+    case DZ_CELL_FULL:
+        cell_full(s, event->text);
+        break;
+    case DZ_CELL_AWAKE:
+        if (s->phase != DZ_PHASE_STOPPING)
+            return unasked(s);
+        cell_goes_on(s, event->code, event->text);
+        break;
+    case DZ_CELL_FAILED:
+        cell_failed(s, event->code, event->text);
+        return false;
+    case DZ_CELL_GONE:
+        cell_failed(s, DZ_EIO, "the cell went away");
+        return false;
+    }
+    return s->cell == c;
+}
+
+/* Who was told that the cell takes nothing has its turn when the socket has taken what waited: the
+ * cell itself says nothing then, for its windows were open all the time. */
+static void flush(struct dz_sandbox *s)
+{
+    if (s->ops->flush(s->cell, NULL) < 0 || s->ops->want(s->cell) & POLLOUT)
+        return; /* an error: receive says why */
+    dz_file_op_room(s);
+    dz_exec_room(s);
+}
+
+static void on_cell(void *arg, int events)
+{
+    struct dz_sandbox *s = arg;
+    struct dz_err err = {0};
+    bool here = true;
+    s->in_turn = true;
+    if (events & DZ_POLL_WRITE)
+        flush(s);
+    for (int i = 0; here && (i < TURN || s->ops->pending(s->cell)); i++) {
+        struct dz_cell_event event;
+        int rc = s->ops->receive(s->cell, &event, &err);
+        if (rc == 0)
+            break;
+        if (rc < 0)
+            cell_failed(s, rc, err.msg);
+        here = rc > 0 && take_event(s, &event);
+    }
+    if (here)
+        dz_sandbox_watch_cell(s);
+    if (!dz_list_empty(&s->untold))
+        tell_soon(s);
+    s->in_turn = false;
+    dz_sandbox_unneeded(s);
+}
+
+void dz_sandbox_watch_cell(struct dz_sandbox *s)
+{
+    if (!s->poll)
+        return;
+    poll_again(s->all, &s->poll, &s->polled, s->ops->fd(s->cell), on_cell, s);
+    short want = s->ops->want(s->cell);
+    int events = (want & POLLIN ? DZ_POLL_READ : 0) | (want & POLLOUT ? DZ_POLL_WRITE : 0);
+    if (dz_poll_set(s->poll, events, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("sandbox_id", s->id));
+}
+
+/* --- starting ----------------------------------------------------------------------------------
+ */
+
+static const struct dz_sandbox_runtime *runtime_of(const struct dz_sandboxes *all, const char *kind)
+{
+    for (size_t i = 0; i < DZ_SANDBOX_RUNTIMES_MAX; i++) {
+        const struct dz_sandbox_runtime *r = &all->opts.runtimes[i];
+        if (r->ops && strcmp(r->ops->kind, kind) == 0)
+            return r;
+    }
+    return NULL;
+}
+
+static int make_cell(struct dz_sandbox *s, const struct dz_instance *row,
+                     const struct dz_sandbox_footing *f, bool go, struct dz_err *err)
+{
+    const struct dz_sandbox_runtime *runtime = runtime_of(s->all, row->kind);
+    struct dz_cell_sleeper sleepers[DZ_CELL_EXECS_MAX];
+    struct dz_cell_start start = f->start;
+    if (!runtime)
+        return dz_fail(err, DZ_EUNSUPPORTED, "start %s: this daemon has no cells of the kind %.40s",
+                       s->id, row->kind);
+    s->ops = runtime->ops;
+    start.many = true;
+    start.hold = start.go = go;
+    start.sleepers = sleepers;
+    start.sleeper_count = go ? dz_exec_sleepers(s, sleepers, DZ_ARRAY_LEN(sleepers)) : 0;
+    start.drop_memory = go && s->drop_memory;
+    start.lock_wait_ms = LOCK_WAIT_MS;
+    start.label = s->id;
+    s->born = ++s->all->cells_born;
+    return s->ops->start(runtime->pool, &start, &s->cell, err);
+}
+
+/* The start, and with it all that is there for the machine when it has woken. */
+static int begin(struct dz_sandbox *s, struct dz_err *err)
+{
+    dz_exec_named(s);
+    dz_file_op_resume(s); /* it sees what the machine changes from its first step on */
+    give_early(s);
+    int rc = s->ops->begin(s->cell, err);
+    if (rc < 0) {
+        dz_file_op_down(s, DZ_ECANCELED, "the sandbox did not start");
+        drop_cell(s);
+        s->phase = DZ_PHASE_NONE;
+        dz_exec_down(s, DZ_EUNAVAIL, "crashed", err ? err->msg : "");
+        return rc;
+    }
+    dz_wake_step(s, WAKE_SENT);
+    dz_sandbox_watch_cell(s);
+    return 0;
+}
+
+/* It has a cell, which has not begun yet where it is to be a machine. */
+static void set_out(struct dz_sandbox *s, const struct dz_instance *row, bool go)
+{
+    s->phase = go ? DZ_PHASE_STARTING : DZ_PHASE_OPENING;
+    dz_start_begun(s, go);
+    s->lost = false;
+    s->served = 0;
+    s->local = !row->cold_uri[0];
+    s->ephemeral = row->ephemeral != 0;
+    (void)snprintf(s->owner, sizeof s->owner, "%s", row->owner);
+    s->disk_state = row->memory > 0 ? (uint64_t)row->memory : 0;
+    s->all->opts.host->limit(s->all->opts.arg, s);
+}
+
+static int start_on(struct dz_sandbox *s, const struct dz_instance *row,
+                    const struct dz_sandbox_footing *f, bool go, struct dz_err *err)
+{
+    s->image = f->image;
+    s->workdir = f->workdir;
+    s->user = f->user;
+    s->disk_limit = f->disk_bytes;
+    int rc = make_cell(s, row, f, go, err);
+    if (rc == 0)
+        s->polled = s->ops->fd(s->cell);
+    if (rc == 0)
+        rc = dz_poll_new(s->all->loop, s->polled, on_cell, s, &s->poll, err);
+    if (rc < 0) {
+        drop_cell(s);
+        return rc;
+    }
+    set_out(s, row, go);
+    if (go)
+        return begin(s, err);
+    dz_timer_after(s->linger, OPEN_MS);
+    dz_file_op_resume(s);
+    dz_sandbox_watch_cell(s);
+    return 0;
+}
+
+int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, bool go,
+                          struct dz_err *err)
+{
+    const struct dz_sandboxes_opts *o = &s->all->opts;
+    struct dz_sandbox_footing f = {0};
+    assert(!s->cell);
+    if (go)
+        dz_wake_step(s, WAKE_ASKED);
+    int rc = o->host->prepare(o->arg, row, &f, err);
+    if (rc < 0) {
+        drop_cell(s);
+        return rc;
+    }
+    rc = start_on(s, row, &f, go, err);
+    o->host->started(o->arg, &f); /* a cell that is held has its descriptors when it has begun */
+    return rc;
+}
+
+/* The keeper asks, and hears of its end from the loop alone. */
+static void fail_soon(struct dz_sandbox *s)
+{
+    dz_loop_post(s->all->loop, &s->fail);
+}
+
+void dz_sandbox_promote(struct dz_sandbox *s)
+{
+    dz_timer_stop(s->linger);
+    dz_wake_step(s, WAKE_ASKED);
+    s->phase = DZ_PHASE_STARTING;
+    s->lost = false;
+    if (s->ops->go(s->cell, &s->fail_why) < 0) {
+        fail_soon(s);
+        return;
+    }
+    dz_wake_step(s, WAKE_SENT);
+    dz_file_op_resume(s);
+    dz_sandbox_watch_cell(s);
+}
+
+void dz_sandbox_stop_cell(struct dz_sandbox *s, bool keep_memory)
+{
+    dz_timer_stop(s->linger);
+    s->phase = DZ_PHASE_STOPPING;
+    s->keep_memory = keep_memory;
+    if (s->ops->suspend(s->cell, !keep_memory, &s->fail_why) < 0)
+        fail_soon(s);
+    else
+        dz_sandbox_watch_cell(s);
+}
+
+void dz_sandbox_kill_cell(struct dz_sandbox *s)
+{
+    s->ticket = 0;
+    drop_cell(s);
+    s->phase = DZ_PHASE_NONE;
+    dz_file_op_down(s, DZ_ECANCELED, "the sandbox was stopped");
+    s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ECANCELED, "the sandbox was stopped");
+    dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was stopped");
+    dz_sandbox_unneeded(s);
+}
+
+void dz_sandbox_files_over(struct dz_sandbox *s)
+{
+    bool hurry = s->hurry || s->all->draining;
+    if (s->phase != DZ_PHASE_FILES || !s->reserved || !dz_list_empty(&s->copies))
+        return;
+    if (dz_file_op_busy(s)) {
+        if (hurry)
+            dz_timer_after(s->linger, HURRY_MS);
+    } else if (!hurry && !dz_files_awaited(s->all, s->tenant)) {
+        dz_timer_after(s->linger, LINGER_MS);
+    } else if (dz_list_empty(&s->file_ops)) {
+        dz_sandbox_stop_cell(s, true);
+    } else {
+        dz_file_op_cut(s, false);
+    }
+}

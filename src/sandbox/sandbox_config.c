@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox_config.c - what the columns config and metadata of a row say, and environments.
+ *
+ *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
+ *               "connection_silence_ms","count_cpu"}
+ *     metadata  {"labels":{},"metadata":{}}
+ */
+#include "sandbox/sandbox_config.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CONFIG_MAX = 1 << 18, /* bytes of either column */
+    KEY_MAX = 256,        /* bytes of a variable's name in an image */
+};
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* What is read is one block: each string is appended to b, and found again by where. */
+struct reader {
+    struct dz_buf b;
+    size_t at[8];
+};
+
+static void keep(struct reader *r, int i, const char *text)
+{
+    r->at[i] = text ? r->b.len + 1 : 0;
+    if (text)
+        dz_buf_add(&r->b, text, strlen(text) + 1);
+}
+
+static int to_buffer(const char *p, size_t n, void *b)
+{
+    dz_buf_add(b, p, n);
+    return 0;
+}
+
+static void keep_object(struct reader *r, int i, const json_t *o)
+{
+    r->at[i] = r->b.len + 1;
+    if (!o || json_dump_callback(o, to_buffer, &r->b, JSON_COMPACT) < 0)
+        dz_buf_adds(&r->b, "{}");
+    dz_buf_add(&r->b, "", 1);
+}
+
+static const char *kept(const struct reader *r, int i, const char *text)
+{
+    return r->at[i] ? text + r->at[i] - 1 : NULL;
+}
+
+static json_t *column(const char *text)
+{
+    json_error_t bad;
+    json_t *o = text && text[0] ? json_loads(text, 0, &bad) : json_object();
+    if (json_is_object(o))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config *ret_config,
+                         struct dz_err *err)
+{
+    struct reader r = {.b = DZ_BUF_INIT((size_t)2 * CONFIG_MAX)};
+    json_t *c = column(row->config), *m = column(row->metadata);
+    if (!c || !m) {
+        json_decref(c);
+        json_decref(m);
+        return dz_fail(err, DZ_ECORRUPT, "the row of %s: its config is not a JSON object", row->id);
+    }
+    keep(&r, 0, json_string_value(json_object_get(c, "image")));
+    keep(&r, 1, json_string_value(json_object_get(c, "size")));
+    keep(&r, 2, json_string_value(json_object_get(c, "policy")));
+    keep(&r, 3, json_string_value(json_object_get(c, "durability")));
+    keep_object(&r, 4, json_object_get(c, "env"));
+    keep_object(&r, 5, json_object_get(m, "labels"));
+    keep_object(&r, 6, json_object_get(m, "metadata"));
+    const json_t *resume = json_object_get(c, "auto_resume");
+    json_int_t silence = json_integer_value(json_object_get(c, "connection_silence_ms"));
+    json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
+    json_int_t disk = json_integer_value(json_object_get(c, "disk_bytes"));
+    size_t n;
+    char *text = dz_buf_detach(&r.b, &n);
+    dz_buf_release(&r.b);
+    if (text)
+        *ret_config = (struct dz_sandbox_config){
+            .text = text,
+            .image = kept(&r, 0, text),
+            .size = kept(&r, 1, text),
+            .policy = kept(&r, 2, text),
+            .durability = kept(&r, 3, text),
+            .env = kept(&r, 4, text),
+            .labels = kept(&r, 5, text),
+            .metadata = kept(&r, 6, text),
+            .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
+            .disk_bytes = disk > 0 ? (uint64_t)disk : 0,
+            .silence_ms = silence > 0 ? silence : 0,
+            .auto_resume = !json_is_false(resume),
+            .ignore_cpu = json_is_false(json_object_get(c, "count_cpu")),
+        };
+    json_decref(c);
+    json_decref(m);
+    return text ? 0 : dz_fail(err, DZ_ENOMEM, "read the config of %s: out of memory", row->id);
+}
+
+void dz_sandbox_config_release(struct dz_sandbox_config *c)
+{
+    dz_free(c->text);
+    *c = (struct dz_sandbox_config){0};
+}
+
+/* "K=V" of each pair, in one block. Takes the reference. */
+static int flatten(json_t *o, char ***ret_list, struct dz_err *err)
+{
+    json_t *value;
+    const char *key;
+    size_t bytes = 0, n = 0;
+    json_object_foreach(o, key, value) bytes += strlen(key) + json_string_length(value) + 2;
+    char **list = dz_zalloc((json_object_size(o) + 1) * sizeof *list + bytes);
+    if (!list) {
+        json_decref(o);
+        return dz_fail(err, DZ_ENOMEM, "read the environment: out of memory");
+    }
+    char *at = (char *)(list + json_object_size(o) + 1), *end = at + bytes;
+    json_object_foreach(o, key, value)
+    {
+        int len = snprintf(at, (size_t)(end - at), "%s=%s", key,
+                           json_is_string(value) ? json_string_value(value) : "");
+        list[n++] = at;
+        at += len + 1;
+    }
+    json_decref(o);
+    *ret_list = list;
+    return 0;
+}
+
+int dz_sandbox_env_list(const char *json, char ***ret_list, struct dz_err *err)
+{
+    json_t *o = column(json);
+    if (!o)
+        return dz_fail(err, DZ_ECORRUPT, "read the environment: not a JSON object");
+    return flatten(o, ret_list, err);
+}
+
+int dz_sandbox_env_of(const char *json, const char *const *image_env, char ***ret_list,
+                      struct dz_err *err)
+{
+    json_t *own = column(json), *o = json_object();
+    int bad = !own || !o || json_object_set_new(o, "PATH", json_string(DEFAULT_PATH)) < 0 ||
+              json_object_set_new(o, "HOSTNAME", json_string("doze")) < 0;
+    for (size_t i = 0; image_env && image_env[i] && !bad; i++) {
+        const char *line = image_env[i], *eq = strchr(line, '=');
+        char key[KEY_MAX];
+        if (!eq || (size_t)(eq - line) >= sizeof key)
+            continue;
+        memcpy(key, line, (size_t)(eq - line));
+        key[eq - line] = '\0';
+        bad = json_object_set_new(o, key, json_string(eq + 1)) < 0;
+    }
+    bad = bad || json_object_update(o, own) < 0;
+    json_decref(own);
+    if (!bad)
+        return flatten(o, ret_list, err);
+    json_decref(o);
+    return dz_fail(err, DZ_ENOMEM, "make the environment: out of memory");
+}
+
+bool dz_sandbox_has_label(const struct dz_instance *row, const char *label)
+{
+    json_t *m = column(row->metadata);
+    const char *eq = strchr(label, '=');
+    char key[KEY_MAX + 1];
+    (void)snprintf(key, sizeof key, "%.*s", eq ? (int)(eq - label) : KEY_MAX, label);
+    const char *v = json_string_value(json_object_get(json_object_get(m, "labels"), key));
+    bool has = v && (!eq || strcmp(eq + 1, v) == 0);
+    json_decref(m);
+    return has;
+}

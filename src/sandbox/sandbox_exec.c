@@ -1,0 +1,1019 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox_exec.c - commands, and who listens to them.
+ *
+ * An exec is here as long as its command lives in an awake machine, or somebody
+ * listens to it while the machine sleeps. Its cell sends output once; watches that are
+ * at different offsets skip what they have had, and when one comes that is behind, the
+ * cell is asked to send again from there. The cell's window opens as far as the
+ * slowest watch has taken: a guest does not run ahead of who listens to it.
+ *
+ *   exec ── watch ── watch       handle 0: the machine sleeps; the next EXEC_LIVE of
+ *     `── input, not yet given   the same id gives the exec its new handle
+ */
+#include "sandbox/sandbox_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum {
+    INPUT_MARK = 64 << 10, /* bytes of input that may wait before its sender does */
+};
+
+/* --- execs ------------------------------------------------------------------------------ */
+
+static struct exec *exec_find(struct dz_sandbox *s, const char *id)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        if (strcmp(x->id, id) == 0)
+            return x;
+    return NULL;
+}
+
+static struct exec *exec_of(struct dz_sandbox *s, uint32_t handle)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        if (x->handle && x->handle == handle)
+            return x;
+    return NULL;
+}
+
+static struct exec *exec_make(struct dz_sandbox *s, const char *id)
+{
+    struct exec *x = dz_zalloc(sizeof *x);
+    if (!x)
+        return NULL;
+    x->sandbox = s;
+    (void)snprintf(x->id, sizeof x->id, "%s", id);
+    /* INPUT_MARK twice: what waits when a sender may send more, and what it had sent by then. */
+    x->input = (struct dz_buf)DZ_BUF_INIT(DZ_EXEC_INPUT_MAX + 2 * (size_t)INPUT_MARK);
+    x->began_ms = dz_clock_mono_ms();
+    dz_list_init(&x->watches);
+    dz_list_init(&x->tellings);
+    dz_list_init(&x->given);
+    dz_list_init(&x->link);
+    dz_list_push_back(&s->execs, &x->link);
+    return x;
+}
+
+/* The input that waits changed: it counts for its sandbox's tenant. It is there already, so it is
+ * counted even if there is no room; who sends it has asked before. */
+static void count_input(struct exec *x)
+{
+    size_t n = x->input.len > DZ_HELD_FREE ? x->input.len : 0;
+    (void)dz_account_hold(x->sandbox->all->opts.accounts, x->sandbox->tenant, &x->held, n, true);
+}
+
+static int no_room(struct dz_why *why, const char *field)
+{
+    return dz_why(why, DZ_ERATE, field,
+                  "too many bytes of this tenant's requests, answers and input wait in the daemon: "
+                  "let commands read their input, or send less at a time");
+}
+
+/* Somebody who gives a command input, signals, a size. */
+struct telling {
+    struct dz_sandboxes *all;
+    size_t held; /* bytes of data: dz_account_hold() counts them */
+    char tenant[DZ_SANDBOX_TENANT_MAX + 1];
+    struct dz_list link; /* in exec.tellings or exec.given, or alone */
+    dz_sandbox_done_fn *done;
+    void *arg;
+    struct dz_loop_task over; /* done is told: */
+    int code;
+    struct dz_why why;
+    int64_t us;
+    struct dz_exec_tell tell;
+    bool given; /* before the wake was over */
+    char id[DZ_CELL_ID_MAX + 1];
+    char data[];
+};
+
+static void telling_free(struct telling *t)
+{
+    (void)dz_account_hold(t->all->opts.accounts, t->tenant, &t->held, 0, true);
+    dz_loop_task_cancel(&t->over);
+    dz_list_remove(&t->link);
+    dz_free(t);
+}
+
+static void on_told(void *arg)
+{
+    struct telling *t = arg;
+    const struct dz_why why = t->why;
+    const struct dz_sandbox_result result = {.code = t->code, .why = &why, .us = t->us};
+    dz_sandbox_done_fn *done = t->done;
+    void *to = t->arg;
+    telling_free(t);
+    done(to, &result);
+}
+
+/* The end of a telling: its sender is answered soon. */
+static void told(struct telling *t, const struct dz_sandbox_result *result)
+{
+    dz_list_remove(&t->link);
+    t->code = result->code;
+    t->us = result->us;
+    if (result->code < 0)
+        t->why = *result->why;
+    dz_loop_post(t->all->loop, &t->over);
+}
+
+/* Input that waits is the sender's wait too, or a fast one would overrun a slow command. */
+static void answer_tellings(struct exec *x, const struct dz_sandbox_result *result)
+{
+    DZ_LIST_FOREACH(struct telling, t, &x->tellings, link)
+        told(t, result);
+}
+
+/* Nobody listens, no input waits for it, and it is not to be killed when its machine wakes. */
+static bool is_unused(const struct exec *x)
+{
+    return dz_list_empty(&x->watches) && x->input.len == 0 && !x->doomed;
+}
+
+static void exec_free(struct exec *x)
+{
+    struct dz_sandbox *s = x->sandbox;
+    struct dz_why why = {0};
+    struct dz_sandbox_result gone = {.why = &why};
+    gone.code = dz_why(&why, DZ_ENOENT, NULL, "the command has ended");
+    answer_tellings(x, &gone);
+    while (!dz_list_empty(&x->given))
+        dz_list_remove(x->given.next);
+    dz_list_remove(&x->link);
+    dz_buf_release(&x->input);
+    count_input(x);
+    dz_free(x);
+    dz_sandbox_unneeded(s);
+}
+
+/* The arguments of dz_exec_start, kept until the machine is up. */
+struct launch {
+    struct dz_sandboxes *all;
+    size_t held; /* bytes of input: dz_account_hold() counts them */
+    char tenant[DZ_SANDBOX_TENANT_MAX + 1];
+    const char *shell_argv[4];
+    const char **argv;
+    const char *cwd, *user;
+    char *env_json;
+    struct dz_str input;
+    bool keep_input, tty, background, main;
+    uint16_t rows, cols;
+    int64_t timeout_ms;
+    char id[DZ_CELL_ID_MAX + 1];
+    char text[];
+};
+
+static void launch_end(struct dz_exec_watch *w)
+{
+    struct launch *l = w->launch;
+    w->launch = NULL;
+    if (l)
+        (void)dz_account_hold(l->all->opts.accounts, l->tenant, &l->held, 0, true);
+    dz_free(l);
+}
+
+/* --- watches ---------------------------------------------------------------------------- */
+
+/* Who listens to a command is a connection to its sandbox, once the keeper knows that it is
+ * awake (dz_exec_connected). */
+static void connect(struct dz_exec_watch *w)
+{
+    struct dz_sandbox *s = w->exec->sandbox;
+    if (w->connected || s->phase != DZ_PHASE_UP || !dz_list_empty(&s->untold))
+        return;
+    w->connected = true;
+    dz_keeper_touch(s->all->keeper, s->id, DZ_ACTIVITY_CONNECTION_OPEN);
+}
+
+static void disconnect(struct dz_exec_watch *w)
+{
+    struct dz_sandbox *s = w->exec ? w->exec->sandbox : NULL;
+    if (w->connected && s)
+        dz_keeper_touch(s->all->keeper, s->id, DZ_ACTIVITY_CONNECTION_CLOSE);
+    w->connected = false;
+}
+
+/* It waits for nothing any more. */
+static void watch_leave(struct dz_exec_watch *w)
+{
+    disconnect(w);
+    dz_job_forget(w->job);
+    dz_file_op_cancel(w->op);
+    dz_list_remove(&w->link);
+    launch_end(w);
+    w->job = NULL;
+    w->op = NULL;
+    w->exec = NULL;
+}
+
+static void watch_free(struct dz_exec_watch *w)
+{
+    watch_leave(w);
+    dz_loop_task_cancel(&w->over);
+    dz_free(w->text);
+    dz_free(w);
+}
+
+static void on_watch_over(void *arg)
+{
+    struct dz_exec_watch *w = arg;
+    const struct dz_exec_watch_ops *ops = w->ops;
+    const struct dz_why why = w->why;
+    struct dz_exec_exit exit = w->exit;
+    bool failed = w->failed;
+    char *text = w->text;
+    void *to = w->arg;
+    w->text = NULL;
+    watch_free(w);
+    exit.text = text ? text : "";
+    if (failed)
+        ops->failed(to, &why);
+    else
+        ops->ended(to, &exit);
+    dz_free(text);
+}
+
+void dz_exec_watch_failed(struct dz_exec_watch *w, const struct dz_why *why)
+{
+    watch_leave(w);
+    w->failed = true;
+    w->why = *why;
+    dz_loop_post(w->all->loop, &w->over);
+}
+
+void dz_exec_watch_exited(struct dz_exec_watch *w, const struct dz_exec_exit *how)
+{
+    watch_leave(w);
+    w->exit = *how;
+    w->text = how->text[0] ? dz_str_dup(dz_str(how->text)) : NULL; /* NULL, too: no memory for it */
+    dz_loop_post(w->all->loop, &w->over);
+}
+
+static void watch_started(struct dz_exec_watch *w, const char *id, int64_t pid)
+{
+    if (w->told)
+        return;
+    w->told = true;
+    if (w->ops->started)
+        w->ops->started(w->arg, id, pid);
+}
+
+/* Watches whose wake is still in flight are skipped: the wake's own completion reports to them. */
+static void fail_why(struct exec *x, const struct dz_why *why)
+{
+    while (!dz_list_empty(&x->watches)) {
+        struct dz_exec_watch *w = DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link);
+        if (!w->job) {
+            dz_exec_watch_failed(w, why);
+            continue;
+        }
+        dz_list_remove(&w->link);
+        w->exec = NULL;
+    }
+}
+
+static void fail_all(struct exec *x, int code, const char *reason, const char *text)
+{
+    struct dz_why why = {0};
+    (void)dz_why(&why, code, NULL, "%s", text);
+    why.reason = reason;
+    fail_why(x, &why);
+}
+
+/* --- output ------------------------------------------------------------------------------ */
+
+static uint64_t least_taken(const struct exec *x)
+{
+    uint64_t least = UINT64_MAX;
+    DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
+        least = w->ops->output && w->took < least ? w->took : least;
+    return least;
+}
+
+/* Let the cell send as much as all have taken. */
+static void open_window(struct exec *x)
+{
+    uint64_t least = least_taken(x);
+    if (!x->handle || !x->attached || x->again || least == UINT64_MAX)
+        return; /* once it sends again, what it sent before is not under way any more */
+    least = least < x->next ? least : x->next; /* who begins later has taken all until then */
+    if (least <= x->took)
+        return;
+    (void)x->sandbox->ops->exec->took(x->sandbox->cell, x->handle, (size_t)(least - x->took), NULL);
+    x->took = least;
+    dz_sandbox_watch_cell(x->sandbox);
+}
+
+/* Does somebody listen from a byte that the cell has sent already, and was not asked for again? */
+static bool is_behind(const struct exec *x)
+{
+    DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
+        if (w->ops->output && w->at < x->next && !(x->again && w->at >= x->took))
+            return true;
+    return false;
+}
+
+static void attach(struct exec *x)
+{
+    uint64_t least = least_taken(x);
+    if (!x->handle || x->starting)
+        return;
+    if (least == UINT64_MAX) {
+        if (x->attached)
+            (void)x->sandbox->ops->exec->detach(x->sandbox->cell, x->handle, NULL);
+        x->attached = false;
+    } else if (!x->attached || is_behind(x)) {
+        x->again = x->attached;
+        x->attached = x->sandbox->ops->exec->attach(x->sandbox->cell, x->handle, least, NULL) == 0;
+        x->took = least;
+        x->next = x->again ? x->next : least;
+    }
+    dz_sandbox_watch_cell(x->sandbox);
+}
+
+/* After it was asked to send again, what the cell had sent before that still comes: it
+ * goes on where the last piece ended, and is not for those who are behind. */
+static void on_output(struct exec *x, const struct dz_cell_event *e)
+{
+    unsigned stream = e->stream == DZ_CELL_STDERR ? 2 : 1;
+    uint64_t end = e->offset + e->size;
+    bool stale = x->again && e->offset == x->next;
+    x->again = stale;
+    x->next = end;
+    if (!dz_list_empty(&x->watches))
+        dz_keeper_touch(x->sandbox->all->keeper, x->sandbox->id, DZ_ACTIVITY_CONNECTION_BYTE);
+    DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link) {
+        uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
+        if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
+            continue;
+        if (w->at < e->offset) /* what came between is not kept any more */
+            w->took += e->offset - w->at;
+        w->at = end;
+        w->ops->output(w->arg, stream, e->offset + skip, e->data + skip, e->size - (size_t)skip);
+    }
+    open_window(x);
+}
+
+void dz_exec_watch_took(struct dz_exec_watch *w, size_t n)
+{
+    w->took += n;
+    if (w->exec)
+        open_window(w->exec);
+    else if (w->op)
+        dz_file_op_took(w->op, n);
+}
+
+/* --- input -------------------------------------------------------------------------------- */
+
+static void push_input(struct exec *x)
+{
+    size_t at = 0;
+    while (x->handle && !x->starting && at < x->input.len) {
+        int64_t n = x->sandbox->ops->exec->input(x->sandbox->cell, x->handle, x->input.p + at,
+                                                 x->input.len - at, NULL);
+        if (n <= 0)
+            break;
+        at += (size_t)n;
+    }
+    if (at > 0) {
+        memmove(x->input.p, x->input.p + at, x->input.len - at);
+        x->input.len -= at;
+        x->input.p[x->input.len] = '\0';
+    }
+    count_input(x);
+    if (x->input.len <= INPUT_MARK)
+        answer_tellings(x, &(struct dz_sandbox_result){.code = 0});
+    if (x->handle && !x->starting && x->input_end && x->input.len == 0) {
+        (void)x->sandbox->ops->exec->input_end(x->sandbox->cell, x->handle, NULL);
+        x->input_end = false;
+    }
+    if (x->handle)
+        dz_sandbox_watch_cell(x->sandbox);
+}
+
+/* --- events -------------------------------------------------------------------------------- */
+
+/* What a watch has not had, and how the command ended, is in the file. */
+static void read_rest(struct dz_exec_watch *w, struct exec *x)
+{
+    disconnect(w);
+    dz_list_remove(&w->link);
+    w->exec = NULL;
+    dz_exec_replay(w, x->sandbox->id);
+}
+
+/* Its command is over: so is a sandbox that is not persistent. */
+static void end_sandbox(struct dz_sandbox *s)
+{
+    const struct dz_keeper_request r = {.what = DZ_REQUEST_DESTROY, .id = s->id};
+    struct dz_err err;
+    if (dz_keeper_submit(s->all->keeper, &r, NULL, &err) < 0)
+        dz_log(DZ_LOG_WARN, "destroy_refused", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
+}
+
+static void on_ended(struct exec *x, const struct dz_cell_event *e)
+{
+    const struct dz_exec_exit how = {
+        .exit_code = e->exit_code,
+        .signal = e->signal,
+        .timed_out = e->timed_out,
+        .text = e->text,
+        .duration_ms = dz_clock_mono_ms() - x->began_ms,
+        .bytes = e->count,
+    };
+    x->handle = 0;
+    while (!dz_list_empty(&x->watches)) {
+        struct dz_exec_watch *w = DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link);
+        if (w->ops->output && w->at < e->count)
+            read_rest(w, x); /* it ended right after a wake, before it was asked for output */
+        else
+            dz_exec_watch_exited(w, &how);
+    }
+    struct dz_sandbox *s = x->sandbox;
+    bool last = x->main;
+    exec_free(x);
+    if (last)
+        end_sandbox(s);
+}
+
+static void on_live(struct dz_sandbox *s, const struct dz_cell_event *e)
+{
+    struct exec *x = exec_find(s, e->text);
+    if (!x)
+        x = exec_make(s, e->text);
+    if (!x)
+        return; /* short of memory: it runs, and nobody can listen */
+    if (!x->asleep)
+        x->attached = false;
+    x->handle = e->exec;
+    x->pid = e->pid;
+    x->asleep = x->starting = false;
+}
+
+/* The command of a client that never learnt of it, or whose session failed. */
+static void kill_doomed(struct exec *x)
+{
+    if (x->doomed && x->handle && !x->asleep)
+        (void)x->sandbox->ops->exec->signal(x->sandbox->cell, x->handle, SIGKILL, true, NULL);
+}
+
+static void on_started(struct exec *x, const struct dz_cell_event *e)
+{
+    x->starting = false;
+    x->pid = e->pid;
+    DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
+        watch_started(w, x->id, e->pid);
+    push_input(x);
+    attach(x);
+    kill_doomed(x);
+}
+
+static void start_failed(struct exec *x, const struct dz_cell_event *e)
+{
+    struct dz_why why = {0};
+    bool user = e->wrong == DZ_EXEC_WRONG_USER;
+    if (e->wrong != DZ_EXEC_WRONG_NOTHING && e->code == DZ_ESTATE) {
+        (void)dz_why(&why, DZ_EINVAL, user ? "user" : "cwd", "%s", e->text);
+    } else {
+        (void)dz_why(&why, e->code, NULL, "%s", e->text);
+        why.reason = e->code == DZ_ENOENT                            ? "no_program"
+                     : e->code == DZ_EDENIED || e->code == DZ_EINVAL ? "not_program"
+                                                                     : NULL;
+    }
+    fail_why(x, &why);
+}
+
+void dz_exec_event(struct dz_sandbox *s, const struct dz_cell_event *e)
+{
+    struct exec *x = exec_of(s, e->exec);
+    if (e->type == DZ_CELL_LIVE) {
+        on_live(s, e);
+        return;
+    }
+    if (!x)
+        return;
+    if (e->type == DZ_CELL_STARTED) {
+        on_started(x, e);
+    } else if (e->type == DZ_CELL_OUTPUT) {
+        on_output(x, e);
+    } else if (e->type == DZ_CELL_WINDOW_OPEN) {
+        push_input(x);
+    } else if (e->type == DZ_CELL_EXITED) {
+        on_ended(x, e);
+    } else if (e->type == DZ_CELL_EXEC_FAILED) {
+        x->handle = 0;
+        start_failed(x, e);
+        exec_free(x);
+    }
+}
+
+void dz_exec_room(struct dz_sandbox *s)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        push_input(x);
+}
+
+size_t dz_exec_sleepers(struct dz_sandbox *s, struct dz_cell_sleeper *ret, size_t most)
+{
+    size_t n = 0;
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link) {
+        x->asleep = n < most;
+        if (x->asleep)
+            ret[n++] = (struct dz_cell_sleeper){x->id, x->takes};
+    }
+    return n;
+}
+
+/* Who listens hears it as soon as it wakes. */
+void dz_exec_named(struct dz_sandbox *s)
+{
+    uint32_t handle = 0;
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        if (x->asleep) {
+            x->handle = ++handle;
+            attach(x);
+        }
+}
+
+void dz_exec_asleep(struct dz_sandbox *s)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        x->takes = x->handle ? s->ops->exec->takes(s->cell, x->handle) : 0;
+}
+
+/* What was given to it was not. */
+static void take_back(struct exec *x)
+{
+    while (!dz_list_empty(&x->given)) {
+        struct telling *t = DZ_LIST_FIRST(struct telling, &x->given, link);
+        dz_list_remove(&t->link);
+        t->given = false;
+    }
+}
+
+void dz_exec_up(struct dz_sandbox *s)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link) {
+        if (!x->handle || x->asleep) { /* it did not come back */
+            x->handle = 0;
+            take_back(x);
+            while (!dz_list_empty(&x->watches))
+                read_rest(DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link), x);
+            exec_free(x);
+            continue;
+        }
+        attach(x);
+        push_input(x);
+        kill_doomed(x);
+    }
+}
+
+/* A woken sandbox has no connections but those that it is told of. */
+void dz_exec_connected(struct dz_sandbox *s)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
+            connect(w);
+}
+
+/* code < 0: the command is over. Its watches and the senders of its input are told, and its input
+ * is of no use any more. */
+static void down(struct exec *x, int code, const char *reason, const char *text)
+{
+    x->handle = 0;
+    x->attached = x->asleep = false;
+    if (x->starting) /* it is with who starts it */
+        dz_buf_reset(&x->input);
+    count_input(x);
+    DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
+        w->connected = false;
+    if (code < 0)
+        fail_all(x, code, reason, text);
+    if (code < 0 || is_unused(x))
+        exec_free(x);
+}
+
+void dz_exec_down(struct dz_sandbox *s, int code, const char *reason, const char *text)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        down(x, code, reason, text);
+}
+
+/* Of a sandbox whose memory is not there: but for commands that are to start, nobody waits. */
+static void let_go(struct dz_sandbox *s, const char *reason, const char *text)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        if (!x->starting) {
+            take_back(x);
+            down(x, DZ_EUNAVAIL, reason, text);
+        }
+}
+
+void dz_exec_lost(struct dz_sandbox *s)
+{
+    let_go(s, "memory_lost", "the sandbox's memory was lost; it started from its files");
+}
+
+void dz_exec_archived(struct dz_sandbox *s)
+{
+    let_go(s, "archived",
+           "the sandbox was archived, and its commands sleep in the archive: they go on when it is "
+           "revived and woken");
+}
+
+/* --- starting one --------------------------------------------------------------------------- */
+
+struct packer {
+    char *at;
+    size_t bytes;
+};
+
+static const char *pack(struct packer *p, const void *text, size_t n)
+{
+    char *here = p->at;
+    p->bytes += n + 1;
+    if (!here)
+        return NULL;
+    memcpy(here, text, n);
+    here[n] = '\0';
+    p->at += n + 1;
+    return here;
+}
+
+static const char *packz(struct packer *p, const char *text)
+{
+    return text ? pack(p, text, strlen(text)) : NULL;
+}
+
+/* Twice: to measure (l NULL), then to copy. */
+static void pack_launch(const struct dz_exec_request *x, struct launch *l, struct packer *p)
+{
+    size_t n = 0;
+    for (; x->argv && x->argv[n]; n++) {
+        const char *word = packz(p, x->argv[n]);
+        if (l)
+            l->argv[n] = word;
+    }
+    const char *shell = packz(p, x->shell), *cwd = packz(p, x->cwd), *user = packz(p, x->user);
+    const char *env = packz(p, x->env_json),
+               *input = pack(p, x->input.p ? x->input.p : "", x->input.n);
+    if (!l)
+        return;
+    l->cwd = cwd;
+    l->user = user;
+    l->env_json = (char *)(uintptr_t)env;
+    l->input = dz_str_n(input, x->input.n);
+    if (!shell)
+        return;
+    l->shell_argv[0] = "/bin/sh";
+    l->shell_argv[1] = "-c";
+    l->shell_argv[2] = shell;
+    l->argv = l->shell_argv;
+}
+
+static struct launch *make_launch(const struct dz_exec_request *x)
+{
+    struct packer measure = {0}, copy;
+    size_t words = 0;
+    while (x->argv && x->argv[words])
+        words++;
+    pack_launch(x, NULL, &measure);
+    struct launch *l = dz_zalloc(sizeof *l + (words + 1) * sizeof(char *) + measure.bytes);
+    if (!l)
+        return NULL;
+    l->argv = (const char **)(void *)l->text;
+    copy = (struct packer){.at = l->text + (words + 1) * sizeof(char *)};
+    pack_launch(x, l, &copy);
+    l->keep_input = x->keep_input;
+    l->tty = x->tty;
+    l->rows = x->rows;
+    l->cols = x->cols;
+    l->background = x->background;
+    l->main = x->main;
+    l->timeout_ms = x->timeout_ms;
+    return l;
+}
+
+static int start_command(struct exec *x, const struct launch *l, bool listen, struct dz_err *err)
+{
+    struct dz_sandbox *s = x->sandbox;
+    char **env = NULL;
+    int rc = dz_sandbox_env_list(l->env_json, &env, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_cell_exec spec = {
+        .id = x->id,
+        .argv = l->argv,
+        .env = (const char *const *)env,
+        .cwd = l->cwd ? l->cwd : s->workdir,
+        .user = l->user ? l->user : s->user,
+        .tty = l->tty,
+        .open_stdin = l->keep_input || l->input.n > 0,
+        .rows = l->rows,
+        .cols = l->cols,
+        .attach = listen,
+        .cpu_ns = l->background ? -1 : 0,
+        .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,
+    };
+    rc = dz_sandbox_cell_code(s->ops->exec->start(s->cell, &spec, &x->handle, err));
+    dz_free(env);
+    return rc;
+}
+
+/* Its command, in a machine that runs. On failure the watch is as it was. */
+static int launch(struct dz_exec_watch *w, struct dz_sandbox *s, struct dz_why *why)
+{
+    const struct launch *l = w->launch;
+    struct exec *x = exec_make(s, l->id);
+    int rc = x ? start_command(x, l, w->ops->output != NULL, &why->err)
+               : dz_fail(&why->err, DZ_ENOMEM, "exec: out of memory");
+    if (rc < 0) {
+        why->err.code = rc;
+        if (x)
+            exec_free(x);
+        return rc;
+    }
+    s->all->counts.execs++;
+    x->tty = l->tty;
+    x->main = l->main;
+    x->starting = true;
+    x->attached = w->ops->output != NULL;
+    x->input_end = !l->keep_input && l->input.n > 0;
+    dz_buf_add(&x->input, l->input.p, l->input.n);
+    count_input(x);
+    w->exec = x;
+    w->began = true;
+    dz_list_push_back(&x->watches, &w->link);
+    dz_sandbox_watch_cell(s);
+    return 0;
+}
+
+/* What is wrong is found again by on_launch, and told there. */
+static void launch_early(void *arg, struct dz_sandbox *s)
+{
+    struct dz_why why = {0};
+    (void)!launch(arg, s, &why);
+}
+
+/* The machine runs: start what waited for it, if that was not done yet. */
+static void on_launch(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+{
+    struct dz_exec_watch *w = arg;
+    struct dz_why why = {0};
+    w->job = NULL;
+    if (result->code < 0) {
+        dz_exec_watch_failed(w, result->why);
+        return;
+    }
+    if (!w->exec && launch(w, s, &why) < 0) {
+        dz_exec_watch_failed(w, &why);
+        return;
+    }
+    connect(w);
+    launch_end(w);
+}
+
+static struct dz_exec_watch *make_watch(struct dz_sandboxes *all, struct dz_exec_listener listener)
+{
+    struct dz_exec_watch *w = dz_zalloc(sizeof *w);
+    if (!w)
+        return NULL;
+    w->all = all;
+    w->ops = listener.ops;
+    w->arg = listener.arg;
+    w->at = w->took = listener.offset;
+    dz_list_init(&w->link);
+    dz_loop_task_init(&w->over, w, on_watch_over, w);
+    return w;
+}
+
+int dz_exec_start(struct dz_sandboxes *all, const struct dz_instance *row,
+                  const struct dz_exec_request *exec, struct dz_exec_listener listener,
+                  struct dz_exec_watch **ret_watch, struct dz_why *why)
+{
+    struct dz_exec_watch *w = make_watch(all, listener);
+    if (w)
+        w->launch = make_launch(exec);
+    if (!w || !w->launch) {
+        dz_free(w);
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    }
+    w->launch->all = all;
+    (void)snprintf(w->launch->tenant, sizeof w->launch->tenant, "%s", row->tenant);
+    int rc = dz_id_new("exe", w->launch->id, &why->err);
+    if (rc == 0 && exec->input.n > DZ_HELD_FREE &&
+        !dz_account_hold(all->opts.accounts, row->tenant, &w->launch->held, exec->input.n, false))
+        rc = no_room(why, "stdin");
+    if (rc == 0) {
+        (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
+        *ret_watch = w;
+        dz_job_use_noted(all, row->id, DZ_ACTIVITY_EXEC);
+        rc = dz_job_start(all, row,
+                          &(struct dz_job_spec){
+                              .kind = DZ_JOB_USE, .fn = on_launch, .arg = w, .early = launch_early},
+                          &w->job, why);
+    }
+    if (rc < 0) {
+        *ret_watch = NULL;
+        watch_free(w);
+    }
+    return rc;
+}
+
+/* --- listening to one that there is ------------------------------------------------------------
+ */
+
+static void on_listen(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+{
+    struct dz_exec_watch *w = arg;
+    w->job = NULL;
+    if (result->code < 0) {
+        dz_exec_watch_failed(w, result->why);
+        return;
+    }
+    struct exec *x = exec_find(s, w->id);
+    if (!x || !x->handle) {
+        dz_exec_replay(w, s->id);
+        return;
+    }
+    if (dz_list_count(&x->watches) >= DZ_EXEC_WATCHES_MAX) {
+        struct dz_why why = {0};
+        (void)dz_why(&why, DZ_EBUSY, NULL, "%d clients follow this command already",
+                     DZ_EXEC_WATCHES_MAX);
+        dz_exec_watch_failed(w, &why);
+        return;
+    }
+    w->exec = x;
+    dz_list_push_back(&x->watches, &w->link);
+    connect(w);
+    if (!x->starting)
+        watch_started(w, x->id, x->pid);
+    attach(x);
+}
+
+int dz_exec_watch(struct dz_sandboxes *all, const struct dz_instance *row, const char *exec_id,
+                  struct dz_exec_listener listener, struct dz_exec_watch **ret_watch,
+                  struct dz_why *why)
+{
+    if (strlen(exec_id) > DZ_CELL_ID_MAX)
+        return dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", exec_id);
+    struct dz_exec_watch *w = make_watch(all, listener);
+    if (!w)
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
+    *ret_watch = w;
+    dz_job_use_noted(all, row->id, DZ_ACTIVITY_EXEC);
+    int rc =
+        dz_job_start(all, row, &(struct dz_job_spec){.kind = DZ_JOB_USE, .fn = on_listen, .arg = w},
+                     &w->job, why);
+    if (rc < 0) {
+        *ret_watch = NULL;
+        watch_free(w);
+    }
+    return rc;
+}
+
+void dz_exec_watch_end(struct dz_exec_watch *w)
+{
+    if (!w)
+        return;
+    struct exec *x = w->exec;
+    watch_free(w);
+    if (!x)
+        return;
+    if (x->handle) {
+        attach(x);
+        open_window(x);
+    } else if (is_unused(x)) {
+        exec_free(x);
+    }
+}
+
+void dz_exec_watch_abort(struct dz_exec_watch *w)
+{
+    struct exec *x = w ? w->exec : NULL;
+    if (x && w->began && dz_list_count(&x->watches) == 1) {
+        x->doomed = true;
+        kill_doomed(x);
+    }
+    dz_exec_watch_end(w);
+}
+
+void dz_exec_watch_alive(struct dz_exec_watch *w)
+{
+    if (w->exec)
+        dz_keeper_touch(w->exec->sandbox->all->keeper, w->exec->sandbox->id,
+                        DZ_ACTIVITY_CONNECTION_KEEPALIVE);
+}
+
+const char *dz_exec_watch_exec(const struct dz_exec_watch *w)
+{
+    return w->id;
+}
+
+/* --- telling one something
+ * ------------------------------------------------------------------------ */
+
+static int tell(struct exec *x, const struct dz_exec_tell *t, struct dz_why *why)
+{
+    struct dz_err err = {0};
+    int rc = 0;
+    switch (t->what) {
+    case DZ_EXEC_TELL_INPUT:
+        if (x->input_end)
+            return dz_why(why, DZ_ESTATE, NULL, "the command's input is closed already");
+        dz_buf_add(&x->input, t->data.p, t->data.n);
+        if (x->input.err) {
+            x->input.err = 0;
+            return dz_why(why, DZ_EBUSY, NULL,
+                          "the command does not read its input: %zu bytes are waiting for it",
+                          x->input.len);
+        }
+        break;
+    case DZ_EXEC_TELL_INPUT_END:
+        x->input_end = true;
+        break;
+    case DZ_EXEC_TELL_SIGNAL:
+        rc = x->sandbox->ops->exec->signal(x->sandbox->cell, x->handle, t->number, true, &err);
+        break;
+    case DZ_EXEC_TELL_RESIZE:
+        rc = x->sandbox->ops->exec->resize(x->sandbox->cell, x->handle, t->rows, t->cols, &err);
+        break;
+    }
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    push_input(x);
+    return 0;
+}
+
+static void tell_early(void *arg, struct dz_sandbox *s)
+{
+    struct telling *t = arg;
+    struct dz_why why = {0};
+    struct exec *x = exec_find(s, t->id);
+    t->given = x && x->handle && tell(x, &t->tell, &why) == 0;
+    if (t->given)
+        dz_list_push_back(&x->given, &t->link);
+}
+
+static void on_tell(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+{
+    struct telling *t = arg;
+    struct dz_why why = {0};
+    struct dz_sandbox_result r = *result;
+    dz_list_remove(&t->link);
+    if (r.code == 0) {
+        struct exec *x = exec_find(s, t->id);
+        if (!t->given)
+            r.code = x && x->handle ? tell(x, &t->tell, &why)
+                                    : dz_why(&why, DZ_ENOENT, NULL,
+                                             "no command %s is running in the sandbox", t->id);
+        r.why = &why;
+        if (r.code == 0 && x && t->tell.what == DZ_EXEC_TELL_INPUT && x->input.len > INPUT_MARK) {
+            dz_list_push_back(&x->tellings, &t->link);
+            return;
+        }
+    }
+    told(t, &r);
+}
+
+int dz_exec_tell(struct dz_sandboxes *all, const struct dz_instance *row,
+                 const struct dz_exec_tell *what, dz_sandbox_done_fn *done, void *arg,
+                 struct dz_why *why)
+{
+    if (strlen(what->exec_id) > DZ_CELL_ID_MAX)
+        return dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", what->exec_id);
+    struct telling *t = dz_zalloc(sizeof *t + what->data.n);
+    if (!t)
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    dz_list_init(&t->link);
+    dz_loop_task_init(&t->over, t, on_told, t);
+    if (what->data.n > DZ_HELD_FREE &&
+        !dz_account_hold(all->opts.accounts, row->tenant, &t->held, what->data.n, false)) {
+        dz_free(t);
+        return no_room(why, NULL);
+    }
+    t->all = all;
+    (void)snprintf(t->tenant, sizeof t->tenant, "%s", row->tenant);
+    t->done = done;
+    t->arg = arg;
+    t->tell = *what;
+    t->tell.exec_id = t->id;
+    t->tell.data.p = t->data;
+    if (what->data.n)
+        memcpy(t->data, what->data.p, what->data.n);
+    (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
+    dz_job_use_noted(all, row->id, DZ_ACTIVITY_CONNECTION_BYTE);
+    int rc = dz_job_start(
+        all, row,
+        &(struct dz_job_spec){.kind = DZ_JOB_USE, .fn = on_tell, .arg = t, .early = tell_early},
+        NULL, why);
+    if (rc < 0)
+        telling_free(t);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox_file.h - what is asked of a sandbox's files, awake or asleep. A guest is not started when
+ * the sandbox sleeps.
+ */
+#ifndef DZ_SANDBOX_SANDBOX_FILE_H
+#define DZ_SANDBOX_SANDBOX_FILE_H
+
+#include "lifecycle/lifecycle.h"
+#include "sandbox/sandbox.h"
+
+struct dz_cell_op; /* runtime/runtime_op.h */
+
+struct dz_file_op;
+struct dz_file_op_ops {
+    void (*data)(void *arg, const void *data, size_t n); /* acknowledge by dz_file_op_took */
+    void (*room)(void *arg);                             /* dz_file_op_send takes something */
+    void (*done)(void *arg, const struct dz_why *why, uint64_t count); /* NULL: well */
+};
+struct dz_file_op_request {
+    const struct dz_cell_op *op;
+    bool writes; /* it may change something: a frozen sandbox is woken, not only its file fetched */
+    enum dz_activity activity;
+    const struct dz_file_op_ops *ops;
+    void *arg;
+};
+DZ_NODISCARD int dz_file_op_start(struct dz_sandboxes *all, const struct dz_instance *row,
+                                  const struct dz_file_op_request *request,
+                                  struct dz_file_op **ret_op, struct dz_why *why);
+/* Bytes of a WRITE or TAR_IN: how many were taken; 0: wait for room. */
+int64_t dz_file_op_send(struct dz_file_op *op, const void *data, size_t n);
+void dz_file_op_end(struct dz_file_op *op); /* all is sent */
+void dz_file_op_took(struct dz_file_op *op, size_t n);
+void dz_file_op_cancel(struct dz_file_op *op); /* nothing is told any more. NULL is fine */
+
+#endif

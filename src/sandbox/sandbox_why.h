@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox_why.h - how a request on a sandbox ended, and why it was refused or failed.
+ */
+#ifndef DZ_SANDBOX_SANDBOX_WHY_H
+#define DZ_SANDBOX_SANDBOX_WHY_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "keeper/keeper.h"
+#include "registry/registry.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Why something was refused or failed, as a client is told it. */
+struct dz_why {
+    struct dz_err err;
+    const char *reason; /* "asleep", "unsupported", "owner_gone", "archived"; NULL: none */
+    char field[64];     /* of the request; "": none */
+    unsigned retry_s;   /* the request may be repeated after so many seconds; 0: not said */
+};
+
+/* Like dz_fail(): fills err, and names the field of the request (NULL: none). Returns code. */
+DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_why *why, int code, const char *field, const char *fmt,
+                                   ...);
+/* DZ_EINVAL with the reason "unsupported": doze knows the field and does not have it yet. */
+DZ_COLD int dz_why_later(struct dz_why *why, const char *field, const char *text);
+DZ_COLD int dz_why_err(struct dz_why *why, int code, const struct dz_err *err);
+#ifdef DZ_ANALYZE /* their result is negative, as that of dz_fail */
+#define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))
+#define dz_why_err(...) dz_err_negative(dz_why_err(__VA_ARGS__))
+#endif
+
+struct dz_sandbox_result {
+    int code;                      /* 0 or DZ_E* */
+    const struct dz_why *why;      /* of code < 0 */
+    const struct dz_instance *row; /* as it is now; NULL: there is none */
+    enum dz_rung rung;             /* of a wake */
+    bool memory_lost;
+    int64_t us; /* it took so long */
+};
+typedef void dz_sandbox_done_fn(void *arg, const struct dz_sandbox_result *result);
+
+#endif
