@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += keeper sandbox image http metrics client engine api daemon mm linux runtime stub
+MODULES    += sandbox image http metrics client engine api daemon mm linux runtime stub
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
@@ -46,7 +46,7 @@ NEEDS_stub := base os mm
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides
-NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob keeper image daemon
+NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob sandbox image daemon
 NEEDS_wasm := base
 NEEDS_db   := base
 NEEDS_vfs  := base db
@@ -60,12 +60,11 @@ NEEDS_http := base loop tls
 NEEDS_metrics := base
 NEEDS_client := base tls
 NEEDS_blob := base
-NEEDS_keeper := base loop lifecycle registry blob
-NEEDS_sandbox := base loop lifecycle registry runtime keeper
+NEEDS_sandbox := base loop lifecycle registry blob runtime
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs machine blob runtime
 NEEDS_image := base tree os db vfs wasm kernel cell machine
-NEEDS_engine := base os db kernel vfs loop lifecycle registry blob runtime keeper sandbox cell image
+NEEDS_engine := base os db kernel vfs loop lifecycle registry blob runtime sandbox cell image
 NEEDS_api := base loop runtime cell http metrics engine
 NEEDS_daemon := base config os loop cell http engine api
 SYS_base   := -lcrypto
@@ -96,8 +95,8 @@ FREEZE     := freeze freeze_proc freeze_spec
 $(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freeze_world.c freeze_fresh.c),wasm))
 $(call program,soak_daemon,$(addprefix tests/soak/,soak_main.c soak_host.c soak_client.c),client os)
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
-$(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs cell)
-$(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
+$(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),sandbox vfs cell)
+$(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),sandbox)
 # hostile: attacks inside real cells; doze_hostile: the product and the same hook (hostile.h)
 HOSTILE    := $(addprefix tests/security/hostile_,hook.c calls.c acts.c words.c)
 HOSTILE_WRAPS := execve open64 unshare dz_os_jail_enter dz_many_serve dz_cell_enter dz_vfs_prepare_image
@@ -112,7 +111,7 @@ NEEDS_bench_sleep := image
 NEEDS_bench_cell  := cell
 NEEDS_bench_db    := db
 NEEDS_bench_disk  := vfs
-NEEDS_bench_lifecycle := keeper
+NEEDS_bench_lifecycle := sandbox
 NEEDS_bench_stub  := stub
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))

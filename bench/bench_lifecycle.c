@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "bench.h"
-#include "keeper/keeper.h"
+#include "sandbox/sandbox.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -145,15 +145,15 @@ static void kill_none(void *arg, const char *id)
 {
     (void)arg, (void)id;
 }
-static const struct dz_keeper_ops no_cells = {
+static const struct dz_sandbox_driver no_cells = {
     .kill = kill_none,
 };
-static const struct dz_keeper_files no_files = {};
+static const struct dz_sandbox_files no_files = {};
 
 struct world {
     struct dz_loop *loop;
     struct dz_cold cold;
-    struct dz_keeper *k;
+    struct dz_sandboxes *k;
     struct dz_timer *end;
 };
 
@@ -171,23 +171,23 @@ static void make_world(struct world *w, struct dz_registry *r, const char *where
     if (dz_blobs_open_dir(live, &w->cold.live, &err) < 0 ||
         dz_blobs_open_dir(cold, &w->cold.store, &err) < 0 || dz_loop_new(&w->loop, &err) < 0)
         fail("directories", &err);
-    const struct dz_keeper_opts opts = {.loop = w->loop,
-                                        .registry = r,
-                                        .cold = w->cold,
-                                        .ops = &no_cells,
-                                        .files = &no_files,
-                                        .files_arg = NULL,
-                                        .live_path = live,
-                                        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
-    if (dz_keeper_new(&opts, &w->k, &err) < 0 || dz_keeper_recover(w->k, &err) < 0 ||
+    const struct dz_sandboxes_opts opts = {.loop = w->loop,
+                                           .registry = r,
+                                           .cold = w->cold,
+                                           .driver = &no_cells,
+                                           .files = &no_files,
+                                           .files_arg = NULL,
+                                           .live_path = live,
+                                           .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+    if (dz_sandboxes_new(&opts, &w->k, &err) < 0 || dz_sandboxes_recover(w->k, &err) < 0 ||
         dz_timer_new(w->loop, end_loop, w->loop, &w->end, &err) < 0)
-        fail("keeper", &err);
+        fail("sandboxes", &err);
 }
 
 static void end_world(struct world *w)
 {
     dz_timer_free(w->end);
-    dz_keeper_free(w->k);
+    dz_sandboxes_free(w->k);
     dz_loop_free(w->loop);
     dz_blobs_free(w->cold.live);
     dz_blobs_free(w->cold.store);
@@ -340,7 +340,7 @@ static void open_files(struct files *f, const char *where, int mb)
 
 /* --- prefetch -------------------------------------------------------------------- */
 
-static void count_done(void *arg, const struct dz_keeper_result *result)
+static void count_done(void *arg, const struct dz_sandbox_reply *result)
 {
     *(int *)arg += result->code == 0;
 }
@@ -349,11 +349,11 @@ static int run_prefetch(struct bench *b, void *arg, long count)
 {
     struct world *w = arg;
     int done = 0;
-    const struct dz_keeper_request r = {
+    const struct dz_sandbox_request r = {
         .what = DZ_REQUEST_PREFETCH, .id = "sbx_000001", .done = count_done, .arg = &done};
     (void)b;
     for (long i = 0; i < count; i++)
-        if (dz_keeper_submit(w->k, &r, NULL, NULL) < 0)
+        if (dz_sandbox_submit(w->k, &r, NULL, NULL) < 0)
             return -1;
     return done == count ? 0 : -1;
 }

@@ -8,11 +8,11 @@
 struct checking {
     struct dz_api *api;
     uint64_t id; /* of the request */
-    struct dz_keeper_look *look;
+    struct dz_sandboxes_look *look;
     struct dz_api_out o;
 };
 
-static void on_finding(void *arg, const struct dz_keeper_finding *f)
+static void on_finding(void *arg, const struct dz_sandbox_finding *f)
 {
     struct dz_json *j = &((struct checking *)arg)->o.json;
     dz_json_object(j);
@@ -49,7 +49,7 @@ static void on_done(void *arg, uint64_t left, int rc, const struct dz_err *err)
 static void on_gone(void *arg)
 {
     struct checking *c = arg;
-    dz_keeper_look_drop(c->look);
+    dz_sandboxes_look_drop(c->look);
     dz_buf_release(&c->o.text);
     dz_free(c);
 }
@@ -62,7 +62,7 @@ void dz_api_registry_check(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, nothing))
         return;
     struct checking *c = dz_zalloc(sizeof *c);
-    const struct dz_keeper_look_opts o = {.fn = on_finding, .done = on_done, .arg = c};
+    const struct dz_sandboxes_look_opts o = {.fn = on_finding, .done = on_done, .arg = c};
     int rc = c ? dz_engine_registry_check(a->engine, &o, &c->look, &why)
                : dz_fail(&why.err, DZ_ENOMEM, "check the registry: out of memory");
     if (rc < 0) {

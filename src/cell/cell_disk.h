@@ -6,7 +6,7 @@
  * Whoever wrote the file may be hostile, so each of these is a jailed call
  * (cell_call.h) that has the descriptors of the files concerned and nothing else.
  * They block, and belong on a worker. What keeps registry and files in step asks
- * them of its ops (keeper.h); they know nothing of rows.
+ * them of its ops (sandbox_files.h); they know nothing of rows.
  */
 #ifndef DZ_CELL_CELL_DISK_H
 #define DZ_CELL_CELL_DISK_H

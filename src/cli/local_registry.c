@@ -2,7 +2,7 @@
  *
  * local_registry.c - open a registry and the directories of its files.
  *
- * A keeper without cells of its own: it can recover and check, which starts nothing.
+ * Sandboxes without cells: it can recover and check, which starts nothing.
  */
 #include "cli/local_registry.h"
 
@@ -43,17 +43,17 @@ static int settle(void *arg, const char *id, struct dz_err *err)
     return dz_cell_disk_settle(path, err);
 }
 
-static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
 {
     static const enum dz_cell_carry kinds[] = {
-        [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
+        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     DZ_AUTO(dz_fd_close) int image = -1;
     char sha256[DZ_SHA256_HEX];
-    bool below = c->what == DZ_KEEPER_SHARE && c->row->image[0];
+    bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
     int rc = below ? dz_cli_image_store(&s, err) : 0;
     if (rc == 0 && below)
         rc = dz_image_find(s, c->row->image, sha256, err);
@@ -69,10 +69,10 @@ static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *e
     return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
-static const struct dz_keeper_ops no_cells = {
+static const struct dz_sandbox_driver no_cells = {
     .kill = kill_none,
 };
-static const struct dz_keeper_files disks = {
+static const struct dz_sandbox_files disks = {
     .make = make,
     .settle = settle,
     .carry = carry,
@@ -98,18 +98,18 @@ static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err
         rc = dz_loop_new(&r->loop, err);
     if (rc < 0)
         return rc;
-    const struct dz_keeper_opts opts = {
+    const struct dz_sandboxes_opts opts = {
         .loop = r->loop,
         .registry = r->registry,
         .cold = r->cold,
-        .ops = &no_cells,
+        .driver = &no_cells,
         .files = &disks,
         .files_arg = r,
         .live_path = r->live,
-        .arg = r,
+        .driver_arg = r,
         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},
     };
-    return dz_keeper_new(&opts, &r->k, err);
+    return dz_sandboxes_new(&opts, &r->k, err);
 }
 
 int dz_cli_registry_open(struct dz_cli *c, bool create, bool files, struct dz_cli_registry *ret,
@@ -139,7 +139,7 @@ int dz_cli_registry_open(struct dz_cli *c, bool create, bool files, struct dz_cl
 int dz_cli_registry_close(struct dz_cli_registry *r, int rc, struct dz_err *err)
 {
     struct dz_err late;
-    dz_keeper_free(r->k);
+    dz_sandboxes_free(r->k);
     dz_loop_free(r->loop);
     dz_blobs_free(r->cold.live);
     dz_blobs_free(r->cold.store);

@@ -7,7 +7,7 @@
 #define DZ_CLI_LOCAL_REGISTRY_H
 
 #include "cli/cli.h"
-#include "keeper/keeper.h"
+#include "sandbox/sandbox.h"
 
 #define DZ_CLI_OPTIONS_REGISTRY \
     {"data", 0, "DIR", "use this data directory"}, {"registry", 0, "FILE", "use this registry file"}
@@ -17,7 +17,7 @@ struct dz_cli_registry {
     struct dz_loop *loop;
     struct dz_cold cold;
     char live[DZ_PATH_MAX]; /* the live directory */
-    struct dz_keeper *k;    /* with files only, and without its start */
+    struct dz_sandboxes *k; /* with files only, and without its start */
 };
 
 /* The registry that options and environment name; with files, also the live and the

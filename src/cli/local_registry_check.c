@@ -18,7 +18,7 @@ struct findings {
     bool repair;
 };
 
-static void on_finding(void *arg, const struct dz_keeper_finding *f)
+static void on_finding(void *arg, const struct dz_sandbox_finding *f)
 {
     struct findings *s = arg;
     bool repaired = s->repair && f->repairable;
@@ -48,13 +48,13 @@ static int run(struct dz_cli *c, bool repair, struct dz_err *err)
     dz_json_array(&s.json);
     int rc = dz_cli_registry_open(c, false, true, &r, err);
     if (rc == 0 && repair)
-        rc = dz_keeper_recover(r.k, err);
-    if (rc == 0 && dz_keeper_busy(r.k) > 0)
+        rc = dz_sandboxes_recover(r.k, err);
+    if (rc == 0 && dz_sandboxes_busy(r.k) > 0)
         rc = dz_fail(err, DZ_EIO,
                      "repair: some files cannot be removed; look at the disk, and "
                      "repair again");
     if (rc == 0)
-        rc = dz_keeper_check(r.k, repair, on_finding, &s, &left, err);
+        rc = dz_sandboxes_check(r.k, repair, on_finding, &s, &left, err);
     dz_json_end(&s.json);
     dz_json_put_u64(&s.json, "left", left);
     dz_json_put_bool(&s.json, "ok", left == 0);

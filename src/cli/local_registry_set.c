@@ -65,7 +65,7 @@ static int register_run(struct dz_cli *c, struct dz_err *err)
                              : dz_fail(err, DZ_EEXIST, "register %s: that id is taken", id);
     }
     if (rc == 0)
-        rc = dz_keeper_register(r.k, &row, err);
+        rc = dz_sandbox_register(r.k, &row, err);
     if (rc == 0 && !c->quiet)
         fprintf(c->out, "%s\n", id);
     return dz_cli_registry_close(&r, rc, err);

@@ -275,12 +275,11 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
         .runtimes = {wasm},
         .host = &dz_engine_host,
         .arg = e,
+        .files = &dz_engine_files,
+        .files_arg = e,
         .accounts = &e->accounts,
     };
-    rc = dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
-    if (rc == 0)
-        e->keeper = dz_sandboxes_keeper(e->sandboxes);
-    return rc;
+    return dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
 }
 
 int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
@@ -316,7 +315,7 @@ int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err 
     if (!e->claims.settled)
         e->claims.rc = dz_claims_settle(e, &e->claims.err);
     e->claims.settled = true;
-    int rc = dz_keeper_recover_some(e->keeper, until_ms, err);
+    int rc = dz_sandboxes_recover_some(e->sandboxes, until_ms, err);
     if (rc == 1)
         return rc;
     if (rc == 0 && e->claims.rc < 0) {
@@ -343,7 +342,7 @@ int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
 
 void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder)
 {
-    dz_keeper_set_ladder(e->keeper, ladder);
+    dz_sandboxes_set_ladder(e->sandboxes, ladder);
 }
 
 int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err)
@@ -378,7 +377,7 @@ void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t)
 
 int64_t dz_engine_date(const struct dz_engine *e, int64_t at)
 {
-    return dz_keeper_date(e->keeper, at);
+    return dz_sandboxes_date(e->sandboxes, at);
 }
 
 int dz_engine_each_warm(const struct dz_engine *e,
@@ -390,18 +389,18 @@ int dz_engine_each_warm(const struct dz_engine *e,
 void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts)
 {
     *ret_counts =
-        (struct dz_engine_counts){.busy = dz_keeper_busy(e->keeper), .creates = e->creates};
+        (struct dz_engine_counts){.busy = dz_sandboxes_busy(e->sandboxes), .creates = e->creates};
     dz_sandboxes_count(e->sandboxes, &ret_counts->in);
     memcpy(ret_counts->died, e->died, sizeof ret_counts->died);
 }
 
-int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
-                             struct dz_keeper_look **ret_look, struct dz_why *why)
+int dz_engine_registry_check(struct dz_engine *e, const struct dz_sandboxes_look_opts *o,
+                             struct dz_sandboxes_look **ret_look, struct dz_why *why)
 {
     struct dz_err err;
     int rc = dz_engine_check_ready(e, &err);
     if (rc == 0)
-        rc = dz_keeper_look(e->keeper, o, ret_look, &err);
+        rc = dz_sandboxes_look(e->sandboxes, o, ret_look, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 

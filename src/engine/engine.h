@@ -3,7 +3,7 @@
  * engine.h - every operation that a client may ask for, one function each.
  *
  * The engine knows who asks, what he may ask, and what it needs: the lifecycle
- * through a keeper, machines through cells, images through the store, all that is
+ * through sandboxes, machines through cells, images through the store, all that is
  * remembered through the registry. It knows no HTTP. Nothing here opens a sandbox's
  * file as a database or reads what is in one: that is done in cells.
  *

@@ -131,7 +131,7 @@ static void on_copied(void *arg)
     if (rc < 0)
         b->err = why.err;
     else
-        rc = dz_keeper_register(b->e->keeper, &row, &b->err);
+        rc = dz_sandbox_register(b->e->sandboxes, &row, &b->err);
     if (rc < 0) {
         undo_file(b);
         branch_fail(b, rc, &b->err);

@@ -72,7 +72,7 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
     if (rc == 0) {
         const struct dz_instance to = {
             .id = c->id, .tenant = tenant, .name = clone->name, .owner = target.who->token};
-        const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
+        const struct dz_sandbox_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
         rc = dz_job_start(e->sandboxes, &row,
                           &(struct dz_job_spec){
                               .kind = DZ_JOB_ORDER, .fn = on_cloned, .arg = c, .request = &request},
@@ -138,7 +138,7 @@ int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engi
     *s = (struct sharing){.e = e, .done = done, .arg = arg};
     rc = dz_id_new("share", s->key, &why->err);
     if (rc == 0) {
-        const struct dz_keeper_request request = {
+        const struct dz_sandbox_request request = {
             .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};
         rc = dz_job_start(e->sandboxes, &row,
                           &(struct dz_job_spec){

@@ -9,7 +9,6 @@
 #include "engine/engine_quota.h"
 #include "engine/engine_space.h"
 #include "engine/engine_why.h"
-#include "keeper/keeper.h"
 #include "loop/loop.h"
 #include "sandbox/sandbox.h"
 
@@ -30,7 +29,7 @@ DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engi
                                struct dz_err *err);
 /* Finish or undo what an earlier process began; then requests may come. Blocks. */
 DZ_NODISCARD int dz_engine_recover(struct dz_engine *e, struct dz_err *err);
-/* The same in pieces: as dz_keeper_recover_some. Requests may come once it is over. */
+/* The same in pieces: as dz_sandboxes_recover_some. Requests may come once it is over. */
 DZ_NODISCARD int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err *err);
 /* Put every sandbox to sleep; done(left) when none is awake or deadline_ms is over:
  * how many still were. New work is refused from now on with DZ_EBUSY. */
@@ -64,8 +63,9 @@ int dz_engine_each_warm(const struct dz_engine *e,
                         int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
 void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts);
 
-/* Compare the registry with the files: as dz_keeper_look. */
-DZ_NODISCARD int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
-                                          struct dz_keeper_look **ret_look, struct dz_why *why);
+/* Compare the registry with the files: as dz_sandboxes_look. */
+DZ_NODISCARD int dz_engine_registry_check(struct dz_engine *e,
+                                          const struct dz_sandboxes_look_opts *o,
+                                          struct dz_sandboxes_look **ret_look, struct dz_why *why);
 
 #endif

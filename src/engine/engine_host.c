@@ -26,7 +26,7 @@
 
 /* --- the clock ------------------------------------------------------------------------------- */
 
-/* The file DATA/clock: the machine's boot, and three numbers of struct dz_keeper_clock. */
+/* The file DATA/clock: the machine's boot, and three numbers of struct dz_sandbox_clock. */
 #define CLOCK_FORMAT "%36s %" SCNd64 " %" SCNd64 " %" SCNd64
 
 enum {
@@ -38,11 +38,11 @@ static void clock_path(const struct dz_engine *e, char ret[static DZ_PATH_MAX])
     (void)snprintf(ret, DZ_PATH_MAX, "%s/clock", e->data_path);
 }
 
-static bool host_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
+static bool host_clock_load(void *arg, struct dz_sandbox_clock *ret_clock)
 {
     struct dz_buf b = DZ_BUF_INIT(CLOCK_TEXT);
     char path[DZ_PATH_MAX], boot[DZ_BOOT_ID], was[DZ_BOOT_ID] = "";
-    struct dz_keeper_clock c = {0};
+    struct dz_sandbox_clock c = {0};
     clock_path(arg, path);
     bool known = dz_fd_read_file(AT_FDCWD, path, &b, NULL) == 0 && b.len > 0 &&
                  sscanf(b.p, CLOCK_FORMAT, was, &c.offset_ms, &c.skew_ms, &c.seen_ms) == 4;
@@ -54,7 +54,7 @@ static bool host_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
     return known;
 }
 
-static void host_clock_save(void *arg, const struct dz_keeper_clock *clock)
+static void host_clock_save(void *arg, const struct dz_sandbox_clock *clock)
 {
     char path[DZ_PATH_MAX], boot[DZ_BOOT_ID], text[CLOCK_TEXT];
     struct dz_err err;
@@ -90,17 +90,17 @@ static int host_settle(void *arg, const char *id, struct dz_err *err)
     return dz_cell_disk_settle(path, err);
 }
 
-static int host_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+static int host_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
 {
     static const enum dz_cell_carry kinds[] = {
-        [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_KEEPER_FILES] = DZ_CELL_CARRY_FILES,
-        [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
+        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_CARRY_FILES] = DZ_CELL_CARRY_FILES,
+        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     const struct dz_engine *e = arg;
     DZ_AUTO(dz_fd_close) int image = -1;
-    bool below = c->what == DZ_KEEPER_SHARE && c->row->image[0];
+    bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
     int rc = below ? image = dz_image_open(e->images, c->row->image, err) : 0;
     const struct dz_cell_disk d = {
         .from = c->from,
@@ -118,7 +118,7 @@ static bool host_claimed(void *arg, const char *id)
     return dz_claim_is(arg, id);
 }
 
-static const struct dz_keeper_files files = {
+const struct dz_sandbox_files dz_engine_files = {
     .make = host_make,
     .ready = host_ready,
     .settle = host_settle,
@@ -306,7 +306,7 @@ static void host_counted(void *arg, const struct dz_instance *row, int by)
     dz_use_counted(arg, row, by);
 }
 
-static void host_timed(void *arg, const struct dz_keeper_timing *timing)
+static void host_timed(void *arg, const struct dz_sandbox_timing *timing)
 {
     bool wake = strcmp(timing->operation, "activate") == 0;
     const struct dz_engine_timing t = {
@@ -351,5 +351,4 @@ const struct dz_sandbox_host dz_engine_host = {
     .timed = host_timed,
     .copied = host_copied,
     .copies_down = host_copies_down,
-    .files = &files,
 };

@@ -94,7 +94,6 @@ struct dz_engine {
     struct dz_blobs *share; /* public files, each until it is open */
     struct dz_ready ready;
     struct dz_sandboxes *sandboxes;
-    struct dz_keeper *keeper; /* theirs */
     struct dz_image_store *images;
     char *data_path, *live_path;
     struct dz_map image_cache;      /* sha256 -> engine_image */
@@ -283,11 +282,12 @@ bool dz_space_make_room(void *engine, const char *id);
  */
 
 extern const struct dz_sandbox_host dz_engine_host;
+extern const struct dz_sandbox_files dz_engine_files;
 
 /* --- engine_sandbox.c ----------------------------------------------------------------------------
  */
 
-/* A row that is new, with its file or the keeper's to make: start it, or do not. */
+/* A row that is new, with its file, or one that is made by its first wake: start it, or do not. */
 int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool no_start,
                       dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
 void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const char *what,

@@ -141,9 +141,9 @@ static void not_undone(const char *id, const struct dz_err *err)
 
 static void undo(struct dz_engine *e, const char *id)
 {
-    const struct dz_keeper_request r = {.what = DZ_REQUEST_DESTROY, .id = id};
+    const struct dz_sandbox_request r = {.what = DZ_REQUEST_DESTROY, .id = id};
     struct dz_err err;
-    if (dz_keeper_submit(e->keeper, &r, NULL, &err) < 0)
+    if (dz_sandbox_submit(e->sandboxes, &r, NULL, &err) < 0)
         not_undone(id, &err);
 }
 
@@ -154,7 +154,7 @@ static void say_failed(struct fresh *f)
     dz_free(f);
 }
 
-static void on_undone(void *arg, const struct dz_keeper_result *result)
+static void on_undone(void *arg, const struct dz_sandbox_reply *result)
 {
     struct fresh *f = arg;
     if (result->code < 0)
@@ -166,7 +166,7 @@ static void on_undone(void *arg, const struct dz_keeper_result *result)
 static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct fresh *f = arg;
-    const struct dz_keeper_request r = {
+    const struct dz_sandbox_request r = {
         .what = DZ_REQUEST_DESTROY, .id = f->id, .done = on_undone, .arg = f};
     struct dz_err err;
     if (result->code == 0) {
@@ -179,7 +179,7 @@ static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_
     f->why = *result->why;
     f->why.err.code = result->code;
     f->us = result->us;
-    if (dz_keeper_submit(f->order->e->keeper, &r, NULL, &err) < 0) {
+    if (dz_sandbox_submit(f->order->e->sandboxes, &r, NULL, &err) < 0) {
         not_undone(f->id, &err);
         say_failed(f);
     }
@@ -188,7 +188,7 @@ static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_
 static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_sandbox_done_fn *done,
                      void *arg, struct dz_why *why)
 {
-    const struct dz_keeper_request wake = {.what = DZ_REQUEST_USE};
+    const struct dz_sandbox_request wake = {.what = DZ_REQUEST_USE};
     struct fresh *f = dz_zalloc(sizeof *f);
     struct order *o = f ? make_order(e, done, arg, why) : NULL;
     int rc = o ? 0 : dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
@@ -300,7 +300,7 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
     struct dz_creating *c = dz_use_create(e, &what, done, arg, why);
     if (!c)
         return why->err.code;
-    rc = dz_keeper_register(e->keeper, &m.row, &err);
+    rc = dz_sandbox_register(e->sandboxes, &m.row, &err);
     if (rc == DZ_EEXIST)
         (void)dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", spec->name);
     else if (rc < 0)
@@ -467,9 +467,9 @@ static int set_timeout(struct dz_engine *e, const char *id, const struct dz_engi
     int rc =
         p->timeout_action ? dz_timeout_action_parse(dz_str(p->timeout_action), &action, &err) : 0;
     if (rc == 0)
-        rc = dz_keeper_timeout(e->keeper, id, p->timeout_ms, action, &err);
+        rc = dz_sandbox_timeout(e->sandboxes, id, p->timeout_ms, action, &err);
     if (rc == 0)
-        dz_keeper_touch(e->keeper, id, DZ_ACTIVITY_REQUEST);
+        dz_sandbox_touch(e->sandboxes, id, DZ_ACTIVITY_REQUEST);
     if (rc == 0)
         rc = dz_registry_get(e->registry, id, ret_row, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
@@ -491,9 +491,9 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
         return rc;
     struct patching c = {.p = p};
     struct dz_instance changed = {0};
-    const struct dz_keeper_update u = {
+    const struct dz_sandbox_update u = {
         .id = row.id, .fill = fill_patch, .arg = &c, .event = "changed"};
-    rc = dz_keeper_update(e->keeper, &u, &changed, &err);
+    rc = dz_sandbox_update(e->sandboxes, &u, &changed, &err);
     making_release(&c.m);
     if (rc == DZ_EEXIST)
         return dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", p->name);
@@ -547,8 +547,8 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     bool keeps = order->what == DZ_REQUEST_SUSPEND || order->what == DZ_REQUEST_ARCHIVE ||
                  order->what == DZ_REQUEST_WAKE;
-    const struct dz_keeper_request request = {.what = order->what,
-                                              .keep = keeps ? order->keep : NULL};
+    const struct dz_sandbox_request request = {.what = order->what,
+                                               .keep = keeps ? order->keep : NULL};
     int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral)
         rc = order_ephemeral(&row, order->what, why);
@@ -566,7 +566,7 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
     if (rc < 0)
         dz_free(o);
     else if (order->what == DZ_REQUEST_WAKE)
-        dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_WAKE);
+        dz_sandbox_touch(e->sandboxes, row.id, DZ_ACTIVITY_WAKE);
     return rc;
 }
 
@@ -590,7 +590,7 @@ static void on_held_awake(void *arg, const struct dz_sandbox_result *result)
         h.done(h.arg, result);
         return;
     }
-    int rc = dz_keeper_hold(h.e->keeper, result->row->id, h.until_ms, &err);
+    int rc = dz_sandbox_hold(h.e->sandboxes, result->row->id, h.until_ms, &err);
     if (rc == 0)
         rc = dz_registry_get(h.e->registry, result->row->id, &row, &err);
     held.code = rc < 0 ? dz_why_err(&why, rc, &err) : 0;
@@ -627,7 +627,7 @@ int dz_engine_unhold(struct dz_engine *e, struct dz_engine_target target,
     int rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    rc = dz_keeper_hold(e->keeper, row.id, 0, &err);
+    rc = dz_sandbox_hold(e->sandboxes, row.id, 0, &err);
     if (rc == 0)
         rc = dz_registry_get(e->registry, row.id, ret_row, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;

@@ -110,7 +110,7 @@ DZ_NODISCARD int dz_engine_share(struct dz_engine *e, struct dz_engine_target ta
  */
 
 /* The date of a time in a row (last_active, wake_at, hold_until, timeout_at), which is of the
- * keeper's clock. */
+ * clock of durations. */
 int64_t dz_engine_date(const struct dz_engine *e, int64_t at);
 /* What its file and log take on the disk, or its copy in cold storage; 0: it has none. */
 uint64_t dz_engine_file_bytes(const struct dz_engine *e, const struct dz_instance *row);

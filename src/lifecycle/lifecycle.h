@@ -3,7 +3,7 @@
  * lifecycle.h - what a sandbox may become, when, and by which steps.
  *
  * Tables and pure functions: no file, no clock, no registry. Who has those (the
- * module keeper) asks here and carries the answer out.
+ * module sandbox) asks here and carries the answer out.
  *
  *                        +---------- revived ------------+
  *                        v                               |

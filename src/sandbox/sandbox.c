@@ -1,14 +1,90 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox.c - all sandboxes: making and freeing, the drain, and what the keeper asks for.
+ * sandbox.c - all sandboxes: making and freeing, the drain, and what operations ask of cells.
  */
 #include "sandbox/sandbox_int.h"
 
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* --- what the keeper asks for --------------------------------------------------------------- */
+/* --- one ------------------------------------------------------------------------------------ */
+
+struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id)
+{
+    return dz_map_get(&all->map, dz_str(id));
+}
+
+static void on_turn(void *sandbox)
+{
+    dz_sandbox_turn(sandbox);
+}
+
+static void destroy(struct dz_sandbox *s)
+{
+    (void)dz_map_remove(&s->all->map, dz_str(s->id));
+    dz_sandbox_drop_all(s);
+    dz_loop_task_cancel(&s->turn);
+    dz_free(s->died_of);
+    dz_free(s);
+}
+
+static struct dz_sandbox *make(struct dz_sandboxes *all, const char *id)
+{
+    size_t n = strlen(id) + 1;
+    struct dz_sandbox *s = dz_zalloc(sizeof *s + n);
+    if (!s)
+        return NULL;
+    s->all = all;
+    memcpy(s->id, id, n);
+    dz_list_init(&s->waiting);
+    dz_loop_task_init(&s->turn, s, on_turn, s);
+    if (dz_sandbox_init_cell(s) == 0 && dz_map_put(&all->map, dz_str(s->id), s, NULL) == 0)
+        return s;
+    dz_timer_free(s->linger);
+    dz_free(s);
+    return NULL;
+}
+
+struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant)
+{
+    struct dz_sandbox *s = dz_sandbox_find(all, id);
+    if (!s) {
+        s = make(all, id);
+        if (!s)
+            return NULL;
+        dz_sandbox_turn_soon(s);
+    }
+    if (tenant && !s->tenant[0])
+        (void)snprintf(s->tenant, sizeof s->tenant, "%s", tenant);
+    return s;
+}
+
+static bool is_needed(const struct dz_sandbox *s)
+{
+    return s->op || s->warm || s->taken || !dz_list_empty(&s->waiting) || s->cell || s->reserved ||
+           s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
+           !dz_list_empty(&s->file_ops) || !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
+}
+
+void dz_sandbox_unneeded(struct dz_sandbox *s)
+{
+    if (!is_needed(s))
+        dz_sandbox_turn_soon(s);
+}
+
+void dz_sandbox_end(struct dz_sandbox *s)
+{
+    struct dz_sandboxes *all = s->all;
+    if (is_needed(s))
+        return;
+    destroy(s);
+    dz_sandboxes_drain_look(all);
+}
+
+/* --- what operations ask of cells ---------------------------------------------------------------
+ */
 
 /* A cell that had only the file may still be on its way down, for whom it was to become the machine
  * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
@@ -21,7 +97,7 @@ static void take_over(struct dz_sandbox *s, bool keep_memory)
     dz_sandbox_kill_cell(s);
 }
 
-static int start(struct dz_sandbox *s, const struct dz_keeper_start *call, struct dz_err *err)
+static int start(struct dz_sandbox *s, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct dz_sandboxes *all = s->all;
     struct dz_why why = {0};
@@ -41,7 +117,7 @@ static int start(struct dz_sandbox *s, const struct dz_keeper_start *call, struc
                                    : dz_start_queue(s, err);
 }
 
-static int keep_start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static int cell_start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct dz_sandbox *s = dz_sandbox_get(arg, call->row->id, call->row->tenant);
     if (!s)
@@ -67,15 +143,15 @@ void dz_sandbox_start_turn(struct dz_sandbox *s)
     if (rc == 0)
         rc = dz_sandbox_start_cell(s, &row, true, &err);
     if (rc < 0) {
-        const struct dz_keeper_cell how = {.code = rc, .error = err.msg};
+        const struct dz_sandbox_cell_end how = {.code = rc, .error = err.msg};
         s->ticket = 0;
         s->all->opts.host->cold(s->all->opts.arg, s);
-        dz_keeper_cell_done(all->keeper, ticket, &how);
+        dz_sandbox_cell_done(all, ticket, &how);
     }
     dz_sandbox_unneeded(s);
 }
 
-static int keep_stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static int cell_stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct dz_sandbox *s = dz_sandbox_find(arg, call->row->id);
     if (!s || s->phase != DZ_PHASE_UP)
@@ -85,34 +161,34 @@ static int keep_stop(void *arg, const struct dz_keeper_start *call, struct dz_er
     return 0;
 }
 
-static void keep_kill(void *arg, const char *id)
+static void cell_kill(void *arg, const char *id)
 {
     struct dz_sandbox *s = dz_sandbox_find(arg, id);
     if (s && (dz_start_unqueue(s) || s->cell))
         dz_sandbox_kill_cell(s);
 }
 
-static void keep_awaited(void *arg, const char *id)
+static void cell_awaited(void *arg, const char *id)
 {
     /* The wake stands in line. Until its turn comes another request may begin, so the sandbox is
      * not given back before its cell has ended. */
     dz_job_make_way(arg, id, DZ_REQUEST_SUSPEND);
 }
 
-static void keep_idle(void *arg, const struct dz_instance *row, struct dz_keeper_idle *ret_idle)
+static void cell_idle(void *arg, const struct dz_instance *row, struct dz_sandbox_idle *ret_idle)
 {
     DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     (void)arg;
     if (dz_sandbox_config_of(row, &c, NULL) < 0)
         return;
-    *ret_idle = (struct dz_keeper_idle){
+    *ret_idle = (struct dz_sandbox_idle){
         .silence_ms = c.silence_ms,
         .ignore_cpu = c.ignore_cpu,
         .stays = !c.auto_resume, /* who asks next would be refused */
     };
 }
 
-static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
+static void cell_timed(void *arg, const struct dz_sandbox_timing *timing)
 {
     struct dz_sandboxes *all = arg;
     bool archived = strcmp(timing->operation, "archive") == 0 && timing->code == 0;
@@ -124,7 +200,7 @@ static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
     dz_sandbox_unneeded(s);
 }
 
-static void keep_counted(void *arg, const struct dz_instance *row, int by)
+static void cell_counted(void *arg, const struct dz_instance *row, int by)
 {
     struct dz_sandboxes *all = arg;
     struct dz_sandbox *s = by < 0 ? dz_sandbox_find(all, row->id) : NULL;
@@ -136,20 +212,20 @@ static void keep_counted(void *arg, const struct dz_instance *row, int by)
     dz_sandbox_unneeded(s);
 }
 
-static void keep_quiet(void *arg)
+static void cell_quiet(void *arg)
 {
     dz_sandboxes_drain_look(arg);
 }
 
-static const struct dz_keeper_ops keeper_ops = {
-    .start = keep_start,
-    .stop = keep_stop,
-    .kill = keep_kill,
-    .awaited = keep_awaited,
-    .idle = keep_idle,
-    .counted = keep_counted,
-    .timed = keep_timed,
-    .quiet = keep_quiet,
+static const struct dz_sandbox_driver cells = {
+    .start = cell_start,
+    .stop = cell_stop,
+    .kill = cell_kill,
+    .awaited = cell_awaited,
+    .idle = cell_idle,
+    .counted = cell_counted,
+    .timed = cell_timed,
+    .quiet = cell_quiet,
 };
 
 /* --- looking at them ------------------------------------------------------------------------ */
@@ -157,11 +233,6 @@ static const struct dz_keeper_ops keeper_ops = {
 bool dz_sandboxes_draining(const struct dz_sandboxes *all)
 {
     return all->draining;
-}
-
-struct dz_keeper *dz_sandboxes_keeper(const struct dz_sandboxes *all)
-{
-    return all->keeper;
 }
 
 const struct dz_map *dz_sandboxes_map(const struct dz_sandboxes *all)
@@ -209,7 +280,7 @@ static size_t cells_left(const struct dz_sandboxes *all)
 
 void dz_sandboxes_drain_look(struct dz_sandboxes *all)
 {
-    if (all->drained && dz_keeper_busy(all->keeper) == 0 && cells_left(all) == 0)
+    if (all->drained && dz_sandboxes_busy(all) == 0 && cells_left(all) == 0)
         dz_timer_after(all->drain_timer, 0); /* not from inside of what ended */
 }
 
@@ -224,21 +295,21 @@ static void on_drain_timer(void *arg)
 
 static void drain_one(struct dz_sandbox *s)
 {
-    const struct dz_keeper_request r = {.what =
-                                            s->ephemeral ? DZ_REQUEST_DESTROY : DZ_REQUEST_SUSPEND,
-                                        .id = s->id,
-                                        .goes_on = true};
+    const struct dz_sandbox_request r = {.what =
+                                             s->ephemeral ? DZ_REQUEST_DESTROY : DZ_REQUEST_SUSPEND,
+                                         .id = s->id,
+                                         .goes_on = true};
     if (s->reserved)
         dz_sandbox_files_over(s);
     else if ((s->phase == DZ_PHASE_UP || s->phase == DZ_PHASE_STARTING) &&
-             dz_keeper_submit(s->all->keeper, &r, NULL, NULL) < 0)
+             dz_sandbox_submit(s->all, &r, NULL, NULL) < 0)
         dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", s->id));
 }
 
 void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
                         void (*done)(void *arg, size_t left), void *arg)
 {
-    DZ_VEC(, struct dz_sandbox *) each = DZ_VEC_INIT(DZ_KEEPER_SANDBOXES_MAX);
+    DZ_VEC(, struct dz_sandbox *) each = DZ_VEC_INIT(DZ_SANDBOX_SANDBOXES_MAX);
     all->draining = true;
     all->drained = done;
     all->drained_arg = arg;
@@ -260,28 +331,34 @@ static void on_tell(void *arg)
     dz_sandboxes_tell(arg);
 }
 
+static int copy_text(const char *from, char **to)
+{
+    *to = dz_str_dup(dz_str(from));
+    return *to ? 0 : DZ_ENOMEM;
+}
+
 static int open_all(struct dz_sandboxes *all, struct dz_err *err)
 {
     const struct dz_sandboxes_opts *o = &all->opts;
-    const struct dz_keeper_opts keeper = {
-        .loop = o->loop,
-        .registry = o->registry,
-        .cold = o->cold,
-        .ops = &keeper_ops,
-        .arg = all,
-        .files = o->host->files,
-        .files_arg = o->arg,
-        .live_path = o->live_path,
-        .ladder = o->ladder,
-    };
-    int rc = dz_timer_new(all->loop, on_drain_timer, all, &all->drain_timer, err);
+    int rc = copy_text(o->live_path, &all->live_path);
+    if (rc == 0)
+        rc = copy_text(o->host_name ? o->host_name : "", &all->host_name);
+    if (rc < 0)
+        return dz_fail(err, rc, "keep sandboxes: out of memory");
+    rc = dz_timer_new(all->loop, dz_sandboxes_on_tick, all, &all->tick, err);
+    if (rc == 0)
+        rc = dz_timer_new(all->loop, dz_sandboxes_on_tick, all, &all->wall, err);
+    if (rc == 0)
+        rc = dz_timer_new(all->loop, on_drain_timer, all, &all->drain_timer, err);
     if (rc == 0)
         rc = dz_timer_new(all->loop, on_tell, all, &all->tell, err);
     if (rc == 0)
         rc = dz_starts_init(all, err);
     if (rc == 0)
         rc = dz_files_init(all, err);
-    return rc < 0 ? rc : dz_keeper_new(&keeper, &all->keeper, err);
+    if (rc == 0)
+        dz_sandboxes_clock_begin(all);
+    return rc;
 }
 
 int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes **ret_all,
@@ -293,7 +370,13 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
     all->opts = *opts;
     all->loop = opts->loop;
     all->registry = opts->registry;
-    dz_map_init(&all->map, DZ_KEEPER_SANDBOXES_MAX);
+    all->driver = opts->driver ? opts->driver : &cells;
+    all->driver_arg = opts->driver ? opts->driver_arg : all;
+    all->tick_at = INT64_MAX;
+    dz_map_init(&all->map, DZ_SANDBOX_SANDBOXES_MAX);
+    dz_map_init(&all->ops, DZ_SANDBOX_SANDBOXES_MAX);
+    dz_map_init(&all->waiters, DZ_SANDBOX_SANDBOXES_MAX);
+    dz_map_init(&all->shares, DZ_SANDBOX_SANDBOXES_MAX);
     dz_list_init(&all->leaving);
     dz_list_init(&all->uses_waiting);
     dz_list_init(&all->untold);
@@ -311,14 +394,35 @@ void dz_sandboxes_free(struct dz_sandboxes *all)
 {
     if (!all)
         return;
-    DZ_MAP_FOREACH(it, &all->map)
-        dz_sandbox_destroy(it->value);
+    dz_sandboxes_look_drop(all->look);
+    dz_waiters_free(all);
+    for (const struct dz_map_entry *it; (it = dz_map_next(&all->map, NULL));) {
+        struct dz_sandbox *s = it->value;
+        if (s->op)
+            dz_sandbox_op_free(s->op);
+        destroy(s);
+    }
     dz_map_release(&all->map);
     dz_starts_release(all);
     dz_files_release(all);
     dz_leaving_free_all(all);
-    dz_keeper_free(all->keeper);
+    dz_map_release(&all->shares);
+    dz_map_release(&all->ops);
+    dz_timer_free(all->tick);
+    dz_timer_free(all->wall);
     dz_timer_free(all->tell);
     dz_timer_free(all->drain_timer);
+    dz_free(all->live_path);
+    dz_free(all->host_name);
     dz_free(all);
+}
+
+void dz_sandboxes_set_ladder(struct dz_sandboxes *all, const struct dz_ladder *ladder)
+{
+    all->opts.ladder = *ladder;
+}
+
+size_t dz_sandboxes_busy(const struct dz_sandboxes *all)
+{
+    return all->ops.count;
 }

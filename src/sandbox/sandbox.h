@@ -27,13 +27,23 @@
 #include "loop/loop.h"
 #include "runtime/runtime.h"
 #include "sandbox/sandbox_account.h"
-#include "sandbox/sandbox_why.h"
+#include "sandbox/sandbox_check.h"
+#include "sandbox/sandbox_clock.h"
+#include "sandbox/sandbox_driver.h"
+#include "sandbox/sandbox_files.h"
+#include "sandbox/sandbox_record.h"
+#include "sandbox/sandbox_request.h"
 
 struct dz_sandboxes;
 struct dz_blob_out;
 
 enum {
-    DZ_SANDBOX_TENANT_MAX = 255, /* bytes of a tenant's name */
+    DZ_SANDBOX_WAITING_MAX = 256,       /* requests in line for one sandbox */
+    DZ_SANDBOX_BACKGROUND_MAX = 32,     /* operations that the clock started, at once; */
+    DZ_SANDBOX_BACKGROUND_SHARE = 4,    /* of them, those of one tenant */
+    DZ_SANDBOX_BATCH = 32,              /* due rows that are looked at in one turn */
+    DZ_SANDBOX_SANDBOXES_MAX = 1 << 20, /* with something under way or a cell */
+    DZ_SANDBOX_TENANT_MAX = 255,        /* bytes of a tenant's name */
     DZ_SANDBOX_RUNTIMES_MAX = 4,
 };
 
@@ -65,16 +75,34 @@ enum {
  * change what is named as the host's. */
 struct dz_sandbox {
     struct dz_sandboxes *all;
+
+    /* What is done with it: sandbox_line.c, sandbox_op.c, sandbox_due.c. */
+    struct op *op;          /* the operation under way, or NULL */
+    struct dz_list waiting; /* requests whose turn comes later */
+    size_t waiting_count;
+    struct dz_loop_task turn; /* begins the next requests in line; frees it, if nothing needs it */
+    bool given_back;          /* its file was taken: its turn looks when its row is due */
+    bool taken;               /* somebody has its file, or it is cloned into: all requests wait */
+    bool lent;                /* taken by a request FILES: others of that kind may share */
+    bool warm;                /* a cell runs it, and its row says so */
+    struct dz_facts now;      /* of a warm one: last_active, connections, last_byte, last_closed,
+                               * sleeps_until; and its mode */
+    int64_t due;              /* as its row says, while warm */
+    struct dz_record rec;     /* read when it is wanted, and kept right by each write */
+    bool skipped;             /* the row was due while its file was taken, and was put off */
+    char *died_of;            /* what its cell died of, until that is in the row; or NULL */
+
+    /* Its cell, and what that has of it. */
     enum dz_sandbox_phase phase;
-    bool reserved;    /* at the keeper, for FILES */
+    bool reserved;    /* taken by its own cell, for FILES */
     bool hurry;       /* somebody waits until FILES is over */
-    bool drop_memory; /* as the keeper's start under way has it, with its ticket */
+    bool drop_memory; /* of the start under way */
     bool keep_memory; /* of the stop under way */
     bool lost;        /* the start under way found its memory lost */
     bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
     bool ephemeral;   /* it is not put to sleep, but destroyed */
     size_t served;    /* requests of those that wait for its wake: they have what they came for */
-    uint64_t ticket;  /* the keeper's, of the start or stop under way; 0: none */
+    uint64_t ticket;  /* of the start or stop under way; 0: none */
     const struct dz_cell_ops *ops; /* of its kind of guests: the only way to its cell */
     struct dz_cell *cell;
     struct dz_poll *poll;
@@ -85,7 +113,7 @@ struct dz_sandbox {
     struct dz_timer *linger;  /* the end of OPENING, and of FILES that nobody uses */
     struct dz_loop_task fail; /* its cell could not be told something, and fails for that: */
     struct dz_err fail_why;
-    struct dz_list untold;       /* in all->untold: it is up, and the keeper does not know yet; */
+    struct dz_list untold;       /* in all->untold: it is up, and its row does not say so yet; */
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
     struct dz_list execs, file_ops;
@@ -103,7 +131,6 @@ struct dz_sandbox {
     int64_t wake_cell[2];        /* and what its cell ran and waited */
     bool in_turn;                /* its events are handled, or it is listed: dz_sandbox_tell()
                                   * waits for the end of that */
-    struct dz_loop_task over;    /* frees it, if nothing needs it then: nobody else does */
     bool file_counted;           /* the host's: its cell has only the file, counted as such */
     bool counted;                /* the host's: among those that are awake, with memory, owner */
     uint64_t disk_left;          /* the host's: the cell was told; 0: nothing yet */
@@ -166,15 +193,12 @@ struct dz_sandbox_host {
     /* A row was made (1) or has gone (-1). */
     void (*counted)(void *arg, const struct dz_instance *row, int by);
     /* An operation is over. */
-    void (*timed)(void *arg, const struct dz_keeper_timing *timing);
+    void (*timed)(void *arg, const struct dz_sandbox_timing *timing);
 
     /* Copies that cells write. False: the cell was not asked for one. */
     bool (*copied)(void *arg, struct dz_sandbox *s, const struct dz_cell_event *event);
     /* The cell has gone, or will not come to them. code 0: the object ends, nobody is told. */
     void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
-
-    /* What the keeper asks for (keeper.h), with the same arguments. */
-    const struct dz_keeper_files *files;
 };
 
 /* --- all ------------------------------------------------------------------------------------- */
@@ -189,22 +213,39 @@ struct dz_sandboxes_opts {
     struct dz_loop *loop;
     struct dz_registry *registry;
     struct dz_cold cold;
-    const char *live_path;
-    struct dz_ladder ladder;
+    const char *live_path;   /* of the live directory: what rows say of their files */
+    const char *host_name;   /* who we are, in rows; NULL: "", for one host */
+    struct dz_ladder ladder; /* the server's; DZ_LADDER_INHERIT: the default */
     struct dz_sandbox_runtime runtimes[DZ_SANDBOX_RUNTIMES_MAX]; /* those with ops count */
     const struct dz_sandbox_host *host;
     void *arg; /* of host */
+    const struct dz_sandbox_files *files;
+    void *files_arg; /* of files */
     struct dz_accounts *accounts;
+    const struct dz_sandbox_driver *driver; /* instead of cells, for tests; NULL: cells */
+    void *driver_arg;
 };
 DZ_NODISCARD int dz_sandboxes_new(const struct dz_sandboxes_opts *opts,
                                   struct dz_sandboxes **ret_all, struct dz_err *err);
-void dz_sandboxes_free(struct dz_sandboxes *all); /* NULL is fine */
+/* Nothing may be under way (dz_sandboxes_busy), unless the loop has forgotten it. NULL is fine. */
+void dz_sandboxes_free(struct dz_sandboxes *all);
+/* The server's ladder from now on; a row's due time follows when it is next written. */
+void dz_sandboxes_set_ladder(struct dz_sandboxes *all, const struct dz_ladder *ladder);
+/* Operations under way. */
+size_t dz_sandboxes_busy(const struct dz_sandboxes *all);
+/* Before the first request: finish or undo what an earlier process began, put to sleep what it
+ * ran, remove what writers left, and start the clock. Blocks. The first error is returned; what it
+ * hindered is tried again next time. */
+DZ_NODISCARD int dz_sandboxes_recover(struct dz_sandboxes *all, struct dz_err *err);
+/* The same in pieces, for who has a loop to turn meanwhile: goes on until the monotonic clock
+ * says until_ms, by one row at least. 1: call it again. */
+DZ_NODISCARD int dz_sandboxes_recover_some(struct dz_sandboxes *all, int64_t until_ms,
+                                           struct dz_err *err);
 /* Put every one to sleep, and end those that are ephemeral. done(left) when none has a cell, or
  * after deadline_ms: how many still have. New work is refused from now on with DZ_EBUSY. */
 void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
                         void (*done)(void *arg, size_t left), void *arg);
 bool dz_sandboxes_draining(const struct dz_sandboxes *all);
-struct dz_keeper *dz_sandboxes_keeper(const struct dz_sandboxes *all);
 /* id -> struct dz_sandbox, for DZ_MAP_FOREACH. */
 const struct dz_map *dz_sandboxes_map(const struct dz_sandboxes *all);
 
@@ -221,7 +262,7 @@ struct dz_sandbox_warm {
 };
 int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
                            int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
-/* The keeper hears of all that are up: rows say so from now on. */
+/* The rows of all that are up say so from now on. */
 void dz_sandboxes_tell(struct dz_sandboxes *all);
 /* The same of one. False: it was told; or from within its own events, which end in that soon. */
 bool dz_sandbox_tell(struct dz_sandboxes *all, const char *id);

@@ -32,35 +32,7 @@ enum {
 
 /* --- boxes ------------------------------------------------------------------------------ */
 
-struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id)
-{
-    return dz_map_get(&all->map, dz_str(id));
-}
-
 static void cell_failed(struct dz_sandbox *s, int code, const char *text);
-
-static bool is_needed(const struct dz_sandbox *s)
-{
-    return s->cell || s->reserved || s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
-           !dz_list_empty(&s->file_ops) || !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
-}
-
-static void on_over(void *arg)
-{
-    struct dz_sandbox *s = arg;
-    struct dz_sandboxes *all = s->all;
-    if (is_needed(s))
-        return;
-    (void)dz_map_remove(&all->map, dz_str(s->id));
-    dz_sandbox_destroy(s);
-    dz_sandboxes_drain_look(all);
-}
-
-void dz_sandbox_unneeded(struct dz_sandbox *s)
-{
-    if (!is_needed(s))
-        dz_loop_post(s->all->loop, &s->over);
-}
 
 static void on_fail(void *arg)
 {
@@ -85,35 +57,6 @@ static void on_linger(void *arg)
         dz_file_op_cut(s, s->hurry || s->all->draining); /* the end of the last one comes again */
 }
 
-struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant)
-{
-    struct dz_sandbox *s = dz_sandbox_find(all, id);
-    size_t n = strlen(id) + 1;
-    if (s)
-        return s;
-    s = dz_zalloc(sizeof *s + n);
-    if (!s)
-        return NULL;
-    s->all = all;
-    memcpy(s->id, id, n);
-    (void)snprintf(s->tenant, sizeof s->tenant, "%s", tenant);
-    dz_list_init(&s->untold);
-    dz_list_init(&s->execs);
-    dz_list_init(&s->file_ops);
-    dz_list_init(&s->copies);
-    dz_list_init(&s->parked);
-    dz_list_init(&s->start_link);
-    dz_loop_task_init(&s->fail, s, on_fail, s);
-    dz_loop_task_init(&s->over, s, on_over, s);
-    if (dz_timer_new(all->loop, on_linger, s, &s->linger, NULL) < 0 ||
-        dz_map_put(&all->map, dz_str(s->id), s, NULL) < 0) {
-        dz_timer_free(s->linger);
-        dz_free(s);
-        return NULL;
-    }
-    return s;
-}
-
 static void put_image(const struct dz_sandboxes *all, void *image)
 {
     all->opts.host->image_put(all->opts.arg, image);
@@ -121,6 +64,8 @@ static void put_image(const struct dz_sandboxes *all, void *image)
 
 static void drop_cell(struct dz_sandbox *s)
 {
+    if (s->all->opts.driver)
+        return; /* cells are played */
     dz_start_over(s);
     dz_wake_over(s);
     dz_loop_task_cancel(&s->fail);
@@ -136,23 +81,34 @@ static void drop_cell(struct dz_sandbox *s)
     s->image = NULL;
 }
 
-void dz_sandbox_destroy(struct dz_sandbox *s)
+void dz_sandbox_drop_all(struct dz_sandbox *s)
 {
     (void)dz_start_unqueue(s);
     drop_cell(s);
-    dz_loop_task_cancel(&s->over);
-    s->all->opts.host->copies_down(s->all->opts.arg, s, 0, NULL);
+    if (!dz_list_empty(&s->copies))
+        s->all->opts.host->copies_down(s->all->opts.arg, s, 0, NULL);
     dz_timer_free(s->linger);
-    dz_free(s);
 }
 
-/* The keeper may go on with the sandbox. */
+/* Others may go on with the sandbox. */
 static void unreserve(struct dz_sandbox *s)
 {
     if (!s->reserved)
         return;
     s->reserved = false;
-    dz_keeper_unreserve(s->all->keeper, s->id);
+    dz_sandbox_unreserve(s->all, s->id);
+}
+
+int dz_sandbox_init_cell(struct dz_sandbox *s)
+{
+    dz_list_init(&s->untold);
+    dz_list_init(&s->execs);
+    dz_list_init(&s->file_ops);
+    dz_list_init(&s->copies);
+    dz_list_init(&s->parked);
+    dz_list_init(&s->start_link);
+    dz_loop_task_init(&s->fail, s, on_fail, s);
+    return dz_timer_new(s->all->loop, on_linger, s, &s->linger, NULL);
 }
 
 /* --- cells on their way out ------------------------------------------------------------------ */
@@ -259,12 +215,12 @@ static void let_go(struct dz_sandbox *s)
 
 /* --- the end of a cell ------------------------------------------------------------------------ */
 
-static void tell_keeper(struct dz_sandbox *s, const struct dz_keeper_cell *how)
+static void tell_end(struct dz_sandbox *s, const struct dz_sandbox_cell_end *how)
 {
     uint64_t ticket = s->ticket;
     s->ticket = 0;
     if (ticket)
-        dz_keeper_cell_done(s->all->keeper, ticket, how);
+        dz_sandbox_cell_done(s->all, ticket, how);
 }
 
 int dz_sandbox_cell_code(int code)
@@ -285,7 +241,7 @@ static void note(const struct dz_sandbox *s, const char *what, const char *text)
 /* The cell died or could not open its file. */
 static void cell_failed(struct dz_sandbox *s, int code, const char *text)
 {
-    const struct dz_keeper_cell how = {.code = code, .error = text};
+    const struct dz_sandbox_cell_end how = {.code = code, .error = text};
     enum dz_sandbox_phase was = s->phase;
     bool files = s->reserved; /* an answer below may reserve it anew, for another cell */
     if (s->cell && s->ops->out_of_memory(s->cell))
@@ -300,9 +256,9 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *text)
     dz_exec_down(s, was == DZ_PHASE_OPENING || was == DZ_PHASE_FILES ? 0 : DZ_EUNAVAIL, "crashed",
                  text);
     bool told = s->ticket != 0;
-    tell_keeper(s, &how);
+    tell_end(s, &how);
     if (!told && was == DZ_PHASE_UP)
-        dz_keeper_cell_died(s->all->keeper, s->id, text);
+        dz_sandbox_cell_died(s->all, s->id, text);
     if (files)
         unreserve(s);
     dz_sandbox_unneeded(s);
@@ -312,7 +268,7 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *text)
 static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 {
     bool files = s->reserved; /* as in cell_failed() */
-    const struct dz_keeper_cell how = {
+    const struct dz_sandbox_cell_end how = {
         .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
         .busy = busy && !files};
     dz_exec_asleep(s);
@@ -325,9 +281,9 @@ static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
         dz_exec_down(s, s->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
                      "the sandbox was suspended without its memory");
     bool told = s->ticket != 0;
-    tell_keeper(s, &how);
+    tell_end(s, &how);
     if (!told && !files)
-        dz_keeper_cell_died(s->all->keeper, s->id, NULL); /* it went to sleep by itself */
+        dz_sandbox_cell_died(s->all, s->id, NULL); /* it went to sleep by itself */
     if (files)
         unreserve(s);
     dz_sandbox_unneeded(s);
@@ -336,11 +292,11 @@ static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 /* It could not be put to sleep and goes on. */
 static void cell_goes_on(struct dz_sandbox *s, int code, const char *text)
 {
-    const struct dz_keeper_cell how = {.code = code, .error = text, .alive = true};
+    const struct dz_sandbox_cell_end how = {.code = code, .error = text, .alive = true};
     s->phase = s->reserved ? DZ_PHASE_FILES : DZ_PHASE_UP;
     if (s->phase == DZ_PHASE_UP)
         dz_file_op_resume(s);
-    tell_keeper(s, &how);
+    tell_end(s, &how);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -352,21 +308,21 @@ static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
     s->cpu_ns = cpu;
     s->cpu_at = now;
     if (busy)
-        dz_keeper_touch(s->all->keeper, s->id, DZ_ACTIVITY_GUEST_CPU);
+        dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_GUEST_CPU);
     int64_t until = event->wake_at == INT64_MAX ? 0 : event->wake_at / DZ_NS_PER_MS;
-    dz_keeper_guest_sleeps(s->all->keeper, s->id, until);
+    dz_sandbox_guest_sleeps(s->all, s->id, until);
 }
 
-/* The keeper writes it down, and answers who asked for the wake. */
+/* Its row says so, and who asked for the wake is answered. */
 static void tell_up(struct dz_sandbox *s)
 {
-    const struct dz_keeper_cell how = {.memory_lost = s->lost};
+    const struct dz_sandbox_cell_end how = {.memory_lost = s->lost};
     const struct dz_cell *c = s->cell;
     const struct dz_cell_event active = s->active;
     bool has_active = s->has_active;
     dz_list_remove(&s->untold);
     s->has_active = false;
-    tell_keeper(s, &how);
+    tell_end(s, &how);
     dz_wake_step(s, WAKE_WRITTEN);
     dz_exec_connected(s);
     if (has_active && s->cell == c)
@@ -380,7 +336,7 @@ static void cell_full(struct dz_sandbox *s, const char *text)
     static const char told[] =
         "the disk is full: the sandbox is being suspended with its memory; free "
         "space, and the next request wakes it";
-    const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = s->id};
+    const struct dz_sandbox_request r = {.what = DZ_REQUEST_SUSPEND, .id = s->id};
     struct dz_err err;
     int64_t now = dz_clock_boot_ns();
     if (s->full_at && now - s->full_at < FULL_MS * DZ_NS_PER_MS) {
@@ -395,7 +351,7 @@ static void cell_full(struct dz_sandbox *s, const char *text)
     dz_file_op_down(s, DZ_ENOSPC, told);
     s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ENOSPC, told);
     dz_exec_down(s, DZ_ENOSPC, NULL, told);
-    if (s->phase == DZ_PHASE_UP && dz_keeper_submit(s->all->keeper, &r, NULL, &err) < 0)
+    if (s->phase == DZ_PHASE_UP && dz_sandbox_submit(s->all, &r, NULL, &err) < 0)
         dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
 }
 
@@ -404,7 +360,7 @@ static void cell_full(struct dz_sandbox *s, const char *text)
  * and once more in his turn. */
 static void give_early(struct dz_sandbox *s)
 {
-    if (s->local && !s->lost && !dz_keeper_awaited(s->all->keeper, s->id))
+    if (s->local && !s->lost && !dz_sandbox_awaited(s->all, s->id))
         s->served += dz_jobs_early(s);
 }
 
@@ -435,7 +391,7 @@ static void on_up(struct dz_sandbox *s)
 static void tell_soon(const struct dz_sandbox *s)
 {
     struct dz_sandboxes *all = s->all;
-    if (dz_keeper_waiters(all->keeper, s->id) > s->served) {
+    if (dz_sandbox_waiters(all, s->id) > s->served) {
         dz_timer_after(all->tell, 0);
     } else if (!all->tell_set) {
         dz_timer_after(all->tell, TELL_MS);
@@ -463,7 +419,7 @@ void dz_sandboxes_tell(struct dz_sandboxes *all)
     }
 }
 
-/* Is this event one of those that may be handed on before the keeper knows of the wake? */
+/* Is this event one of those that may be handed on before the row says that it is awake? */
 static bool may_precede(const struct dz_sandbox *s, enum dz_cell_event_type type)
 {
     return type == DZ_CELL_STARTED || type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN ||
@@ -728,7 +684,7 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
     return rc;
 }
 
-/* The keeper asks, and hears of its end from the loop alone. */
+/* Who asked hears of its end from the loop alone. */
 static void fail_soon(struct dz_sandbox *s)
 {
     dz_loop_post(s->all->loop, &s->fail);

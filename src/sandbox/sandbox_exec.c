@@ -179,7 +179,7 @@ static void launch_end(struct dz_exec_watch *w)
 
 /* --- watches ---------------------------------------------------------------------------- */
 
-/* Who listens to a command is a connection to its sandbox, once the keeper knows that it is
+/* Who listens to a command is a connection to its sandbox, once the row says that it is
  * awake (dz_exec_connected). */
 static void connect(struct dz_exec_watch *w)
 {
@@ -187,14 +187,14 @@ static void connect(struct dz_exec_watch *w)
     if (w->connected || s->phase != DZ_PHASE_UP || !dz_list_empty(&s->untold))
         return;
     w->connected = true;
-    dz_keeper_touch(s->all->keeper, s->id, DZ_ACTIVITY_CONNECTION_OPEN);
+    dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_CONNECTION_OPEN);
 }
 
 static void disconnect(struct dz_exec_watch *w)
 {
     struct dz_sandbox *s = w->exec ? w->exec->sandbox : NULL;
     if (w->connected && s)
-        dz_keeper_touch(s->all->keeper, s->id, DZ_ACTIVITY_CONNECTION_CLOSE);
+        dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_CONNECTION_CLOSE);
     w->connected = false;
 }
 
@@ -346,7 +346,7 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
     x->again = stale;
     x->next = end;
     if (!dz_list_empty(&x->watches))
-        dz_keeper_touch(x->sandbox->all->keeper, x->sandbox->id, DZ_ACTIVITY_CONNECTION_BYTE);
+        dz_sandbox_touch(x->sandbox->all, x->sandbox->id, DZ_ACTIVITY_CONNECTION_BYTE);
     DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link) {
         uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
         if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
@@ -410,9 +410,9 @@ static void read_rest(struct dz_exec_watch *w, struct exec *x)
 /* Its command is over: so is a sandbox that is not persistent. */
 static void end_sandbox(struct dz_sandbox *s)
 {
-    const struct dz_keeper_request r = {.what = DZ_REQUEST_DESTROY, .id = s->id};
+    const struct dz_sandbox_request r = {.what = DZ_REQUEST_DESTROY, .id = s->id};
     struct dz_err err;
-    if (dz_keeper_submit(s->all->keeper, &r, NULL, &err) < 0)
+    if (dz_sandbox_submit(s->all, &r, NULL, &err) < 0)
         dz_log(DZ_LOG_WARN, "destroy_refused", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
 }
 
@@ -907,8 +907,8 @@ void dz_exec_watch_abort(struct dz_exec_watch *w)
 void dz_exec_watch_alive(struct dz_exec_watch *w)
 {
     if (w->exec)
-        dz_keeper_touch(w->exec->sandbox->all->keeper, w->exec->sandbox->id,
-                        DZ_ACTIVITY_CONNECTION_KEEPALIVE);
+        dz_sandbox_touch(w->exec->sandbox->all, w->exec->sandbox->id,
+                         DZ_ACTIVITY_CONNECTION_KEEPALIVE);
 }
 
 const char *dz_exec_watch_exec(const struct dz_exec_watch *w)

@@ -309,7 +309,7 @@ int dz_file_op_start(struct dz_sandboxes *all, const struct dz_instance *row,
     struct dz_file_op *o = make_op(all, request->op, request->ops, request->arg);
     if (!o)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
-    dz_keeper_touch(all->keeper, row->id, request->activity);
+    dz_sandbox_touch(all, row->id, request->activity);
     *ret_op = o;
     o->writes = request->writes;
     const struct dz_job_spec job = {.kind = DZ_JOB_FILES,

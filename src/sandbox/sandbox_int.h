@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * sandbox_int.h - shared inside src/sandbox only.
+ *
+ *   dz_sandboxes --- id --- dz_sandbox --- op: the operation under way, or NULL
+ *                             |             `-- waiters that share its outcome
+ *                             |------- waiting: requests whose turn comes later
+ *                             `------- cell, execs, file_ops, copies
+ *
+ * Only its turn, a task, ends an object, and only an operation's task ends that: whoever is on the
+ * stack finds both where they were. Answers are tasks, too, of the same owner: they come in the
+ * order in which they were given, before the end of the operation whose row they show.
  */
 #ifndef DZ_SANDBOX_SANDBOX_INT_H
 #define DZ_SANDBOX_SANDBOX_INT_H
@@ -17,11 +26,41 @@
 #include "sandbox/sandbox_file.h"
 #include "sandbox/sandbox_job.h"
 
+#include <stdatomic.h>
+
 struct dz_sandboxes {
     struct dz_sandboxes_opts opts;
-    struct dz_loop *loop; /* the same as in opts, as are: */
+    struct dz_loop *loop; /* the same as in opts, as is: */
     struct dz_registry *registry;
-    struct dz_keeper *keeper;
+    const struct dz_sandbox_driver *driver; /* opts.driver, or that of cells */
+    void *driver_arg;
+    char *live_path, *host_name;
+    struct dz_map ops;              /* ticket -> op */
+    struct dz_map waiters;          /* ticket -> waiter */
+    struct dz_sandboxes_look *look; /* under way, or NULL */
+    uint64_t next_ticket;
+    size_t background;     /* operations that the clock started */
+    struct dz_map shares;  /* tenant -> share */
+    struct dz_timer *tick; /* of CLOCK_BOOTTIME */
+    struct dz_timer *wall; /* comes when the wall's clock was set beyond what is due */
+    int64_t tick_at;       /* dz_sandboxes_now() when they come; INT64_MAX: they are not set */
+    struct {               /* sandbox_clock.c */
+        int64_t offset;    /* dz_sandboxes_now() minus CLOCK_BOOTTIME */
+        int64_t skew;      /* dz_sandboxes_now() minus the wall's clock, when it was saved last */
+        int64_t before;    /* the same of the daemon before this one */
+        int64_t saved_at;  /* dz_sandboxes_now() then */
+    } clock;
+    bool ticking, blocking;
+    bool clock_on;         /* recovery is over */
+    bool unwritten_deaths; /* rows may say active though their cells died: the tick writes them */
+    char deaths_after[DZ_COLD_KEY]; /* the id that it has come to; "": it is not at it */
+    struct {
+        bool begun;
+        unsigned pass;           /* over the rows: those unfinished, then those awake */
+        char after[DZ_COLD_KEY]; /* the id that it has come to in this pass */
+        int rc;                  /* the first failure, 0: none */
+        struct dz_err err;
+    } recovery;
     struct dz_map map; /* id -> struct dz_sandbox */
     struct dz_sandbox_counts counts;
     uint64_t cells_born;
@@ -50,6 +89,96 @@ struct dz_sandboxes {
     struct dz_timer *drain_timer;
     void (*drained)(void *arg, size_t left);
     void *drained_arg;
+};
+
+/* What the clock does for one tenant; it exists while an operation counts in it. */
+struct share {
+    size_t count;    /* operations under way */
+    int64_t skip_at; /* the due time of the last row that was put off for want of a share */
+    char tenant[];
+};
+
+struct waiter {
+    struct dz_list link; /* in sandbox.waiting, op.waiters or op.told */
+    struct dz_sandboxes *all;
+    struct dz_sandbox *sandbox;
+    struct op *op; /* that it shares, or NULL */
+    bool answered; /* result is known, and task is posted: it cannot leave any more */
+    struct dz_sandbox_reply result;
+    struct dz_instance row; /* for the result, where there is no op */
+    struct dz_loop_task task;
+    uint64_t ticket;
+    enum dz_request what;
+    bool background; /* the clock asks, not a client */
+    bool keep_memory, keep_given;
+    bool goes_on; /* SUSPEND: as of the request */
+    int64_t deadline_ms;
+    struct dz_timer *deadline;
+    char *clone_id, *clone_tenant, *clone_name, *clone_owner;
+    struct dz_blobs *share_store;
+    char *share_key;
+    void (*done)(void *arg, const struct dz_sandbox_reply *result);
+    void *arg;
+};
+
+enum op_phase {
+    OP_FORWARD,
+    OP_UNDO,   /* taking back: files first, then the row */
+    OP_OVER,   /* its task answers the last waiters, and frees it */
+    OP_PARKED, /* after its commit (or in the undo) a step failed; tried again later */
+};
+
+struct op {
+    struct dz_sandboxes *all;
+    struct dz_sandbox *sandbox;
+    uint64_t ticket; /* of calls to the cell */
+    enum dz_op kind;
+    const enum dz_step *step;
+    enum op_phase phase;
+    bool undoing;           /* what PARKED goes back to */
+    struct dz_instance row; /* as it is now */
+    struct dz_list waiters;
+    struct dz_list told;     /* waiters whose answer is on the way */
+    struct dz_loop_task end; /* posted when it is over */
+    int64_t began_ns;
+
+    _Atomic bool cancel;    /* seen by workers */
+    int cancel_code;        /* DZ_ECANCELED or DZ_ETIMEOUT */
+    struct dz_timer *timer; /* its deadline; later the next try */
+    struct dz_timer *again; /* SETTLE: the next look at a file that is not free yet; or NULL */
+    int64_t again_ms;       /* until then */
+    int64_t again_until;    /* dz_clock_mono_ms(): not later than that */
+    int64_t backoff_ms;
+    struct share *background; /* the clock started it; of its tenant; NULL: a client did */
+    bool anew;                /* an explicit wake: the timeout begins anew */
+    bool stale;               /* the row was changed from outside: read it before the commit */
+    bool committed;
+    bool unwritten;  /* a wake that is over soon, most of them: the row does not tell of it */
+    int64_t late_ms; /* then: until its deadline, when it is written after all */
+    bool unsynced;   /* its row is to be on the disk before the next step */
+    bool flushing;   /* a worker sees to that */
+    bool written;    /* the COMMIT step is done but for that */
+
+    bool keep_memory;
+    bool only_files; /* ARCHIVE: without machine, memory and records */
+    bool cell_asked, cell_up, cell_dead;
+    bool have_live, made, memory_lost;
+    int64_t wake_at;
+    bool busy;    /* the guest that was stopped has something to compute, */
+    bool goes_on; /* for which it may be woken at once */
+    enum dz_rung rung;
+    struct dz_cold_copy copy;
+    unsigned drop; /* files of the DROP step or of the undo */
+    char *clone_id, *clone_tenant;
+    struct dz_sandbox *target; /* of a clone, reserved */
+    struct dz_blobs *share_store;
+    char *share_key;
+
+    int (*work)(struct op *op, struct dz_err *err); /* on the worker */
+    int work_rc;                                    /* of the work, or of the call to the cell */
+    struct dz_err work_err;
+    int rc; /* of the operation */
+    struct dz_err err;
 };
 
 /* A cell that sleeps durably and is still on its way out. */
@@ -98,7 +227,7 @@ struct dz_exec_watch {
     uint64_t at, took; /* offsets: told next, acknowledged */
     bool told;         /* started was told */
     bool began;        /* the command: it was started for this watch */
-    bool connected;    /* the keeper knows of it, as a connection to an awake sandbox */
+    bool connected;    /* it counts as a connection to an awake sandbox */
     char id[DZ_CELL_ID_MAX + 1];
     struct launch *launch; /* what is to be started, until it is */
     /* Listening to one that has ended: */
@@ -133,21 +262,126 @@ struct dz_file_op {
     void *arg;
 };
 
+/* sandbox_line.c */
+void dz_waiters_free(struct dz_sandboxes *all);
+/* Tell w soon, with the row of its operation; without one with w->row. */
+void dz_sandbox_answer(struct waiter *w, const struct dz_sandbox_reply *result);
+/* Something is over: whose turn is it? Now, from a task; or soon. */
+void dz_sandbox_turn(struct dz_sandbox *s);
+void dz_sandbox_turn_soon(struct dz_sandbox *s);
+/* dz_sandbox_register, of a row that may have an operation under way. */
+int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err);
+/* A request of the clock. True: it was taken. */
+bool dz_sandbox_background(struct dz_sandboxes *all, const struct dz_sandbox_request *r);
+
+/* sandbox_due.c: a cell died, and the registry could not be written: tried again. */
+void dz_sandboxes_death_unwritten(struct dz_sandboxes *all);
+
+/* sandbox_op.c */
+/* Start an operation for a waiter whose sandbox has none. Takes row over. On failure
+ * the waiter is the caller's still. */
+int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
+                        struct dz_instance *row, struct dz_err *err);
+void dz_sandbox_op_done(struct op *op,
+                        int rc); /* what the current step waited for ended: rc, op->err */
+/* Cancel, if the step lets it; DZ_ETIMEOUT and DZ_EGONE end a cell that starts or stops. */
+void dz_sandbox_op_call_off(struct op *op, int code);
+void dz_sandbox_op_free(struct op *op);
+/* Go on with what an earlier process began. */
+int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err);
+
+/* sandbox_step.c: do the current step. 0: done; 1: it goes on elsewhere and ends in
+ * dz_sandbox_op_done; negative: failed. */
+int dz_sandbox_op_step(struct op *op, struct dz_err *err);
+/* Remove op->drop's files. The same results. */
+int dz_sandbox_op_drop(struct op *op, struct dz_err *err);
+int dz_sandbox_op_work(struct op *op, int (*work)(struct op *op, struct dz_err *err),
+                       struct dz_err *err);
+bool dz_sandbox_op_step_applies(const struct op *op, enum dz_step step);
+
+/* sandbox_record.c */
+struct row_change { /* borrowed, as of struct dz_registry_change */
+    uint64_t set;   /* DZ_COLUMN(x) of `to`; without due it is computed, if that is to be */
+    const struct dz_instance *to;
+    bool durable;
+    const char *event, *detail; /* NULL: none */
+};
+struct row_write {
+    const char *id;
+    const struct dz_record *rec;   /* of the row that is to be changed. Not known: nothing but its
+                                    * version and epoch, and the change says when it is due */
+    const struct dz_instance *row; /* that row; NULL: it was not read, and neither state nor what
+                                    * stands in its JSON is changed */
+    const struct row_change *change;
+    const struct op *by;         /* the sandbox's operation, if it makes the change */
+    struct dz_instance *ret_row; /* NULL: not wanted */
+};
+/* The only function that changes rows, but for who enters and erases them. DZ_EBUSY: the row has
+ * another version by now. An operation of somebody else is told that its row is stale. */
+int dz_record_write(struct dz_sandboxes *all, const struct row_write *w, struct dz_err *err);
+/* The same, of a row that was read. */
+int dz_record_write_row(struct dz_sandboxes *all, const struct dz_instance *row,
+                        const struct row_change *change, struct dz_instance *ret_row,
+                        struct dz_err *err);
+/* By an operation, of its row, which is read again where another has changed it meanwhile. */
+int dz_sandbox_op_change(struct op *op, const struct row_change *change, struct dz_err *err);
+/* Read the row again. With mine: DZ_EBUSY unless it is still ours, as it was. */
+int dz_sandbox_op_reload(struct op *op, bool mine, struct dz_err *err);
+int dz_record_read(const struct dz_sandboxes *all, const struct dz_instance *row,
+                   struct dz_record *ret_rec, struct dz_err *err);
+/* The sandbox's, if it is of this version of the row; else the row's, which s (NULL: none)
+ * keeps then. */
+int dz_record_of(const struct dz_sandboxes *all, struct dz_sandbox *s,
+                 const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err);
+/* s NULL: as the row alone says. */
+struct dz_facts dz_record_facts(const struct dz_sandboxes *all, const struct dz_record *rec,
+                                const struct dz_sandbox *s);
+int64_t dz_record_due(const struct dz_sandboxes *all,
+                      const struct dz_facts *facts); /* as rows have it: 0 for never */
+
+/* sandbox_commit.c */
+int dz_sandbox_op_commit(struct op *op, struct dz_err *err); /* the COMMIT step */
+int dz_sandbox_op_settle(struct op *op, bool failed,
+                         struct dz_err *err); /* no operation any more */
+int dz_sandbox_erase(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err);
+/* A row that says active, and no cell runs it: it sleeps. *row is read again. */
+int dz_sandbox_lay_down(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err);
+
+/* sandbox_clock.c */
+void dz_sandboxes_clock_begin(struct dz_sandboxes *all);
+void dz_sandboxes_clock_look(struct dz_sandboxes *all); /* save it, if the wall's clock was set */
+
+/* sandbox_due.c */
+/* One more operation of the clock for this tenant; NULL: out of memory. */
+struct share *dz_share_enter(struct dz_sandboxes *all, const char *tenant);
+void dz_share_leave(struct dz_sandboxes *all, struct share *share); /* NULL is fine */
+/* Does the guest's own work count as activity? */
+bool dz_sandbox_op_counts_cpu(const struct op *op);
+void dz_sandboxes_arm(struct dz_sandboxes *all); /* set the timer to the earliest due row */
+void dz_sandboxes_on_tick(void *all);
+/* Changes were made beside an operation, or it was put off: when is it due now? */
+void dz_sandbox_look_again(struct dz_sandboxes *all, const char *id);
+
 /* --- sandbox_cell.c: cells ------------------------------------------------------------------- */
 
-/* Found or made; NULL: out of memory. */
-struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant);
+/* The parts of a new object that are a cell's. DZ_ENOMEM. */
+int dz_sandbox_init_cell(struct dz_sandbox *s);
 /* Start a cell on its file; without go it is file-only. */
 int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, bool go,
                           struct dz_err *err);
 void dz_sandbox_stop_cell(struct dz_sandbox *s, bool keep_memory); /* the cell suspends itself */
 void dz_sandbox_kill_cell(struct dz_sandbox *s); /* its cell is gone when this returns */
 void dz_sandbox_promote(struct dz_sandbox *s);   /* file-only: wake its machine */
-void dz_sandbox_destroy(struct dz_sandbox *s);   /* whatever it has */
+void dz_sandbox_drop_all(struct dz_sandbox *s);  /* the cell, and what waits for one */
 void dz_leaving_free_all(struct dz_sandboxes *all);
 
 /* --- sandbox.c ------------------------------------------------------------------------------- */
 
+/* Found or made; NULL: out of memory. One that comes to nothing goes by itself. tenant: NULL, if
+ * the row was not read. */
+struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant);
+/* Free it, if nothing needs it. Only its turn does that. */
+void dz_sandbox_end(struct dz_sandbox *s);
 void dz_sandboxes_drain_look(struct dz_sandboxes *all); /* something is over */
 
 /* --- sandbox_start.c: the queue of sandboxes that wait for a cell ------------------------------
@@ -191,7 +425,7 @@ void dz_exec_named(struct dz_sandbox *s);
 void dz_exec_asleep(struct dz_sandbox *s);    /* its cell goes */
 void dz_exec_lost(struct dz_sandbox *s);      /* all that slept in it is over */
 void dz_exec_archived(struct dz_sandbox *s);  /* nobody is left to wait for what sleeps in it */
-void dz_exec_connected(struct dz_sandbox *s); /* the keeper says that it is awake */
+void dz_exec_connected(struct dz_sandbox *s); /* its row says that it is awake */
 /* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
 void dz_exec_down(struct dz_sandbox *s, int code, const char *reason, const char *text);
 /* sandbox_replay.c: tell a watch about a command that has ended. */

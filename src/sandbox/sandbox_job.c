@@ -7,8 +7,8 @@
  * that call may refuse, and then there is no job. One that wants a file-only cell waits twice, and
  * polls nothing: first for room (the quotas of its tenant, and the cells that may start at once),
  * in one list with the oldest job first, which the end of any cell looks at; then for its sandbox,
- * in the keeper's line, where all requests for the sandbox stand. Where the sandbox is awake, or is
- * to be woken because a frozen file must not be changed, it waits for the machine. All together
+ * in the sandbox's line, where all requests for the sandbox stand. Where the sandbox is awake, or
+ * is to be woken because a frozen file must not be changed, it waits for the machine. All together
  * take FILES_WAIT_MS at most: a wake or a fetch that was begun for it goes on then, and finds
  * nobody when it ends.
  */
@@ -38,7 +38,7 @@ struct dz_job {
     struct dz_loop_task ready; /* the sandbox is where the job needs it: look, and end */
     struct dz_timer *limit;    /* DZ_JOB_FILES: of the time that it may wait */
     uint64_t number;           /* the same: a later one has a greater number */
-    uint64_t ticket;           /* of what was asked of the keeper; 0: nothing */
+    uint64_t ticket;           /* of the request; 0: none */
     bool late, prefetched, writes;
     int tries;
     int64_t began_us;
@@ -95,7 +95,7 @@ void dz_job_forget(struct dz_job *j)
     if (dz_loop_task_posted(&j->ready) || (j->kind == DZ_JOB_FILES && !dz_list_empty(&j->link)))
         job_end(j, NULL, &(struct dz_sandbox_result){.code = DZ_ECANCELED});
     else if (j->kind == DZ_JOB_FILES && j->ticket)
-        (void)dz_keeper_leave_line(j->all->keeper, j->ticket); /* that ends the job */
+        (void)dz_sandbox_leave_line(j->all, j->ticket); /* that ends the job */
 }
 
 size_t dz_jobs_early(struct dz_sandbox *s)
@@ -135,7 +135,7 @@ static bool is_archived(const struct dz_sandboxes *all, const char *id)
     return dz_registry_get(all->registry, id, &row, NULL) == 0 && row.is == DZ_STATE_ARCHIVED;
 }
 
-/* Code and reason of what the keeper said. It may have been archived while the job stood in line.
+/* Code and reason of a refusal. It may have been archived while the job stood in line.
  */
 static void explain(const struct dz_job *j, int code, const struct dz_err *err, struct dz_why *why)
 {
@@ -164,7 +164,7 @@ static int late(const struct dz_job *j, struct dz_why *why)
 }
 
 /* The same to one that may have left the line because its time was over. */
-static void explain_to(const struct dz_job *j, const struct dz_keeper_result *k, struct dz_why *why)
+static void explain_to(const struct dz_job *j, const struct dz_sandbox_reply *k, struct dz_why *why)
 {
     if (j->late && k->code == DZ_ECANCELED)
         (void)late(j, why);
@@ -190,7 +190,7 @@ int dz_job_may_wake(const struct dz_instance *row, struct dz_why *why)
     return config.auto_resume ? 0 : refuse_asleep(row, why);
 }
 
-/* --- asking the keeper ---------------------------------------------------------------------- */
+/* --- requests ---------------------------------------------------------------------- */
 
 void dz_job_make_way(struct dz_sandboxes *all, const char *id, enum dz_request what)
 {
@@ -199,30 +199,30 @@ void dz_job_make_way(struct dz_sandboxes *all, const char *id, enum dz_request w
         return;
     s->hurry = true;
     if ((what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE) && s->phase != DZ_PHASE_STOPPING &&
-        !dz_keeper_awaited(all->keeper, id)) {
+        !dz_sandbox_awaited(all, id)) {
         s->reserved = false;
-        dz_keeper_unreserve(all->keeper, id);
+        dz_sandbox_unreserve(all, id);
     } else {
         dz_sandbox_files_over(s);
     }
     dz_sandbox_unneeded(s);
 }
 
-static int submit(struct dz_job *j, const struct dz_keeper_request *request,
-                  void (*done)(void *arg, const struct dz_keeper_result *result),
+static int submit(struct dz_job *j, const struct dz_sandbox_request *request,
+                  void (*done)(void *arg, const struct dz_sandbox_reply *result),
                   struct dz_err *err)
 {
-    char id[DZ_COLD_KEY]; /* the job may be over, and gone, when the keeper still needs it */
-    struct dz_keeper_request r = *request;
+    char id[DZ_COLD_KEY]; /* the job may be over, and gone, when the request still needs it */
+    struct dz_sandbox_request r = *request;
     (void)snprintf(id, sizeof id, "%s", j->id);
     r.id = id;
     r.done = done;
     r.arg = j;
     dz_job_make_way(j->all, j->id, r.what);
-    return dz_keeper_submit(j->all->keeper, &r, &j->ticket, err);
+    return dz_sandbox_submit(j->all, &r, &j->ticket, err);
 }
 
-static void count(struct dz_sandboxes *all, enum dz_request what, const struct dz_keeper_result *r)
+static void count(struct dz_sandboxes *all, enum dz_request what, const struct dz_sandbox_reply *r)
 {
     bool wake = what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE;
     if (r->code < 0 || !wake || r->rung == DZ_RUNG_WARM)
@@ -239,7 +239,7 @@ static void give_up_files(const struct dz_job *j)
         dz_sandbox_stop_cell(s, true);
 }
 
-static void on_order(void *arg, const struct dz_keeper_result *k)
+static void on_order(void *arg, const struct dz_sandbox_reply *k)
 {
     struct dz_job *j = arg;
     struct dz_why why = {0};
@@ -267,7 +267,7 @@ static void use_again(struct dz_job *j)
         job_fail(j, &why);
 }
 
-static void on_use(void *arg, const struct dz_keeper_result *k)
+static void on_use(void *arg, const struct dz_sandbox_reply *k)
 {
     struct dz_job *j = arg;
     struct dz_why why = {0};
@@ -291,7 +291,7 @@ static void on_use(void *arg, const struct dz_keeper_result *k)
 
 static int use(struct dz_job *j, struct dz_why *why)
 {
-    const struct dz_keeper_request request = {.what = DZ_REQUEST_USE};
+    const struct dz_sandbox_request request = {.what = DZ_REQUEST_USE};
     struct dz_err err;
     int rc = ++j->tries > USE_TRIES
                  ? dz_fail(&err, DZ_EBUSY, "%s keeps being suspended; try again", j->id)
@@ -306,7 +306,7 @@ static int use(struct dz_job *j, struct dz_why *why)
 
 static void reach_file(struct dz_job *j);
 
-static void on_prefetched(void *arg, const struct dz_keeper_result *k)
+static void on_prefetched(void *arg, const struct dz_sandbox_reply *k)
 {
     struct dz_job *j = arg;
     struct dz_why why = {0};
@@ -396,7 +396,7 @@ static int take_room(struct dz_job *j, bool first, struct dz_why *why)
     return 0;
 }
 
-/* --- waiting for the sandbox: in the keeper's line ------------------------------------------- */
+/* --- waiting for the sandbox: in its line ------------------------------------------- */
 
 /* The sandbox is awake again, or its file has gone to cold storage. */
 static void again(struct dz_job *j)
@@ -434,7 +434,7 @@ static void open_file(struct dz_job *j, const struct dz_instance *row)
     int rc = s ? 0 : dz_fail(&err, DZ_ENOMEM, "open the file of %s: out of memory", j->id);
     if (s) {
         s->reserved = true;
-        s->hurry = dz_keeper_awaited(all->keeper, j->id);
+        s->hurry = dz_sandbox_awaited(all, j->id);
     }
     if (s && !s->cell) { /* one that was to become the machine's may be there still */
         all->opts.host->opened(all->opts.arg, s, row);
@@ -446,14 +446,14 @@ static void open_file(struct dz_job *j, const struct dz_instance *row)
     }
     if (s)
         s->reserved = false;
-    dz_keeper_unreserve(all->keeper, j->id);
+    dz_sandbox_unreserve(all, j->id);
     if (s)
         dz_sandbox_unneeded(s);
     (void)dz_why_err(&why, rc == DZ_EBUSY ? DZ_EIO : rc, &err);
     job_fail(j, &why);
 }
 
-/* The job has come to the head of the keeper's line and the sandbox is reserved for it: open the
+/* The job has come to the head of the line and the sandbox is reserved for it: open the
  * file, or give the reservation back. */
 static void take_turn(struct dz_job *j, const struct dz_instance *row)
 {
@@ -472,7 +472,7 @@ static void take_turn(struct dz_job *j, const struct dz_instance *row)
     }
     if (leaving && rc == 0)
         wait_for_room(j); /* which the end of the cell makes */
-    dz_keeper_unreserve(all->keeper, row->id);
+    dz_sandbox_unreserve(all, row->id);
     if (rc < 0) {
         job_fail(j, &why);
     } else if (fetch && !leaving) { /* it was frozen in the meantime */
@@ -481,7 +481,7 @@ static void take_turn(struct dz_job *j, const struct dz_instance *row)
     }
 }
 
-static void on_turn(void *arg, const struct dz_keeper_result *k)
+static void on_turn(void *arg, const struct dz_sandbox_reply *k)
 {
     struct dz_job *j = arg;
     struct dz_why why = {0};
@@ -502,10 +502,10 @@ static void on_turn(void *arg, const struct dz_keeper_result *k)
 /* Where its files are now. 0: the loop tells the job more. */
 static int reach(struct dz_job *j, const struct dz_instance *row, bool first, struct dz_why *why)
 {
-    const struct dz_keeper_request fetch = {.what = DZ_REQUEST_PREFETCH};
-    const struct dz_keeper_request files = {
+    const struct dz_sandbox_request fetch = {.what = DZ_REQUEST_PREFETCH};
+    const struct dz_sandbox_request files = {
         .what = DZ_REQUEST_FILES, .id = row->id, .done = on_turn, .arg = j};
-    struct dz_keeper *k = j->all->keeper;
+    struct dz_sandboxes *k = j->all;
     struct dz_err err = {0};
     struct dz_sandbox *s = dz_sandbox_find(j->all, j->id);
     int rc = dz_job_may_wake(row, why);
@@ -534,7 +534,7 @@ static int reach(struct dz_job *j, const struct dz_instance *row, bool first, st
     rc = take_room(j, first, why);
     if (rc != 1)
         return rc;
-    rc = dz_keeper_submit(k, &files, &j->ticket, &err);
+    rc = dz_sandbox_submit(k, &files, &j->ticket, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
@@ -589,7 +589,7 @@ static void on_late(void *arg)
             (void)late(j, &why);
         why.retry_s = FILES_RETRY_S;
         job_fail(j, &why);
-    } else if (j->ticket && !dz_keeper_leave_line(j->all->keeper, j->ticket)) {
+    } else if (j->ticket && !dz_sandbox_leave_line(j->all, j->ticket)) {
         leave_behind(j);
     }
 }
@@ -670,7 +670,7 @@ void dz_job_use_noted(struct dz_sandboxes *all, const char *id, enum dz_activity
 {
     const struct dz_sandbox *s = dz_sandbox_find(all, id);
     if (s && s->phase == DZ_PHASE_UP)
-        dz_keeper_touch(all->keeper, id, what);
+        dz_sandbox_touch(all, id, what);
 }
 
 static int begin(struct dz_job *j, const struct dz_instance *row, const struct dz_job_spec *spec,

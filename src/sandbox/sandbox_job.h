@@ -8,7 +8,7 @@
 #include "sandbox/sandbox.h"
 
 enum dz_job_kind {
-    DZ_JOB_ORDER, /* the keeper's answer is the answer */
+    DZ_JOB_ORDER, /* the answer of the request is the answer */
     DZ_JOB_USE,   /* the machine runs */
     DZ_JOB_FILES, /* a cell has the file */
 };
@@ -18,7 +18,7 @@ struct dz_job_spec {
     enum dz_job_kind kind;
     dz_job_fn *fn; /* called once, with the sandbox (DZ_JOB_ORDER: NULL) or the failure */
     void *arg;
-    const struct dz_keeper_request *request; /* DZ_JOB_ORDER only */
+    const struct dz_sandbox_request *request; /* DZ_JOB_ORDER only */
     /* DZ_JOB_USE only, may be NULL: the machine runs, and what is told to it reaches it while the
      * registry is written. At most once; fn follows, with the outcome. */
     void (*early)(void *arg, struct dz_sandbox *s);

@@ -10,7 +10,7 @@
  * does not come up keeps nobody waiting.
  *
  * The queue has no limit of its own. A sandbox is in it at most once, and only while a request
- * waits for it; requests have their limits (api.c, the keeper's lines).
+ * waits for it; requests have their limits (api.c, the sandboxes' lines).
  */
 #include "sandbox/sandbox_int.h"
 
@@ -182,7 +182,7 @@ static void on_timer(void *arg)
 
 int dz_starts_init(struct dz_sandboxes *all, struct dz_err *err)
 {
-    dz_map_init(&all->starts.lines, DZ_KEEPER_SANDBOXES_MAX);
+    dz_map_init(&all->starts.lines, DZ_SANDBOX_SANDBOXES_MAX);
     dz_list_init(&all->starts.turns);
     dz_list_init(&all->starts.begun);
     return dz_timer_new(all->loop, on_timer, all, &all->starts.timer, err);

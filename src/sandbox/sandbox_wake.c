@@ -9,7 +9,7 @@
  *
  * sent: the cell was given its start. up: the loop read that the machine runs. told: the first
  * words of a command were given to who listens, -1 when nobody heard one before the line was
- * written. written: the keeper was told and the row is written; of a sandbox from cold storage a
+ * written. written: the row is written; of a sandbox from cold storage a
  * worker flushes it still. Between sent and up the cell's thread ran for cell_ran and was ready to,
  * but had no processor, for cell_waited, as the kernel counts it (/proc/PID/schedstat; -1: it does
  * not say).

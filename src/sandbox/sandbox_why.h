@@ -7,7 +7,6 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "keeper/keeper.h"
 #include "registry/registry.h"
 
 #include <stdbool.h>
@@ -31,6 +30,15 @@ DZ_COLD int dz_why_err(struct dz_why *why, int code, const struct dz_err *err);
 #define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))
 #define dz_why_err(...) dz_err_negative(dz_why_err(__VA_ARGS__))
 #endif
+
+/* Where a woken sandbox's file came from. */
+enum dz_rung {
+    DZ_RUNG_WARM, /* it was awake */
+    DZ_RUNG_LOCAL,
+    DZ_RUNG_COLD,
+    DZ_RUNG_FRESH,
+};
+const char *dz_rung_name(enum dz_rung r);
 
 struct dz_sandbox_result {
     int code;                      /* 0 or DZ_E* */

@@ -139,7 +139,7 @@ static void run_child(const char *dir, const struct scenario *s, long n, int tel
     _exit(rc < 0 ? 4 : 0);
 }
 
-static void on_finding(void *arg, const struct dz_keeper_finding *f)
+static void on_finding(void *arg, const struct dz_sandbox_finding *f)
 {
     if (strcmp(f->what, "stray") == 0 && strncmp(f->text, "public ", 7) == 0)
         return; /* what the share was for */
@@ -159,8 +159,8 @@ static bool look(const char *dir, const struct scenario *s, bool done)
     NEED(rig_open(&r, dir) == 0);
     if (!good)
         return false;
-    NEED(dz_keeper_busy(r.k) == 0);
-    NEED(dz_keeper_check(r.k, false, on_finding, &findings, &left, &r.err) == 0);
+    NEED(dz_sandboxes_busy(r.k) == 0);
+    NEED(dz_sandboxes_check(r.k, false, on_finding, &findings, &left, &r.err) == 0);
     NEED(findings == 0);
     path_of(path, dir, "live");
     NEED(!has_temp(path));

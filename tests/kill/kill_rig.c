@@ -72,18 +72,18 @@ static int sleep_machine(struct dz_db *db, bool keep, struct dz_err *err)
 static void on_done_cell(void *arg)
 {
     struct rig *r = arg;
-    dz_keeper_cell_done(r->k, r->ticket, &r->how);
+    dz_sandbox_cell_done(r->k, r->ticket, &r->how);
 }
 
 static void tell(struct rig *r, uint64_t ticket, int code)
 {
     r->ticket = ticket;
-    r->how = (struct dz_keeper_cell){.code = code, .error = r->cell_err.msg};
+    r->how = (struct dz_sandbox_cell_end){.code = code, .error = r->cell_err.msg};
     dz_loop_task_init(&r->done, r, on_done_cell, r);
     dz_loop_post(r->loop, &r->done);
 }
 
-static int start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static int start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct rig *r = arg;
     struct rig_cell *c = find_cell(r, "");
@@ -101,7 +101,7 @@ static int start(void *arg, const struct dz_keeper_start *call, struct dz_err *e
     return 0;
 }
 
-static int stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static int stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct rig *r = arg;
     struct rig_cell *c = find_cell(r, call->row->id);
@@ -147,13 +147,13 @@ static int settle(void *arg, const char *id, struct dz_err *err)
     return dz_cell_disk_settle(path, err);
 }
 
-static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
 {
     static const enum dz_cell_carry kinds[] = {
-        [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_KEEPER_FILES] = DZ_CELL_CARRY_FILES,
-        [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
+        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_CARRY_FILES] = DZ_CELL_CARRY_FILES,
+        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     const struct dz_cell_disk d = {
         .from = c->from, .to = c->to, .image_fd = -1, .label = c->row->id, .cancel = c->cancel};
@@ -161,12 +161,12 @@ static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *e
     return dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
-static const struct dz_keeper_ops ops = {
+static const struct dz_sandbox_driver ops = {
     .start = start,
     .stop = stop,
     .kill = stop_hard,
 };
-static const struct dz_keeper_files files = {
+static const struct dz_sandbox_files files = {
     .make = make,
     .settle = settle,
     .carry = carry,
@@ -191,20 +191,20 @@ int rig_open(struct rig *r, const char *dir)
     if (rc == 0)
         rc = dz_loop_sim_new(&r->clock, NULL, NULL, &r->loop, &r->err);
     (void)snprintf(path, sizeof path, "%s/live", dir);
-    const struct dz_keeper_opts opts = {
+    const struct dz_sandboxes_opts opts = {
         .loop = r->loop,
         .registry = r->registry,
         .cold = r->cold,
-        .ops = &ops,
+        .driver = &ops,
         .files = &files,
         .files_arg = r,
-        .arg = r,
+        .driver_arg = r,
         .live_path = path,
         .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER},
     };
     if (rc == 0)
-        rc = dz_keeper_new(&opts, &r->k, &r->err);
-    return rc < 0 ? rc : dz_keeper_recover(r->k, &r->err);
+        rc = dz_sandboxes_new(&opts, &r->k, &r->err);
+    return rc < 0 ? rc : dz_sandboxes_recover(r->k, &r->err);
 }
 
 void rig_close(struct rig *r)
@@ -214,24 +214,24 @@ void rig_close(struct rig *r)
             end_cell(&r->cells[i]);
     if (r->loop)
         dz_loop_sim_forget(r->loop);
-    dz_keeper_free(r->k);
+    dz_sandboxes_free(r->k);
     (void)dz_registry_close(r->registry, NULL);
     dz_loop_free(r->loop);
     dz_blobs_free(r->cold.live);
     dz_blobs_free(r->cold.store);
 }
 
-static void on_done(void *arg, const struct dz_keeper_result *result)
+static void on_done(void *arg, const struct dz_sandbox_reply *result)
 {
-    *(struct dz_keeper_result *)arg = *result;
+    *(struct dz_sandbox_reply *)arg = *result;
 }
 
-static int ask(struct rig *r, struct dz_keeper_request *request)
+static int ask(struct rig *r, struct dz_sandbox_request *request)
 {
-    struct dz_keeper_result result = {.code = 1};
+    struct dz_sandbox_reply result = {.code = 1};
     request->done = on_done;
     request->arg = &result;
-    int rc = dz_keeper_submit(r->k, request, NULL, &r->err);
+    int rc = dz_sandbox_submit(r->k, request, NULL, &r->err);
     int64_t until = dz_clock_real_ms() + 10000;
     while (rc == 0 && dz_loop_sim_step(r->loop, until))
         continue;
@@ -242,26 +242,26 @@ static int ask(struct rig *r, struct dz_keeper_request *request)
 
 int rig_do(struct rig *r, enum dz_request what, const char *id)
 {
-    struct dz_keeper_request request = {.what = what, .id = id};
+    struct dz_sandbox_request request = {.what = what, .id = id};
     return ask(r, &request);
 }
 
 int rig_archive_files(struct rig *r, const char *id)
 {
-    struct dz_keeper_request request = {.what = DZ_REQUEST_ARCHIVE, .id = id, .keep = "files"};
+    struct dz_sandbox_request request = {.what = DZ_REQUEST_ARCHIVE, .id = id, .keep = "files"};
     return ask(r, &request);
 }
 
 int rig_clone(struct rig *r, const char *base, const char *id, const char *tenant)
 {
     const struct dz_instance to = {.id = id, .tenant = tenant};
-    struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .id = base, .clone = &to};
+    struct dz_sandbox_request request = {.what = DZ_REQUEST_CLONE, .id = base, .clone = &to};
     return ask(r, &request);
 }
 
 int rig_share(struct rig *r, const char *id, const char *key)
 {
-    struct dz_keeper_request request = {
+    struct dz_sandbox_request request = {
         .what = DZ_REQUEST_SHARE, .id = id, .share_store = r->cold.store, .share_key = key};
     return ask(r, &request);
 }
@@ -269,7 +269,7 @@ int rig_share(struct rig *r, const char *id, const char *key)
 int rig_register(struct rig *r, const char *id, const char *keep)
 {
     const struct dz_instance row = {.id = id, .tenant = "acme", .keep = keep};
-    return dz_keeper_register(r->k, &row, &r->err);
+    return dz_sandbox_register(r->k, &row, &r->err);
 }
 
 /* --- content --------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * kill_rig.h - a keeper on real directories, a real registry and real disks. Its
+ * kill_rig.h - sandboxes on real directories, a real registry and real disks. Its
  * cells are this process: a sandbox that is awake is a disk that is open.
  */
 #ifndef DZ_TESTS_KILL_RIG_H
@@ -8,8 +8,8 @@
 
 #include "base/fd.h"
 #include "db/db.h"
-#include "keeper/keeper.h"
 #include "loop/loop_sim.h"
+#include "sandbox/sandbox.h"
 #include "vfs/vfs.h"
 
 enum {
@@ -28,11 +28,11 @@ struct rig {
     struct dz_loop *loop;
     struct dz_registry *registry;
     struct dz_cold cold;
-    struct dz_keeper *k;
+    struct dz_sandboxes *k;
     struct rig_cell cells[RIG_CELLS];
     struct dz_loop_task done; /* a stop or a start is over: */
     uint64_t ticket;
-    struct dz_keeper_cell how;
+    struct dz_sandbox_cell_end how;
     struct dz_err cell_err;
     bool had_memory; /* the last start found a machine asleep in the file */
     struct dz_err err;

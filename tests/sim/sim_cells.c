@@ -23,7 +23,7 @@ struct call {
     char id[16];
     bool start, keep;
     bool acted; /* in the call; what it came to is told later */
-    struct dz_keeper_cell how;
+    struct dz_sandbox_cell_end how;
 };
 static struct call calls[CALLS_MAX];
 static size_t call_count;
@@ -108,7 +108,7 @@ void sim_end(struct sim_sandbox *b)
     b->ended_ns = dz_clock_boot_ns();
 }
 
-static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *how)
+static void start(struct sim_world *w, const char *id, struct dz_sandbox_cell_end *how)
 {
     struct sim_sandbox *b = sim_box(w, id);
     struct sim_object *o = file_of(w, id);
@@ -119,7 +119,7 @@ static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *ho
     if (b->running)
         sim_bad(w, "%s is started twice", id);
     if (!w->calm && dice_below(&w->dice, 10) == 0) {
-        *how = (struct dz_keeper_cell){.code = DZ_EIO, .error = "simulated: no start"};
+        *how = (struct dz_sandbox_cell_end){.code = DZ_EIO, .error = "simulated: no start"};
         return;
     }
     if (!sim_believe(b, o->bytes, o->size))
@@ -132,17 +132,17 @@ static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *ho
     b->answered = false;
 }
 
-static void stop(struct sim_world *w, const char *id, bool keep, struct dz_keeper_cell *how)
+static void stop(struct sim_world *w, const char *id, bool keep, struct dz_sandbox_cell_end *how)
 {
     struct sim_sandbox *b = sim_box(w, id);
     struct sim_object *o = file_of(w, id);
     uint32_t luck = w->calm ? 19 : dice_below(&w->dice, 20);
     if (!b || !b->running) { /* it died meanwhile */
-        *how = (struct dz_keeper_cell){.code = DZ_EIO, .error = "simulated: it is dead"};
+        *how = (struct dz_sandbox_cell_end){.code = DZ_EIO, .error = "simulated: it is dead"};
         return;
     }
     if (luck < 2) {
-        *how = (struct dz_keeper_cell){
+        *how = (struct dz_sandbox_cell_end){
             .code = DZ_ENOSPC, .error = "simulated: full", .alive = luck == 0};
         if (luck != 0)
             sim_end(b);
@@ -172,13 +172,13 @@ static void answer(void *arg)
         return;
     if (!c->acted)
         act(c);
-    dz_keeper_cell_done(c->w->k, c->ticket, &c->how);
+    dz_sandbox_cell_done(c->w->k, c->ticket, &c->how);
     c->ticket = 0;
 }
 
 /* A quarter of them act within the call: those that fail say so there, half of the time, if no cell
  * is left that runs. */
-static int ask(struct sim_world *w, const struct dz_keeper_start *call, bool is_start,
+static int ask(struct sim_world *w, const struct dz_sandbox_call *call, bool is_start,
                struct dz_err *err)
 {
     struct call *c = &calls[call_count++ % CALLS_MAX];
@@ -199,12 +199,12 @@ static int ask(struct sim_world *w, const struct dz_keeper_start *call, bool is_
     return 0;
 }
 
-static int cell_start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static int cell_start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     return ask(arg, call, true, err);
 }
 
-static int cell_stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static int cell_stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     return ask(arg, call, false, err);
 }
@@ -248,7 +248,7 @@ static int cell_settle(void *arg, const char *id, struct dz_err *err)
 
 /* Nobody drops a machine that was not asked to. A clone has the version of its base under its own
  * name. */
-static int cell_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+static int cell_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
 {
     struct sim_world *w = arg;
     char text[SIM_BYTES];
@@ -256,7 +256,7 @@ static int cell_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_e
         return dz_fail(err, DZ_EIO, "simulated: no carrying");
     int rc = dz_blob_in_read(c->from, text, (size_t)c->from->size, 0, err);
     size_t size = (size_t)c->from->size;
-    if (c->what == DZ_KEEPER_FILES) {
+    if (c->what == DZ_SANDBOX_CARRY_FILES) {
         struct sim_sandbox *b = sim_box(w, c->row->id);
         if (!b || !b->may_drop)
             sim_bad(w, "%s is archived without its memory, and nobody asked for that", c->row->id);
@@ -264,7 +264,7 @@ static int cell_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_e
             b->dropped = true;
         size -= has_machine(text, size);
     }
-    if (rc < 0 || c->what != DZ_KEEPER_CLONE)
+    if (rc < 0 || c->what != DZ_SANDBOX_CARRY_CLONE)
         return rc < 0 ? rc : dz_blob_out_write(c->to, text, size, err);
     /* the simulation gives each tenant's clone its id as the tenant's name */
     return dz_blob_out_write(c->to, text, print_version(text, c->tenant, 0), err);
@@ -275,27 +275,27 @@ static void cell_expired(void *arg, const char *id)
     (void)arg, (void)id;
 }
 
-static bool clock_load(void *arg, struct dz_keeper_clock *ret_clock)
+static bool clock_load(void *arg, struct dz_sandbox_clock *ret_clock)
 {
     const struct sim_world *w = arg;
     *ret_clock = w->kept;
     return w->has_kept;
 }
 
-static void clock_save(void *arg, const struct dz_keeper_clock *clock)
+static void clock_save(void *arg, const struct dz_sandbox_clock *clock)
 {
     struct sim_world *w = arg;
     w->kept = *clock;
     w->kept.same_boot = w->has_kept = true;
 }
 
-const struct dz_keeper_ops sim_cell_ops = {
+const struct dz_sandbox_driver sim_cell_ops = {
     .start = cell_start,
     .stop = cell_stop,
     .kill = cell_kill,
     .expired = cell_expired,
 };
-const struct dz_keeper_files sim_cell_files = {
+const struct dz_sandbox_files sim_cell_files = {
     .clock_load = clock_load,
     .clock_save = clock_save,
     .make = cell_make,

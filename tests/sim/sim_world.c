@@ -61,25 +61,25 @@ static void pass(struct sim_world *w, int64_t ms)
 static void boot(struct sim_world *w)
 {
     struct dz_err err = {0};
-    const struct dz_keeper_opts opts = {
+    const struct dz_sandboxes_opts opts = {
         .loop = w->loop,
         .registry = &w->registry,
         .cold = {.live = &w->live.head, .store = &w->cold.head},
-        .ops = &sim_cell_ops,
+        .driver = &sim_cell_ops,
         .files = &sim_cell_files,
         .files_arg = w,
-        .arg = w,
+        .driver_arg = w,
         .live_path = "/live",
         .ladder = {20000, 60000},
     };
     int rc = dz_registry_open_disk(dz_db_sim_disk(w->disk), &w->inner, &err);
     if (rc == 0)
-        rc = dz_keeper_new(&opts, &w->k, &err);
+        rc = dz_sandboxes_new(&opts, &w->k, &err);
     if (rc < 0) {
         sim_bad(w, "boot: %s", err.msg);
         return;
     }
-    rc = dz_keeper_recover(w->k, &err);
+    rc = dz_sandboxes_recover(w->k, &err);
     if (rc < 0 && !w->dead) {
         if (w->fault_percent == 0)
             sim_bad(w, "recover: %s", err.msg);
@@ -92,7 +92,7 @@ static void boot(struct sim_world *w)
 static void fall(struct sim_world *w)
 {
     dz_loop_sim_forget(w->loop);
-    dz_keeper_free(w->k);
+    dz_sandboxes_free(w->k);
     w->k = NULL;
     sim_cells_gone(w);
 }
@@ -229,7 +229,7 @@ struct question {
 static struct question questions[IN_LINE_MAX];
 static size_t question_count;
 
-static void on_answer(void *arg, const struct dz_keeper_result *result)
+static void on_answer(void *arg, const struct dz_sandbox_reply *result)
 {
     struct question *q = arg;
     struct sim_world *w = q->w;
@@ -275,7 +275,7 @@ static void ask(struct sim_world *w, enum dz_request what, struct sim_sandbox *b
     const struct dz_instance to = {.id = q->clone, .tenant = q->clone};
     bool files = what == DZ_REQUEST_ARCHIVE && dice_below(&w->dice, 3) == 0;
     b->may_drop |= files;
-    const struct dz_keeper_request r = {
+    const struct dz_sandbox_request r = {
         .what = what,
         .id = q->id,
         .keep = files ? "files" : NULL,
@@ -291,7 +291,7 @@ static void ask(struct sim_world *w, enum dz_request what, struct sim_sandbox *b
     if (clone)
         clone->unknown = true;
     w->asked++;
-    int rc = dz_keeper_submit(w->k, &r, &q->ticket, &err);
+    int rc = dz_sandbox_submit(w->k, &r, &q->ticket, &err);
     if (rc == 0)
         return;
     w->asked--;
@@ -315,7 +315,7 @@ static void register_box(struct sim_world *w, struct sim_sandbox *b)
         .timeout_action = dice_below(&w->dice, 2) ? "pause" : "destroy",
     };
     b->ephemeral = row.ephemeral != 0;
-    int rc = dz_keeper_register(w->k, &row, NULL);
+    int rc = dz_sandbox_register(w->k, &row, NULL);
     if (rc == 0)
         b->exists = true;
     else if (w->dead)
@@ -343,7 +343,7 @@ static void use_something(struct sim_world *w, struct sim_sandbox *b)
     if (!b->running || !b->answered)
         return;
     sim_write(w, b);
-    dz_keeper_touch(w->k, b->id, (enum dz_activity)dice_below(&w->dice, DZ_ACTIVITY_COUNT));
+    dz_sandbox_touch(w->k, b->id, (enum dz_activity)dice_below(&w->dice, DZ_ACTIVITY_COUNT));
 }
 
 static void disturb(struct sim_world *w, struct sim_sandbox *b)
@@ -353,23 +353,23 @@ static void disturb(struct sim_world *w, struct sim_sandbox *b)
     case 0:
         if (b->running) {
             sim_end(b);
-            dz_keeper_cell_died(w->k, b->id, NULL);
+            dz_sandbox_cell_died(w->k, b->id, NULL);
         }
         break;
     case 1:
         if (q->open)
-            dz_keeper_cancel(w->k, q->ticket);
+            dz_sandbox_cancel(w->k, q->ticket);
         break;
     case 2:
-        (void)!dz_keeper_abort(w->k, b->id, NULL);
+        (void)!dz_sandbox_abort(w->k, b->id, NULL);
         break;
     case 3:
-        (void)!dz_keeper_hold(w->k, b->id, dz_clock_real_ms() + dice_below(&w->dice, 90000), NULL);
+        (void)!dz_sandbox_hold(w->k, b->id, dz_clock_real_ms() + dice_below(&w->dice, 90000), NULL);
         break;
     case 4:
-        if (dz_keeper_timeout(w->k, b->id, dice_below(&w->dice, 60000),
-                              dice_below(&w->dice, 2) ? DZ_TIMEOUT_PAUSE : DZ_TIMEOUT_DESTROY,
-                              NULL) == 0) {
+        if (dz_sandbox_timeout(w->k, b->id, dice_below(&w->dice, 60000),
+                               dice_below(&w->dice, 2) ? DZ_TIMEOUT_PAUSE : DZ_TIMEOUT_DESTROY,
+                               NULL) == 0) {
             b->awake_ms = 0;
             b->active_at = b->active_at ? sim_boot_ms() : 0;
         }
@@ -413,7 +413,7 @@ void sim_act(struct sim_world *w)
 
 /* --- at rest ------------------------------------------------------------------------ */
 
-static void on_finding(void *arg, const struct dz_keeper_finding *f)
+static void on_finding(void *arg, const struct dz_sandbox_finding *f)
 {
     struct sim_world *w = arg;
     if (strcmp(f->what, "orphan") == 0 && w->cut)
@@ -520,13 +520,13 @@ void sim_rest(struct sim_world *w)
     w->fault_percent = 0;
     w->calls_left = -1;
     w->cold.capacity = SIM_OBJECTS;
-    for (int i = 0; i < 20 && !w->bad[0] && (i < 1 || dz_keeper_busy(w->k)); i++)
+    for (int i = 0; i < 20 && !w->bad[0] && (i < 1 || dz_sandboxes_busy(w->k)); i++)
         pass(w, 3600000);
     if (w->bad[0])
         return;
-    if (dz_keeper_busy(w->k))
-        sim_bad(w, "after twenty hours %zu operations are under way", dz_keeper_busy(w->k));
-    else if (dz_keeper_check(w->k, w->cut, on_finding, w, &left, &err) < 0)
+    if (dz_sandboxes_busy(w->k))
+        sim_bad(w, "after twenty hours %zu operations are under way", dz_sandboxes_busy(w->k));
+    else if (dz_sandboxes_check(w->k, w->cut, on_finding, w, &left, &err) < 0)
         sim_bad(w, "at rest: check: %s", err.msg);
     if (w->asked != w->answered + w->dropped)
         sim_bad(w, "%ld asked, %ld answered, %ld lost in crashes", w->asked, w->answered,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sim_world.h - one simulated machine: a keeper on a simulated loop, a registry on
+ * sim_world.h - one simulated machine: sandboxes on a simulated loop, a registry on
  * a disk that loses power, two stores in memory, cells that are only notes; and a
  * model of what must be true.
  *
@@ -16,8 +16,8 @@
 #define DZ_TESTS_SIM_WORLD_H
 
 #include "db/db_sim.h"
-#include "keeper/keeper.h"
 #include "loop/loop_sim.h"
+#include "sandbox/sandbox.h"
 #include "sim_store.h"
 
 enum {
@@ -58,16 +58,16 @@ struct sim_world {
     struct dz_db_sim *disk;
     struct dz_registry *inner;   /* on the disk */
     struct dz_registry registry; /* ours, in front of it */
-    struct dz_keeper *k;
+    struct dz_sandboxes *k;
     struct sim_store live, cold;
     struct sim_sandbox boxes[SIM_SANDBOXES];
 
     uint32_t fault_percent; /* of the calls to stores */
     long calls_left;        /* until the crash; < 0: none is near */
     bool dead;
-    bool calm;                   /* nothing fails by itself any more */
-    bool cut;                    /* the power was cut at least once */
-    struct dz_keeper_clock kept; /* the keeper's clock, from one daemon to the next */
+    bool calm;                    /* nothing fails by itself any more */
+    bool cut;                     /* the power was cut at least once */
+    struct dz_sandbox_clock kept; /* the clock, from one daemon to the next */
     bool has_kept;
     long asked, answered, dropped; /* requests */
     long crashes, operations, timeouts, done[DZ_REQUEST_COUNT];
@@ -85,8 +85,8 @@ void sim_act(struct sim_world *w);
 void sim_rest(struct sim_world *w);
 
 /* sim_cells.c */
-extern const struct dz_keeper_ops sim_cell_ops;
-extern const struct dz_keeper_files sim_cell_files;
+extern const struct dz_sandbox_driver sim_cell_ops;
+extern const struct dz_sandbox_files sim_cell_files;
 struct sim_sandbox *sim_box(struct sim_world *w, const char *id);
 void sim_cells_gone(struct sim_world *w); /* with their daemon */
 void sim_write(struct sim_world *w, struct sim_sandbox *b);

@@ -6,7 +6,7 @@
 #include "../lib/engine_rig.h"
 
 #include "base/str.h"
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 enum {
     FLOOD = 300,
@@ -511,7 +511,7 @@ TEST(a_cell_that_makes_way_for_a_wake_is_in_nobodys_way)
     list_later(&r, "a", &s);
     UNTIL(&r, turns > 0);
     CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES && only(&r)->reserved);
-    r.e->keeper->opts.ops->awaited(r.e->sandboxes, only(&r)->id);
+    r.e->sandboxes->driver->awaited(r.e->sandboxes, only(&r)->id);
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     CHECK_INT(r.e->sandboxes->map.count, 0);
     rig_close(&r);

@@ -6,7 +6,7 @@
 #include "../lib/engine_rig.h"
 
 #include "base/fd.h"
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -415,7 +415,7 @@ static void run_beside(void)
 
 static int connections(struct rig *r)
 {
-    const struct slot *s = dz_map_get(&r->e->keeper->slots, dz_str(only(r)->id));
+    const struct dz_sandbox *s = dz_map_get(&r->e->sandboxes->map, dz_str(only(r)->id));
     return s ? (int)s->now.connections : -1;
 }
 
@@ -640,7 +640,7 @@ TEST(a_registry_that_cannot_be_written_takes_no_answer_back)
     answered(&r, &both);
     without_room(&r, tell_all);
     CHECK(only(&r) == NULL || only(&r)->cell == NULL);
-    UNTIL(&r, dz_keeper_busy(r.e->keeper) == 0);
+    UNTIL(&r, dz_sandboxes_busy(r.e->sandboxes) == 0);
     CHECK(in_state(&r, "a", "suspended"));
     is_as_answered(&r, &both, true);
     rig_close(&r);

@@ -2,8 +2,8 @@
  *
  * The registry against the files: what no row has, what a row lacks.
  *
- * One pass over each directory, one over the rows: in one go (dz_keeper_check), or beside the
- * operations of a daemon (dz_keeper_look). The latter lists the files on a worker, and compares
+ * One pass over each directory, one over the rows: in one go (dz_sandboxes_check), or beside the
+ * operations of a daemon (dz_sandboxes_look). The latter lists the files on a worker, and compares
  * them on the loop, a few in each turn. What looks wrong is looked at again in the same turn: rows
  * change on the loop only, so row, operation and file are then those of one moment.
  *
@@ -17,7 +17,7 @@
  *   archived  -     -      -       -               x
  *   deleted   -     -      -       -               -
  */
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -42,11 +42,11 @@ struct listed {
 DZ_VEC(listing, struct listed);
 
 struct checking {
-    struct dz_keeper *k;
+    struct dz_sandboxes *all;
     bool repair;
     const struct listing *files; /* by key, when operations may be under way; or NULL */
     struct dz_blobs *store;      /* that check_file's file is in */
-    void (*fn)(void *arg, const struct dz_keeper_finding *f);
+    void (*fn)(void *arg, const struct dz_sandbox_finding *f);
     void *arg;
     uint64_t left;
     int rc;
@@ -56,7 +56,7 @@ struct checking {
 static void tell(struct checking *c, const char *id, const char *what, const char *text,
                  bool repairable)
 {
-    const struct dz_keeper_finding f = {id, what, text, repairable};
+    const struct dz_sandbox_finding f = {id, what, text, repairable};
     if ((!c->repair || !repairable) && strcmp(what, "busy") != 0)
         c->left++;
     c->fn(c->arg, &f);
@@ -86,9 +86,9 @@ static unsigned files_of(const struct dz_instance *row)
 
 static bool in_use(const struct checking *c, const char *id)
 {
-    const struct dz_keeper *k = c->k;
-    const struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    return c->files && s && (s->op || s->reserved);
+    const struct dz_sandboxes *all = c->all;
+    const struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
+    return c->files && s && (s->op || s->taken);
 }
 
 static void tell_busy(struct checking *c, const char *id)
@@ -116,7 +116,7 @@ static bool gone_since(struct checking *c, const char *key)
 /* Somebody makes a sandbox of this file, which has no row yet. */
 static bool being_made(const struct checking *c, const char *id)
 {
-    const struct dz_keeper_opts *o = &c->k->opts;
+    const struct dz_sandboxes_opts *o = &c->all->opts;
     return in_use(c, id) || (c->files && o->files->claimed && o->files->claimed(o->files_arg, id));
 }
 
@@ -134,7 +134,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
         return 0;
     }
     struct dz_err why = {0};
-    int rc = dz_registry_get(c->k->opts.registry, id, &row, &why);
+    int rc = dz_registry_get(c->all->opts.registry, id, &row, &why);
     if (rc < 0 && rc != DZ_ENOENT && rc != DZ_EGONE) {
         if (c->err)
             *c->err = why;
@@ -151,7 +151,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
     (void)snprintf(text, sizeof text, "%s (%" PRIu64 " bytes) belongs to %s", key, size,
                    rc == 0 ? "no sandbox in this state" : "no sandbox");
     if (c->repair)
-        c->rc = dz_cold_drop(&c->k->opts.cold, id, 1u << file, c->err);
+        c->rc = dz_cold_drop(&c->all->opts.cold, id, 1u << file, c->err);
     if (c->rc == 0)
         tell(c, id, "orphan", text, true);
     return c->rc;
@@ -183,7 +183,7 @@ static void note_error(struct checking *c, const struct dz_instance *row, const 
     const struct dz_instance to = {.status = dz_status_name(DZ_STATUS_ERROR), .error = text};
     const struct row_change change = {.set = DZ_COLUMN(status) | DZ_COLUMN(error), .to = &to};
     if (strcmp(row->error, text) != 0)
-        c->rc = dz_keeper_write_row(c->k, row, &change, NULL, c->err);
+        c->rc = dz_record_write_row(c->all, row, &change, NULL, c->err);
 }
 
 static int by_key(const void *a, const void *b)
@@ -210,7 +210,7 @@ static void check_missing(struct checking *c, const struct dz_instance *row)
     uint64_t size = 0;
     if (file == DZ_COLD_FILES || was_listed(c, row, file))
         return;
-    int rc = dz_cold_has(&c->k->opts.cold, row->id, file, &size, c->err);
+    int rc = dz_cold_has(&c->all->opts.cold, row->id, file, &size, c->err);
     if (rc < 0) {
         c->rc = rc;
         return;
@@ -252,7 +252,7 @@ static size_t check_some_rows(struct checking *c, char after[static DZ_COLD_KEY]
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     const struct dz_registry_filter f = {.after = after, .limit = limit};
-    c->rc = dz_registry_list(c->k->opts.registry, &f, &rows, c->err);
+    c->rc = dz_registry_list(c->all->opts.registry, &f, &rows, c->err);
     for (size_t i = 0; c->rc == 0 && i < rows.n; i++) {
         (void)snprintf(after, DZ_COLD_KEY, "%s", rows.p[i].id);
         check_row(c, &rows.p[i]);
@@ -268,19 +268,19 @@ static int check_rows(struct checking *c)
     return c->rc;
 }
 
-int dz_keeper_check(struct dz_keeper *k, bool repair,
-                    void (*fn)(void *arg, const struct dz_keeper_finding *f), void *arg,
-                    uint64_t *ret_count, struct dz_err *err)
+int dz_sandboxes_check(struct dz_sandboxes *all, bool repair,
+                       void (*fn)(void *arg, const struct dz_sandbox_finding *f), void *arg,
+                       uint64_t *ret_count, struct dz_err *err)
 {
-    struct checking c = {.k = k, .repair = repair, .fn = fn, .arg = arg, .err = err};
-    assert(k->ops.count == 0);
-    int rc = dz_registry_check(k->opts.registry, err);
-    c.store = k->opts.cold.live;
+    struct checking c = {.all = all, .repair = repair, .fn = fn, .arg = arg, .err = err};
+    assert(all->ops.count == 0);
+    int rc = dz_registry_check(all->opts.registry, err);
+    c.store = all->opts.cold.live;
     if (rc == 0)
-        rc = dz_blobs_list(k->opts.cold.live, check_file, &c, err);
-    c.store = k->opts.cold.store;
+        rc = dz_blobs_list(all->opts.cold.live, check_file, &c, err);
+    c.store = all->opts.cold.store;
     if (rc == 0 && c.rc == 0)
-        rc = dz_blobs_list(k->opts.cold.store, check_file, &c, err);
+        rc = dz_blobs_list(all->opts.cold.store, check_file, &c, err);
     if (rc == 0)
         rc = c.rc < 0 ? c.rc : check_rows(&c);
     if (rc == 0)
@@ -290,7 +290,7 @@ int dz_keeper_check(struct dz_keeper *k, bool repair,
 
 /* --- beside operations ----------------------------------------------------------------- */
 
-struct dz_keeper_look {
+struct dz_sandboxes_look {
     struct checking c;
     void (*done)(void *arg, uint64_t left, int rc, const struct dz_err *err);
     struct dz_cold cold; /* for the worker */
@@ -304,15 +304,15 @@ struct dz_keeper_look {
     struct dz_timer *turn;
 };
 
-void dz_keeper_look_drop(struct dz_keeper_look *l)
+void dz_sandboxes_look_drop(struct dz_sandboxes_look *l)
 {
     if (!l)
         return;
     l->dropped = true;
     if (l->listing)
         return; /* listed() comes here again */
-    if (l->c.k->look == l)
-        l->c.k->look = NULL;
+    if (l->c.all->look == l)
+        l->c.all->look = NULL;
     dz_timer_free(l->turn);
     for (size_t i = 0; i < l->files.n; i++)
         dz_free(l->files.p[i].key);
@@ -320,19 +320,19 @@ void dz_keeper_look_drop(struct dz_keeper_look *l)
     dz_free(l);
 }
 
-static void end(struct dz_keeper_look *l, int rc)
+static void end(struct dz_sandboxes_look *l, int rc)
 {
     struct dz_err err = l->err;
     uint64_t left = l->c.left;
     void (*done)(void *arg, uint64_t left, int rc, const struct dz_err *err) = l->done;
     void *arg = l->c.arg;
-    dz_keeper_look_drop(l);
+    dz_sandboxes_look_drop(l);
     done(arg, left, rc, &err);
 }
 
 static int list_one(void *arg, const char *key, uint64_t size)
 {
-    struct dz_keeper_look *l = arg;
+    struct dz_sandboxes_look *l = arg;
     struct listed f = {dz_str_dup(dz_str(key)), size, l->listing_live};
     l->rc = f.key ? dz_vec_push(&l->files, f) : DZ_ENOMEM;
     if (l->rc < 0)
@@ -342,7 +342,7 @@ static int list_one(void *arg, const char *key, uint64_t size)
 
 static void list(void *arg)
 {
-    struct dz_keeper_look *l = arg;
+    struct dz_sandboxes_look *l = arg;
     l->listing_live = true;
     int rc = dz_blobs_list(l->cold.live, list_one, l, &l->err);
     l->listing_live = false;
@@ -357,10 +357,10 @@ static void list(void *arg)
 
 static void listed(void *arg)
 {
-    struct dz_keeper_look *l = arg;
+    struct dz_sandboxes_look *l = arg;
     l->listing = false;
     if (l->dropped)
-        dz_keeper_look_drop(l);
+        dz_sandboxes_look_drop(l);
     else if (l->rc < 0)
         end(l, l->rc);
     else
@@ -369,7 +369,7 @@ static void listed(void *arg)
 
 static void on_turn(void *arg)
 {
-    struct dz_keeper_look *l = arg;
+    struct dz_sandboxes_look *l = arg;
     struct checking *c = &l->c;
     size_t n = 0;
     for (; c->rc == 0 && n < LOOK_BATCH && l->at < l->files.n; n++, l->at++) {
@@ -385,27 +385,27 @@ static void on_turn(void *arg)
         dz_timer_after(l->turn, 0);
 }
 
-int dz_keeper_look(struct dz_keeper *k, const struct dz_keeper_look_opts *o,
-                   struct dz_keeper_look **ret_look, struct dz_err *err)
+int dz_sandboxes_look(struct dz_sandboxes *all, const struct dz_sandboxes_look_opts *o,
+                      struct dz_sandboxes_look **ret_look, struct dz_err *err)
 {
-    if (k->look)
+    if (all->look)
         return dz_fail(err, DZ_EBUSY,
                        "the registry is being compared with the files already: try again later");
-    struct dz_keeper_look *l = dz_zalloc(sizeof *l);
+    struct dz_sandboxes_look *l = dz_zalloc(sizeof *l);
     if (!l)
         return dz_fail(err, DZ_ENOMEM, "compare the registry with the files: out of memory");
-    *l = (struct dz_keeper_look){
-        .c = {.k = k, .files = &l->files, .fn = o->fn, .arg = o->arg, .err = &l->err},
+    *l = (struct dz_sandboxes_look){
+        .c = {.all = all, .files = &l->files, .fn = o->fn, .arg = o->arg, .err = &l->err},
         .done = o->done,
-        .cold = k->opts.cold,
+        .cold = all->opts.cold,
         .files = DZ_VEC_INIT(LOOK_MAX),
     };
-    k->look = l;
-    int rc = dz_timer_new(k->opts.loop, on_turn, l, &l->turn, err);
+    all->look = l;
+    int rc = dz_timer_new(all->opts.loop, on_turn, l, &l->turn, err);
     if (rc == 0)
-        rc = dz_loop_work(k->opts.loop, list, listed, l, err);
+        rc = dz_loop_work(all->opts.loop, list, listed, l, err);
     if (rc < 0) {
-        dz_keeper_look_drop(l);
+        dz_sandboxes_look_drop(l);
         return rc;
     }
     l->listing = true;

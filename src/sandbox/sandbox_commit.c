@@ -2,8 +2,8 @@
  *
  * What operations write into rows.
  *
- * All changes of a row that an operation makes go through dz_keeper_change
- * (keeper_record.c). The row may be changed by others meanwhile (its
+ * All changes of a row that an operation makes go through dz_sandbox_op_change
+ * (sandbox_record.c). The row may be changed by others meanwhile (its
  * name, its metadata): that only costs a second try. What no other may change
  * while an operation runs is the epoch and the operation itself: then the sandbox
  * is not ours any more.
@@ -14,7 +14,7 @@
  * A durable change is in the log at once and waits for the disk on a worker, before the
  * operation's next step: that one may remove what only this change makes superfluous.
  */
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -38,9 +38,9 @@ static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_
 /* When a sandbox whose daemon died stopped being active nobody knows: at its last sign of life.
  * The row has the wall's time of its last change. If somebody set the wall's clock just before the
  * death, that may lie in the future: a timeout would lose what it had left. */
-static int64_t last_sign(const struct dz_keeper *k, const struct dz_instance *row)
+static int64_t last_sign(const struct dz_sandboxes *all, const struct dz_instance *row)
 {
-    int64_t updated = row->updated * 1000 + k->clock.before, now = dz_keeper_now(k);
+    int64_t updated = row->updated * 1000 + all->clock.before, now = dz_sandboxes_now(all);
     if (updated > now)
         updated = now;
     return updated > row->last_active ? updated : row->last_active;
@@ -50,12 +50,12 @@ static int64_t last_sign(const struct dz_keeper *k, const struct dz_instance *ro
 
 static int commit_active(struct op *op, struct dz_err *err)
 {
-    struct slot *s = op->slot;
-    int64_t now = dz_keeper_now(op->k), last = s->now.last_active;
+    struct dz_sandbox *s = op->sandbox;
+    int64_t now = dz_sandboxes_now(op->all), last = s->now.last_active;
     struct dz_instance to = {
         .state = dz_state_name(DZ_STATE_ACTIVE),
         .status = dz_status_name(DZ_STATUS_RUNNING),
-        .host = op->k->host,
+        .host = op->all->host_name,
         .epoch = op->row.epoch + 1,
         .generation = op->row.generation + 1,
         .last_active = now > last ? now : last,
@@ -80,7 +80,7 @@ static int commit_active(struct op *op, struct dz_err *err)
                                       .durable = op->drop != 0,
                                       .event = op->memory_lost ? "memory_lost" : "activated",
                                       .detail = dz_rung_name(op->rung)};
-    int rc = dz_keeper_change(op, &change, err);
+    int rc = dz_sandbox_op_change(op, &change, err);
     s->warm = rc == 0;
     return rc;
 }
@@ -89,13 +89,13 @@ static int commit_active(struct op *op, struct dz_err *err)
  * be awake for: else it sleeps until somebody asks, or a deadline of its own comes. */
 static int64_t wakes_at(const struct op *op, int64_t now)
 {
-    return op->busy && op->goes_on && dz_keeper_counts_cpu(op) ? now : op->wake_at;
+    return op->busy && op->goes_on && dz_sandbox_op_counts_cpu(op) ? now : op->wake_at;
 }
 
 static int commit_suspended(struct op *op, struct dz_err *err)
 {
-    struct slot *s = op->slot;
-    int64_t now = dz_keeper_now(op->k), last = op->row.last_active;
+    struct dz_sandbox *s = op->sandbox;
+    int64_t now = dz_sandboxes_now(op->all), last = op->row.last_active;
     struct dz_instance to = {
         .state = dz_state_name(DZ_STATE_SUSPENDED),
         .suspended_at = now,
@@ -116,7 +116,7 @@ static int commit_suspended(struct op *op, struct dz_err *err)
                                       .to = &to,
                                       .event = op->cell_dead ? "crashed" : "suspended",
                                       .detail = op->keep_memory ? "memory" : "files"};
-    int rc = dz_keeper_change(op, &change, err);
+    int rc = dz_sandbox_op_change(op, &change, err);
     if (rc == 0) {
         dz_free(s->died_of);
         s->died_of = NULL;
@@ -128,7 +128,7 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
                        struct dz_err *err)
 {
     char key[DZ_COLD_KEY], hash[DZ_SHA256_HEX];
-    struct slot *s = op->slot;
+    struct dz_sandbox *s = op->sandbox;
     struct dz_instance to = {
         .state = dz_state_name(state),
         .wake_at = state == DZ_STATE_FROZEN ? op->row.wake_at : 0,
@@ -141,23 +141,23 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
     uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) |
                    DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation) |
                    DZ_COLUMN(wake_at);
-    stop_timeout(&op->row, dz_keeper_now(op->k), &to, &set); /* what is left of it stays so */
+    stop_timeout(&op->row, dz_sandboxes_now(op->all), &to, &set); /* what is left of it stays so */
     const struct row_change change = {
         .set = set, .to = &to, .durable = true, .event = dz_state_name(state)};
-    return dz_keeper_change(op, &change, err);
+    return dz_sandbox_op_change(op, &change, err);
 }
 
 static int commit_archived(struct op *op, struct dz_err *err)
 {
-    op->slot->warm = false;
+    op->sandbox->warm = false;
     int rc = commit_cold(op, DZ_STATE_ARCHIVED, DZ_COLD_ARCHIVE, err);
     if (rc == 0 && op->only_files) {
-        const struct dz_registry_event e = {.sandbox_id = op->slot->id,
+        const struct dz_registry_event e = {.sandbox_id = op->sandbox->id,
                                             .tenant = op->row.tenant,
                                             .what = "memory_dropped",
                                             .detail = "archived with keep=files"};
         int64_t seq;
-        (void)!dz_registry_note(op->k->opts.registry, &e, &seq, NULL); /* the archive stands */
+        (void)!dz_registry_note(op->all->opts.registry, &e, &seq, NULL); /* the archive stands */
     }
     return rc;
 }
@@ -173,9 +173,9 @@ static int fill_clone(void *arg, const struct dz_instance *row, struct dz_instan
 /* The new sandbox's row, which was written before its file, is a plain one now. */
 static int commit_clone(struct op *op, struct dz_err *err)
 {
-    const struct dz_keeper_update u = {
-        .id = op->clone_id, .fill = fill_clone, .event = "cloned", .detail = op->slot->id};
-    return dz_keeper_update(op->k, &u, NULL, err);
+    const struct dz_sandbox_update u = {
+        .id = op->clone_id, .fill = fill_clone, .event = "cloned", .detail = op->sandbox->id};
+    return dz_sandbox_update(op->all, &u, NULL, err);
 }
 
 /* By hops of the map: each is a change with an event, the last one durable. Cut
@@ -186,7 +186,7 @@ static int commit_deleted(struct op *op, struct dz_err *err)
     int hops = dz_lifecycle_walk(op->row.is, DZ_STATE_DELETED, path, err), rc = 0;
     if (hops < 0)
         return hops;
-    op->slot->warm = false;
+    op->sandbox->warm = false;
     for (int i = 0; i < hops && rc == 0; i++) {
         bool last = i + 1 == hops;
         const struct dz_instance to = {.state = dz_state_name(path[i]),
@@ -195,14 +195,14 @@ static int commit_deleted(struct op *op, struct dz_err *err)
                                           .to = &to,
                                           .durable = last,
                                           .event = last ? "deleting" : dz_state_name(path[i])};
-        rc = dz_keeper_change(op, &change, err);
+        rc = dz_sandbox_op_change(op, &change, err);
     }
     return rc;
 }
 
-int dz_keeper_commit(struct op *op, struct dz_err *err)
+int dz_sandbox_op_commit(struct op *op, struct dz_err *err)
 {
-    int rc = op->stale ? dz_keeper_reload(op, true, err) : 0;
+    int rc = op->stale ? dz_sandbox_op_reload(op, true, err) : 0;
     if (rc < 0)
         return rc;
     op->stale = false;
@@ -247,7 +247,7 @@ static int64_t retry_after(int rc, int64_t tries)
  * guest is woken at its time though its file cannot be frozen. */
 static void try_again(const struct op *op, struct dz_instance *to, uint64_t *set)
 {
-    int64_t at = dz_keeper_now(op->k) + retry_after(op->rc, op->row.tries);
+    int64_t at = dz_sandboxes_now(op->all) + retry_after(op->rc, op->row.tries);
     to->tries = op->row.tries + 1;
     if (op->kind == DZ_OP_ACTIVATE)
         to->wake_at = at;
@@ -257,10 +257,10 @@ static void try_again(const struct op *op, struct dz_instance *to, uint64_t *set
         DZ_COLUMN(tries) | (op->kind == DZ_OP_ACTIVATE ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at));
 }
 
-int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
+int dz_sandbox_op_settle(struct op *op, bool failed, struct dz_err *err)
 {
-    struct slot *s = op->slot;
-    int rc = op->stale ? dz_keeper_reload(op, true, err) : 0;
+    struct dz_sandbox *s = op->sandbox;
+    int rc = op->stale ? dz_sandbox_op_reload(op, true, err) : 0;
     if (rc < 0)
         return rc == DZ_ENOENT || rc == DZ_EGONE ? DZ_EBUSY : rc;
     op->stale = false;
@@ -278,12 +278,12 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
     const char *event = told ? "failed" : NULL;
     if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
-        to.suspended_at = dz_keeper_now(op->k);
+        to.suspended_at = dz_sandboxes_now(op->all);
         if (s->now.last_active > to.last_active)
             to.last_active = s->now.last_active;
         set |= DZ_COLUMN(state) | DZ_COLUMN(suspended_at) | DZ_COLUMN(last_active);
-        stop_timeout(&op->row, op->k->clock_on ? to.suspended_at : last_sign(op->k, &op->row), &to,
-                     &set);
+        stop_timeout(&op->row, op->all->clock_on ? to.suspended_at : last_sign(op->all, &op->row),
+                     &to, &set);
         event = op->cell_dead ? "crashed" : "suspended";
         s->warm = false;
     }
@@ -291,26 +291,26 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         try_again(op, &to, &set);
     const struct row_change change = {
         .set = set, .to = &to, .event = event, .detail = told ? op->err.msg : NULL};
-    return dz_keeper_change(op, &change, err);
+    return dz_sandbox_op_change(op, &change, err);
 }
 
-int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
+int dz_sandbox_erase(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err)
 {
-    int rc = dz_registry_erase(k->opts.registry, row->id, row->version, row->epoch, err);
-    if (rc == 0 && k->opts.ops->counted)
-        k->opts.ops->counted(k->opts.arg, row, -1);
+    int rc = dz_registry_erase(all->opts.registry, row->id, row->version, row->epoch, err);
+    if (rc == 0 && all->driver->counted)
+        all->driver->counted(all->driver_arg, row, -1);
     return rc;
 }
 
-int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err)
+int dz_sandbox_lay_down(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err)
 {
     struct dz_instance fresh,
-        to = {.state = dz_state_name(DZ_STATE_SUSPENDED), .suspended_at = dz_keeper_now(k)};
+        to = {.state = dz_state_name(DZ_STATE_SUSPENDED), .suspended_at = dz_sandboxes_now(all)};
     uint64_t set =
         DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(suspended_at);
-    stop_timeout(row, last_sign(k, row), &to, &set);
+    stop_timeout(row, last_sign(all, row), &to, &set);
     const struct row_change change = {.set = set, .to = &to, .event = "crashed"};
-    int rc = dz_keeper_write_row(k, row, &change, &fresh, err);
+    int rc = dz_record_write_row(all, row, &change, &fresh, err);
     if (rc < 0)
         return rc;
     dz_instance_release(row);

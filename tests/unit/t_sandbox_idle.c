@@ -3,7 +3,7 @@
  * work and sleep, and who has the file of one that is to be woken. */
 #include "tap.h"
 
-#include "../lib/keeper_rig.h"
+#include "../lib/sandbox_rig.h"
 
 #define MIN ((int64_t)60 * 1000)
 
@@ -65,7 +65,7 @@ TEST(a_guest_whose_file_cannot_be_frozen_is_woken_at_its_deadline)
     struct rig r;
     struct rig_reply reply;
     rig_open(&r);
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
     r.wake_at = dz_clock_real_ms() + 4 * MIN;
@@ -104,21 +104,21 @@ TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
     struct rig r;
     struct rig_reply reply;
     awake(&r, &reply, 100);
-    rig_set_idle(&r, "a", (struct dz_keeper_idle){.stays = true});
+    rig_set_idle(&r, "a", (struct dz_sandbox_idle){.stays = true});
     r.wake_at = dz_clock_real_ms() + MIN;
-    dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
+    dz_sandbox_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    rig_set_idle(&r, "a", (struct dz_keeper_idle){0});
-    dz_keeper_guest_sleeps(r.k, "a", 0);
-    dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
+    rig_set_idle(&r, "a", (struct dz_sandbox_idle){0});
+    dz_sandbox_guest_sleeps(r.k, "a", 0);
+    dz_sandbox_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 500);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_pass(&r, 50000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_guest_sleeps(r.k, "a", dz_clock_real_ms() + 5000); /* not worth it */
+    dz_sandbox_guest_sleeps(r.k, "a", dz_clock_real_ms() + 5000); /* not worth it */
     rig_pass(&r, 10000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_close(&r);
@@ -143,7 +143,7 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     CHECK_INT(r.starts, 3);
 
-    rig_set_idle(&r, "a", (struct dz_keeper_idle){.ignore_cpu = true});
+    rig_set_idle(&r, "a", (struct dz_sandbox_idle){.ignore_cpu = true});
     r.wake_at = dz_clock_real_ms() + 10 * MIN; /* another process waits for this */
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 9 * MIN);
@@ -165,25 +165,25 @@ TEST(silence_and_cpu_are_counted_as_the_row_says)
     struct rig_reply reply;
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
-    rig_set_idle(&r, "a", (struct dz_keeper_idle){.silence_ms = 30000});
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    rig_set_idle(&r, "a", (struct dz_sandbox_idle){.silence_ms = 30000});
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
     rig_pass(&r, 20000);
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
     rig_pass(&r, 20000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_pass(&r, 11000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     const struct dz_instance busy = {.id = "b", .tenant = "acme", .suspend_ms = 10000};
-    CHECK_INT(dz_keeper_register(r.k, &busy, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &busy, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        rig_set_idle(&r, "b", (struct dz_keeper_idle){.ignore_cpu = i == 1});
+        rig_set_idle(&r, "b", (struct dz_sandbox_idle){.ignore_cpu = i == 1});
         CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "b", &reply), 0);
         for (int n = 0; n < 15; n++) {
             rig_pass(&r, 1000);
-            dz_keeper_touch(r.k, "b", DZ_ACTIVITY_GUEST_CPU);
+            dz_sandbox_touch(r.k, "b", DZ_ACTIVITY_GUEST_CPU);
         }
         CHECK_STR(rig_row(&r, "b"), i == 0 ? "active/running/" : "suspended//");
     }
@@ -195,17 +195,17 @@ TEST(connections_keep_it_awake_and_their_end_counts_at_once)
     struct rig r;
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     struct rig_reply reply;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
     for (int i = 0; i < 10; i++) {
         rig_pass(&r, 10 * MIN);
-        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_BYTE);
+        dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_BYTE);
     }
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
     rig_pass(&r, 14000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_pass(&r, 2000);
@@ -219,13 +219,13 @@ TEST(a_hold_that_is_given_up_ends_at_once)
     struct rig_reply reply;
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
-    CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + 30 * MIN, NULL), 0);
+    CHECK_INT(dz_sandbox_hold(r.k, "a", dz_clock_real_ms() + 30 * MIN, NULL), 0);
     rig_pass(&r, 5 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    CHECK_INT(dz_keeper_hold(r.k, "a", 0, NULL), 0);
+    CHECK_INT(dz_sandbox_hold(r.k, "a", 0, NULL), 0);
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_close(&r);
@@ -236,21 +236,21 @@ static void set_suspend_ms(struct rig *r, const char *id, int64_t ms)
     rig_change(r, id, DZ_COLUMN(suspend_ms), (struct dz_instance){.suspend_ms = ms});
 }
 
-/* The mode is one of what the keeper knows of an awake sandbox, and is new from the change on. */
+/* The mode is one of what is known of an awake sandbox, and is new from the change on. */
 TEST(a_mode_that_is_set_while_awake_counts_at_once)
 {
     struct rig r;
     struct rig_reply reply;
     awake(&r, &reply, 100);
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
     rig_change(&r, "a", DZ_COLUMN(idle_mode), (struct dz_instance){.idle_mode = "connections"});
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
     for (int i = 0; i < 20; i++) {
         rig_pass(&r, 30000);
-        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
+        dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
     }
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
     rig_pass(&r, DZ_IDLE_CONNECTION_LAG_MS + 1000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_close(&r);
@@ -288,7 +288,7 @@ TEST(a_busy_guest_is_not_looked_up_with_each_report)
     r.registry->ops = &ops;
     reads = writes = 0;
     for (int i = 0; i < 100; i++) {
-        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
+        dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
         rig_pass(&r, 1000);
     }
     CHECK_INT(reads, 0);
@@ -305,7 +305,7 @@ TEST(a_busy_guest_is_not_looked_up_with_each_report)
                                          .to = &to};
     CHECK_INT(dz_registry_change(r.registry, &c, NULL), 0);
     dz_instance_release(&row);
-    dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
+    dz_sandbox_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 2000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_close(&r);
@@ -341,8 +341,8 @@ TEST(a_change_that_comes_second_is_made_of_the_row_as_it_is_then)
     struct dz_instance row = {0};
     awake(&r, &reply, 100);
     struct rivals v = {.r = &r};
-    const struct dz_keeper_update u = {.id = "a", .fill = fill_second, .arg = &v};
-    CHECK_INT(dz_keeper_update(r.k, &u, &row, NULL), 0);
+    const struct dz_sandbox_update u = {.id = "a", .fill = fill_second, .arg = &v};
+    CHECK_INT(dz_sandbox_update(r.k, &u, &row, NULL), 0);
     CHECK_INT(v.tries, 2);
     CHECK_STR(row.name, "web");
     CHECK_STR(row.metadata, "{}");
@@ -357,8 +357,8 @@ TEST(nobody_moves_a_sandbox_to_a_state_that_it_cannot_reach_from_its_own)
     struct dz_err err;
     awake(&r, &reply, 100);
     struct rig_columns c = {.set = DZ_COLUMN(state), .to = {.state = "created"}};
-    const struct dz_keeper_update u = {.id = "a", .fill = rig_fill, .arg = &c};
-    CHECK(dz_keeper_update(r.k, &u, NULL, &err) < 0);
+    const struct dz_sandbox_update u = {.id = "a", .fill = rig_fill, .arg = &c};
+    CHECK(dz_sandbox_update(r.k, &u, NULL, &err) < 0);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_close(&r);
 }
@@ -370,16 +370,16 @@ TEST(the_config_of_an_awake_sandbox_is_parsed_once)
     struct rig_reply reply;
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = 60 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     rig_pass(&r, 1000);
     r.idle_reads = 0;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
-    CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + MIN, NULL), 0);
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 90 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
+    CHECK_INT(dz_sandbox_hold(r.k, "a", dz_clock_real_ms() + MIN, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 90 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
     rig_change(&r, "a", DZ_COLUMN(metadata), (struct dz_instance){.metadata = "{}"});
     CHECK_INT(r.idle_reads, 1);
     rig_change(&r, "a", DZ_COLUMN(config), (struct dz_instance){.config = "{}"});
@@ -395,10 +395,10 @@ TEST(what_a_client_sets_during_a_wake_counts_from_that_wake_on)
     struct rig_reply reply;
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = 60 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    CHECK_INT(dz_keeper_busy(r.k), 1);
+    CHECK_INT(dz_sandboxes_busy(r.k), 1);
     set_suspend_ms(&r, "a", MIN);
     rig_pass(&r, 30000);
     CHECK_INT(reply.code, 0);
@@ -415,7 +415,7 @@ TEST(what_is_left_of_a_timeout_survives_a_freeze)
     struct rig r;
     struct rig_reply reply;
     awake(&r, &reply, 1000);
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 10 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 10 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
     rig_pass(&r, 4 * MIN);
     CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);

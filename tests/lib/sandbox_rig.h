@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * keeper_rig.h - a keeper on a simulated loop, a registry in memory, two real
+ * sandbox_rig.h - sandboxes on a simulated loop, a registry in memory, two real
  * directories, and cells that are only notes of what was asked of them.
  *
  * A sandbox's file is a text. Starting a cell appends "+", stopping it "-" (or "~"
@@ -12,8 +12,8 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "keeper/keeper.h"
 #include "loop/loop_sim.h"
+#include "sandbox/sandbox.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ struct rig {
     struct dz_clock_test clock;
     struct dz_loop *loop;
     struct dz_registry *registry;
-    struct dz_keeper *k;
+    struct dz_sandboxes *k;
     struct dz_cold cold;
     char running[RIG_CELLS][64];
     int64_t cell_ms; /* how long starting and stopping takes */
@@ -54,9 +54,9 @@ struct rig {
     int settle_busy; /* so often the file is not free when it is to be settled */
     int settles;
     int starts, stops, kills, expired, awaited;
-    bool stays;                  /* who reserved it keeps it */
-    struct dz_keeper_clock kept; /* the keeper's, for the next one */
-    struct dz_keeper_idle idle;
+    bool stays;                   /* who reserved it keeps it */
+    struct dz_sandbox_clock kept; /* the clock, for the next daemon */
+    struct dz_sandbox_idle idle;
     unsigned idle_reads; /* of a row's config */
     struct rig_call calls[64];
     size_t call_count;
@@ -108,11 +108,11 @@ static inline void rig_answer(void *arg)
 {
     struct rig_call *c = arg;
     struct rig *r = c->rig;
-    struct dz_keeper_cell how = {.code = c->start ? r->start_code : r->stop_code,
-                                 .alive = r->stop_alive,
-                                 .error = "the cell says no",
-                                 .wake_at = r->wake_at,
-                                 .busy = r->busy};
+    struct dz_sandbox_cell_end how = {.code = c->start ? r->start_code : r->stop_code,
+                                      .alive = r->stop_alive,
+                                      .error = "the cell says no",
+                                      .wake_at = r->wake_at,
+                                      .busy = r->busy};
     if (how.code == 0 && c->start) {
         CHECK_INT(rig_find(r, c->id), -1); /* never two for one file */
         (void)snprintf(r->running[rig_find(r, "")], 64, "%s", c->id);
@@ -123,11 +123,11 @@ static inline void rig_answer(void *arg)
         if (how.code == 0)
             rig_append(r, c->id, c->keep ? "~" : "-");
     }
-    dz_keeper_cell_done(r->k, c->ticket, &how);
+    dz_sandbox_cell_done(r->k, c->ticket, &how);
 }
 
 /* A start that takes no time and fails could not even begin. */
-static inline int rig_ask(struct rig *r, const struct dz_keeper_start *call, bool start,
+static inline int rig_ask(struct rig *r, const struct dz_sandbox_call *call, bool start,
                           struct dz_err *err)
 {
     struct rig_call *c = &r->calls[r->call_count++ % 64];
@@ -144,14 +144,14 @@ static inline int rig_ask(struct rig *r, const struct dz_keeper_start *call, boo
     return 0;
 }
 
-static inline int rig_start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static inline int rig_start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct rig *r = arg;
     r->starts++;
     return rig_ask(r, call, true, err);
 }
 
-static inline int rig_stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+static inline int rig_stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
 {
     struct rig *r = arg;
     r->stops++;
@@ -188,12 +188,12 @@ static inline int rig_settle(void *arg, const char *id, struct dz_err *err)
     return unlink(rig_path(r, "live", name));
 }
 
-static inline int rig_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+static inline int rig_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
 {
-    static const char letters[] = {[DZ_KEEPER_COMPACT] = 'c',
-                                   [DZ_KEEPER_FILES] = 'f',
-                                   [DZ_KEEPER_CLONE] = 'k',
-                                   [DZ_KEEPER_SHARE] = 's'};
+    static const char letters[] = {[DZ_SANDBOX_CARRY_COMPACT] = 'c',
+                                   [DZ_SANDBOX_CARRY_FILES] = 'f',
+                                   [DZ_SANDBOX_CARRY_CLONE] = 'k',
+                                   [DZ_SANDBOX_CARRY_SHARE] = 's'};
     struct rig *r = arg;
     char text[RIG_TEXT];
     if (r->carry_code < 0)
@@ -204,14 +204,14 @@ static inline int rig_carry(void *arg, const struct dz_keeper_carrying *c, struc
     return rc < 0 ? rc : dz_blob_out_write(c->to, text, (size_t)c->from->size, err);
 }
 
-static inline bool rig_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
+static inline bool rig_clock_load(void *arg, struct dz_sandbox_clock *ret_clock)
 {
     const struct rig *r = arg;
     *ret_clock = r->kept;
     return r->kept.seen_ms > 0;
 }
 
-static inline void rig_clock_save(void *arg, const struct dz_keeper_clock *clock)
+static inline void rig_clock_save(void *arg, const struct dz_sandbox_clock *clock)
 {
     struct rig *r = arg;
     bool same_boot = r->kept.same_boot;
@@ -230,18 +230,18 @@ static inline void rig_awaited(void *arg, const char *id)
     struct rig *r = arg;
     r->awaited++;
     if (!r->stays)
-        dz_keeper_unreserve(r->k, id);
+        dz_sandbox_unreserve(r->k, id);
 }
 
 static inline void rig_idle(void *arg, const struct dz_instance *row,
-                            struct dz_keeper_idle *ret_idle)
+                            struct dz_sandbox_idle *ret_idle)
 {
     (void)row;
     ((struct rig *)arg)->idle_reads++;
     *ret_idle = ((struct rig *)arg)->idle;
 }
 
-static const struct dz_keeper_ops rig_ops = {
+static const struct dz_sandbox_driver rig_ops = {
     .start = rig_start,
     .stop = rig_stop,
     .kill = rig_kill,
@@ -249,7 +249,7 @@ static const struct dz_keeper_ops rig_ops = {
     .awaited = rig_awaited,
     .idle = rig_idle,
 };
-static const struct dz_keeper_files rig_files = {
+static const struct dz_sandbox_files rig_files = {
     .clock_load = rig_clock_load,
     .clock_save = rig_clock_save,
     .make = rig_make,
@@ -257,34 +257,39 @@ static const struct dz_keeper_files rig_files = {
     .carry = rig_carry,
 };
 
-/* A keeper that has not recovered yet. */
-static inline void rig_new_keeper(struct rig *r)
+static inline struct dz_sandboxes_opts rig_opts(struct rig *r, const char *live)
+{
+    return (struct dz_sandboxes_opts){.loop = r->loop,
+                                      .registry = r->registry,
+                                      .cold = r->cold,
+                                      .driver = &rig_ops,
+                                      .driver_arg = r,
+                                      .files = &rig_files,
+                                      .files_arg = r,
+                                      .live_path = live,
+                                      .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+}
+
+/* Sandboxes of a daemon that has not recovered yet. */
+static inline void rig_new(struct rig *r)
 {
     char live[DZ_TEMP_DIR_TEXT + 8];
     (void)snprintf(live, sizeof live, "%s/live", r->dir);
-    const struct dz_keeper_opts opts = {.loop = r->loop,
-                                        .registry = r->registry,
-                                        .cold = r->cold,
-                                        .ops = &rig_ops,
-                                        .files = &rig_files,
-                                        .files_arg = r,
-                                        .arg = r,
-                                        .live_path = live,
-                                        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
-    CHECK_INT(dz_keeper_new(&opts, &r->k, NULL), 0);
+    const struct dz_sandboxes_opts opts = rig_opts(r, live);
+    CHECK_INT(dz_sandboxes_new(&opts, &r->k, NULL), 0);
 }
 
 static inline void rig_boot(struct rig *r)
 {
-    rig_new_keeper(r);
-    CHECK_INT(dz_keeper_recover(r->k, NULL), 0);
+    rig_new(r);
+    CHECK_INT(dz_sandboxes_recover(r->k, NULL), 0);
 }
 
 /* As kill -9 of the daemon: all but the files and the registry is gone. */
 static inline void rig_die(struct rig *r)
 {
     dz_loop_sim_forget(r->loop);
-    dz_keeper_free(r->k);
+    dz_sandboxes_free(r->k);
     r->k = NULL;
     memset(r->running, 0, sizeof r->running);
 }
@@ -299,7 +304,7 @@ static inline void rig_open(struct rig *r)
 {
     char path[DZ_TEMP_DIR_TEXT + 8];
     *r = (struct rig){.clock.real_ns = 1700000000 * DZ_NS_PER_S, .cell_ms = 2};
-    CHECK_INT(dz_fd_temp_dir("doze-keeper", r->dir, NULL), 0);
+    CHECK_INT(dz_fd_temp_dir("doze-sandbox", r->dir, NULL), 0);
     (void)snprintf(path, sizeof path, "%s/live", r->dir);
     CHECK_INT(dz_blobs_open_dir(path, &r->cold.live, NULL), 0);
     (void)snprintf(path, sizeof path, "%s/cold", r->dir);
@@ -312,7 +317,7 @@ static inline void rig_open(struct rig *r)
 static inline void rig_close(struct rig *r)
 {
     dz_loop_sim_forget(r->loop);
-    dz_keeper_free(r->k);
+    dz_sandboxes_free(r->k);
     CHECK_INT(dz_registry_close(r->registry, NULL), 0);
     dz_loop_free(r->loop);
     dz_blobs_free(r->cold.live);
@@ -331,7 +336,7 @@ static inline void rig_pass(struct rig *r, int64_t ms)
 static inline void rig_register(struct rig *r, const char *id)
 {
     const struct dz_instance row = {.id = id, .tenant = "acme"};
-    CHECK_INT(dz_keeper_register(r->k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r->k, &row, NULL), 0);
 }
 
 /* --- answers --------------------------------------------------------------------- */
@@ -343,7 +348,7 @@ struct rig_reply {
     char text[248];
 };
 
-static inline void rig_done(void *arg, const struct dz_keeper_result *result)
+static inline void rig_done(void *arg, const struct dz_sandbox_reply *result)
 {
     struct rig_reply *reply = arg;
     reply->count++;
@@ -358,14 +363,14 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
                              struct rig_reply *reply)
 {
     struct dz_err err = {0};
-    const struct dz_keeper_request request = {.what = what,
-                                              .id = id,
-                                              .keep = r->keep,
-                                              .goes_on = r->goes_on,
-                                              .done = rig_done,
-                                              .arg = reply};
+    const struct dz_sandbox_request request = {.what = what,
+                                               .id = id,
+                                               .keep = r->keep,
+                                               .goes_on = r->goes_on,
+                                               .done = rig_done,
+                                               .arg = reply};
     *reply = (struct rig_reply){.code = 1};
-    int rc = dz_keeper_submit(r->k, &request, NULL, &err);
+    int rc = dz_sandbox_submit(r->k, &request, NULL, &err);
     CHECK_INT(reply->count, 0); /* the loop answers, whatever it is */
     if (rc < 0)
         (void)snprintf(reply->text, sizeof reply->text, "%s", err.msg);
@@ -425,12 +430,12 @@ static inline int rig_fill(void *arg, const struct dz_instance *row, struct dz_i
 static inline void rig_change(struct rig *r, const char *id, uint64_t set, struct dz_instance to)
 {
     struct rig_columns c = {.set = set, .to = to};
-    const struct dz_keeper_update u = {.id = id, .fill = rig_fill, .arg = &c};
-    CHECK_INT(dz_keeper_update(r->k, &u, NULL, NULL), 0);
+    const struct dz_sandbox_update u = {.id = id, .fill = rig_fill, .arg = &c};
+    CHECK_INT(dz_sandbox_update(r->k, &u, NULL, NULL), 0);
 }
 
 /* A config that says this is written. */
-static inline void rig_set_idle(struct rig *r, const char *id, struct dz_keeper_idle idle)
+static inline void rig_set_idle(struct rig *r, const char *id, struct dz_sandbox_idle idle)
 {
     r->idle = idle;
     rig_change(r, id, DZ_COLUMN(config), (struct dz_instance){.config = "{}"});

@@ -3,7 +3,7 @@
  * What each step does. Every step may be done again: after a crash, or after it
  * failed in the middle.
  */
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 #include "base/hash.h"
 #include "base/str.h"
@@ -25,98 +25,99 @@ static void on_work_done(void *arg)
     struct op *op = arg;
     if (op->work_rc < 0)
         op->err = op->work_err;
-    dz_keeper_done(op, op->work_rc);
+    dz_sandbox_op_done(op, op->work_rc);
 }
 
-int dz_keeper_give_work(struct op *op, int (*work)(struct op *op, struct dz_err *err),
-                        struct dz_err *err)
+int dz_sandbox_op_work(struct op *op, int (*work)(struct op *op, struct dz_err *err),
+                       struct dz_err *err)
 {
     op->work = work;
     op->work_err = (struct dz_err){0};
-    if (op->k->blocking)
+    if (op->all->blocking)
         return work(op, err);
-    int rc = dz_loop_work(op->k->opts.loop, on_work, on_work_done, op, err);
+    int rc = dz_loop_work(op->all->opts.loop, on_work, on_work_done, op, err);
     return rc < 0 ? rc : 1;
 }
 
 static const struct dz_cold *cold_of(const struct op *op)
 {
-    return &op->k->opts.cold;
+    return &op->all->opts.cold;
 }
 
 /* --- files ----------------------------------------------------------------------- */
 
 static int work_settle(struct op *op, struct dz_err *err)
 {
-    return op->k->opts.files->settle(op->k->opts.files_arg, op->slot->id, err);
+    return op->all->opts.files->settle(op->all->opts.files_arg, op->sandbox->id, err);
 }
 
 static int work_thaw(struct op *op, struct dz_err *err)
 {
-    return dz_cold_thaw(cold_of(op), op->slot->id, &op->copy, &op->cancel, err);
+    return dz_cold_thaw(cold_of(op), op->sandbox->id, &op->copy, &op->cancel, err);
 }
 
 static int work_freeze(struct op *op, struct dz_err *err)
 {
-    return dz_cold_freeze(cold_of(op), op->slot->id, &op->cancel, &op->copy, err);
+    return dz_cold_freeze(cold_of(op), op->sandbox->id, &op->cancel, &op->copy, err);
 }
 
 static int work_pack(struct op *op, struct dz_err *err)
 {
-    return dz_cold_pack(cold_of(op), op->slot->id, &op->cancel, &op->copy, err);
+    return dz_cold_pack(cold_of(op), op->sandbox->id, &op->cancel, &op->copy, err);
 }
 
 static int work_verify(struct op *op, struct dz_err *err)
 {
-    return dz_cold_verify(cold_of(op), op->slot->id, &op->copy, &op->cancel, err);
+    return dz_cold_verify(cold_of(op), op->sandbox->id, &op->copy, &op->cancel, err);
 }
 
 static int work_hash(struct op *op, struct dz_err *err)
 {
-    int rc = dz_cold_hash(cold_of(op), op->slot->id, &op->cancel, op->copy.sha256, err);
+    int rc = dz_cold_hash(cold_of(op), op->sandbox->id, &op->cancel, op->copy.sha256, err);
     op->copy.hashed = rc == 0;
     return rc;
 }
 
 static int work_drop(struct op *op, struct dz_err *err)
 {
-    const char *id = op->phase == OP_UNDO && op->clone_id ? op->clone_id : op->slot->id;
+    const char *id = op->phase == OP_UNDO && op->clone_id ? op->clone_id : op->sandbox->id;
     return dz_cold_drop(cold_of(op), id, op->drop, err);
 }
 
-int dz_keeper_drop(struct op *op, struct dz_err *err)
+int dz_sandbox_op_drop(struct op *op, struct dz_err *err)
 {
-    return op->drop ? dz_keeper_give_work(op, work_drop, err) : 0;
+    return op->drop ? dz_sandbox_op_work(op, work_drop, err) : 0;
 }
 
 static int work_make(struct op *op, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-    const struct dz_keeper_opts *o = &op->k->opts;
+    const struct dz_sandboxes_opts *o = &op->all->opts;
     char key[DZ_COLD_KEY];
     out = o->files->ready ? o->files->ready(o->files_arg) : NULL;
-    if (out && dz_blob_out_rename(out, dz_cold_key(op->slot->id, DZ_COLD_LIVE, key), err) == 0)
+    if (out && dz_blob_out_rename(out, dz_cold_key(op->sandbox->id, DZ_COLD_LIVE, key), err) == 0)
         return dz_blob_out_commit(out, err);
     dz_blob_out_close(DZ_TAKE_PTR(out));
     int rc =
-        dz_blob_out_open(o->cold.live, dz_cold_key(op->slot->id, DZ_COLD_LIVE, key), &out, err);
+        dz_blob_out_open(o->cold.live, dz_cold_key(op->sandbox->id, DZ_COLD_LIVE, key), &out, err);
     if (rc == 0)
         rc = o->files->make(o->files_arg, &op->row, out, err);
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
 }
 
 /* The live file through a file-only cell into another object. */
-static int carry(struct op *op, enum dz_keeper_carry what, struct dz_blobs *store, const char *key,
+static int carry(struct op *op, enum dz_sandbox_carry what, struct dz_blobs *store, const char *key,
                  struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-    const struct dz_keeper_opts *o = &op->k->opts;
+    const struct dz_sandboxes_opts *o = &op->all->opts;
     char live[DZ_COLD_KEY];
-    int rc = dz_blob_in_open(o->cold.live, dz_cold_key(op->slot->id, DZ_COLD_LIVE, live), &in, err);
+    int rc =
+        dz_blob_in_open(o->cold.live, dz_cold_key(op->sandbox->id, DZ_COLD_LIVE, live), &in, err);
     if (rc == 0)
         rc = dz_blob_out_open(store, key, &out, err);
-    const struct dz_keeper_carrying c = {
+    const struct dz_sandbox_carrying c = {
         .what = what,
         .row = &op->row,
         .tenant = op->clone_tenant ? op->clone_tenant : op->row.tenant,
@@ -134,16 +135,16 @@ static int carry(struct op *op, enum dz_keeper_carry what, struct dz_blobs *stor
 static int work_compact(struct op *op, struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
-    return carry(op, op->only_files ? DZ_KEEPER_FILES : DZ_KEEPER_COMPACT, cold_of(op)->live,
-                 dz_cold_key(op->slot->id, DZ_COLD_SCRATCH, key), err);
+    return carry(op, op->only_files ? DZ_SANDBOX_CARRY_FILES : DZ_SANDBOX_CARRY_COMPACT,
+                 cold_of(op)->live, dz_cold_key(op->sandbox->id, DZ_COLD_SCRATCH, key), err);
 }
 
 static int work_carry(struct op *op, struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
     if (op->kind == DZ_OP_SHARE)
-        return carry(op, DZ_KEEPER_SHARE, op->share_store, op->share_key, err);
-    return carry(op, DZ_KEEPER_CLONE, cold_of(op)->live,
+        return carry(op, DZ_SANDBOX_CARRY_SHARE, op->share_store, op->share_key, err);
+    return carry(op, DZ_SANDBOX_CARRY_CLONE, cold_of(op)->live,
                  dz_cold_key(op->clone_id, DZ_COLD_LIVE, key), err);
 }
 
@@ -155,10 +156,10 @@ static int read_copy(struct op *op, struct dz_err *err)
     char id[DZ_COLD_KEY];
     struct dz_cold_copy copy = {.size = (uint64_t)op->row.cold_size,
                                 .hashed = op->row.cold_sha256[0] != '\0'};
-    if (!dz_cold_parse_key(op->row.cold_uri, id, &copy.file) || strcmp(id, op->slot->id) != 0 ||
+    if (!dz_cold_parse_key(op->row.cold_uri, id, &copy.file) || strcmp(id, op->sandbox->id) != 0 ||
         (copy.file != DZ_COLD_FROZEN && copy.file != DZ_COLD_ARCHIVE))
         return dz_fail(err, DZ_ECORRUPT, "the row of %s names no cold copy of it: \"%.80s\"",
-                       op->slot->id, op->row.cold_uri);
+                       op->sandbox->id, op->row.cold_uri);
     int rc = copy.hashed ? dz_sha256_parse(dz_str(op->row.cold_sha256), copy.sha256, err) : 0;
     if (rc == 0)
         op->copy = copy;
@@ -169,7 +170,7 @@ static int read_copy(struct op *op, struct dz_err *err)
  * which is right only for a sandbox that never ran. */
 static int step_fetch(struct op *op, struct dz_err *err)
 {
-    const char *id = op->slot->id;
+    const char *id = op->sandbox->id;
     int live = dz_cold_has(cold_of(op), id, DZ_COLD_LIVE, NULL, err);
     if (live < 0)
         return live;
@@ -181,7 +182,7 @@ static int step_fetch(struct op *op, struct dz_err *err)
     if (op->row.cold_uri[0]) {
         op->rung = DZ_RUNG_COLD;
         int rc = read_copy(op, err);
-        return rc < 0 ? rc : dz_keeper_give_work(op, work_thaw, err);
+        return rc < 0 ? rc : dz_sandbox_op_work(op, work_thaw, err);
     }
     op->rung = DZ_RUNG_FRESH;
     if (op->row.is == DZ_STATE_CREATED && op->kind == DZ_OP_ACTIVATE)
@@ -197,11 +198,12 @@ static int step_fetch(struct op *op, struct dz_err *err)
 
 static int ask_cell(struct op *op, bool start, struct dz_err *err)
 {
-    const struct dz_keeper_opts *o = &op->k->opts;
-    const struct dz_keeper_start call = {op->ticket, &op->row, op->keep_memory};
+    const struct dz_sandboxes *all = op->all;
+    const struct dz_sandbox_call call = {op->ticket, &op->row, op->keep_memory};
     op->cell_asked = true;
     op->work_err = (struct dz_err){0};
-    int rc = (start ? o->ops->start : o->ops->stop)(o->arg, &call, &op->work_err);
+    int rc =
+        (start ? all->driver->start : all->driver->stop)(all->driver_arg, &call, &op->work_err);
     if (rc == 0)
         return 1;
     if (!start) {
@@ -213,9 +215,10 @@ static int ask_cell(struct op *op, bool start, struct dz_err *err)
     return rc;
 }
 
-void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_keeper_cell *how)
+void dz_sandbox_cell_done(struct dz_sandboxes *all, uint64_t ticket,
+                          const struct dz_sandbox_cell_end *how)
 {
-    struct op *op = dz_map_get64(&k->ops, ticket);
+    struct op *op = dz_map_get64(&all->ops, ticket);
     if (!op || !op->cell_asked)
         return;
     op->work_rc = how->code;
@@ -223,7 +226,7 @@ void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_k
     if (how->code < 0)
         (void)dz_fail(&op->work_err, how->code, "%s", how->error ? how->error : "the cell failed");
     op->memory_lost = how->memory_lost;
-    op->wake_at = dz_keeper_steady(op->k, how->wake_at);
+    op->wake_at = dz_sandboxes_steady(op->all, how->wake_at);
     op->busy = how->busy;
     if (*op->step == DZ_STEP_STOP && how->code < 0 && !how->alive) {
         op->cell_dead = true; /* what was to be stopped is stopped, by itself */
@@ -231,13 +234,13 @@ void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_k
     }
     if (op->work_rc < 0)
         op->err = op->work_err;
-    dz_keeper_done(op, op->work_rc);
+    dz_sandbox_op_done(op, op->work_rc);
 }
 
 static int step_kill(struct op *op)
 {
-    op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
-    op->slot->warm = false;
+    op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+    op->sandbox->warm = false;
     return 0;
 }
 
@@ -246,11 +249,11 @@ static int step_kill(struct op *op)
 static bool has_log(const struct op *op)
 {
     uint64_t size = 0;
-    int rc = dz_cold_has(cold_of(op), op->slot->id, DZ_COLD_LOG, &size, NULL);
+    int rc = dz_cold_has(cold_of(op), op->sandbox->id, DZ_COLD_LOG, &size, NULL);
     return rc < 0 || (rc == 1 && size > 0);
 }
 
-bool dz_keeper_step_applies(const struct op *op, enum dz_step step)
+bool dz_sandbox_op_step_applies(const struct op *op, enum dz_step step)
 {
     switch (step) {
     case DZ_STEP_STOP:
@@ -280,7 +283,7 @@ bool dz_keeper_step_applies(const struct op *op, enum dz_step step)
     return true;
 }
 
-int dz_keeper_step(struct op *op, struct dz_err *err)
+int dz_sandbox_op_step(struct op *op, struct dz_err *err)
 {
     switch (*op->step) {
     case DZ_STEP_STOP:
@@ -288,31 +291,31 @@ int dz_keeper_step(struct op *op, struct dz_err *err)
     case DZ_STEP_KILL:
         return step_kill(op);
     case DZ_STEP_SETTLE:
-        return dz_keeper_give_work(op, work_settle, err);
+        return dz_sandbox_op_work(op, work_settle, err);
     case DZ_STEP_FETCH:
         return step_fetch(op, err);
     case DZ_STEP_MAKE:
-        return dz_keeper_give_work(op, work_make, err);
+        return dz_sandbox_op_work(op, work_make, err);
     case DZ_STEP_START:
         return ask_cell(op, true, err);
     case DZ_STEP_COPY:
-        return dz_keeper_give_work(op, work_freeze, err);
+        return dz_sandbox_op_work(op, work_freeze, err);
     case DZ_STEP_COMPACT:
-        return dz_keeper_give_work(op, work_compact, err);
+        return dz_sandbox_op_work(op, work_compact, err);
     case DZ_STEP_PACK:
-        return dz_keeper_give_work(op, work_pack, err);
+        return dz_sandbox_op_work(op, work_pack, err);
     case DZ_STEP_VERIFY:
-        return dz_keeper_give_work(op, work_verify, err);
+        return dz_sandbox_op_work(op, work_verify, err);
     case DZ_STEP_CARRY:
-        return dz_keeper_give_work(op, work_carry, err);
+        return dz_sandbox_op_work(op, work_carry, err);
     case DZ_STEP_HASH:
-        return dz_keeper_give_work(op, work_hash, err);
+        return dz_sandbox_op_work(op, work_hash, err);
     case DZ_STEP_COMMIT:
-        return dz_keeper_commit(op, err);
+        return dz_sandbox_op_commit(op, err);
     case DZ_STEP_DROP:
-        return dz_keeper_drop(op, err);
+        return dz_sandbox_op_drop(op, err);
     case DZ_STEP_ERASE:
-        return dz_keeper_erase(op->k, &op->row, err);
+        return dz_sandbox_erase(op->all, &op->row, err);
     case DZ_STEP_NONE:
     case DZ_STEP_COUNT:
         break;

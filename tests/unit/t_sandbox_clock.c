@@ -3,7 +3,7 @@
  * guest's sleep, a retry. Each is tested with steps of a month, forward and back. */
 #include "tap.h"
 
-#include "../lib/keeper_rig.h"
+#include "../lib/sandbox_rig.h"
 
 #define MIN   ((int64_t)60 * 1000)
 #define MONTH (30 * 24 * 60 * MIN)
@@ -19,7 +19,7 @@ static void open_awake(struct rig *r, const struct dz_instance *row)
 {
     struct rig_reply reply;
     rig_open(r);
-    CHECK_INT(dz_keeper_register(r->k, row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r->k, row, NULL), 0);
     CHECK_INT(rig_submit(r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(r, 100);
     CHECK_STR(rig_row(r, "a"), "active/running/");
@@ -59,7 +59,7 @@ TEST(activity_after_a_step_counts)
         open_awake(&r, &row);
         rig_pass(&r, 8 * MIN);
         set_wall(&r, steps[i]);
-        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_EXEC);
+        dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_EXEC);
         expect_at(&r, 10 * MIN, -steps[i], "active/running/", "suspended//");
         rig_close(&r);
     }
@@ -90,7 +90,7 @@ TEST(a_hold_is_not_changed_by_the_walls_clock)
         struct rig r;
         const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = MIN};
         open_awake(&r, &row);
-        CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + 30 * MIN, NULL), 0);
+        CHECK_INT(dz_sandbox_hold(r.k, "a", dz_clock_real_ms() + 30 * MIN, NULL), 0);
         expect_at(&r, 30 * MIN, steps[i], "active/running/", "suspended//");
         rig_close(&r);
     }
@@ -102,8 +102,8 @@ TEST(a_silent_connection_is_not_changed_by_the_walls_clock)
         struct rig r;
         const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
         open_awake(&r, &row);
-        rig_set_idle(&r, "a", (struct dz_keeper_idle){.silence_ms = 10 * MIN});
-        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+        rig_set_idle(&r, "a", (struct dz_sandbox_idle){.silence_ms = 10 * MIN});
+        dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
         expect_at(&r, 10 * MIN, steps[i], "active/running/", "suspended//");
         rig_close(&r);
     }
@@ -147,7 +147,7 @@ TEST(an_expiry_is_a_date_and_follows_the_walls_clock)
     rig_open(&r);
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .expires = dz_clock_real_ms() + 24 * 60 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_pass(&r, 60 * MIN);
     set_wall(&r, 22 * 60 * MIN); /* an hour is left */
     rig_pass(&r, 50 * MIN);

@@ -2,19 +2,19 @@
  *
  * What a row says about the clock, as numbers, and the one function that changes rows.
  *
- * A slot keeps the record of its sandbox, so that a report of a busy guest, or a commit, reads no
+ * The object of a sandbox keeps its record, so that a report of a busy guest, or a commit, reads no
  * row and parses no JSON. Each write leaves the record as it made the row. So the record is that
  * of the row, unless another process has changed the row since: then the next write meets another
  * version (DZ_EBUSY), and the row is read again.
  *
- * Invariants, asserted in dz_keeper_write():
+ * Invariants, asserted in dz_record_write():
  *  1. A state changes along an edge of the map only.
  *  2. After a write the record is what the row would be read as (in builds with DZ_CHECK_DEEP).
  *  3. The time at which a row is due follows from the row as it is after the change. It is
  *     computed here, for every change. Two kinds of changes are left alone: those that say
  *     themselves when the row is due, and those beside an operation, whose end computes it.
  */
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 #include "base/str.h"
 
@@ -30,9 +30,9 @@ enum {
 /* --- records ----------------------------------------------------------------------- */
 
 /* What the columns say; without what stands in the JSON of `config`. */
-static int of_columns(const struct dz_instance *row, struct record *ret_rec, struct dz_err *err)
+static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err)
 {
-    struct record r = {
+    struct dz_record r = {
         .known = true,
         .version = row->version,
         .epoch = row->epoch,
@@ -62,15 +62,15 @@ static int of_columns(const struct dz_instance *row, struct record *ret_rec, str
     return 0;
 }
 
-int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
-                     struct record *ret_rec, struct dz_err *err)
+int dz_record_read(const struct dz_sandboxes *all, const struct dz_instance *row,
+                   struct dz_record *ret_rec, struct dz_err *err)
 {
-    struct dz_keeper_idle idle = {0};
+    struct dz_sandbox_idle idle = {0};
     int rc = of_columns(row, ret_rec, err);
     if (rc < 0)
         return rc;
-    if (k->opts.ops->idle)
-        k->opts.ops->idle(k->opts.arg, row, &idle);
+    if (all->driver->idle)
+        all->driver->idle(all->driver_arg, row, &idle);
     bool files = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
     ret_rec->facts.silence_ms = idle.silence_ms;
     ret_rec->ignore_cpu = idle.ignore_cpu;
@@ -78,26 +78,26 @@ int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
     return 0;
 }
 
-int dz_keeper_record_of(const struct dz_keeper *k, struct slot *s, const struct dz_instance *row,
-                        struct record *ret_rec, struct dz_err *err)
+int dz_record_of(const struct dz_sandboxes *all, struct dz_sandbox *s,
+                 const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err)
 {
     if (s && s->rec.known && s->rec.version == row->version && s->rec.epoch == row->epoch) {
         *ret_rec = s->rec;
         return 0;
     }
-    int rc = dz_keeper_record(k, row, ret_rec, err);
+    int rc = dz_record_read(all, row, ret_rec, err);
     if (rc == 0 && s)
         s->rec = *ret_rec;
     return rc;
 }
 
-struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
-                                   const struct slot *s)
+struct dz_facts dz_record_facts(const struct dz_sandboxes *all, const struct dz_record *rec,
+                                const struct dz_sandbox *s)
 {
     struct dz_facts f = rec->facts;
-    f.created = dz_keeper_steady(k, rec->created);
-    f.expires = dz_keeper_steady(k, rec->expires);
-    f.ladder = dz_ladder_choose(&rec->ladder, NULL, &k->opts.ladder);
+    f.created = dz_sandboxes_steady(all, rec->created);
+    f.expires = dz_sandboxes_steady(all, rec->expires);
+    f.ladder = dz_ladder_choose(&rec->ladder, NULL, &all->opts.ladder);
     if (s && s->warm) {
         f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
         f.connections = s->now.connections;
@@ -109,9 +109,9 @@ struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct recor
 }
 
 /* A row that expires at a date is looked at now and then, because the wall's clock may be set. */
-int64_t dz_keeper_due(const struct dz_keeper *k, const struct dz_facts *facts)
+int64_t dz_record_due(const struct dz_sandboxes *all, const struct dz_facts *facts)
 {
-    int64_t at, now = dz_keeper_now(k);
+    int64_t at, now = dz_sandboxes_now(all);
     if (dz_lifecycle_due(facts, &at) == DZ_DUE_NOTHING)
         return 0;
     if (facts->expires && at > now + DATES_MS)
@@ -142,7 +142,8 @@ static struct dz_instance changed(const struct dz_instance *row, uint64_t set,
     return next;
 }
 
-static int fold(struct record *rec, uint64_t set, const struct dz_instance *to, struct dz_err *err)
+static int fold(struct dz_record *rec, uint64_t set, const struct dz_instance *to,
+                struct dz_err *err)
 {
     struct dz_facts *f = &rec->facts;
 #define FOLD(column, where)      \
@@ -173,23 +174,23 @@ static int fold(struct record *rec, uint64_t set, const struct dz_instance *to, 
     return rc;
 }
 
-static int after(const struct dz_keeper *k, const struct row_write *w, uint64_t set,
-                 struct record *ret_next, struct dz_err *err)
+static int after(const struct dz_sandboxes *all, const struct row_write *w, uint64_t set,
+                 struct dz_record *ret_next, struct dz_err *err)
 {
     *ret_next = *w->rec;
     if (!(set & PARSED))
         return fold(ret_next, set, w->change->to, err);
     assert(w->row); /* who changes these has read the row */
     const struct dz_instance next = changed(w->row, set, w->change->to);
-    return dz_keeper_record(k, &next, ret_next, err);
+    return dz_record_read(all, &next, ret_next, err);
 }
 
 /* --- writing ----------------------------------------------------------------------- */
 
 /* Invariant 2. What stands in JSON is read again by each write that changes it. */
-static void assert_record(const struct record *rec, const struct dz_instance *row)
+static void assert_record(const struct dz_record *rec, const struct dz_instance *row)
 {
-    struct record read;
+    struct dz_record read;
     if (of_columns(row, &read, NULL) < 0)
         return;
     const struct dz_facts *a = &rec->facts, *b = &read.facts;
@@ -205,7 +206,7 @@ static void assert_record(const struct record *rec, const struct dz_instance *ro
 }
 
 /* Does an operation go on with the row after this change? Its end says when the row is due. */
-static bool operates(const struct row_write *w, const struct slot *s)
+static bool operates(const struct row_write *w, const struct dz_sandbox *s)
 {
     if (!w->by)
         return s && s->op;
@@ -222,21 +223,21 @@ static int check_state(const struct row_write *w, struct dz_err *err)
     return rc < 0 || next == w->row->is ? rc : dz_lifecycle_next(w->row->is, next, err);
 }
 
-int dz_keeper_write(struct dz_keeper *k, const struct row_write *w, struct dz_err *err)
+int dz_record_write(struct dz_sandboxes *all, const struct row_write *w, struct dz_err *err)
 {
-    struct slot *s = dz_map_get(&k->slots, dz_str(w->id));
+    struct dz_sandbox *s = dz_map_get(&all->map, dz_str(w->id));
     struct dz_instance to = *w->change->to, read = {0};
-    struct record next = {0};
+    struct dz_record next = {0};
     uint64_t set = w->change->set;
-    int rc = w->rec->known ? after(k, w, set, &next, err) : 0;
+    int rc = w->rec->known ? after(all, w, set, &next, err) : 0;
     if (rc == 0 && set & DZ_COLUMN(state))
         rc = check_state(w, err);
     if (rc < 0)
         return rc;
     if (!(set & DZ_COLUMN(due)) && !operates(w, s)) {
         assert(next.known); /* invariant 3 */
-        const struct dz_facts facts = dz_keeper_facts_of(k, &next, s);
-        to.due = dz_keeper_due(k, &facts);
+        const struct dz_facts facts = dz_record_facts(all, &next, s);
+        to.due = dz_record_due(all, &facts);
         set |= DZ_COLUMN(due);
     }
     const struct dz_registry_change c = {
@@ -245,14 +246,14 @@ int dz_keeper_write(struct dz_keeper *k, const struct row_write *w, struct dz_er
         .epoch = w->rec->epoch,
         .set = set,
         .to = &to,
-        .durable = w->change->durable && k->blocking,
+        .durable = w->change->durable && all->blocking,
         .event = w->change->event,
         .detail = w->change->detail,
         .ret_row = w->ret_row           ? w->ret_row
                    : DZ_CHECK_DEEP != 0 ? &read
                                         : NULL,
     };
-    rc = dz_registry_change(k->opts.registry, &c, err);
+    rc = dz_registry_change(all->opts.registry, &c, err);
     if (rc == 0 && next.known && c.ret_row && DZ_CHECK_DEEP)
         assert_record(&next, c.ret_row);
     if (rc == 0)
@@ -269,19 +270,19 @@ int dz_keeper_write(struct dz_keeper *k, const struct row_write *w, struct dz_er
     return rc;
 }
 
-int dz_keeper_write_row(struct dz_keeper *k, const struct dz_instance *row,
+int dz_record_write_row(struct dz_sandboxes *all, const struct dz_instance *row,
                         const struct row_change *change, struct dz_instance *ret_row,
                         struct dz_err *err)
 {
-    struct record rec;
-    int rc = dz_keeper_record_of(k, dz_map_get(&k->slots, dz_str(row->id)), row, &rec, err);
+    struct dz_record rec;
+    int rc = dz_record_of(all, dz_map_get(&all->map, dz_str(row->id)), row, &rec, err);
     const struct row_write w = {
         .id = row->id, .rec = &rec, .row = row, .change = change, .ret_row = ret_row};
-    return rc < 0 ? rc : dz_keeper_write(k, &w, err);
+    return rc < 0 ? rc : dz_record_write(all, &w, err);
 }
 
-int dz_keeper_update(struct dz_keeper *k, const struct dz_keeper_update *u,
-                     struct dz_instance *ret_row, struct dz_err *err)
+int dz_sandbox_update(struct dz_sandboxes *all, const struct dz_sandbox_update *u,
+                      struct dz_instance *ret_row, struct dz_err *err)
 {
     struct dz_instance row = {0}, next;
     int rc = DZ_EBUSY;
@@ -289,16 +290,16 @@ int dz_keeper_update(struct dz_keeper *k, const struct dz_keeper_update *u,
         struct dz_instance to = {0};
         struct row_change change = {.to = &to, .event = u->event, .detail = u->detail};
         dz_instance_release(&row);
-        rc = dz_registry_get(k->opts.registry, u->id, &row, err);
+        rc = dz_registry_get(all->opts.registry, u->id, &row, err);
         if (rc == 0)
             rc = u->fill(u->arg, &row, &to, &change.set, err);
         if (rc < 0 || change.set == 0)
             break;
-        rc = dz_keeper_write_row(k, &row, &change, &next, err);
+        rc = dz_record_write_row(all, &row, &change, &next, err);
         if (rc == 0) {
             dz_instance_release(&row);
             row = next;
-            dz_keeper_arm(k);
+            dz_sandboxes_arm(all);
         }
     }
     if (rc == 0 && ret_row)
@@ -310,45 +311,45 @@ int dz_keeper_update(struct dz_keeper *k, const struct dz_keeper_update *u,
 
 /* --- of an operation ----------------------------------------------------------------- */
 
-int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
+int dz_sandbox_op_reload(struct op *op, bool mine, struct dz_err *err)
 {
     struct dz_instance row = {0};
-    int rc = dz_registry_get(op->k->opts.registry, op->slot->id, &row, err);
+    int rc = dz_registry_get(op->all->opts.registry, op->sandbox->id, &row, err);
     if (rc < 0)
         return rc;
     if (mine &&
         (row.epoch != op->row.epoch || strcmp(row.op, op->row.op) != 0 || row.is != op->row.is)) {
         dz_instance_release(&row);
         return dz_fail(err, DZ_EBUSY, "%s %s: another owner has taken the sandbox over",
-                       dz_op_name(op->kind), op->slot->id);
+                       dz_op_name(op->kind), op->sandbox->id);
     }
     dz_instance_release(&op->row);
     op->row = row;
     return 0;
 }
 
-int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err)
+int dz_sandbox_op_change(struct op *op, const struct row_change *change, struct dz_err *err)
 {
     struct dz_err why = {0};
     struct dz_instance row;
     int rc = DZ_EBUSY;
     for (int i = 0; i < TRIES_MAX && rc == DZ_EBUSY; i++) {
-        struct record rec;
-        const struct row_write w = {.id = op->slot->id,
+        struct dz_record rec;
+        const struct row_write w = {.id = op->sandbox->id,
                                     .rec = &rec,
                                     .row = &op->row,
                                     .change = change,
                                     .by = op,
                                     .ret_row = &row};
-        rc = dz_keeper_record_of(op->k, op->slot, &op->row, &rec, &why);
-        if (rc < 0 && operates(&w, op->slot)) { /* a row of no doze can be deleted, at least */
-            rec = (struct record){.version = op->row.version, .epoch = op->row.epoch};
+        rc = dz_record_of(op->all, op->sandbox, &op->row, &rec, &why);
+        if (rc < 0 && operates(&w, op->sandbox)) { /* a row of no doze can be deleted, at least */
+            rec = (struct dz_record){.version = op->row.version, .epoch = op->row.epoch};
             rc = 0;
         }
         if (rc == 0)
-            rc = dz_keeper_write(op->k, &w, &why);
+            rc = dz_record_write(op->all, &w, &why);
         if (rc == DZ_EBUSY) {
-            int again = dz_keeper_reload(op, true, err);
+            int again = dz_sandbox_op_reload(op, true, err);
             if (again < 0)
                 return again;
         }
@@ -358,7 +359,7 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
             *err = why;
         return rc;
     }
-    op->unsynced |= change->durable && !op->k->blocking; /* nobody else is to wait for the disk */
+    op->unsynced |= change->durable && !op->all->blocking; /* nobody else is to wait for the disk */
     dz_instance_release(&op->row);
     op->row = row;
     return 0;

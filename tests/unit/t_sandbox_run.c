@@ -4,8 +4,8 @@
  */
 #include "tap.h"
 
-#include "../lib/keeper_rig.h"
-#include "keeper/keeper_int.h"
+#include "../lib/sandbox_rig.h"
+#include "sandbox/sandbox_int.h"
 
 /* --- the way of a sandbox --------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ TEST(a_sandbox_goes_round_the_whole_map)
     CHECK_INT(rig_do(&r, DZ_REQUEST_DELETE, "a"), 0);
     CHECK_STR(rig_row(&r, "a"), "gone");
     CHECK(!rig_exists(&r, "cold", "a.archive"));
-    CHECK_INT(dz_keeper_busy(r.k), 0);
+    CHECK_INT(dz_sandboxes_busy(r.k), 0);
     rig_close(&r);
 }
 
@@ -95,13 +95,13 @@ TEST(what_a_suspend_keeps_can_be_said)
     struct rig_reply reply = {0};
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .keep = "files"};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     CHECK_STR(rig_text(&r, "live", "a.doze"), "new+-");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    const struct dz_keeper_request request = {
+    const struct dz_sandbox_request request = {
         .what = DZ_REQUEST_SUSPEND, .id = "a", .keep = "memory", .done = rig_done, .arg = &reply};
-    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    CHECK_INT(dz_sandbox_submit(r.k, &request, NULL, NULL), 0);
     rig_pass(&r, 1000);
     CHECK_STR(rig_text(&r, "live", "a.doze"), "new+-+~");
     rig_close(&r);
@@ -137,9 +137,9 @@ TEST(clones_and_shares_leave_the_base_alone)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "base"), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "base"), 0);
     const struct dz_instance to = {.id = "b", .tenant = "globex", .name = "copy"};
-    struct dz_keeper_request request = {
+    struct dz_sandbox_request request = {
         .what = DZ_REQUEST_CLONE, .id = "base", .clone = &to, .done = rig_done, .arg = &reply};
-    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    CHECK_INT(dz_sandbox_submit(r.k, &request, NULL, NULL), 0);
     rig_pass(&r, 1000);
     CHECK_INT(reply.code, 0);
     CHECK_STR(rig_row(&r, "b"), "created//");
@@ -149,14 +149,14 @@ TEST(clones_and_shares_leave_the_base_alone)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "b"), 0);
     CHECK_STR(rig_text(&r, "live", "b.doze"), "knew+~+");
     struct dz_err err;
-    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, &err), DZ_EEXIST);
-    request = (struct dz_keeper_request){.what = DZ_REQUEST_SHARE,
-                                         .id = "base",
-                                         .share_store = r.cold.store,
-                                         .share_key = "public",
-                                         .done = rig_done,
-                                         .arg = &reply};
-    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    CHECK_INT(dz_sandbox_submit(r.k, &request, NULL, &err), DZ_EEXIST);
+    request = (struct dz_sandbox_request){.what = DZ_REQUEST_SHARE,
+                                          .id = "base",
+                                          .share_store = r.cold.store,
+                                          .share_key = "public",
+                                          .done = rig_done,
+                                          .arg = &reply};
+    CHECK_INT(dz_sandbox_submit(r.k, &request, NULL, NULL), 0);
     rig_pass(&r, 1000);
     CHECK_INT(reply.code, 0);
     CHECK_STR(rig_text(&r, "cold", "public"), "snew+~");
@@ -172,12 +172,12 @@ TEST(a_clone_under_way_makes_all_others_wait)
     rig_register(&r, "base");
     rig_bring(&r, "base", DZ_STATE_SUSPENDED);
     const struct dz_instance to = {.id = "b", .tenant = "globex"};
-    struct dz_keeper_request request = {
+    struct dz_sandbox_request request = {
         .what = DZ_REQUEST_CLONE, .id = "base", .clone = &to, .done = rig_done, .arg = &clone};
-    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    CHECK_INT(dz_sandbox_submit(r.k, &request, NULL, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "b", &use), 0);
     request.arg = &twice;
-    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0); /* in line at the base */
+    CHECK_INT(dz_sandbox_submit(r.k, &request, NULL, NULL), 0); /* in line at the base */
     CHECK_INT(clone.count + use.count, 0);
     rig_pass(&r, 1000);
     CHECK_INT(clone.code, 0);
@@ -254,17 +254,17 @@ TEST(what_comes_during_a_suspend_waits_and_wakes_once)
 TEST(the_line_has_an_end)
 {
     struct rig r;
-    static struct rig_reply replies[DZ_KEEPER_WAITING_MAX + 1];
+    static struct rig_reply replies[DZ_SANDBOX_WAITING_MAX + 1];
     rig_open(&r);
     rig_register(&r, "a");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     struct rig_reply suspend, over;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
-    for (int i = 0; i < DZ_KEEPER_WAITING_MAX; i++)
+    for (int i = 0; i < DZ_SANDBOX_WAITING_MAX; i++)
         CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &replies[i]), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &over), DZ_EBUSY);
     rig_pass(&r, 1000);
-    for (int i = 0; i < DZ_KEEPER_WAITING_MAX; i++)
+    for (int i = 0; i < DZ_SANDBOX_WAITING_MAX; i++)
         CHECK_INT(replies[i].code, 0);
     rig_close(&r);
 }
@@ -276,14 +276,14 @@ TEST(operations_can_be_called_off_where_that_is_possible)
     struct dz_err err;
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(dz_keeper_abort(r.k, "a", &err), DZ_ESTATE);
+    CHECK_INT(dz_sandbox_abort(r.k, "a", &err), DZ_ESTATE);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
-    CHECK_INT(dz_keeper_abort(r.k, "a", &err), DZ_ESTATE);
+    CHECK_INT(dz_sandbox_abort(r.k, "a", &err), DZ_ESTATE);
     CHECK(strstr(err.msg, "stop"));
     rig_pass(&r, 1000);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0);
-    CHECK_INT(dz_keeper_abort(r.k, "a", &err), 0);
+    CHECK_INT(dz_sandbox_abort(r.k, "a", &err), 0);
     rig_pass(&r, 1000);
     CHECK_INT(reply.code, DZ_ECANCELED);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
@@ -299,17 +299,17 @@ TEST(who_gives_up_is_answered_at_once)
     uint64_t ticket = 0;
     rig_open(&r);
     rig_register(&r, "a");
-    const struct dz_keeper_request request = {
+    const struct dz_sandbox_request request = {
         .what = DZ_REQUEST_USE, .id = "a", .done = rig_done, .arg = &reply, .deadline_ms = 50};
     r.cell_ms = 200;
-    CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
+    CHECK_INT(dz_sandbox_submit(r.k, &request, &ticket, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &other), 0);
-    dz_keeper_cancel(r.k, ticket);
+    dz_sandbox_cancel(r.k, ticket);
     CHECK_INT(reply.count, 0);
-    dz_keeper_cancel(r.k, ticket); /* nobody any more */
+    dz_sandbox_cancel(r.k, ticket); /* nobody any more */
     rig_pass(&r, 0);
     CHECK(reply.count == 1 && reply.code == DZ_ECANCELED);
-    CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
+    CHECK_INT(dz_sandbox_submit(r.k, &request, &ticket, NULL), 0);
     rig_pass(&r, 100);
     CHECK_INT(reply.count, 2);
     CHECK_INT(reply.code, DZ_ETIMEOUT);
@@ -373,7 +373,7 @@ TEST(a_sandbox_whose_cell_died_says_of_what_until_it_wakes)
     rig_register(&r, "a");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_kill(&r, "a");
-    dz_keeper_cell_died(r.k, "a", "the cell was killed by signal 9");
+    dz_sandbox_cell_died(r.k, "a", "the cell was killed by signal 9");
     rig_pass(&r, 10);
     CHECK_STR(rig_row(&r, "a"), "suspended/error/");
     CHECK_STR(rig_error(&r, "a"), "the cell was killed by signal 9");
@@ -401,7 +401,7 @@ TEST(a_death_that_cannot_be_written_down_is_written_when_there_is_room)
     full.change = full_change;
     r.registry->ops = &full;
     rig_kill(&r, "a");
-    dz_keeper_cell_died(r.k, "a", NULL);
+    dz_sandbox_cell_died(r.k, "a", NULL);
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     r.registry->ops = ops;
@@ -429,7 +429,7 @@ TEST(a_suspend_that_meets_a_full_disk_uses_the_reserve_and_a_wake_does_not)
 {
     struct rig r;
     rig_open(&r);
-    struct dz_keeper_files files = *r.k->opts.files;
+    struct dz_sandbox_files files = *r.k->opts.files;
     files.make_room = make_room;
     r.k->opts.files = &files;
     rig_register(&r, "a");
@@ -455,12 +455,12 @@ TEST(a_cell_that_dies_leaves_a_sandbox_that_sleeps)
     rig_register(&r, "a");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_kill(&r, "a");
-    dz_keeper_cell_died(r.k, "a", NULL);
+    dz_sandbox_cell_died(r.k, "a", NULL);
     rig_pass(&r, 10);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     CHECK_INT(r.stops, 0);
-    dz_keeper_cell_died(r.k, "a", NULL); /* said twice, or of a stranger */
-    dz_keeper_cell_died(r.k, "zz", NULL);
+    dz_sandbox_cell_died(r.k, "a", NULL); /* said twice, or of a stranger */
+    dz_sandbox_cell_died(r.k, "zz", NULL);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_close(&r);
 }
@@ -480,7 +480,7 @@ TEST(a_cell_that_dies_before_its_row_is_on_the_disk_did_not_start)
     CHECK_INT(strncmp(rig_row(&r, "a"), "active", 6), 0);
     CHECK_INT(reply.count, 0);
     rig_kill(&r, "a");
-    dz_keeper_cell_died(r.k, "a", NULL);
+    dz_sandbox_cell_died(r.k, "a", NULL);
     rig_pass(&r, 60000);
     CHECK_INT(reply.count, 1);
     CHECK_INT(reply.code, DZ_EIO);
@@ -499,7 +499,7 @@ TEST(old_news_of_a_death_does_not_end_the_next_cell)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &use), 0);
-    dz_keeper_cell_died(r.k, "a", NULL); /* while it is being stopped */
+    dz_sandbox_cell_died(r.k, "a", NULL); /* while it is being stopped */
     rig_pass(&r, 1000);
     CHECK_INT(use.code, 0);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
@@ -515,7 +515,7 @@ TEST(a_cell_that_never_answers_is_ended_in_time)
     rig_register(&r, "a");
     r.silent = true;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, DZ_KEEPER_DEADLINE_MS + 1000);
+    rig_pass(&r, DZ_SANDBOX_DEADLINE_MS + 1000);
     CHECK_INT(reply.code, DZ_ETIMEOUT);
     CHECK(r.kills >= 1);
     CHECK_STR(rig_row(&r, "a"), "created/error/");
@@ -523,7 +523,7 @@ TEST(a_cell_that_never_answers_is_ended_in_time)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     r.silent = true;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
-    rig_pass(&r, DZ_KEEPER_DEADLINE_MS + 1000);
+    rig_pass(&r, DZ_SANDBOX_DEADLINE_MS + 1000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     CHECK_INT(rig_find(&r, "a"), -1);
     rig_close(&r);
@@ -680,7 +680,7 @@ TEST(a_file_that_is_never_free_is_given_up_after_ten_seconds)
     rig_pass(&r, 2000);
     CHECK(reply.count == 1 && reply.code == DZ_EBUSY);
     CHECK(r.settles > 5 && r.settles < 50);
-    CHECK_INT(dz_keeper_busy(r.k), 0);
+    CHECK_INT(dz_sandboxes_busy(r.k), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0); /* a deletion comes next */
     rig_pass(&r, 100);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "a", &destroy), 0);
@@ -691,7 +691,7 @@ TEST(a_file_that_is_never_free_is_given_up_after_ten_seconds)
     rig_close(&r);
 }
 
-static void count_finding(void *arg, const struct dz_keeper_finding *f)
+static void count_finding(void *arg, const struct dz_sandbox_finding *f)
 {
     dz_buf_addf(arg, "%s:%s%s ", f->what, f->id, f->repairable ? "!" : "");
 }
@@ -715,7 +715,7 @@ static bool cut(enum dz_request what, enum dz_state from, int events)
     rig_crash(&r);
     struct dz_buf found = DZ_BUF_INIT(1000);
     uint64_t left = 0;
-    CHECK_INT(dz_keeper_check(r.k, false, count_finding, &found, &left, NULL), 0);
+    CHECK_INT(dz_sandboxes_check(r.k, false, count_finding, &found, &left, NULL), 0);
     CHECK_STR(found.p, "");
     dz_buf_release(&found);
     const char *row = rig_row(&r, "a");
@@ -790,10 +790,10 @@ TEST(idleness_takes_it_down_the_ladder_and_no_further)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0); /* a minute passes */
     rig_pass(&r, 13 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_EXEC);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_EXEC);
     rig_pass(&r, 14 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_READ_STATUS);
+    dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_READ_STATUS);
     rig_pass(&r, 2 * MIN);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_pass(&r, 24 * 60 * MIN - 2 * MIN);
@@ -812,11 +812,11 @@ TEST(holds_wakes_and_expiry_come_when_they_are_due)
     rig_open(&r);
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .suspend_ms = 10000, .expires = dz_clock_real_ms() + 60 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     struct rig_reply reply;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
-    CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + 5 * MIN, NULL), 0);
+    CHECK_INT(dz_sandbox_hold(r.k, "a", dz_clock_real_ms() + 5 * MIN, NULL), 0);
     r.wake_at = dz_clock_real_ms() + 10 * MIN;
     rig_pass(&r, 4 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
@@ -828,7 +828,7 @@ TEST(holds_wakes_and_expiry_come_when_they_are_due)
     CHECK_INT(r.starts, 2);
     rig_pass(&r, 60 * MIN);
     CHECK_INT(r.expired, 1);
-    CHECK_INT(dz_keeper_hold(r.k, "zz", 1, NULL), DZ_ENOENT);
+    CHECK_INT(dz_sandbox_hold(r.k, "zz", 1, NULL), DZ_ENOENT);
     rig_close(&r);
 }
 
@@ -842,7 +842,7 @@ TEST(a_sandbox_that_expired_goes_on_down_the_ladder)
                                     .suspend_ms = 10 * MIN,
                                     .freeze_ms = 60 * MIN,
                                     .expires = dz_clock_real_ms() + 5 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 6 * MIN);
     CHECK_INT(r.expired, 1);
@@ -873,7 +873,7 @@ TEST(a_timeout_runs_while_awake_and_destroys)
     rig_open(&r);
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 10 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_pass(&r, 60 * MIN); /* not awake yet */
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
     rig_pass(&r, 4 * MIN);
@@ -902,7 +902,7 @@ TEST(a_timeout_that_pauses_begins_anew_with_each_wake_and_can_be_set)
                                     .suspend_ms = DZ_LADDER_NEVER,
                                     .timeout_ms = 10 * MIN,
                                     .timeout_action = "pause"};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     for (int i = 0; i < 2; i++) {
         CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), 0);
         rig_pass(&r, 8 * MIN);
@@ -910,23 +910,23 @@ TEST(a_timeout_that_pauses_begins_anew_with_each_wake_and_can_be_set)
         rig_pass(&r, 2 * MIN);
         CHECK_STR(rig_row(&r, "a"), "suspended//");
     }
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 2 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 2 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 20 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 20 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
     rig_pass(&r, 19 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 0, DZ_TIMEOUT_PAUSE, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 0, DZ_TIMEOUT_PAUSE, NULL), 0);
     rig_pass(&r, 60 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    CHECK_INT(dz_keeper_timeout(r.k, "zz", 1, DZ_TIMEOUT_PAUSE, NULL), DZ_ENOENT);
+    CHECK_INT(dz_sandbox_timeout(r.k, "zz", 1, DZ_TIMEOUT_PAUSE, NULL), DZ_ENOENT);
     /* set while it is being put to sleep and while it is woken: neither loses it */
     struct rig_reply reply;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 3 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 3 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
     rig_pass(&r, 1000);
     CHECK_INT(rig_left(&r, "a", &at), 3 * MIN - 2);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 7 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 7 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
     rig_pass(&r, 6 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_pass(&r, 2 * MIN);
@@ -941,10 +941,10 @@ TEST(a_timeout_that_is_set_while_awake_destroys_though_nothing_else_is_due)
     rig_open(&r);
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .freeze_ms = DZ_LADDER_NEVER};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 60 * MIN);
-    CHECK_INT(dz_keeper_timeout(r.k, "a", 5 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
+    CHECK_INT(dz_sandbox_timeout(r.k, "a", 5 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
     rig_pass(&r, 4 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_pass(&r, 2 * MIN);
@@ -959,7 +959,7 @@ TEST(a_timeout_survives_the_death_of_the_daemon)
     rig_open(&r);
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 10 * MIN};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_pass(&r, 4 * MIN);
     rig_change(&r, "a", DZ_COLUMN(metadata), (struct dz_instance){.metadata = "{}"}); /* lives */
@@ -981,14 +981,14 @@ TEST(what_is_not_persistent_never_sleeps_and_goes_with_its_cell)
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .suspend_ms = 1000, .ephemeral = 1};
     const struct dz_instance other = {.id = "b", .tenant = "acme", .ephemeral = 1};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
-    CHECK_INT(dz_keeper_register(r.k, &other, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register(r.k, &other, NULL), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "b"), 0);
     rig_pass(&r, 24 * 60 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     r.running[rig_find(&r, "a")][0] = '\0';
-    dz_keeper_cell_died(r.k, "a", NULL);
+    dz_sandbox_cell_died(r.k, "a", NULL);
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "gone");
     rig_crash(&r);
@@ -1025,7 +1025,7 @@ TEST(what_the_clock_cannot_begin_without_memory_is_tried_again_later)
         struct rig r;
         rig_open(&r);
         const struct dz_instance row = {.id = "a", .tenant = "acme", .freeze_ms = 60 * MIN};
-        CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+        CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
         rig_bring(&r, "a", DZ_STATE_SUSPENDED); /* a minute passes after it */
         rig_pass(&r, 58 * MIN);
         CHECK_STR(rig_row(&r, "a"), "suspended//");
@@ -1055,11 +1055,11 @@ TEST(after_a_long_night_all_is_done_in_order_and_not_at_once)
     r.cell_ms = 1000;
     dz_clock_advance(&r.clock, 3600 * DZ_NS_PER_S); /* the machine was asleep */
     rig_pass(&r, 500);
-    CHECK_INT(r.stops, DZ_KEEPER_BACKGROUND_SHARE);
+    CHECK_INT(r.stops, DZ_SANDBOX_BACKGROUND_SHARE);
     CHECK_STR(r.calls[r.call_count - 4].id, "s00"); /* the longest idle first */
     CHECK_STR(r.calls[r.call_count - 1].id, "s03");
     rig_pass(&r, 1000);
-    CHECK_INT(r.stops, 2 * DZ_KEEPER_BACKGROUND_SHARE);
+    CHECK_INT(r.stops, 2 * DZ_SANDBOX_BACKGROUND_SHARE);
     rig_pass(&r, 10000);
     for (int i = 0; i < 12; i++) {
         (void)snprintf(id, sizeof id, "s%02d", i);
@@ -1085,13 +1085,13 @@ TEST(recovery_looks_only_at_rows_that_need_it)
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "d", &reply), 0);
     CHECK_STR(rig_row(&r, "d"), "active/suspending/suspend");
     rig_die(&r);
-    rig_new_keeper(&r);
-    CHECK_INT(dz_keeper_recover_some(r.k, 0, NULL), 1);
+    rig_new(&r);
+    CHECK_INT(dz_sandboxes_recover_some(r.k, 0, NULL), 1);
     CHECK_STR(rig_row(&r, "d"), "suspended//");
     CHECK_STR(rig_row(&r, "c"), "active/running/");
-    CHECK_INT(dz_keeper_recover_some(r.k, 0, NULL), 1);
+    CHECK_INT(dz_sandboxes_recover_some(r.k, 0, NULL), 1);
     CHECK_STR(rig_row(&r, "c"), "suspended//");
-    CHECK_INT(dz_keeper_recover_some(r.k, 0, NULL), 0);
+    CHECK_INT(dz_sandboxes_recover_some(r.k, 0, NULL), 0);
     rig_close(&r);
 }
 
@@ -1103,17 +1103,17 @@ TEST(check_finds_strays_and_losses_and_repair_removes_strays)
     rig_open(&r);
     rig_register(&r, "a");
     rig_bring(&r, "a", DZ_STATE_SUSPENDED);
-    CHECK_INT(dz_keeper_check(r.k, false, count_finding, &b, &left, NULL), 0);
+    CHECK_INT(dz_sandboxes_check(r.k, false, count_finding, &b, &left, NULL), 0);
     CHECK_INT(left, 0);
     CHECK_STR(b.p, "");
     CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "cold", "x.sqlite"), "x", 1, 0600, NULL), 0);
     CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "cold", "readme"), "x", 1, 0600, NULL), 0);
     CHECK_INT(unlink(rig_path(&r, "live", "a.doze")), 0);
-    CHECK_INT(dz_keeper_check(r.k, false, count_finding, &b, &left, NULL), 0);
+    CHECK_INT(dz_sandboxes_check(r.k, false, count_finding, &b, &left, NULL), 0);
     CHECK_INT(left, 3);
     CHECK(strstr(b.p, "orphan:x!") && strstr(b.p, "stray:") && strstr(b.p, "missing:a"));
     CHECK(rig_exists(&r, "cold", "x.sqlite"));
-    CHECK_INT(dz_keeper_check(r.k, true, count_finding, &b, &left, NULL), 0);
+    CHECK_INT(dz_sandboxes_check(r.k, true, count_finding, &b, &left, NULL), 0);
     CHECK_INT(left, 2);
     CHECK(!rig_exists(&r, "cold", "x.sqlite") && rig_exists(&r, "cold", "readme"));
     CHECK_STR(rig_row(&r, "a"), "suspended/error/");
@@ -1134,7 +1134,7 @@ TEST(bad_sandboxes_are_not_registered)
         {.id = "a", .tenant = "t", .idle_mode = "sometimes"},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(bad); i++) {
-        CHECK_INT(dz_keeper_register(r.k, &bad[i], &err), DZ_EINVAL);
+        CHECK_INT(dz_sandbox_register(r.k, &bad[i], &err), DZ_EINVAL);
         CHECK(err.msg[0]);
     }
     rig_close(&r);
@@ -1147,7 +1147,7 @@ static bool open_quietly(struct rig *r)
 {
     char live[DZ_TEMP_DIR_TEXT + 8], cold[DZ_TEMP_DIR_TEXT + 8];
     *r = (struct rig){.clock.real_ns = 1700000000 * DZ_NS_PER_S, .cell_ms = 0};
-    if (dz_fd_temp_dir("doze-keeper", r->dir, NULL) < 0)
+    if (dz_fd_temp_dir("doze-sandbox", r->dir, NULL) < 0)
         return false;
     (void)snprintf(live, sizeof live, "%s/live", r->dir);
     (void)snprintf(cold, sizeof cold, "%s/cold", r->dir);
@@ -1156,16 +1156,9 @@ static bool open_quietly(struct rig *r)
         dz_loop_sim_new(&r->clock, NULL, NULL, &r->loop, NULL) < 0 ||
         dz_registry_open(":memory:", true, &r->registry, NULL) < 0)
         return false;
-    const struct dz_keeper_opts opts = {.loop = r->loop,
-                                        .registry = r->registry,
-                                        .cold = r->cold,
-                                        .ops = &rig_ops,
-                                        .arg = r,
-                                        .files = &rig_files,
-                                        .files_arg = r,
-                                        .live_path = live,
-                                        .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER}};
-    return dz_keeper_new(&opts, &r->k, NULL) == 0 && dz_keeper_recover(r->k, NULL) == 0;
+    struct dz_sandboxes_opts opts = rig_opts(r, live);
+    opts.ladder = (struct dz_ladder){DZ_LADDER_NEVER, DZ_LADDER_NEVER};
+    return dz_sandboxes_new(&opts, &r->k, NULL) == 0 && dz_sandboxes_recover(r->k, NULL) == 0;
 }
 
 /* Whatever fails, who was not refused is answered once. */
@@ -1176,7 +1169,7 @@ static bool ask_quietly(struct rig *r, enum dz_request what)
         CHECK_INT(reply.count, 0);
         return false;
     }
-    rig_pass(r, 2 * DZ_KEEPER_DEADLINE_MS);
+    rig_pass(r, 2 * DZ_SANDBOX_DEADLINE_MS);
     CHECK_INT(reply.count, 1);
     return reply.code == 0;
 }
@@ -1185,14 +1178,14 @@ TORTURE(every_allocation_of_a_life_may_fail)
 {
     static struct rig r;
     const struct dz_instance row = {.id = "a", .tenant = "acme"};
-    if (open_quietly(&r) && dz_keeper_register(r.k, &row, NULL) == 0 &&
+    if (open_quietly(&r) && dz_sandbox_register(r.k, &row, NULL) == 0 &&
         ask_quietly(&r, DZ_REQUEST_USE) && ask_quietly(&r, DZ_REQUEST_SUSPEND) &&
         ask_quietly(&r, DZ_REQUEST_FREEZE) && ask_quietly(&r, DZ_REQUEST_ARCHIVE))
         (void)ask_quietly(&r, DZ_REQUEST_DELETE);
     dz_mem_fail_at(-1, false);
     if (r.loop)
         dz_loop_sim_forget(r.loop);
-    dz_keeper_free(r.k);
+    dz_sandboxes_free(r.k);
     (void)dz_registry_close(r.registry, NULL);
     dz_loop_free(r.loop);
     dz_blobs_free(r.cold.live);

@@ -19,7 +19,7 @@
  *   3. What may be removed was made superfluous by a commit that is on the disk: a row
  *      that was changed durably is flushed, by a worker, before the next step.
  */
-#include "keeper/keeper_int.h"
+#include "sandbox/sandbox_int.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -44,12 +44,12 @@ static int write_beginning(struct op *op, struct dz_err *err);
 
 /* --- beginning and ending ----------------------------------------------------------- */
 
-void dz_keeper_free_op(struct op *op)
+void dz_sandbox_op_free(struct op *op)
 {
-    struct slot *s = op->slot;
+    struct dz_sandbox *s = op->sandbox;
     dz_loop_task_cancel(&op->end);
-    (void)dz_map_remove64(&op->k->ops, op->ticket);
-    dz_keeper_share_leave(op->k, op->background);
+    (void)dz_map_remove64(&op->all->ops, op->ticket);
+    dz_share_leave(op->all, op->background);
     if (s->op == op)
         s->op = NULL;
     dz_timer_free(op->timer);
@@ -63,58 +63,58 @@ void dz_keeper_free_op(struct op *op)
 
 static void answer_all(struct op *op, int code)
 {
-    const struct dz_keeper_result result = {
+    const struct dz_sandbox_reply result = {
         .code = code,
         .err = code < 0 ? op->err : (struct dz_err){0},
         .rung = op->rung,
         .memory_lost = op->memory_lost,
     };
     while (!dz_list_empty(&op->waiters))
-        dz_keeper_answer(DZ_LIST_FIRST(struct waiter, &op->waiters, link), &result);
+        dz_sandbox_answer(DZ_LIST_FIRST(struct waiter, &op->waiters, link), &result);
 }
 
 /* What a clone made may be used, or is gone again. */
-static void release_target(struct slot *target)
+static void release_target(struct dz_sandbox *target)
 {
     if (!target)
         return;
-    target->reserved = false;
-    dz_keeper_turn_soon(target);
+    target->taken = false;
+    dz_sandbox_turn_soon(target);
 }
 
 static void tell_time(const struct op *op)
 {
-    const struct dz_keeper *k = op->k;
-    const struct dz_keeper_timing t = {
-        .id = op->slot->id,
+    const struct dz_sandboxes *all = op->all;
+    const struct dz_sandbox_timing t = {
+        .id = op->sandbox->id,
         .operation = dz_op_name(op->kind),
         .rung = op->rung,
         .code = op->rc,
         .us = (dz_clock_mono_ns() - op->began_ns) / 1000,
     };
-    if (k->opts.ops->timed)
-        k->opts.ops->timed(k->opts.arg, &t);
+    if (all->driver->timed)
+        all->driver->timed(all->driver_arg, &t);
 }
 
 /* Its last task: its waiters have been told. */
 static void on_end(void *arg)
 {
     struct op *op = arg;
-    struct slot *s = op->slot, *target = op->target;
-    struct dz_keeper *k = op->k;
+    struct dz_sandbox *s = op->sandbox, *target = op->target;
+    struct dz_sandboxes *all = op->all;
     if (!dz_list_empty(&op->told)) { /* one was answered since it was over */
-        dz_loop_post(k->opts.loop, &op->end);
+        dz_loop_post(all->opts.loop, &op->end);
         return;
     }
     bool stale = op->stale; /* its last change of the row did not know of another one */
-    dz_keeper_free_op(op);
+    dz_sandbox_op_free(op);
     if (stale)
-        dz_keeper_look_again(k, s->id);
+        dz_sandbox_look_again(all, s->id);
     release_target(target);
-    dz_keeper_turn(s);
-    dz_keeper_arm(k);
-    if (k->ops.count == 0 && k->opts.ops->quiet)
-        k->opts.ops->quiet(k->opts.arg);
+    dz_sandbox_turn(s);
+    dz_sandboxes_arm(all);
+    if (all->ops.count == 0 && all->driver->quiet)
+        all->driver->quiet(all->driver_arg);
 }
 
 /* All is done, forward or back: answer and go. */
@@ -124,10 +124,10 @@ static void finish(struct op *op)
     dz_timer_stop(op->timer); /* nothing is written down any more */
     op->phase = OP_OVER;      /* who is answered may ask again at once, behind those in line */
     answer_all(op, op->rc);
-    if (op->k->blocking)
+    if (op->all->blocking)
         on_end(op); /* recovery: the loop does not turn, and nobody waits */
     else
-        dz_loop_post(op->k->opts.loop, &op->end);
+        dz_loop_post(op->all->opts.loop, &op->end);
 }
 
 static void on_timer(void *arg)
@@ -140,7 +140,7 @@ static void on_timer(void *arg)
         else if (op->unsynced)
             run(op);
         else
-            dz_keeper_done(op, dz_keeper_step(op, &op->err));
+            dz_sandbox_op_done(op, dz_sandbox_op_step(op, &op->err));
         return;
     }
     if (op->unwritten) {
@@ -149,7 +149,7 @@ static void on_timer(void *arg)
         dz_timer_after(op->timer, op->late_ms);
         return;
     }
-    dz_keeper_call_off(op, DZ_ETIMEOUT);
+    dz_sandbox_op_call_off(op, DZ_ETIMEOUT);
 }
 
 static void park(struct op *op)
@@ -195,10 +195,10 @@ static unsigned undo_files(const struct op *op)
 static int erase_clone(struct op *op, struct dz_err *err)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = dz_registry_get(op->k->opts.registry, op->clone_id, &row, err);
+    int rc = dz_registry_get(op->all->opts.registry, op->clone_id, &row, err);
     if (rc == DZ_ENOENT || rc == DZ_EGONE)
         return 0;
-    return rc < 0 ? rc : dz_keeper_erase(op->k, &row, err);
+    return rc < 0 ? rc : dz_sandbox_erase(op->all, &row, err);
 }
 
 /* The files are away: the row says that nothing is under way. */
@@ -207,7 +207,7 @@ static void undone(struct op *op)
     struct dz_err err;
     int rc = op->clone_id ? erase_clone(op, &err) : 0;
     if (rc == 0)
-        rc = dz_keeper_settle_row(op, true, &err);
+        rc = dz_sandbox_op_settle(op, true, &err);
     if (rc == DZ_EBUSY || rc == DZ_ENOENT || rc == DZ_EGONE)
         rc = 0; /* it is another's now; nothing of it is ours to write */
     if (rc == 0) {
@@ -223,13 +223,13 @@ static void undo(struct op *op)
     struct dz_err err;
     op->phase = OP_UNDO;
     op->drop = undo_files(op);
-    if (dz_keeper_reload(op, true, &err) == DZ_EBUSY) {
+    if (dz_sandbox_op_reload(op, true, &err) == DZ_EBUSY) {
         finish(op); /* another owner's: neither the row nor the files are ours */
         return;
     }
     if (op->kind == DZ_OP_ACTIVATE && op->cell_asked)
-        op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
-    int rc = dz_keeper_drop(op, &err);
+        op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+    int rc = dz_sandbox_op_drop(op, &err);
     if (rc < 0)
         park(op);
     else if (rc == 0)
@@ -247,15 +247,15 @@ static bool may_use_reserve(const struct op *op)
 
 static bool made_room(const struct op *op, int rc)
 {
-    const struct dz_keeper_files *files = op->k->opts.files;
+    const struct dz_sandbox_files *files = op->all->opts.files;
     return rc == DZ_ENOSPC && may_use_reserve(op) && files->make_room &&
-           files->make_room(op->k->opts.files_arg, op->slot->id);
+           files->make_room(op->all->opts.files_arg, op->sandbox->id);
 }
 
 static void on_again(void *arg)
 {
     struct op *op = arg;
-    dz_keeper_done(op, dz_keeper_step(op, &op->err));
+    dz_sandbox_op_done(op, dz_sandbox_op_step(op, &op->err));
 }
 
 /* The cell that put it to sleep is on its way out, and has the file's lock until then. No worker
@@ -266,7 +266,7 @@ static bool waits_for_file(struct op *op, int rc)
     if (rc != DZ_EBUSY || op->phase != OP_FORWARD || *op->step != DZ_STEP_SETTLE)
         return false;
     if (!op->again) {
-        if (dz_timer_new(op->k->opts.loop, on_again, op, &op->again, NULL) < 0)
+        if (dz_timer_new(op->all->opts.loop, on_again, op, &op->again, NULL) < 0)
             return false;
         op->again_ms = LEAVE_FIRST_MS / 2;
         op->again_until = now + LEAVE_MAX_MS;
@@ -317,7 +317,7 @@ static int journal(struct op *op, struct dz_err *err)
     if (*op->step == DZ_STEP_COMMIT || strcmp(op->row.step, to.step) == 0 || simple_wake(op))
         return 0;
     const struct row_change change = {.set = DZ_COLUMN(step), .to = &to};
-    return dz_keeper_change(op, &change, err);
+    return dz_sandbox_op_change(op, &change, err);
 }
 
 /* What the steps after the commit are to remove. */
@@ -350,7 +350,7 @@ static void complete(struct op *op)
     int rc = 0;
     op->rc = 0;
     if (*(op->step - 1) != DZ_STEP_ERASE && op->row.op[0])
-        rc = dz_keeper_settle_row(op, false, &err);
+        rc = dz_sandbox_op_settle(op, false, &err);
     if (rc < 0 && rc != DZ_EBUSY) {
         op->step--; /* and do that one again */
         answer_all(op, 0);
@@ -365,23 +365,23 @@ static int hash_known(struct op *op, struct dz_err *err)
     char text[DZ_SHA256_HEX];
     const struct dz_instance to = {.cold_sha256 = dz_sha256_hex(op->copy.sha256, text)};
     const struct row_change change = {.set = DZ_COLUMN(cold_sha256), .to = &to};
-    return dz_keeper_change(op, &change, err);
+    return dz_sandbox_op_change(op, &change, err);
 }
 
 /* A cell may have ended while its row was still on the way to the disk. */
 static int started(struct op *op)
 {
-    if (op->kind != DZ_OP_ACTIVATE || op->slot->warm)
+    if (op->kind != DZ_OP_ACTIVATE || op->sandbox->warm)
         return 0;
     return dz_fail(&op->err, DZ_EIO, "%s %s: its cell ended as soon as it had started",
-                   dz_op_name(op->kind), op->slot->id);
+                   dz_op_name(op->kind), op->sandbox->id);
 }
 
 /* The current step is done: what follows from that, and to the next. */
 static void step_done(struct op *op)
 {
     if (*op->step == DZ_STEP_STOP)
-        op->slot->warm = false;
+        op->sandbox->warm = false;
     if (*op->step == DZ_STEP_COMMIT)
         op->committed = true;
     if (*op->step == DZ_STEP_HASH && op->copy.hashed)
@@ -394,7 +394,7 @@ static void step_done(struct op *op)
 
 static int work_flush(struct op *op, struct dz_err *err)
 {
-    return dz_registry_flush(op->k->opts.registry, err);
+    return dz_registry_flush(op->all->opts.registry, err);
 }
 
 /* What durable changes were made is on the disk: 0; or will be: 1, ends in flushed(). */
@@ -404,7 +404,7 @@ static int flush(struct op *op)
         return 0;
     op->unsynced = false;
     op->flushing = true;
-    int rc = dz_keeper_give_work(op, work_flush, &op->err);
+    int rc = dz_sandbox_op_work(op, work_flush, &op->err);
     if (rc == 1)
         return 1;
     op->flushing = false;
@@ -444,7 +444,7 @@ static void run(struct op *op)
     for (;;) {
         if (op->written && !committed(op))
             return;
-        while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))
+        while (*op->step != DZ_STEP_NONE && !dz_sandbox_op_step_applies(op, *op->step))
             op->step++;
         if (*op->step == DZ_STEP_NONE) {
             complete(op);
@@ -452,15 +452,15 @@ static void run(struct op *op)
         }
         if (*op->step == DZ_STEP_COMMIT)
             op->drop = superfluous_files(op);
-        int rc =
-            op->cancel && dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO
-                ? dz_fail(&op->err, op->cancel_code, "%s %s: %s", dz_op_name(op->kind),
-                          op->slot->id, op->cancel_code == DZ_ETIMEOUT ? "timed out" : "canceled")
-                : journal(op, &op->err);
+        int rc = op->cancel && dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO
+                     ? dz_fail(&op->err, op->cancel_code, "%s %s: %s", dz_op_name(op->kind),
+                               op->sandbox->id,
+                               op->cancel_code == DZ_ETIMEOUT ? "timed out" : "canceled")
+                     : journal(op, &op->err);
         if (rc == 0)
             rc = flush(op);
         if (rc == 0)
-            rc = dz_keeper_step(op, &op->err);
+            rc = dz_sandbox_op_step(op, &op->err);
         if (rc == 1)
             return;
         if (rc < 0) {
@@ -479,7 +479,7 @@ static void advance(struct op *op)
     run(op);
 }
 
-void dz_keeper_done(struct op *op, int rc)
+void dz_sandbox_op_done(struct op *op, int rc)
 {
     if (rc == 1)
         return; /* the step goes on */
@@ -489,7 +489,7 @@ void dz_keeper_done(struct op *op, int rc)
     }
     if (rc < 0 && op->cancel && rc == DZ_ECANCELED && op->cancel_code != rc)
         rc = dz_fail(&op->err, op->cancel_code, "%s %s: timed out", dz_op_name(op->kind),
-                     op->slot->id);
+                     op->sandbox->id);
     if (op->phase == OP_UNDO) {
         if (rc < 0)
             park(op);
@@ -503,7 +503,7 @@ void dz_keeper_done(struct op *op, int rc)
         advance(op);
 }
 
-void dz_keeper_call_off(struct op *op, int code)
+void dz_sandbox_op_call_off(struct op *op, int code)
 {
     if (op->phase != OP_FORWARD)
         return;
@@ -516,41 +516,41 @@ void dz_keeper_call_off(struct op *op, int code)
     if (!ends || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
         return;
     /* A cell that does not answer is ended; its ticket is not answered any more. */
-    op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
+    op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
     op->cell_asked = false;
     if (*op->step == DZ_STEP_STOP) {
         op->cell_dead = true;
-        dz_keeper_done(op, 0);
+        dz_sandbox_op_done(op, 0);
         return;
     }
-    (void)dz_fail(&op->err, code, "%s %s: %s", dz_op_name(op->kind), op->slot->id,
+    (void)dz_fail(&op->err, code, "%s %s: %s", dz_op_name(op->kind), op->sandbox->id,
                   code == DZ_EGONE ? "the sandbox is being deleted"
                                    : "its cell did not start in time");
-    dz_keeper_done(op, code);
+    dz_sandbox_op_done(op, code);
 }
 
 /* --- making ------------------------------------------------------------------------ */
 
-static struct op *make_op(struct slot *s, enum dz_op kind, struct dz_instance *row,
+static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_instance *row,
                           struct dz_err *err)
 {
-    struct dz_keeper *k = s->k;
+    struct dz_sandboxes *all = s->all;
     struct op *op = dz_zalloc(sizeof *op);
     if (!op) {
         (void)dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
         return NULL;
     }
-    op->k = k;
-    op->slot = s;
-    op->ticket = ++k->next_ticket;
+    op->all = all;
+    op->sandbox = s;
+    op->ticket = ++all->next_ticket;
     op->kind = kind;
     op->step = dz_op_steps(kind);
     op->began_ns = dz_clock_mono_ns();
     dz_list_init(&op->waiters);
     dz_list_init(&op->told);
     dz_loop_task_init(&op->end, s, on_end, op);
-    int rc = dz_timer_new(k->opts.loop, on_timer, op, &op->timer, err);
-    if (rc == 0 && dz_map_put64(&k->ops, op->ticket, op, NULL) < 0)
+    int rc = dz_timer_new(all->opts.loop, on_timer, op, &op->timer, err);
+    if (rc == 0 && dz_map_put64(&all->ops, op->ticket, op, NULL) < 0)
         rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
     if (rc < 0) {
         dz_timer_free(op->timer);
@@ -586,16 +586,16 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
         .owner = w->clone_owner,
         .memory = op->row.memory,
     };
-    struct slot *target = dz_keeper_slot(op->k, w->clone_id);
+    struct dz_sandbox *target = dz_sandbox_get(op->all, w->clone_id, NULL);
     if (!target)
-        return dz_fail(err, DZ_ENOMEM, "clone %s: out of memory", op->slot->id);
-    if (target->op || target->reserved || target == op->slot)
-        return dz_fail(err, DZ_EEXIST, "clone %s: there is a sandbox %s", op->slot->id,
+        return dz_fail(err, DZ_ENOMEM, "clone %s: out of memory", op->sandbox->id);
+    if (target->op || target->taken || target == op->sandbox)
+        return dz_fail(err, DZ_EEXIST, "clone %s: there is a sandbox %s", op->sandbox->id,
                        w->clone_id);
-    int rc = dz_keeper_enter(op->k, &row, err);
+    int rc = dz_sandbox_enter(op->all, &row, err);
     if (rc < 0)
         return rc;
-    target->reserved = true;
+    target->taken = true;
     op->target = target;
     op->clone_id = DZ_TAKE_PTR(w->clone_id);
     op->clone_tenant = DZ_TAKE_PTR(w->clone_tenant);
@@ -629,40 +629,40 @@ static int write_beginning(struct op *op, struct dz_err *err)
         set |= DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
                DZ_COLUMN(cold_generation);
     const struct row_change change = {.set = set, .to = &to, .durable = begins_durably(op)};
-    return dz_keeper_change(op, &change, err);
+    return dz_sandbox_op_change(op, &change, err);
 }
 
 /* Where the cell only has to be asked, that comes before the row is written, which it seldom is:
  * most are up before QUICK_MS are over. So a daemon that is killed in between leaves a row that
  * knows of nothing, which is what an undone wake is. True: the step START was begun, *ret_rc is
- * how, as of dz_keeper_step. */
+ * how, as of dz_sandbox_op_step. */
 static bool start_ahead(struct op *op, int *ret_rc)
 {
     struct dz_err err;
-    if (!simple_wake(op) || *op->step != DZ_STEP_FETCH || dz_keeper_step(op, &err) != 0 ||
+    if (!simple_wake(op) || *op->step != DZ_STEP_FETCH || dz_sandbox_op_step(op, &err) != 0 ||
         !op->have_live)
         return false;
     while (*op->step != DZ_STEP_START)
         op->step++;
-    *ret_rc = dz_keeper_step(op, &op->err);
+    *ret_rc = dz_sandbox_op_step(op, &op->err);
     return true;
 }
 
 /* It could not even be begun. */
 static int not_begun(struct op *op, int rc)
 {
-    struct slot *target = op->target;
+    struct dz_sandbox *target = op->target;
     if (op->clone_id)
         (void)erase_clone(op, NULL); /* else recovery finds it */
     if (op->cell_asked)
-        op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
-    dz_keeper_free_op(op);
+        op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+    dz_sandbox_op_free(op);
     release_target(target);
     return rc;
 }
 
-int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz_instance *row,
-                    struct dz_err *err)
+int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
+                        struct dz_instance *row, struct dz_err *err)
 {
     struct op *op = make_op(s, kind, row, err);
     if (!op)
@@ -676,27 +676,27 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
     op->anew = w->what == DZ_REQUEST_WAKE || w->what == DZ_REQUEST_REVIVE;
     op->share_store = w->share_store;
     op->share_key = DZ_TAKE_PTR(w->share_key);
-    while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))
+    while (*op->step != DZ_STEP_NONE && !dz_sandbox_op_step_applies(op, *op->step))
         op->step++;
     int asked = 0, rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
     bool ahead = rc == 0 && start_ahead(op, &asked);
     op->unwritten = ahead && asked == 1 && !w->background; /* the clock goes by what is due */
     struct share *share = NULL;
-    if (rc == 0 && w->background && !(share = dz_keeper_share_enter(s->k, op->row.tenant)))
+    if (rc == 0 && w->background && !(share = dz_share_enter(s->all, op->row.tenant)))
         rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
     if (rc == 0 && !op->unwritten)
         rc = write_beginning(op, err);
     if (rc < 0) {
-        dz_keeper_share_leave(s->k, share);
+        dz_share_leave(s->all, share);
         return not_begun(op, rc);
     }
     op->background = share;
     w->op = op;
     dz_list_push_back(&op->waiters, &w->link);
-    op->late_ms = w->deadline_ms > DZ_KEEPER_DEADLINE_MS ? w->deadline_ms : DZ_KEEPER_DEADLINE_MS;
+    op->late_ms = w->deadline_ms > DZ_SANDBOX_DEADLINE_MS ? w->deadline_ms : DZ_SANDBOX_DEADLINE_MS;
     dz_timer_after(op->timer, op->unwritten ? QUICK_MS : op->late_ms);
     if (ahead)
-        dz_keeper_done(op, asked);
+        dz_sandbox_op_done(op, asked);
     else
         run(op);
     return 0;
@@ -721,7 +721,7 @@ static int find_step(const struct dz_instance *row, enum dz_op *ret_kind,
     return 0;
 }
 
-int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err)
+int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err)
 {
     enum dz_op kind;
     const enum dz_step *step;
@@ -730,7 +730,7 @@ int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err
     if (rc == 0 && row->is == DZ_STATE_NONE)
         rc =
             dz_fail(err, DZ_ECORRUPT, "the row of %s has the state \"%.40s\"", row->id, row->state);
-    struct slot *s = rc == 0 ? dz_keeper_slot(k, row->id) : NULL;
+    struct dz_sandbox *s = rc == 0 ? dz_sandbox_get(all, row->id, row->tenant) : NULL;
     if (s && s->op)
         return 0; /* it is tried again already */
     struct op *op = s ? make_op(s, kind == DZ_OP_NONE ? DZ_OP_SUSPEND : kind, row, err) : NULL;
@@ -743,7 +743,7 @@ int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err
     if (clone) {
         op->clone_id = dz_str_dup(dz_str(s->id));
         if (!op->clone_id) {
-            dz_keeper_free_op(op);
+            dz_sandbox_op_free(op);
             return dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
         }
     }
