@@ -12,12 +12,20 @@ ended() { # PID: within a minute
     echo "process $1 is still there"
     return 1
 }
+stopped() { # PID: within ten seconds, because one that waits for the disk stops only after that
+    for _ in $(seq 200); do
+        grep -q '^State:.T' "/proc/$1/status" && return 0
+        read -rt 0.05 <> <(:) || :
+    done
+    grep '^State' "/proc/$1/status"
+    return 1
+}
 # A stopped process ignores everything but SIGKILL.
 orphan() { # NAME
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"$1\"}" && api 200 POST "$(s "/$1/exec")" '{"shell":"echo kept >/f"}' || return 1
     cell=$(cell_of)
-    kill -STOP "$cell" && kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" || return 1
-    grep -q '^State:.T' "/proc/$cell/status" || { echo "the cell did not outlive its daemon"; return 1; }
+    kill -STOP "$cell" && stopped "$cell" && kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" || return 1
+    stopped "$cell" || { echo "the cell did not outlive its daemon"; return 1; }
     ended "$cell" || { kill -9 "$cell" && return 1; }
     start && api 200 POST "$(s "/$1/exec")" '{"shell":"cat /f"}' && has out kept && stop
 }
