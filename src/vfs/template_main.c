@@ -53,7 +53,7 @@ static int print(const char *name, const struct dz_db_schema *schema)
         (void)fprintf(stderr, "template: %s\n", err.msg);
         return 1;
     }
-    t.p[USER_VERSION] = (char)dz_vfs_schema.version; /* the step that was added is none */
+    t.p[USER_VERSION] = (char)dz_vfs_schema.version; /* the extra step is no migration */
     printf("static const unsigned char %s_bytes[] = {", name);
     for (size_t i = 0; i < t.len; i++)
         printf("%s%u,", i % 32 ? "" : "\n", (unsigned char)t.p[i]);

@@ -75,26 +75,26 @@ enum {
  * empty disk. */
 extern const struct dz_db_schema dz_vfs_schema;
 
-/* The same bytes in microseconds: made when doze was built, with a seed of its own
- * and the time of now. Appended to *out, for dz_db_create_*(). */
+/* The same bytes, built when doze was compiled, but with a seed of its own and the present time
+ * (us). Appended to *out, for dz_db_create_*(). */
 DZ_NODISCARD int dz_vfs_template(struct dz_buf *out, struct dz_err *err);
-/* For a sandbox that will keep its memory: with what dz_vfs_schema_sleeper makes, three
- * pages more. Its schema stays as it is when it sleeps, so a handle that was prepared for such
- * bytes (dz_db_prepare) fits afterwards too. */
+/* For a sandbox that will keep its memory: it also has what dz_vfs_schema_sleeper makes, three
+ * pages more. Its schema does not change when it sleeps, so a handle that was prepared for such
+ * bytes (dz_db_prepare) still fits afterwards. */
 DZ_NODISCARD int dz_vfs_template_sleeper(struct dz_buf *out, struct dz_err *err);
 
-/* The table of memory and the index of `exec` by id, which an empty disk does not have yet,
- * IF NOT EXISTS: whoever keeps a machine's memory in the file runs this first. (They would
- * take three pages more. Without the index, a record is found by looking at all of them.) */
+/* The table of memory and the index of `exec` by id, IF NOT EXISTS. An empty disk does not have
+ * them yet, because they would take three pages more; without the index a record is found by a
+ * scan. Whoever keeps a machine's memory in the file runs this first. */
 extern const char dz_vfs_schema_sleeper[];
 
-/* In a file of version 1 that is read only: a query with the rows of `exec` as they are since
- * version 2, in the order of its columns. */
+/* For a file of version 1 that is opened read only: a query that gives the rows of `exec` with the
+ * columns that version 2 has. */
 extern const char dz_vfs_exec_of_1[];
 
-/* Let SQL on a disk that stands on this image see all of its files: the view vfs of
- * this handle then shows the image's too, and the image's tables are those of the
- * schema `image`. Both handles stay the caller's. DZ_ECORRUPT: it stands on another. */
+/* Let SQL see all files of a disk that stands on this image: the view vfs of this handle then shows
+ * those of the image too, and the image's tables are in the schema `image`. The caller keeps both
+ * handles. DZ_ECORRUPT: the disk stands on another image. */
 DZ_NODISCARD int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image,
                                  const char *image_sha256, struct dz_err *err);
 
@@ -102,28 +102,28 @@ DZ_NODISCARD int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image,
 DZ_NODISCARD int dz_vfs_image_of(struct dz_db *db, char ret_sha256[static DZ_VFS_IMAGE_TEXT],
                                  struct dz_err *err);
 
-/* Say that this fresh disk stands on the image with this sha256 (64 hex
- * digits). DZ_ESTATE when the disk stands on another, or already holds files. */
+/* Record that this fresh disk stands on the image with this sha256 (64 hex digits). DZ_ESTATE: it
+ * stands on another one, or already holds files. */
 int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);
 
 /* ---- open and close -------------------------------------------------------- */
 
 struct dz_vfs_opts {
-    struct dz_db *db;             /* borrowed until dz_vfs_close() */
-    struct dz_db *image;          /* opened immutable, borrowed; NULL without */
-    const char *image_sha256;     /* what the caller handed over as image, or NULL */
-    bool readonly;                /* every change fails with EROFS */
-    bool as_is;                   /* with readonly: leave as it is what a crash left unfinished */
-    bool noatime;                 /* reading leaves atime alone (else: relatime) */
-    bool keep_orphans;            /* files unlinked while open stay until
-                                   * dz_vfs_reap(), so that a thawed machine can
-                                   * take its references first */
-    uint64_t limit_bytes;         /* stored in this file, 0 = no limit */
-    uint64_t limit_inodes;        /* in this file, 0 = no limit */
-    size_t cache_bytes;           /* of inodes and names; 0 = a default (1 MiB) */
-    uint32_t step_chunks;         /* of content that one transaction removes; 0 = a default:
-                                   * removing or cutting more takes several, and a crash
-                                   * between them is made good by the next open */
+    struct dz_db *db;         /* borrowed until dz_vfs_close() */
+    struct dz_db *image;      /* opened immutable, borrowed; NULL without */
+    const char *image_sha256; /* what the caller handed over as image, or NULL */
+    bool readonly;            /* every change fails with EROFS */
+    bool as_is;               /* with readonly: leave unfinished what a crash left unfinished */
+    bool noatime;             /* reading leaves atime alone (else: relatime) */
+    bool keep_orphans;        /* files unlinked while open stay until
+                               * dz_vfs_reap(), so that a thawed machine can
+                               * take its references first */
+    uint64_t limit_bytes;     /* bytes stored in this file, 0 = no limit */
+    uint64_t limit_inodes;    /* in this file, 0 = no limit */
+    size_t cache_bytes;       /* of inodes and names; 0 = a default (1 MiB) */
+    uint32_t step_chunks;     /* of content that one transaction removes; 0 = a default. Removing or
+                                 cutting more takes several transactions; after a crash between them the
+                                 next open finishes */
     int64_t (*now_ns)(void *arg); /* NULL: CLOCK_REALTIME */
     /* Called in the transaction, just before a COMMIT that changes anything.
      * What it writes goes with that commit; its failure fails the commit. */
@@ -135,29 +135,30 @@ struct dz_vfs_opts {
  * another image, or this is no disk. DZ_EUNSUPPORTED: a newer format. */
 int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err);
 
-/* Quiesce and free; NULL is fine. The databases stay open, they are the
- * caller's. On failure the changes since the last commit are lost. */
+/* Finish and free; NULL is fine. The databases stay open, because they are the caller's. On failure
+ * the changes since the last commit are lost. */
 int dz_vfs_close(struct dz_vfs *v, struct dz_err *err);
 /* Free without writing, as a crash would. */
 void dz_vfs_abandon(struct dz_vfs *v);
 
-/* The output gate: everything so far is in the file. Free when there is nothing. */
+/* The output gate: when this returns 0, all changes so far are in the file. Costs nothing when
+ * there are none. */
 int dz_vfs_commit(struct dz_vfs *v, struct dz_err *err);
 /* Commit, and wait for the disk: fsync(2) of a guest that must be durable. */
 int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err);
-/* Commit with lazy access times and counters, so that the next open need not
- * count. For suspend; fn (may be NULL) writes rows of its own into the same
- * transaction, and is called once. */
+/* Commit, with the access times and counters that other commits leave out, so that the next open
+ * need not count. For suspend. fn (may be NULL) writes its own rows in the same transaction, and is
+ * called once. */
 int dz_vfs_quiesce(struct dz_vfs *v, int (*fn)(void *arg, struct dz_db *db, struct dz_err *err),
                    void *arg, struct dz_err *err);
-/* dz_db_maintain() of the disk's database: call between replies. Commits first and
- * lets go of what would keep a checkpoint from running. */
+/* dz_db_maintain() of the disk's database; call it between replies. It commits first, and closes
+ * what would keep a checkpoint from running. */
 int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err);
 int64_t dz_vfs_now(const struct dz_vfs *v); /* the disk's clock, ns since 1970 */
 bool dz_vfs_dirty(const struct dz_vfs *v);  /* would commit write anything? */
 /* Why the last operation said EIO, ENOSPC or ENOMEM; never NULL. */
 const char *dz_vfs_why(const struct dz_vfs *v);
-/* Forget what caches hold and can be read again. */
+/* Forget cached data that can be read again. */
 void dz_vfs_trim(struct dz_vfs *v);
 
 /* On a handle of dz_db_prepare(): compile what the first operations on a disk need. */
@@ -165,12 +166,12 @@ void dz_vfs_prepare(struct dz_db *db);
 /* The same for an image that disks will stand on. */
 void dz_vfs_prepare_image(struct dz_db *image);
 
-/* Is the inode the image's, and nothing of it changed in this file? False also
- * when that is not known. */
+/* Does the inode belong to the image, with nothing of it changed in this file? False also when that
+ * is not known. */
 bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino);
 
 enum {
-    DZ_VFS_LOOK_BYTES = 1 << 20, /* written at most between two looks at the host's free space */
+    DZ_VFS_LOOK_BYTES = 1 << 20, /* most bytes written between two looks at the host's free space */
 };
 
 struct dz_vfs_usage {
@@ -179,11 +180,11 @@ struct dz_vfs_usage {
     uint64_t image_bytes, image_inodes; /* of the whole image below */
 };
 void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage);
-uint64_t dz_vfs_used_bytes(const struct dz_vfs *v); /* in this file; counts nothing anew */
+uint64_t dz_vfs_used_bytes(const struct dz_vfs *v); /* in this file, as counted so far */
 void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes);
-/* Leave so many bytes of the host's file system free: what would make the file or its log larger
- * fails with ENOSPC when less is free. Space that was freed inside the file may be used again.
- * 0: do not look. Several writers may each go below it by DZ_VFS_LOOK_BYTES. */
+/* Leave so many bytes of the host's file system free: when less is free, whatever would make the
+ * file or its log larger fails with ENOSPC. Space that was freed inside the file may be used again.
+ * 0: do not look. Each writer may go below the limit by DZ_VFS_LOOK_BYTES. */
 void dz_vfs_keep_free(struct dz_vfs *v, uint64_t bytes);
 
 /* ---- inodes ---------------------------------------------------------------- */
@@ -201,8 +202,7 @@ struct dz_vfs_attr {
  * "." and ".." are never stored; lookup understands both. */
 int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino);
 int dz_vfs_getattr(struct dz_vfs *v, uint64_t ino, struct dz_vfs_attr *ret_attr);
-/* Bytes this inode really takes in this file and in the image. Costs a scan of
- * its chunks. */
+/* The bytes that this inode takes in this file and in the image. It scans the inode's chunks. */
 int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes);
 
 enum {
@@ -216,8 +216,8 @@ enum {
 /* Take from *attr what mask names; ctime becomes now, and mtime too with SIZE. */
 int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct dz_vfs_attr *attr);
 
-/* What a new inode is. mode carries the type: S_IFREG, S_IFDIR, S_IFLNK (then
- * target), S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK (then rdev). No umask here. */
+/* What a new inode is. mode has the type: S_IFREG, S_IFDIR, S_IFLNK (with target), S_IFIFO,
+ * S_IFSOCK, S_IFCHR, S_IFBLK (with rdev). The umask is the caller's business. */
 struct dz_vfs_new {
     uint32_t mode, uid, gid;
     uint64_t rdev;
@@ -251,7 +251,7 @@ ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *b
 ssize_t dz_vfs_append(struct dz_vfs *v, uint64_t ino, const void *buf, size_t n, uint64_t *ret_off);
 /* As fallocate(FALLOC_FL_PUNCH_HOLE): size stays, the range reads as zeros. */
 int dz_vfs_punch(struct dz_vfs *v, uint64_t ino, uint64_t off, uint64_t n);
-/* As lseek: whence is SEEK_DATA or SEEK_HOLE, at the grain of a chunk. */
+/* Like lseek(2): whence is SEEK_DATA or SEEK_HOLE. A hole is at least a chunk. */
 int dz_vfs_seek(struct dz_vfs *v, uint64_t ino, uint64_t off, int whence, uint64_t *ret_off);
 
 /* ---- directories -------------------------------------------------------------- */
@@ -263,26 +263,24 @@ struct dz_vfs_entry {
     const char *name;
     size_t len;
 };
-/* Give the entries after `cookie` (0 = from the start, "." and ".." first) to fn
- * until it returns non-zero; that entry counts as not taken. A cookie names a
- * position, not a snapshot: it holds over removal of the entry it came from,
- * over freeze and thaw; an entry present all the time is given exactly once.
- * The order is fixed and unsorted. fn may look inodes up, but neither change the disk
- * nor list; name is
- * borrowed for the call. Returns 0, also at the end. */
+/* Give the entries after `cookie` (0 = from the start, "." and ".." first) to fn until it returns
+ * non-zero; that last entry counts as not taken. A cookie names a position, not a snapshot: it
+ * stays valid when its entry is removed, and over freeze and thaw. An entry that is there all the
+ * time is given exactly once. The order is fixed, and not sorted. fn may look up inodes, but must
+ * not change the disk or list; name is borrowed for the call. Returns 0, also at the end. */
 int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
                    int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
 /* The absolute path of a directory as seen from the directory root (a chroot's
  * getcwd). ENOENT: removed. ERANGE: size. Returns the length without NUL. */
 int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size_t size);
-/* The same of any inode: of what is no directory, the name under which it was last found
- * or made, if it still has that. Looks through a directory: not for every call. ENOENT:
- * no name is known. */
+/* The same for any inode. For one that is no directory it gives the name under which it was last
+ * found or made, if it still has that name. It looks through a directory, so do not call it for
+ * every request. ENOENT: no name is known. */
 int dz_vfs_find_path(struct dz_vfs *v, uint64_t root, uint64_t ino, char *buf, size_t size);
 
 /* ---- open references ------------------------------------------------------------ */
 
-/* While an inode has references it lives on without names. */
+/* An inode with references stays, even when its last name is removed. */
 int dz_vfs_ref(struct dz_vfs *v, uint64_t ino);
 void dz_vfs_unref(struct dz_vfs *v, uint64_t ino);
 /* A file without a name and with one reference, as O_TMPFILE makes it. spec->mode is S_IFREG. */
@@ -320,12 +318,12 @@ struct dz_vfs_walk {
     uint64_t start;                 /* where a relative path begins */
     const struct dz_vfs_cred *cred; /* search permission; NULL = all */
     bool nofollow;                  /* a symlink at the end stays one, unless a slash follows */
-    bool keep_last;                 /* and even then: for calls that change the name itself,
-                                     * which see to `slash` themselves */
-    bool create;                    /* a slash behind the last name is EISDIR, as for O_CREAT */
+    bool keep_last; /* with nofollow, even then: for calls that change the name itself and check
+                       `slash` themselves */
+    bool create;    /* a slash after the last name is EISDIR, as for O_CREAT */
 };
 struct dz_vfs_walked {
-    uint64_t dir; /* that holds the last component */
+    uint64_t dir; /* the directory of the last component */
     uint64_t ino; /* 0: all but the last component exist */
     bool slash;   /* a slash followed the last component: only a directory will do */
     bool dot;     /* name is ".", ".." or empty (the path "/"): then dir is ino */
@@ -341,9 +339,9 @@ int dz_vfs_resolve(struct dz_vfs *v, const char *path, uint64_t *ret_ino);
 
 /* ---- record locks -------------------------------------------------------------------- */
 
-/* Advisory locks as data; waiting is the caller's task. owner is any number:
- * a process for fcntl(2), an open file description for OFD locks and flock(2).
- * end is inclusive, UINT64_MAX = to the end of the file, whatever it is. */
+/* Advisory locks as data; waiting for one is the caller's task. owner is any number: a process for
+ * fcntl(2), an open file description for OFD locks and flock(2). end is inclusive; UINT64_MAX means
+ * to the end of the file, wherever that is. */
 struct dz_vfs_lock {
     uint64_t ino, owner, start, end;
     bool exclusive;
@@ -351,7 +349,7 @@ struct dz_vfs_lock {
 };
 int dz_vfs_lock(struct dz_vfs *v, const struct dz_vfs_lock *want); /* EAGAIN, ENOLCK */
 int dz_vfs_unlock(struct dz_vfs *v, const struct dz_vfs_lock *range);
-/* The first lock that stands in the way: 1 and *ret_lock, or 0. */
+/* The first lock that conflicts: 1 and *ret_lock, or 0. */
 int dz_vfs_lock_test(struct dz_vfs *v, const struct dz_vfs_lock *want,
                      struct dz_vfs_lock *ret_lock);
 /* Drop all locks of owner on ino (0 = on every inode). */
@@ -363,8 +361,7 @@ int dz_vfs_lock_at(const struct dz_vfs *v, size_t i, struct dz_vfs_lock *ret_loc
 
 /* Remove everything below one of the roots WORKSPACE, MEMORY, TMP. */
 int dz_vfs_clear(struct dz_vfs *v, uint64_t volume);
-/* The volume that ino's subtree belongs to: 2, 3, 4, or 1 for the rest. Takes a
- * directory. */
+/* The volume of a directory: 2, 3 or 4, or 1 for the rest. */
 int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume);
 bool dz_vfs_volume_public(uint64_t volume);      /* exactly WORKSPACE */
 const char *dz_vfs_volume_name(uint64_t volume); /* "workspace"; NULL */
@@ -378,7 +375,7 @@ enum dz_vfs_event_type {
     DZ_VFS_EV_MOVED_FROM = 8,
     DZ_VFS_EV_MOVED_TO = 16, /* same cookie as its MOVED_FROM */
     DZ_VFS_EV_ATTR = 32,
-    DZ_VFS_EV_OVERFLOW = 64, /* events were lost: look again */
+    DZ_VFS_EV_OVERFLOW = 64, /* events were lost: scan again */
     DZ_VFS_EV_ALL = 127,
 };
 struct dz_vfs_event {
@@ -390,14 +387,14 @@ struct dz_vfs_event {
     size_t len;
     char name[DZ_VFS_NAME_MAX + 1]; /* empty when the event is on the watched directory itself */
 };
-/* Watch the directory (or file) top; with deep, everything below it. Returns the
- * watch's number, ENOSPC beyond DZ_VFS_WATCH_MAX. Events are of what this
- * process does to the disk, in order, before commit. */
+/* Watch the directory (or file) top; with deep, everything below it. Returns the watch's number, or
+ * ENOSPC beyond DZ_VFS_WATCH_MAX. Events report what this process does to the disk, in order,
+ * before the commit. */
 int dz_vfs_watch(struct dz_vfs *v, uint64_t top, unsigned types, bool deep);
 void dz_vfs_unwatch(struct dz_vfs *v, int watch);
 /* 1 and the oldest event, or 0 when there is none. */
 int dz_vfs_watch_next(struct dz_vfs *v, int watch, struct dz_vfs_event *ret_event);
-/* Called when a queue was empty and is no more. */
+/* Called when an empty queue gets its first event. */
 void dz_vfs_watch_notify(struct dz_vfs *v, void (*fn)(void *arg), void *arg);
 
 /* ---- check ----------------------------------------------------------------------------- */
@@ -411,7 +408,7 @@ struct dz_vfs_check_opts {
     struct dz_db *db;
     struct dz_db *image; /* or NULL */
     bool quick;          /* without SQLite's own integrity_check */
-    void (*damage)(void *arg, const struct dz_vfs_damage *d);   /* each finding, in no order */
+    void (*damage)(void *arg, const struct dz_vfs_damage *d);   /* each finding, in any order */
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* rows; may be NULL */
     void *arg;
 };

@@ -50,7 +50,7 @@ static int resolve(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs
 
 /* ---- new names ---------------------------------------------------------------------------- */
 
-/* Who owns what is made in dir: its group goes on when the directory says so. */
+/* The owner of what is made in dir: if dir has set-group-id, its group. */
 static int owner(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t dir,
                  struct dz_vfs_new *spec)
 {
@@ -159,7 +159,7 @@ static int want_of(int flags)
     return flags & O_TRUNC ? want | W_OK : want;
 }
 
-/* May this inode be opened so? */
+/* May this inode be opened in this way? */
 static int check_open(struct dz_vfs *v, const struct dz_vfs_who *who, const struct dz_vfs_attr *a,
                       int flags)
 {

@@ -26,7 +26,7 @@ struct dz_vfs_path {
  * is the caller's to dz_vfs_unref(). */
 int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at, int flags,
                    uint32_t mode, uint64_t *ret_ino);
-/* follow: what a symlink at the end means, itself (false) or its target. */
+/* follow: whether a symlink at the end means its target, or itself. */
 int dz_vfs_stat_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at,
                    bool follow, struct dz_vfs_attr *ret_attr);
 int dz_vfs_access_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at,

@@ -71,7 +71,7 @@ int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct d
     if (!rc)
         rc = dz_op_end(v, set(v, ip, mask, attr));
     if (!rc && v->cut)
-        (void)dz_cut_finish(v); /* noted: if it cannot be now, before the next change */
+        (void)dz_cut_finish(v); /* it is noted: when it fails now, the next change does it */
     ip->refs--;
     if (!rc && mask & DZ_VFS_SET_SIZE)
         dz_watch_inode(v, DZ_VFS_EV_WRITE, ip);
@@ -101,7 +101,7 @@ static int sum_chunks(struct dz_vfs *v, struct dz_db *db, const struct dz_inode 
     return r < 0 ? dz_vfs_errno(v, &e) : 0;
 }
 
-/* Does the image's chunk show, not covered by one of this file? */
+/* Is the image's chunk visible, that is, not hidden by one of this file? */
 static int shows_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
 {
     int32_t here = -1;
@@ -178,11 +178,11 @@ int dz_vfs_ref(struct dz_vfs *v, uint64_t ino)
     if (ip->refs == UINT32_MAX / 2)
         return -ENFILE;
     if (ip->refs++ == 0 && ip->nlink == 0)
-        v->orphans++; /* a thawed machine takes its own again */
+        v->orphans++; /* a machine that thaws takes its own again */
     return 0;
 }
 
-/* Much content goes first, by transactions of their own: nobody can see it any more. */
+/* Much content is removed first, in transactions of its own: nobody can see it any more. */
 static int bury(struct dz_vfs *v, struct dz_inode *ip)
 {
     bool more = dz_chunks_many(v, ip, 0);

@@ -66,7 +66,7 @@ static unsigned long long llu(uint64_t n)
     return n;
 }
 
-/* A read failed: damage when it is that, else the end of the check. */
+/* A read failed: report damage if it is that, else end the check. */
 static int trouble(struct check *c, const char *what, int r)
 {
     if (r != DZ_ECORRUPT && r != DZ_EINVAL)
@@ -148,7 +148,7 @@ static int visit_dir(struct check *c, const struct visit *at)
     if (!rc)
         rc = dz_iget(c->v, at->ino, &dir);
     if (rc == -ENOENT || rc == -EIO || (!rc && !dz_is_dir(dir)))
-        return 0; /* told when the map is gone through */
+        return 0; /* reported when the map is read through */
     if (rc)
         return rc;
     if (dir->rdev != at->parent) /* I5 */
@@ -281,7 +281,7 @@ static int check_dentry(struct check *c, struct dz_stmt *st)
                llu(parent));
     if (ip->nlink == 0 && ino != 0)
         damage(c, "dentry", parent, "the removed directory %llu holds a name", llu(parent));
-    if (!dz_col_int(st, 2)) /* compared as text, it is never found */
+    if (!dz_col_int(st, 2)) /* the size is compared as text, so it is never found */
         damage(c, "dentry", parent, "a name in directory %llu is no blob", llu(parent));
     if (ino == 0 && !ip->below) /* I10 */
         damage(c, "dentry", parent, "a name hides nothing in directory %llu", llu(parent));
@@ -430,7 +430,7 @@ static int check_open(struct check *c)
     struct dz_vfs_opts opts = {
         .db = c->o->db, .image = c->o->image, .readonly = true, .as_is = true};
     char sha[65] = "";
-    if (c->o->image) { /* that it is the right one is the opener's affair, not this check's */
+    if (c->o->image) { /* whether it is the right image is for the opener to check */
         DZ_AUTO(dz_stmt_resetp)
         struct dz_stmt *st = dz_db_stmt(c->o->db, "SELECT v FROM meta WHERE k='image'");
         if (dz_stmt_step(st, NULL) > 0)

@@ -16,7 +16,7 @@
 
 /* ---- lookup --------------------------------------------------------------------------- */
 
-/* The inode behind a name that exists. A name without inode is damage. */
+/* The inode of a name that exists. A name without an inode is damage. */
 static int iget_named(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
 {
     int rc = dz_iget(v, ino, ret_ip);
@@ -71,9 +71,9 @@ int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 
 /* ---- the way up -------------------------------------------------------------------------- */
 
-/* Renames may pile directories up without end, and a damaged disk may hold a cycle.
- * So one of the directories passed is remembered, each time twice as late (Brent):
- * who comes by it again goes in circles. */
+/* Renames can nest directories without end, and a damaged disk can have a circle. So one directory
+ * on the way is remembered, twice as late each time (Brent's algorithm): to meet it again means a
+ * circle. */
 int dz_climb_up(struct dz_vfs *v, struct dz_climb *c)
 {
     struct dz_inode *ip;
@@ -322,7 +322,7 @@ void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
     dz_idirty(v, ip, DZ_DIRTY_ROW);
 }
 
-/* One name less, the last one of a directory: unlinked, or its row written. */
+/* A directory lost its last name: unlinked, or its row written. */
 static void lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
 {
     bool last = dz_is_dir(ip) || ip->nlink <= 1;
@@ -337,7 +337,7 @@ static void lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
 /* ---- unlink, rmdir ----------------------------------------------------------------------------
  */
 
-/* The directory and the inode of a name that is to go. */
+/* The directory and the inode of a name that is to be removed. */
 static int old_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_inode **ret_dir,
                     struct dz_inode **ret_ip)
 {
@@ -396,7 +396,7 @@ static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)
         return -ENOTDIR;
     if (dz_ino_fixed(ip->ino))
         return -EBUSY;
-    int rc = dz_dir_occupied(v, ip); /* not by nlink: a damaged one would never go */
+    int rc = dz_dir_occupied(v, ip); /* with a wrong nlink it could never be removed */
     return rc > 0 ? -ENOTEMPTY : rc;
 }
 
@@ -430,8 +430,8 @@ struct victim {
     char name[DZ_VFS_NAME_MAX];
 };
 
-/* One directory under removal. What lies before `after` is gone already, but for
- * rows that hide the image's names: no need to look at those again. */
+/* One directory that is being removed. Names before `after` are gone already, but for rows that
+ * hide names of the image: those need not be looked at again. */
 struct level {
     uint64_t ino;
     size_t after_len;
@@ -469,8 +469,8 @@ static int push_level(struct removal *r, uint64_t ino)
     return 0;
 }
 
-/* Into a directory that says of itself that it lies here; with that, and a way up from the
- * first one to the root, a damaged disk cannot lead in circles. */
+/* Go into a directory whose own row says that it lies here. With that, and a way from the first one
+ * up to the root, a damaged disk cannot lead in circles. */
 static int descend(struct dz_vfs *v, struct removal *r, const struct victim *n)
 {
     uint64_t ino, here = r->level[r->depth - 1].ino;
@@ -562,9 +562,8 @@ int dz_vfs_clear(struct dz_vfs *v, uint64_t volume)
 
 /* --- rename: move, replace, exchange ----------------------------------------------------- */
 
-/* There is one tree, so a rename between volumes is a rename like any other. All names are
- * written in one operation: two rows for a move, two for an exchange, and the rows of an inode
- * that lost its last name. */
+/* There is one tree, so a rename between volumes is like any other. One operation writes all names:
+ * two rows for a move, two for an exchange, and the rows of an inode that lost its last name. */
 
 /* Both ends of a rename. `there` is NULL when the new name is free. */
 struct move {
@@ -604,8 +603,8 @@ static int find_ends(struct dz_vfs *v, struct move *m)
     return rc == -ENOENT ? 0 : rc;
 }
 
-/* May a directory be moved into `dir`? Not into itself, and not too deep. A directory that
- * stays in its parent (leaves is false) takes no new place there. */
+/* May the directory be moved into `dir`? Not into itself, and not too deep. One that keeps its
+ * parent (leaves is false) needs no new place there. */
 static int check_dir_move(struct dz_vfs *v, const struct dz_inode *what, const struct dz_inode *dir,
                           bool leaves)
 {
@@ -652,7 +651,7 @@ static void notify_move(struct dz_vfs *v, const struct dz_vfs_name *from,
     notify(v, DZ_VFS_EV_MOVED_TO, to, ip, cookie);
 }
 
-/* ip now lies in `dir`: no rows, they go with the commit. */
+/* ip now lies in `dir`: memory only; its rows go with the commit. */
 static void moved(struct dz_vfs *v, struct dz_inode *ip, struct dz_inode *from, struct dz_inode *to,
                   int64_t now)
 {
@@ -687,7 +686,7 @@ static int exchange(struct dz_vfs *v, const struct move *m)
     return 0;
 }
 
-/* The inode that the new name had loses it. */
+/* The inode that had the new name loses it. */
 static void replaced(struct dz_vfs *v, const struct move *m, int64_t now)
 {
     struct dz_inode *ip = m->there;

@@ -67,8 +67,8 @@ static int len_by_statement(struct dz_vfs *v, bool image, uint64_t id, int64_t *
     return 0;
 }
 
-/* Most chunks that are asked for are there and read next, so the handle goes there at
- * once; but one that is sent to a missing row is lost, and costs a new one. */
+/* Most chunks that are asked for exist and are read next, so the handle moves there at once. But a
+ * handle that is sent to a missing row is lost, and a new one is expensive. */
 static int len_by_handle(struct dz_vfs *v, bool image, uint64_t id, int64_t *ret_len)
 {
     struct dz_blob **slot = image ? &v->blob_image : &v->blob_read;
@@ -77,7 +77,8 @@ static int len_by_handle(struct dz_vfs *v, bool image, uint64_t id, int64_t *ret
     if (r == DZ_ESTATE)
         r = dz_blob_on(v, slot, id, &e);
     if (r < 0)
-        return len_by_statement(v, image, id, ret_len); /* it knows what is wrong, if anything */
+        return len_by_statement(v, image, id,
+                                ret_len); /* the statement will say what is wrong, if anything is */
     *ret_len = (int64_t)dz_blob_size(*slot);
     return 0;
 }
@@ -113,7 +114,7 @@ static int len_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
     return ip->here ? dz_chunk_len(v, false, dz_chunk_id(ip->ino, index), ret_len) : 0;
 }
 
-/* How many bytes of the image's chunk show: -1 when it has none or all are hidden. */
+/* How many bytes of the image's chunk are visible: -1 when it has none, or when all are hidden. */
 static int len_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, int32_t *ret_len)
 {
     uint64_t start = index * DZ_VFS_CHUNK;
@@ -150,7 +151,7 @@ static int blob_read(struct dz_vfs *v, bool image, uint64_t id, struct span s)
     }
 }
 
-/* Where the chunk's bytes are and how many. */
+/* Where the bytes of a chunk are, and how many. */
 struct source {
     int32_t len; /* -1: nowhere */
     bool image;
@@ -188,7 +189,7 @@ static int chunk_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t inde
     return 0;
 }
 
-/* Has the chunk bytes of its own, here or below? 1, 0 or -errno. */
+/* Has the chunk bytes of its own, in this file or in the image? 1, 0 or -errno. */
 static int chunk_exists(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
 {
     struct source src;
@@ -212,7 +213,7 @@ static int next_row(struct dz_vfs *v, struct dz_db *db, uint64_t first, uint64_t
     return 0;
 }
 
-/* The first chunk >= index with a row here or below, UINT64_MAX: none. */
+/* The first chunk >= index with a row in this file or in the image; UINT64_MAX: none. */
 static int chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
                       uint64_t *ret_index)
 {
@@ -299,7 +300,7 @@ static int chunk_write(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
     return put(v, id, v->scratch, len, old_len);
 }
 
-/* Keep the first `keep` bytes of the chunk here, at least one. */
+/* Keep the first `keep` bytes of the chunk in this file; at least one. */
 static int chunk_cut(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t keep)
 {
     int32_t len;
@@ -396,8 +397,8 @@ bool dz_cut_fits(const struct dz_inode *ip, uint64_t cut)
     return S_ISREG(ip->mode) && ip->here && index * DZ_VFS_CHUNK >= ip->size;
 }
 
-/* Each step is a transaction of its own. What cannot be removed now stays noted; no
- * operation changes anything before it is gone, for the file might grow over it. */
+/* Each step is a transaction of its own. What cannot be removed now stays noted, and no operation
+ * changes anything before it is removed, because the file might grow over it. */
 int dz_cut_finish(struct dz_vfs *v)
 {
     bool more = true;
@@ -443,7 +444,7 @@ static int iget_file(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
     return 0;
 }
 
-/* relatime: only when it tells something new. */
+/* As relatime: only if the new time tells something. */
 static void accessed(struct dz_vfs *v, struct dz_inode *ip)
 {
     if (v->noatime || v->readonly || !ip->here) /* reading must not copy an inode up */
@@ -537,7 +538,7 @@ static ssize_t write_inline(struct dz_vfs *v, struct dz_inode *ip, uint64_t off,
     return rc ? rc : (ssize_t)n;
 }
 
-/* From the node row into chunk 0: nothing changes for a reader. */
+/* Move the content from the node row into chunk 0: a reader sees no difference. */
 static int spill(struct dz_vfs *v, struct dz_inode *ip)
 {
     int rc = dz_op_begin(v);

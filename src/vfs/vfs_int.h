@@ -35,7 +35,7 @@ enum {
     DZ_VFS_WINDOWS = 4,              /* directory listings under way */
     DZ_VFS_WINDOW_ENTRIES = 1 << 16, /* names in one of them */
     DZ_VFS_WINDOW_BYTES = 2 << 20,
-    DZ_VFS_ABOVE_MAX = 1 << 23, /* images with more inodes do without the bit sets */
+    DZ_VFS_ABOVE_MAX = 1 << 23, /* an image with more inodes does without the bit sets */
 };
 #define DZ_VFS_INO_MAX (((uint64_t)1 << (63 - DZ_VFS_CHUNK_BITS)) - 1)
 
@@ -67,8 +67,8 @@ enum {
     DZ_DIRTY_ATIME = 2, /* only with another change, or at the end */
 };
 
-/* An inode as memory has it. Stays where it is while it is dirty or has refs;
- * any other pointer is good until the next dz_op_begin() or dz_read_begin(). */
+/* An inode in memory. It stays where it is while it is dirty or has refs; any other pointer is
+ * valid until the next dz_op_begin() or dz_read_begin(). */
 struct dz_inode {
     struct dz_vfs_hnode h;
     struct dz_inode *dirty_prev, *dirty_next;
@@ -101,15 +101,15 @@ static inline bool dz_is_dir(const struct dz_inode *ip)
 int dz_iget(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip);
 int dz_iget_dir(struct dz_vfs *v, uint64_t ino,
                 struct dz_inode **ret_ip); /* ENOTDIR, ENOENT when removed */
-/* A new one in memory with the next free number; dz_iundo() gives both back. */
+/* A new inode in memory with the next free number; dz_iundo() undoes both. */
 int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip);
 void dz_iundo(struct dz_vfs *v, struct dz_inode *ip);
 void dz_iforget(struct dz_vfs *v, struct dz_inode *ip);
 void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how);
 void dz_iclean(struct dz_vfs *v, struct dz_inode *ip);
-/* Give ip this content (copied unless NULL); accounts. -ENOMEM. */
+/* Give ip this content, copied unless it is NULL, and account for it. -ENOMEM. */
 int dz_iset_data(struct dz_vfs *v, struct dz_inode *ip, const void *data, size_t len);
-/* The same with memory of dz_alloc() that becomes ip's; NULL: not inline. Cannot fail. */
+/* The same with memory from dz_alloc(), which ip then owns; NULL: not inline. Cannot fail. */
 void dz_iadopt_data(struct dz_vfs *v, struct dz_inode *ip, uint8_t *data, size_t len);
 
 enum {
@@ -124,11 +124,11 @@ int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err); /* any: rows 
 /* 0 and the entry, or -ENOENT; dir is a live directory. */
 int dz_name_find(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len,
                  uint64_t *ret_ino, uint32_t *ret_type);
-/* Make the cache agree with what was just written; ino 0 = removed. Forgets the
- * name when memory is short. */
+/* Update the cache with what was just written; ino 0 = removed. When memory is short it forgets the
+ * name instead. */
 void dz_name_set(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t ino,
                  uint32_t type);
-/* Rows that make name mean ino, or nothing. No memory is changed. */
+/* Write the rows that make name mean ino, or nothing. Memory is not changed. */
 int dz_name_put(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len, uint64_t ino,
                 uint32_t type);
 int dz_name_del(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len);
@@ -176,8 +176,8 @@ void dz_redo_release(struct dz_redo *r);
 /* ---- vfs_tx.c --------------------------------------------------------------------- */
 
 void dz_tx_prepare(struct dz_db *db);
-/* A change begins: brings back a lost transaction, commits a full one, shrinks the
- * caches, takes the mark. EROFS, or why the commit failed. */
+/* A change begins: restores a lost transaction, commits a full one, shrinks the caches, sets the
+ * mark. EROFS, or the reason why the commit failed. */
 int dz_op_begin(struct dz_vfs *v);
 /* And ends: with rc < 0 its rows are undone. Returns rc. */
 int dz_op_end(struct dz_vfs *v, int rc);
@@ -186,7 +186,7 @@ int dz_row_write(struct dz_vfs *v, const struct dz_row *row);
 int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value);
 int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e); /* remembers the sentence */
 void dz_blobs_close(struct dz_vfs *v);
-/* A handle on chunk `id`, from wherever it was; closed when that fails. DZ_E*. */
+/* A handle on chunk `id`, moved from wherever it is; on failure it is closed. DZ_E*. */
 int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_err *e);
 
 /* ---- vfs_file.c ------------------------------------------------------------------- */
@@ -194,33 +194,34 @@ int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_e
 /* Length of the row with this id in this file or in the image; -1: there is none. */
 int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len);
 void dz_chunk_lens_forget(struct dz_vfs *v);
-/* Remove rows [first, last] of this file, and account. */
+/* Remove rows [first, last] of this file, and account for that. */
 int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last);
 /* The last of the rows from chunk id `from` on, of one inode: at most opts.step_chunks.
  * *ret_more: there are others. */
 int dz_chunks_delete_some(struct dz_vfs *v, uint64_t from, bool *ret_more);
-/* Is chunk index of a file, counted from `first`, more than one transaction should remove? */
+/* Has the file more chunks, counted from `first`, than one transaction should remove? */
 bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t first);
 
-/* Count what meta's counters should say. */
+/* Compute what meta's counters should be. */
 int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err);
 
 /* ---- others -------------------------------------------------------------------------- */
 
-/* Can it have this size? Makes room first, as an operation of its own: hold ip. */
+/* Can the file have this size? It first makes room, as an operation of its own: the caller holds
+ * ip. */
 int dz_file_resizable(struct dz_vfs *v, struct dz_inode *ip, uint64_t size);
 int dz_file_truncate(struct dz_vfs *v, struct dz_inode *ip, uint64_t size); /* inside an op */
 int dz_xattrs_delete(struct dz_vfs *v, const struct dz_inode *ip);          /* inside an op */
-/* All rows of an inode that nothing refers to any more go. Inside an op; accounts. */
+/* Remove all rows of an inode that nothing refers to any more. Inside an op; accounts. */
 int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip);
-/* After its last name went (nlink is 0 already): forget it, or keep it for its references
- * or for its content, of which there may be more than one operation removes. */
+/* Its last name is gone (nlink is 0): forget the inode, or keep it while it has references, or
+ * while it has more content than one operation removes. */
 void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip);
-/* After such an operation: remove what it kept for that. */
+/* After such an operation: remove the content that it kept. */
 void dz_inode_bury(struct dz_vfs *v);
-/* Remove what a truncation has left (v->cut). 0 when nothing is left, or -errno. */
+/* Remove what an unfinished truncation has left (v->cut). 0 when nothing is left, or -errno. */
 int dz_cut_finish(struct dz_vfs *v);
-/* Is that what the record of a cut may say? */
+/* Is this a valid record of an unfinished truncation? */
 bool dz_cut_fits(const struct dz_inode *ip, uint64_t cut);
 static inline bool dz_ino_fixed(uint64_t ino)
 {
@@ -236,7 +237,7 @@ int dz_dir_scan(struct dz_vfs *v, struct dz_inode *dir, const char *after, size_
 /* The (first) name of ino in dir. */
 int dz_dir_name_of(struct dz_vfs *v, uint64_t dir, uint64_t ino, char *name, size_t *ret_len);
 void dz_windows_release(struct dz_vfs *v);
-/* On the way from a directory to the root, one step; EIO when it goes in circles. */
+/* One step from a directory towards the root; EIO when the way is a circle. */
 struct dz_climb {
     uint64_t dir, mark, steps, stride; /* stride starts as 8, mark and steps as 0 */
 };
@@ -271,12 +272,12 @@ struct dz_vfs {
     uint64_t keep_free;              /* of the host's file system; 0: it is not looked at */
     size_t look_budget;              /* bytes of changes until the next look, */
     size_t look_seen;                /* counted by the redo log, which had so many then */
-    bool host_full;                  /* the last look: nothing may grow */
+    bool host_full;                  /* at the last look there was no space: nothing may grow */
     int64_t used_bytes, used_inodes; /* of this file, with what is dirty */
     uint64_t image_bytes, image_inodes;
     uint64_t next_ino, image_max, seed;
-    uint8_t *above[2]; /* bit sets over the image's inodes: may this file have the node, names
-                        * in the directory? NULL: always maybe */
+    uint8_t *above[2]; /* bit sets over the image's inodes: may this file have rows for the node, or
+                          names in the directory? NULL: assume that it may */
     size_t cache_bytes;
     int64_t (*now_ns)(void *arg);
     int (*before_commit)(void *arg, struct dz_db *db, struct dz_err *err);
@@ -285,19 +286,19 @@ struct dz_vfs {
     struct dz_vfs_cache inodes, names;
     struct dz_inode *dirty, *lazy; /* circular lists, NULL when empty; lazy: only DZ_DIRTY_ATIME */
     size_t dirty_rows, lazy_count, orphans;
-    size_t shrink_at; /* bytes in caches from which to try and evict */
+    size_t shrink_at; /* size of the caches, in bytes, at which to try and evict */
     uint64_t version; /* source of directory versions */
     uint32_t step_chunks;
-    uint64_t cut;            /* meta.cut: chunks of its inode from this id on are to go; 0: none */
-    bool cutting;            /* and are going just now */
+    uint64_t cut;            /* meta.cut: chunks from this id on are to be removed; 0: none */
+    bool cutting;            /* they are being removed now */
     int64_t untar;           /* meta.untar: the stage of an import under way */
-    struct dz_inode *burial; /* lost its last name in this operation, with much content */
+    struct dz_inode *burial; /* lost its last name in this operation, and has much content */
 
     struct dz_redo redo;
     struct dz_redo_mark op_mark;
     int64_t op_bytes, op_inodes; /* counters at the mark */
     struct dz_blob *blob_read, *blob_write, *blob_image;
-    uint64_t read_id, write_id, image_id; /* the chunk that each of them is on */
+    uint64_t read_id, write_id, image_id; /* the chunk that each of the handles is on */
     bool holes[2]; /* the last chunk asked for had no row: ask by statement */
     struct {
         uint64_t id; /* 0: empty */

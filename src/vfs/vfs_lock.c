@@ -72,8 +72,8 @@ static bool splits(const struct dz_locks *t, const struct dz_vfs_lock *range)
     return false;
 }
 
-/* Take [start, end] away from the owner's locks. Where it splits one there must be room
- * for one more. */
+/* Remove [start, end] from the owner's locks. If that splits one, there must be room for one more.
+ */
 static void carve(struct dz_locks *t, const struct dz_vfs_lock *range)
 {
     for (size_t i = t->count; i-- > 0;) {
@@ -111,8 +111,8 @@ static void merge(struct dz_locks *t, struct dz_vfs_lock *range)
     }
 }
 
-/* The new lock neither overlaps another of its owner nor touches one of its kind. As many steps as
- * the search for a conflict before it. */
+/* The new lock must not overlap another of its owner, nor touch one of its kind. This takes as many
+ * steps as the search for a conflict before it. */
 static void assert_apart(const struct dz_locks *t, const struct dz_vfs_lock *mine)
 {
     for (size_t i = 0; i < t->count; i++) {

@@ -304,7 +304,7 @@ static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
     if (rc)
         return rc;
     bool here = db == v->db;
-    if (!here) /* all of the image's content may show, whatever its own column says */
+    if (!here) /* all of the image's content is visible, whatever its own column says */
         ip->base_size = S_ISREG(ip->mode) && !ip->data ? ip->size : 0;
     if (!plausible(ip) || (here && ip->base_size && !ip->below)) {
         (void)dz_fail(&v->why, DZ_ECORRUPT, "the row of inode %llu is invalid",
@@ -327,7 +327,7 @@ static int inode_load(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
     if (!ip)
         return -ENOMEM;
     ip->below = v->image && ino <= v->image_max;
-    ip->version = ++v->version; /* whatever was known of an earlier life is void */
+    ip->version = ++v->version; /* forget what is known of an inode that had this number before */
     int rc = dz_above(v, DZ_ABOVE_NODE, ino) ? inode_read(v, v->db, ip) : -ENOENT;
     if (rc == -ENOENT && ip->below)
         rc = inode_read(v, v->image, ip);
@@ -453,7 +453,7 @@ void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how)
     if (how & DZ_DIRTY_ROW) {
         dirty_row(v, ip);
     } else if (!ip->dirty) {
-        while (v->lazy_count >= DZ_VFS_LAZY_MAX) /* enough of them: let them go with a commit */
+        while (v->lazy_count >= DZ_VFS_LAZY_MAX) /* there are enough of them for a commit */
             dirty_row(v, v->lazy);
         list_add(&v->lazy, ip);
         v->lazy_count++;
@@ -644,7 +644,7 @@ void dz_caches_shrink(struct dz_vfs *v, size_t bytes)
         else
             dz_iforget(v, ip);
     }
-    /* What is in use stays; no use in trying again at once. */
+    /* Nodes in use stay, so there is no use in trying again at once. */
     size_t now = v->inodes.bytes + v->names.bytes;
     v->shrink_at = (now > v->cache_bytes ? now : v->cache_bytes) + v->cache_bytes / 8;
 }

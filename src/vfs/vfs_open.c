@@ -112,7 +112,7 @@ static const char put_counters[] =
     "INSERT OR REPLACE INTO meta VALUES('counters',1),('used_bytes',0),('used_inodes',0)";
 static const char put_image[] = "INSERT INTO meta VALUES('image',?1)";
 
-/* What nobody can have stored is not believed. */
+/* Refuse values that doze cannot have stored. */
 static bool noted(const struct meta *m)
 {
     return m->counters == 1 && m->used_bytes >= 0 && m->used_bytes < INT64_MAX / 2 &&
@@ -285,8 +285,8 @@ static int open_disk(struct dz_vfs *v, const struct meta *m, const struct meta *
     return dz_above_load(v, m->max_ino > 0, err);
 }
 
-/* A truncation that did not come to its end. With a full disk it will have to wait;
- * nothing of it can be seen meanwhile. */
+/* Finish a truncation that did not end. On a full disk it has to wait; nothing of it can be seen
+ * meanwhile. */
 static int resume_cut(struct dz_vfs *v, struct dz_err *err)
 {
     struct dz_inode *ip;

@@ -186,7 +186,7 @@ static void sort(struct window_entry *e, size_t n)
     }
 }
 
-/* Too many: keep the lower half, and take nothing above it any more. */
+/* Too many: keep the lower half, and accept nothing above it any more. */
 static int halve(struct dz_window *w)
 {
     char *names = dz_alloc(w->name_cap);

@@ -12,9 +12,8 @@
 
 #include "db/db.h"
 
-/* The content of a file of `size` bytes, from `data` or else the chunks numbered n that a
- * join of i gives as BYTES, each filled up with zeros. Few words: SQLite reads them
- * at each open. */
+/* The content of a file of `size` bytes: `data`, or the chunks, numbered n, which a join of i gives
+ * as BYTES; each is padded with zeros. It is short because SQLite reads it at each open. */
 #define CONTENT(BYTES, JOIN)                                                                      \
     "substr(CAST(coalesce(data,(WITH i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i "                \
     "WHERE(n+1)*32768<size)SELECT group_concat(substr(CAST(" BYTES "||zeroblob(32768)AS BLOB),1," \
@@ -23,7 +22,7 @@
 #define BELOW   "SELECT volume,path||'/'||CAST(name AS TEXT),d.ino,d.type FROM t JOIN "
 #define NOW     "CAST(strftime('%s','now') AS INTEGER)*1000000000"
 
-/* The text is kept by SQLite on the file's first page, which must hold it all. */
+/* SQLite keeps this text on the file's first page, where all of it must fit. */
 static const char schema_1[] =
     "CREATE TABLE meta(k TEXT PRIMARY KEY,v)WITHOUT ROWID;"
     "CREATE TABLE node(ino INTEGER PRIMARY KEY,mode INT,uid INT,gid INT,nlink INT,size INT,"
@@ -49,8 +48,8 @@ static const char schema_1[] =
                                                  "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
                                                  "(1,CAST('tmp' AS BLOB),4,4);";
 
-/* The same over an image, merged row by row; made for one handle, not kept in a file.
- * Of an inode, a is the row here and b the one below; of a chunk, c and e. */
+/* The same over an image, merged row by row, for one handle; not stored in a file. Of an inode, a
+ * is the row here and b the one in the image; of a chunk, c and e. */
 static const char merged_view[] =
     "CREATE TEMP VIEW vfs AS WITH t(volume,path,ino,type)AS(" VOLUMES "UNION ALL " BELOW
     "main.dentry d ON parent=t.ino WHERE d.ino>0 UNION ALL " BELOW
@@ -82,9 +81,9 @@ int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *ima
     return r < 0 ? r : dz_db_exec(db, merged_view, err);
 }
 
-/* A record of version 1 was a blob, `spec`: numbers at fixed places, low byte first, the id with
- * its NUL, the arguments, the host's own. SQL has no word for a number in a blob: each byte is
- * looked up in a blob of all of them, t. Places count from 1. */
+/* A record of version 1 was a blob, `spec`: numbers at fixed offsets, low byte first, the id with
+ * its NUL, the arguments, the host's own. SQL cannot read a number from a blob, so each byte is
+ * looked up in t, a blob of all byte values. Offsets count from 1. */
 #define BYTE(AT) "(instr(t,substr(spec," AT ",1))-1)"
 #define U16(AT)  BYTE(AT) "+(" BYTE(AT "+1") "<<8)"
 #define U32(AT)  U16(AT) "+((" U16(AT "+2") ")<<16)"
@@ -102,7 +101,7 @@ int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *ima
 #define FLAGS_AND_SIZES U32("5") "flags," U32("13") "argv_size," U32("17") "own_size,"
 #define OTHER_NUMBERS   U32("21") "pid," I64("25") "keep," I64("33") "cpu," I64("41") "printed "
 
-/* Rows that are damaged were never shown, and are left out. */
+/* Damaged rows were never shown, so they are left out. */
 #define EXEC_OF_1                                                                                \
     "WITH b(t)AS(VALUES(x'" BYTES                                                                \
     "')),r AS(SELECT*,49+instr(substr(spec,49),x'00')arg," FLAGS_AND_SIZES OTHER_NUMBERS         \
@@ -113,7 +112,7 @@ int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *ima
     "FROM r WHERE arg>50 AND length(spec)=arg-1+argv_size+own_size"
 const char dz_vfs_exec_of_1[] = EXEC_OF_1;
 
-/* By way of a table in memory, so that the new table takes the place of the old in the file.
+/* By way of a table in memory, so that the new table takes the place of the old one in the file.
  * The first files of version 1 had no records. */
 static const char schema_2[] =
     "CREATE TABLE IF NOT EXISTS exec(id INTEGER PRIMARY KEY,state,code,started,ended,spec);"

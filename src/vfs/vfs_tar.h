@@ -34,11 +34,11 @@ struct dz_tar_in {
     bool (*stop)(void *arg);                          /* asked now and then; NULL */
     void *arg;
 
-    bool skip_bad;      /* leave a bad member out and tell; else nothing is imported */
+    bool skip_bad;      /* leave out a bad member, and report it; otherwise nothing is imported */
     bool owners;        /* uid, gid, set-id bits, attributes in trusted. and security. */
     bool links;         /* keep symbolic links that lead out of the tree */
     bool devices;       /* keep device nodes */
-    uint32_t uid, gid;  /* of everything, without owners */
+    uint32_t uid, gid;  /* of everything, when owners are not kept */
     uint64_t max_bytes; /* content that may be stored, 0: what the disk's limits allow */
 };
 
@@ -62,7 +62,7 @@ DZ_NODISCARD int dz_vfs_tar_in(const struct dz_tar_in *in, struct dz_tar_stats *
 struct dz_tar_out {
     struct dz_vfs *vfs;
     uint64_t ino;     /* what to write, with everything below it */
-    const char *name; /* its name in the archive, "" for none: then only what is below */
+    const char *name; /* its name in the archive; "": no entry for itself, only for what is below */
 
     int (*write)(void *arg, const void *buf, size_t n); /* 0 or a negative errno */
     void (*note)(void *arg, const char *sentence);      /* sockets are left out */
@@ -73,9 +73,9 @@ struct dz_tar_out {
     bool sparse; /* files with holes in pax's sparse form 1.0; else holes are zeros */
 };
 
-/* Names in each directory are in byte order, so equal trees give equal archives. A file with
- * several names is a member once and links after that. Ends with the end mark:
- * one tree for each archive. */
+/* Names in each directory are sorted by bytes, so equal trees give equal archives. A file with
+ * several names is written once, its other names as links. The archive ends with this tree: call it
+ * once for each archive. */
 DZ_NODISCARD int dz_vfs_tar_out(const struct dz_tar_out *out, struct dz_tar_stats *ret_stats,
                                 struct dz_err *err);
 

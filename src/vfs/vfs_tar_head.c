@@ -83,7 +83,7 @@ static void put_text(struct dz_buf *pax, char *field, size_t n, struct dz_str s,
         memcpy(field, s.p, s.n < n ? s.n : n);
 }
 
-/* prefix/name of ustar, cut at a slash, where that is enough. */
+/* prefix/name of ustar: the path split at a slash, if it fits that way. */
 static void put_path(struct dz_buf *pax, struct dz_tar_header *h, struct dz_str path)
 {
     if (path.n > sizeof h->name && path.n <= sizeof h->name + sizeof h->prefix + 1) {

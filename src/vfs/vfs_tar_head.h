@@ -23,9 +23,9 @@ void dz_tar_pax_add(struct dz_buf *pax, const char *key, const void *value, size
  * some are needed, which are added there: reset pax before the next member. */
 void dz_tar_head_add(struct dz_buf *out, struct dz_buf *pax, const struct dz_tar_head *m);
 
-/* For a file with holes: the map that its data begins with goes to map, what the header has to say
- * to pax. The header's path is DZ_TAR_SPARSE_NAME then, its size that of the map and of all pieces,
- * whose sum is returned. */
+/* For a file with holes: writes the map that its data begins with into map, and the header's part
+ * into pax. The header's path must be DZ_TAR_SPARSE_NAME, and its size that of the map plus all
+ * pieces, which this returns. */
 #define DZ_TAR_SPARSE_NAME "GNUSparseFile"
 uint64_t dz_tar_sparse_add(struct dz_buf *map, struct dz_buf *pax,
                            const struct dz_tar_piece *pieces, size_t count, struct dz_str path,

@@ -45,7 +45,7 @@
 #define STAGE  ".doze-untar"
 #define NOBODY UINT32_MAX /* owner of a directory that the archive does not name */
 
-/* Some names of a directory, each behind a byte with its length; none: the end. */
+/* Some names of a directory, each after a byte with its length; none: the end. */
 struct names {
     struct dz_buf text;
     uint64_t cookie; /* where the next call continues */
@@ -64,7 +64,7 @@ struct merge {
     DZ_VEC(, struct frame) frames;
     struct names names;
     uint32_t moved; /* since the last commit */
-    bool rest;      /* something stays */
+    bool rest;      /* something stays in the stage */
 };
 
 /* --- the note ---------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static int commit(struct dz_vfs *v)
     return dz_vfs_commit(v, &e) < 0 ? dz_vfs_errno(v, &e) : 0;
 }
 
-/* An empty one in dir, noted as unfinished. What was there of that name goes. Commits. */
+/* Make an empty stage in dir, noted as unfinished. Whatever had that name is removed. Commits. */
 static int stage_make(struct dz_vfs *v, uint64_t dir, uint64_t *ret_stage)
 {
     const struct dz_vfs_new spec = {.mode = S_IFDIR | 0700};
@@ -189,7 +189,7 @@ static int merge_name(struct merge *m, const struct frame *f, const char *name, 
     return dz_vec_push(&m->frames, below) < 0 ? -ENOMEM : 0;
 }
 
-/* The target takes what the archive says of the directory, if it says anything. */
+/* If the archive names the directory, the target takes what it says. */
 static int adopt(struct dz_vfs *v, const struct dz_vfs_attr *from, uint64_t to)
 {
     struct dz_vfs_attr attr = *from;
@@ -212,7 +212,7 @@ static int finish_dir(struct merge *m)
     return rc ? rc : adopt(m->v, &from, done.to);
 }
 
-/* Down into directories that both sides have; what stays of those is empty. */
+/* Go down into directories that both sides have; those that stay are empty. */
 static int move_all(struct merge *m)
 {
     int rc = 0;
@@ -232,7 +232,7 @@ static int move_all(struct merge *m)
     return rc;
 }
 
-/* The stage goes, its parent gets the time that is meant, the note goes: one transaction. */
+/* Remove the stage and the note, and set the parent's time: one transaction. */
 static int end(struct merge *m, uint64_t stage, uint64_t to)
 {
     struct dz_vfs_attr top;
@@ -272,8 +272,8 @@ static int tell(struct dz_vfs *v, int rc, const char *what, struct dz_err *err)
     return rc ? dz_fail_sys(err, -rc, "%s (%s)", what, dz_vfs_why(v)) : 0;
 }
 
-/* The archive is unpacked completely: move all of it to the parent, where nothing may be in the
- * way. Begins and ends with a commit. */
+/* The archive is unpacked: move all of it to the parent, where nothing may be in the way. Begins
+ * and ends with a commit. */
 static int merge_stage(struct dz_vfs *v, uint64_t stage, struct dz_err *err)
 {
     int rc = put_note(v, (int64_t)stage);
@@ -297,7 +297,7 @@ bool dz_tar_note_fits(struct dz_vfs *v, int64_t value)
     return dz_vfs_lookup(v, ip->rdev, STAGE, strlen(STAGE), &named) == 0 && named == ino;
 }
 
-/* Also on a disk that is opened for reading: what is half in its place must not be seen. */
+/* Also on a disk that is opened for reading: nobody may see a tree that is half in place. */
 int dz_tar_resume(struct dz_vfs *v, struct dz_err *err)
 {
     bool readonly = v->readonly;
@@ -328,7 +328,7 @@ enum {
     NOTE_MAX = 320,
 };
 
-/* A directory that the archive names itself: its mode and owner are meant. */
+/* The archive names this directory itself: its mode and owner count. */
 struct named_dir {
     uint64_t ino;
     int64_t mtime_ns;
@@ -454,7 +454,7 @@ static int make_dir(struct import *imp, uint64_t dir, struct dz_str name, uint32
     return dz_vfs_create(imp->v, dir, name.p, name.n, &spec, ret_ino);
 }
 
-/* From the stage along all parts of path but the last, making what is missing. */
+/* From the stage along all components of path but the last, making those that are missing. */
 static int walk(struct import *imp, struct dz_str path, bool make, struct dz_vfs_name *ret_at,
                 struct dz_err *err)
 {
@@ -562,7 +562,7 @@ static int put_content(struct import *imp, uint64_t ino, struct dz_err *err)
     }
 }
 
-/* An earlier member of this name goes, as tar does it; a directory stays. */
+/* Remove an earlier member of this name, as tar does; a directory stays. */
 static int make_room(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
 {
     uint64_t ino = 0;
@@ -679,7 +679,7 @@ static int put_node(struct import *imp, const struct dz_vfs_name *at, struct dz_
         r = put_content(imp, ino, err);
     if (r == 0)
         r = set_attributes(imp, ino, err);
-    if (r == BAD) { /* not half a file */
+    if (r == BAD) { /* do not keep half a file */
         (void)dz_vfs_unlink(imp->v, at->dir, at->name, at->len);
         imp->stats.bytes = bytes;
     }
@@ -748,7 +748,7 @@ static const struct named_dir *named(const struct import *imp, uint64_t ino)
     return imp->dirs.n ? bsearch(&key, imp->dirs.p, imp->dirs.n, sizeof key, by_ino) : NULL;
 }
 
-/* Entries changed their times; those of the archive are meant. */
+/* Entries that were made changed the times; set those of the archive. */
 static int restore_times(struct import *imp, struct dz_err *err)
 {
     if (imp->dirs.n)
@@ -762,7 +762,7 @@ static int restore_times(struct import *imp, struct dz_err *err)
     return 0;
 }
 
-/* Both sides have the directory: say to the merge whether the archive means its mode. */
+/* Both sides have the directory: note for the merge whether the archive gives its mode. */
 static int mark(struct import *imp, uint64_t from)
 {
     const struct dz_vfs_attr attr = {.uid = NOBODY};

@@ -22,7 +22,7 @@
 
 enum {
     PIECE_BYTES = DZ_VFS_CHUNK,
-    NAMES_MAX = 64 << 20, /* bytes of the names of one directory */
+    NAMES_MAX = 64 << 20, /* bytes of all names of one directory */
     NOTE_MAX = 320,
     RECORD_BYTES = 10240, /* archives are multiples of it, for tapes and for GNU tar */
 };
@@ -173,7 +173,7 @@ static int find_pieces(struct export *x, uint64_t ino, uint64_t size, struct pie
             return dz_fail(err, out->err, "write an archive: %s", dz_err_text(out->err));
         at = hole;
     }
-    /* As GNU tar: an empty piece at the end tells the size to readers that go by the map. */
+    /* Like GNU tar: an empty piece at the end gives the size to readers that use the map. */
     if (at < size && dz_vec_push(out, ((struct dz_tar_piece){size, 0})) < 0)
         return dz_fail(err, out->err, "write an archive: %s", dz_err_text(out->err));
     return 0;
@@ -291,7 +291,7 @@ static int emit_member(struct export *x, const struct dz_vfs_attr *a, struct dz_
         r = read_target(x, a->ino, &m.link, err);
     if (r < 0)
         return r;
-    if (++x->stats.members > DZ_TAR_MEMBERS_MAX) /* also what a damaged disk, that loops, ends at */
+    if (++x->stats.members > DZ_TAR_MEMBERS_MAX) /* a damaged disk with a circle ends here, too */
         return dz_fail(err, DZ_ELIMIT, "write an archive: over %d members", DZ_TAR_MEMBERS_MAX);
     m.path = dz_str_n(x->path.p, x->path.len);
     if (earlier) {

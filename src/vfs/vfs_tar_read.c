@@ -71,7 +71,7 @@ static int piece_add(struct dz_tar_reader *r, uint64_t off, uint64_t len, struct
     return 0;
 }
 
-/* Are the pieces in order, inside realsize, and together stored bytes? */
+/* Are the pieces in order, inside realsize, and do they add up to the stored bytes? */
 static int pieces_check(struct dz_tar_reader *r, uint64_t realsize, uint64_t stored,
                         struct dz_err *err)
 {

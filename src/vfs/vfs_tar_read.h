@@ -50,7 +50,7 @@ struct dz_tar_reader {
     void *arg;
     uint64_t at;      /* bytes taken from the stream */
     uint64_t left;    /* bytes of the member's data still in the stream */
-    unsigned padding; /* that follow it up to the block */
+    unsigned padding; /* that follow the data, up to the block */
     bool ended;
     struct dz_tar_pax pax, global;
     struct dz_tar_member m;

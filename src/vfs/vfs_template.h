@@ -18,7 +18,7 @@ enum {
     DZ_VFS_TEMPLATE_TIMES = 12,
 };
 
-/* An empty disk, and one that has the table for a machine's memory besides. */
+/* An empty disk; and one that also has the table for a machine's memory. */
 struct dz_vfs_template {
     const unsigned char *bytes;
     size_t size;

@@ -102,7 +102,7 @@ static void free_chain(struct dz_redo_block *b)
 static void redo_cut(struct dz_redo *r, struct dz_redo_mark mark)
 {
     assert(mark.count <= r->count);
-    if (!mark.last) { /* back to nothing: keep one block for the next transaction */
+    if (!mark.last) { /* nothing is left: keep one block for the next transaction */
         struct dz_redo_block *keep = r->first;
         if (keep && keep->cap == BLOCK_BYTES) {
             free_chain(keep->next);
@@ -274,7 +274,7 @@ static int rerun(void *arg, const struct dz_row *row)
     return run(v, row, &e) < 0 ? dz_vfs_errno(v, &e) : 0;
 }
 
-/* Throw the transaction away and build it again from the log. */
+/* Discard the transaction, and build it again from the log. */
 static int recover(struct dz_vfs *v)
 {
     struct dz_err e = {0};
@@ -295,7 +295,7 @@ static int recover(struct dz_vfs *v)
     return rc;
 }
 
-/* Is the transaction that the log speaks of there? If not, make it. */
+/* Does the transaction that the log describes exist? If not, make it. */
 static int alive(struct dz_vfs *v)
 {
     if (dz_likely(!v->stale && (!v->redo.count || dz_db_in_txn(v->db))))
@@ -369,8 +369,8 @@ static int64_t freed_inside(struct dz_vfs *v)
     return dz_stmt_step(st, NULL) == 1 ? dz_col_int(st, 0) * DZ_DB_PAGE_BYTES : 0;
 }
 
-/* Bytes that may be written until keep_free is reached. What waits for a commit goes to the
- * log, and what is in the log, to the file. Negative: less is free. */
+/* Bytes that may be written until keep_free is reached. Uncommitted changes go to the log, and the
+ * log goes to the file. Negative: less is free already. */
 static int64_t left_on_host(struct dz_vfs *v)
 {
     struct statfs fs;
@@ -381,7 +381,7 @@ static int64_t left_on_host(struct dz_vfs *v)
     return (int64_t)fs.f_bavail * (int64_t)fs.f_bsize - (int64_t)v->keep_free - owed - FREE_MARGIN;
 }
 
-/* Before a change: is there room on the host? When that is short the log is kept short. */
+/* Before a change: has the host room for it? When space is short, the log is kept short. */
 static int look_at_host(struct dz_vfs *v)
 {
     size_t seen = v->look_seen <= v->redo.bytes ? v->look_seen : 0, since = v->redo.bytes - seen;
@@ -447,7 +447,7 @@ int dz_op_end(struct dz_vfs *v, int rc)
     return rc;
 }
 
-/* What only has to be right on a file that is opened next. */
+/* Counters and notes, which only have to be right in a file that is opened next. */
 static int flush_meta(struct dz_vfs *v, bool final)
 {
     bool changes = v->redo.count > 0;
@@ -512,7 +512,7 @@ static int fail_commit(struct dz_vfs *v, struct dz_err *err)
     return dz_fail(err, v->why.code ? v->why.code : DZ_EIO, "cannot write changes: %s", v->why.msg);
 }
 
-/* After a commit nothing is left to write: no transaction, no row in the log, no dirty inode. */
+/* After a commit nothing waits to be written: no transaction, no row in the log, no dirty inode. */
 static void assert_committed(const struct dz_vfs *v)
 {
     assert(!dz_db_in_txn(v->db) && v->redo.count == 0 && !v->dirty && !v->stale);

@@ -154,7 +154,7 @@ static void push(struct dz_vfs *v, struct watch *w, const struct dz_vfs_event *e
         v->watches->notify(v->watches->arg);
 }
 
-/* Is the event of this watch? Where damage hides the way up, rather tell. */
+/* Does the watch cover the event? Where damage hides the way up, report it rather than lose it. */
 static bool concerns(struct dz_vfs *v, const struct watch *w, const struct dz_vfs_event *ev)
 {
     if (!(w->types & ev->type))

@@ -26,7 +26,7 @@ static int check_name(const char *name)
     return -EOPNOTSUPP;
 }
 
-/* What one of the two files has. `row` false: nothing. */
+/* The attribute in one of the two files. `row` false: none. */
 struct value {
     bool row, removed;
     size_t len;
