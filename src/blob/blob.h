@@ -99,39 +99,39 @@ struct dz_blob_out_ops {
 struct dz_blob_out {
     const struct dz_blob_out_ops *ops;
     int fd; /* a descriptor to write it by, borrowed; -1 where there is none */
-    /* Set it before the commit if the caller removes the object after a power cut, for then the
-     * key may be there without all of its bytes. A commit then waits for one commit of the file
-     * system's journal instead of two. */
+    /* Set this before the commit if the caller would remove the object after a power cut, when the
+     * key may be there without all of its bytes. Then a commit waits for one commit of the file
+     * system's journal, not for two. */
     bool claimed;
-    bool only_new; /* set it before the commit: DZ_EEXIST, and nothing changed, if the key is there
-                    */
+    bool only_new; /* set it before the commit: if the key exists, the answer is DZ_EEXIST and
+                      nothing has changed */
 };
 
 DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
                                   struct dz_err *err);
 DZ_NODISCARD int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n,
                                    struct dz_err *err);
-/* Make the bytes durable ahead of the commit, which then only waits for the name. Write nothing
+/* Make the bytes durable ahead of the commit, which then waits only for the name. Write nothing
  * after it. */
 DZ_NODISCARD int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err);
 /* Let the commit use this key instead. DZ_EUNSUPPORTED: this store cannot. */
 DZ_NODISCARD int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err);
-/* Commit: the object is there, whole and durable. After a failure it may be there or not, and
- * the object that it replaces is not damaged. */
+/* Commit: the object is there, whole and durable. After a failure it may be there or not; the
+ * object that it replaces is never damaged. */
 DZ_NODISCARD int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err);
-/* Release the writer. Without a commit before, the store is unchanged. NULL is fine. */
+/* Release the writer. If nothing was committed, the store is unchanged. NULL is fine. */
 void dz_blob_out_close(struct dz_blob_out *out);
 void dz_blob_out_closep(struct dz_blob_out **out);
 
 /* --- hashing --------------------------------------------------------------------- */
 
-/* The hash of an object of at most DZ_BLOB_HASH_PIECE bytes is its SHA-256. Of a
- * longer one it is the SHA-256 of the SHA-256s of its pieces of that length, one
- * after the other: several cores can compute it, and so can a service that gets the
- * object in parts. This one computes it in order. */
+/* The hash of an object of at most DZ_BLOB_HASH_PIECE bytes is its SHA-256. That of a longer object
+ * is the SHA-256 of the SHA-256s of its pieces of that length, in order: so several cores can
+ * compute it, and so can a service that gets the object in parts. This struct computes it in order.
+ */
 struct dz_blob_digest {
     struct dz_sha256 piece, all;
-    uint64_t pieces; /* that ended */
+    uint64_t pieces; /* pieces that are complete */
     size_t in_piece; /* bytes */
     int rc;
 };
@@ -151,7 +151,7 @@ struct dz_blob_copy {
 };
 struct dz_blob_copied {
     uint64_t size;
-    bool cloned; /* the file system shares the blocks: no byte was read */
+    bool cloned; /* the file system shares the blocks, and no byte was read */
     bool hashed; /* sha256 is that of the bytes */
     uint8_t sha256[DZ_SHA256_BYTES];
 };

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    READ_MAX = 16 << 20, /* bytes of a clone that are read for its hash all the same */
+    READ_MAX = 16 << 20, /* bytes of a clone that are read for its hash in any case */
 };
 
 static const struct {

@@ -52,8 +52,8 @@ enum {
     DZ_COLD_ID_MAX = DZ_BLOB_KEY_MAX - 16, /* bytes of a sandbox's id */
 };
 
-/* The key of a sandbox's file; returns out. And the reverse: which file of which sandbox has this
- * key; false if it is not one of these keys. */
+/* The key of a sandbox's file; returns out. The second function is the reverse: which file of which
+ * sandbox has this key; false if the key is none of these. */
 char *dz_cold_key(const char *id, enum dz_cold_file file, char out[static DZ_COLD_KEY]);
 bool dz_cold_parse_key(const char *key, char ret_id[static DZ_COLD_KEY],
                        enum dz_cold_file *ret_file);

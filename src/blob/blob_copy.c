@@ -95,7 +95,7 @@ static int copy_range(int from, int to, uint64_t size, const _Atomic bool *cance
         if (did == 0)
             return dz_fail(err, DZ_EIO, "copy a file: it shrank meanwhile");
         at += (uint64_t)did;
-        /* a hint: what fails here is told by the fsync, which comes next after the last */
+        /* only a hint: what fails here is reported by the fsync that comes after the last write */
         if (at < size)
             (void)sync_file_range(to, (off_t)(at - (uint64_t)did), did, SYNC_FILE_RANGE_WRITE);
     }
@@ -128,7 +128,7 @@ static int copy_files(struct dz_blob_in *in, struct dz_blob_out *out,
         done->hashed = true;
         return dz_blob_hash(in, how->cancel, done->sha256, err);
     }
-    /* Blocks in one piece; a full disk is found out before anything is written. */
+    /* Allocate the blocks in one piece; so a full disk is found before anything is written. */
     if (in->size > 0 && fallocate(out->fd, 0, 0, (off_t)in->size) < 0 && errno == ENOSPC)
         return dz_fail_sys(err, ENOSPC, "make room for %llu bytes", (unsigned long long)in->size);
     return how->no_hash ? copy_range(in->fd, out->fd, in->size, how->cancel, err)

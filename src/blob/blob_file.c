@@ -228,7 +228,7 @@ static int list_one(struct file_store *f, const char *name, void *arg, struct dz
         return 0;
     int rc = file_stat(&f->head, name, &size, err);
     if (rc == DZ_ENOENT || rc == DZ_EINVAL)
-        return 0; /* gone since, or nothing of ours */
+        return 0; /* removed meanwhile, or not one of our files */
     return rc < 0 ? rc : l->fn(l->arg, name, size) != 0;
 }
 

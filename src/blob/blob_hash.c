@@ -37,7 +37,7 @@ int dz_blob_digest_init(struct dz_blob_digest *d, struct dz_err *err)
     return rc < 0 ? rc : dz_sha256_init(&d->all, err);
 }
 
-/* The piece is full: its hash goes into that of all. */
+/* The piece is full: add its hash to the hash of all. */
 static void end_piece(struct dz_blob_digest *d)
 {
     uint8_t digest[DZ_SHA256_BYTES];
@@ -58,7 +58,7 @@ void dz_blob_digest_update(struct dz_blob_digest *d, const void *data, size_t n)
     const uint8_t *p = data;
     while (n > 0 && d->rc == 0) {
         if (d->in_piece == DZ_BLOB_HASH_PIECE)
-            end_piece(d); /* only now: an object of one piece has no more than that */
+            end_piece(d); /* only now: an object of one piece has that piece's hash */
         size_t room = DZ_BLOB_HASH_PIECE - d->in_piece, take = n < room ? n : room;
         dz_sha256_update(&d->piece, p, take);
         d->in_piece += take;
@@ -82,7 +82,7 @@ int dz_blob_digest_final(struct dz_blob_digest *d, uint8_t ret_digest[static DZ_
 struct dz_blob_hashing {
     struct dz_blob_in *in;
     const _Atomic bool *cancel;
-    _Atomic bool stop; /* somebody failed, or nobody wants it any more */
+    _Atomic bool stop; /* another thread failed, or the caller does not want the hash any more */
     size_t pieces;
     atomic_size_t next; /* the first piece that nobody has taken */
     pthread_mutex_t lock;
@@ -141,7 +141,7 @@ int dz_blob_hashing_start(struct dz_blob_in *in, const _Atomic bool *cancel,
 {
     cpu_set_t set;
     uint64_t pieces = in->size ? (in->size - 1) / DZ_BLOB_HASH_PIECE + 1 : 1;
-    assert(in->fd >= 0); /* a reader without one is one thread's */
+    assert(in->fd >= 0); /* a reader without a descriptor belongs to one thread */
     if (pieces > PIECES_MAX)
         return dz_fail(err, DZ_ELIMIT, "hash an object: it is over %d TiB long",
                        PIECES_MAX / (1 << 20) * (DZ_BLOB_HASH_PIECE >> 20));
@@ -157,7 +157,7 @@ int dz_blob_hashing_start(struct dz_blob_in *in, const _Atomic bool *cancel,
     while (h->helper_count < HELPERS_MAX && h->helper_count + 1 < cores &&
            (size_t)h->helper_count < h->pieces &&
            pthread_create(&h->helpers[h->helper_count], NULL, hash_pieces, h) == 0)
-        h->helper_count++; /* with none of them, finish does it all */
+        h->helper_count++; /* without helpers, dz_blob_hash_finish does all of it */
     *ret_hashing = h;
     return 0;
 }

@@ -14,7 +14,7 @@ struct dz_blob_hashing;
  * this. */
 DZ_NODISCARD int dz_blob_hashing_start(struct dz_blob_in *in, const _Atomic bool *cancel,
                                        struct dz_blob_hashing **ret_hashing, struct dz_err *err);
-/* This thread helps; the hash is there when it returns. */
+/* This thread helps; when it returns, the hash is there. */
 DZ_NODISCARD int dz_blob_hashing_finish(struct dz_blob_hashing *h,
                                         uint8_t ret_digest[static DZ_SHA256_BYTES],
                                         struct dz_err *err);

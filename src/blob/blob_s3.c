@@ -18,7 +18,7 @@
 
 enum {
     PART = DZ_BLOB_HASH_PIECE,
-    AT_ONCE = 4, /* parts of one object under way: what it holds in memory, too */
+    AT_ONCE = 4, /* parts of one object under way; also what it holds in memory */
     RANGE_TEXT = 64,
 };
 
@@ -85,7 +85,7 @@ static size_t part_size(uint64_t size, uint64_t number)
 
 static void in_free(struct s3_in *in)
 {
-    dz_s3_line_put(in->store, in->line); /* first: it writes to what is freed next */
+    dz_s3_line_put(in->store, in->line); /* first, because it writes to what is freed next */
     for (size_t i = 0; i < AT_ONCE; i++) {
         dz_s3_call_release(&in->blocks[i].call);
         dz_free(in->blocks[i].bytes);
@@ -102,8 +102,7 @@ static struct block *block_with(struct s3_in *in, uint64_t number)
     return NULL;
 }
 
-/* The block that is needed least: an empty one, else the one farthest behind or ahead of `number`.
- */
+/* The block that is needed least: an empty one, or the one farthest from `number`. */
 static struct block *block_for(struct s3_in *in, uint64_t number)
 {
     struct block *best = NULL;
@@ -142,7 +141,7 @@ static int ask_block(struct s3_in *in, struct block *b, uint64_t number, struct 
     return rc;
 }
 
-/* Ask for the parts behind it, of one who reads in order. */
+/* The caller reads in order: ask for the parts after this one. */
 static void ask_ahead(struct s3_in *in, uint64_t number)
 {
     uint64_t parts = (in->head.size + PART - 1) / PART;
@@ -150,7 +149,7 @@ static void ask_ahead(struct s3_in *in, uint64_t number)
     in->last = number;
     for (uint64_t n = number + 1; in_order && n < number + AT_ONCE && n <= parts; n++)
         if (!block_with(in, n) && ask_block(in, block_for(in, number), n, NULL) < 0)
-            break; /* who needs it asks again, and is told */
+            break; /* whoever needs the part asks again, and gets the error */
 }
 
 static int end_block(struct s3_in *in, struct block *b, struct dz_err *err)
@@ -168,7 +167,7 @@ static int end_block(struct s3_in *in, struct block *b, struct dz_err *err)
     return rc;
 }
 
-/* The hash goes along with who reads in order, a whole block at a time. */
+/* While the caller reads in order, hash each block that is complete. */
 static int check(struct s3_in *in, const struct block *b, struct dz_err *err)
 {
     uint8_t digest[DZ_SHA256_BYTES];
@@ -247,7 +246,7 @@ static bool hash_of_checksum(const char *text, uint64_t parts, uint8_t out[stati
     return n == DZ_SHA256_BYTES;
 }
 
-/* What else must be known of an object of several parts. */
+/* For an object of several parts: ask for their size. */
 static int learn_checksum(struct s3_in *in, struct dz_err *err)
 {
     struct s3_call c = about(in->store, "HEAD", "look for", in->key);
@@ -264,7 +263,7 @@ static int learn_checksum(struct s3_in *in, struct dz_err *err)
                : rc;
 }
 
-/* The first part comes with the answer to whether there is such an object. */
+/* One request answers whether the object exists, and brings its first part. */
 static int open_object(struct s3_in *in, struct dz_err *err)
 {
     struct block *b = &in->blocks[0];
@@ -281,7 +280,7 @@ static int open_object(struct s3_in *in, struct dz_err *err)
     rc = dz_s3_begin(in->line, &b->call, err);
     if (rc == 0)
         rc = dz_s3_end(in->line, &b->call, err);
-    if (rc == DZ_EINVAL && b->call.status == 416) /* no first byte: it is empty */
+    if (rc == DZ_EINVAL && b->call.status == 416) /* there is no first byte, so it is empty */
         return 0;
     if (rc < 0)
         return rc;
@@ -348,7 +347,7 @@ struct s3_out {
     struct part *parts;
     unsigned count, room; /* of parts */
     char key[DZ_BLOB_KEY_MAX + 1], id[S3_UPLOAD_ID_MAX], mark[2 * S3_MARK_BYTES + 1];
-    int rc; /* of the first failure: nothing more is stored then */
+    int rc; /* of the first failure: after it nothing more is stored */
 };
 
 static int begin_upload(struct s3_out *o, struct dz_err *err);
@@ -440,7 +439,7 @@ static int send_part(struct s3_out *o, struct dz_err *err)
     return rc;
 }
 
-/* A place for the next part: one after the other, so it is the oldest that is waited for. */
+/* A place for the next part. Places are used in turn, so this waits for the oldest part. */
 static int next_place(struct s3_out *o, struct dz_err *err)
 {
     struct upload *u = &o->uploads[o->count % AT_ONCE];
@@ -473,8 +472,8 @@ static int out_write(struct dz_blob_out *head, const void *data, size_t n, struc
     return 0;
 }
 
-/* Is the object that is there now this writer's? Then a try that seemed to fail has stored it; also
- * one that libcurl repeated by itself, on another connection. */
+/* Is the object that is there now this writer's? Then an attempt that seemed to fail has stored it;
+ * also one that libcurl repeated by itself on another connection. */
 static bool is_ours(struct s3_out *o)
 {
     struct s3_call c = about(o->store, "HEAD", "look for", o->key);
@@ -541,7 +540,7 @@ static int put_list(struct s3_out *o, struct dz_err *err)
     if (rc == 0)
         rc = dz_s3_end(o->line, &c, err);
     if ((rc == DZ_EEXIST || rc == DZ_ENOENT) && is_ours(o))
-        rc = 0; /* the first try had put the parts together */
+        rc = 0; /* the first attempt had put the parts together */
     else if (rc == DZ_EEXIST)
         rc = not_new(o, err);
     if (rc == 0)
@@ -588,7 +587,7 @@ static void out_close(struct dz_blob_out *head)
     dz_s3_line_put(o->store, o->line);
     (void)snprintf(key, sizeof key, "%s%s", o->store->place.prefix, o->key);
     if (o->id[0] && abort_upload(o->store, key, o->id, NULL) < 0)
-        (void)0; /* the next sweep does it */
+        (void)0; /* the next sweep removes it */
     for (size_t i = 0; i < AT_ONCE; i++) {
         dz_s3_call_release(&o->uploads[i].call);
         dz_buf_release(&o->uploads[i].checksum);
@@ -662,7 +661,7 @@ struct listing {
 static void keep(char *to, size_t room, const char *text)
 {
     if ((size_t)snprintf(to, room, "%s", text) >= room)
-        to[0] = '\0'; /* none of ours is so long */
+        to[0] = '\0'; /* none of our keys is so long */
 }
 
 static int64_t size_of(const char *text)
@@ -679,7 +678,7 @@ static int on_object(struct listing *l)
     const char *key = l->key + n;
     if (!dz_s3_decode(l->key) || strncmp(l->key, l->store->place.prefix, n) != 0 || key[0] == '.' ||
         !dz_blob_is_key(key) || l->size < 0)
-        return 0; /* nothing of ours */
+        return 0; /* not one of our objects */
     l->over = l->fn(l->arg, key, (uint64_t)l->size) != 0;
     return 0;
 }
@@ -710,7 +709,7 @@ static int on_list(void *arg, const char *outer, const char *name, const char *t
     return 0;
 }
 
-/* All pages of a list. fn NULL: of uploads, which are given up. */
+/* All pages of a list. fn NULL: a list of unfinished uploads, which are aborted. */
 static int each(struct listing *l, struct dz_err *err)
 {
     int rc;

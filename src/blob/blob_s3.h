@@ -31,8 +31,8 @@ enum {
     DZ_S3_PATIENCE_MS = 60000,
 };
 
-/* All texts are borrowed for the call. NULL or "" stands for what the environment says, and then
- * for what is in parentheses. */
+/* All texts are borrowed for the call. NULL or "" means the value of the environment variable, and
+ * then the default in parentheses. */
 struct dz_s3_opts {
     /* s3://BUCKET[/PREFIX][?endpoint=URL][&region=NAME][&path-style=true|false] */
     const char *url;
@@ -49,8 +49,8 @@ struct dz_s3_opts {
     int64_t patience_ms;          /* until it is given up; 0: DZ_S3_PATIENCE_MS */
 };
 
-/* Open a store. No request is made. DZ_EINVAL: the URL, an endpoint or half a pair of keys;
- * DZ_EDENIED: there are no keys; DZ_EUNSUPPORTED: libcurl or libexpat is missing. */
+/* Open a store. It makes no request. DZ_EINVAL: the URL, the endpoint or half a pair of keys is
+ * wrong; DZ_EDENIED: there are no keys; DZ_EUNSUPPORTED: libcurl or libexpat is missing. */
 DZ_NODISCARD int dz_blobs_open_s3(const struct dz_s3_opts *o, struct dz_blobs **ret_store,
                                   struct dz_err *err);
 

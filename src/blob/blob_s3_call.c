@@ -449,8 +449,8 @@ static bool passes(CURLcode code)
     }
 }
 
-/* May an answer with this status be another one next time? Takes up what it says of our clock and
- * our keys. */
+/* May the next answer be another one than this status? Also uses what the answer says of our clock
+ * and our keys. */
 static bool status_passes(struct s3_try *t)
 {
     struct s3_call *c = t->call;
@@ -525,7 +525,7 @@ static int refuse(struct s3_try *t, CURLcode code)
                    c->status, said, tries);
 }
 
-/* A try has ended: the call is over, or there will be another one. */
+/* An attempt has ended: the call is over, or there will be another attempt. */
 static void on_done(struct s3_try *t, CURLcode code)
 {
     struct s3_call *c = t->call;
@@ -543,7 +543,8 @@ static void on_done(struct s3_try *t, CURLcode code)
     }
     if (c->status >= 300 || (c->status >= 200 && c->text.len > 0))
         dz_s3_answer_error(c->text.p, c->text.len, &c->error);
-    if (c->status == 200 && c->error.code[0]) /* what fails late is told like this */
+    if (c->status == 200 &&
+        c->error.code[0]) /* a failure that comes late is reported in this way */
         c->status = 500;
     if (c->status >= 200 && c->status < 300) {
         t->rc = 0;
@@ -563,7 +564,8 @@ static void on_done(struct s3_try *t, CURLcode code)
 
 /* --- driving a line ---------------------------------------------------------------- */
 
-/* Begin what has waited long enough; how long until the next one, at most WAIT_MS. */
+/* Begin the attempts that have waited long enough. Returns how long the next one still waits, at
+ * most WAIT_MS. */
 static int begin_paused(struct s3_line *l)
 {
     int64_t wait = WAIT_MS, now = dz_clock_mono_ms();
@@ -588,7 +590,7 @@ static void take_ends(struct s3_line *l)
         char *at = NULL;
         if (m->msg != CURLMSG_DONE)
             continue;
-        CURLcode code = m->data.result; /* m goes with the handle */
+        CURLcode code = m->data.result; /* m is freed with the handle */
         (void)lib.curl_easy_getinfo_(m->easy_handle, CURLINFO_PRIVATE, &at);
         on_done((struct s3_try *)(void *)at, code);
     }

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* More than thirty years are as good as for ever; so no sum can overflow. */
+/* A timeout of more than thirty years is for ever; so no sum can overflow. */
 #define TIMEOUT_MAX_MS (1LL << 40)
 
 int64_t dz_os_deadline(int64_t timeout_ms)

@@ -61,9 +61,9 @@ struct dz_os_spawn_opts {
 
 /* A child that was started and not waited for. */
 struct dz_os_proc {
-    pid_t pid;    /* the child's; with a reaper it is not a child of ours */
-    int pidfd;    /* readable (POLLIN) when dz_os_proc_wait will not block; -1: spent */
-    int reaper;   /* socket to the reaper; -1: there is none */
+    pid_t pid;  /* the child's pid; with a reaper above it is not a child of this process */
+    int pidfd;  /* readable (POLLIN) when dz_os_proc_wait will not block; -1: already waited for */
+    int reaper; /* socket to the reaper; -1: there is none */
     bool session; /* the child leads a session */
 };
 #define DZ_OS_PROC_NONE {.pidfd = -1, .reaper = -1}
@@ -75,22 +75,21 @@ struct dz_os_proc {
 DZ_NODISCARD int dz_os_spawn(const struct dz_os_spawn_opts *o, struct dz_os_proc *ret_proc,
                              struct dz_err *err);
 
-/* Wait until it has ended, for at most timeout_ms (< 0: as long as it takes).
- * DZ_ETIMEOUT: it still runs and nothing has changed. After success the proc is
- * spent, as if closed. */
+/* Wait until it has ended, for at most timeout_ms (< 0: without limit). DZ_ETIMEOUT: it still runs,
+ * and nothing has changed. After success the proc must not be used any more, as if closed. */
 DZ_NODISCARD int dz_os_proc_wait(struct dz_os_proc *p, int64_t timeout_ms,
                                  struct dz_os_status *ret_status, struct dz_err *err);
 
-/* Send a signal to the child, and when it leads a session to its whole group.
- * Sending to one that has just ended is no error. */
+/* Send a signal to the child, or to its whole group when it leads a session. It is no error when
+ * the child has just ended. */
 DZ_NODISCARD int dz_os_proc_signal(struct dz_os_proc *p, int sig, struct dz_err *err);
 
-/* SIGKILL for everything that can be reached: the tree, else the group, else
- * the child. Returns at once; wait for the end. */
+/* SIGKILL for all that can be reached: the tree, else the group, else the child. Returns at once;
+ * wait for the end afterwards. */
 void dz_os_proc_kill(struct dz_os_proc *p);
 
-/* Kill what still runs, wait for it, and give up the descriptors. Does nothing
- * to a proc that is spent or DZ_OS_PROC_NONE. */
+/* Kill what still runs, wait for it, and close the descriptors. Does nothing to a proc that was
+ * waited for, nor to DZ_OS_PROC_NONE. */
 void dz_os_proc_close(struct dz_os_proc *p);
 
 /* --- run to the end, keeping what it prints --- */
@@ -103,9 +102,9 @@ struct dz_os_run_opts {
     size_t input_size;
     size_t out_max;     /* bytes of standard output kept; the rest is read and dropped */
     size_t err_max;     /* the same for standard error */
-    bool merge;         /* standard error goes to where standard output goes */
-    int64_t timeout_ms; /* then the tree is ended; <= 0: never */
-    int64_t grace_ms;   /* on timeout, SIGTERM first, and SIGKILL so much later; 0: at once */
+    bool merge;         /* standard error goes where standard output goes */
+    int64_t timeout_ms; /* after so long the tree is ended; <= 0: never */
+    int64_t grace_ms; /* on timeout: SIGTERM first, and SIGKILL after so long; 0: SIGKILL at once */
 };
 
 struct dz_os_run_result {
@@ -114,13 +113,12 @@ struct dz_os_run_result {
     struct dz_buf err;
     bool out_truncated; /* there was more than out_max */
     bool err_truncated;
-    bool timed_out; /* it was ended because its time was up */
+    bool timed_out; /* it was ended because its time was over */
 };
 
-/* Run a program as a tree and wait for its end; what it leaves running in the
- * background is killed. A non-zero status, a signal or a timeout is a result, not
- * an error: errors are those of dz_os_spawn, DZ_ENOMEM and DZ_EIO, and leave
- * nothing to release. */
+/* Run a program as a tree and wait for its end; what it leaves running in the background is killed.
+ * A non-zero status, a signal or a timeout is a result, not an error. Errors are those of
+ * dz_os_spawn, DZ_ENOMEM and DZ_EIO; they leave nothing to release. */
 DZ_NODISCARD int dz_os_run(const struct dz_os_run_opts *o, struct dz_os_run_result *ret_result,
                            struct dz_err *err);
 void dz_os_run_result_release(struct dz_os_run_result *r);

@@ -9,7 +9,7 @@
 
 #include <spawn.h>
 
-/* All that posix_spawn needs, made ready before any fork. */
+/* All that posix_spawn needs, prepared before any fork. */
 struct os_plan {
     const struct dz_os_spawn_opts *opts;
     posix_spawn_file_actions_t actions;
@@ -19,8 +19,8 @@ struct os_plan {
     size_t moved_count;
 };
 
-/* posix_spawnp by the plan: 0 or an errno. Takes no lock and allocates nothing
- * of ours, so the reaper may call it after a fork. */
+/* posix_spawnp by the plan: 0 or an errno. It takes no lock and allocates nothing of ours, so the
+ * reaper may call it after a fork. */
 int dz_os_plan_spawn(const struct os_plan *plan, pid_t *ret_pid);
 
 /* The error for a program that could not be started. */
@@ -30,8 +30,8 @@ int dz_os_spawn_failed(const struct dz_os_spawn_opts *o, int sys, struct dz_err 
 DZ_NODISCARD int dz_os_reaper_start(const struct os_plan *plan, struct dz_os_proc *ret_proc,
                                     struct dz_err *err);
 
-/* Requests to the reaper are single bytes: a signal for the child's group, or
- * OS_REAPER_KILL to end everything, which its end of file means too. */
+/* Requests to the reaper are single bytes: a signal for the child's group, or OS_REAPER_KILL to end
+ * everything. Its end of file means OS_REAPER_KILL, too. */
 enum {
     OS_REAPER_KILL = 0xff
 };
@@ -45,8 +45,8 @@ struct os_report {
 
 int dz_os_pidfd_open(pid_t pid); /* -1 and errno */
 
-/* The moment on the monotonic clock when a timeout is over, -1: never; and the
- * milliseconds that poll may wait until then. */
+/* The time on the monotonic clock at which a timeout is over, -1: never. And: how many milliseconds
+ * poll may wait until then. */
 int64_t dz_os_deadline(int64_t timeout_ms);
 int dz_os_poll_timeout(int64_t deadline_ms);
 

@@ -51,7 +51,7 @@ struct reaper {
 
 static void report(int sock, const struct os_report *r)
 {
-    /* If we are gone nobody wants to know. */
+    /* When our parent is gone, nobody needs the answer. */
     (void)!send(sock, r, sizeof *r, MSG_NOSIGNAL);
 }
 
@@ -71,8 +71,8 @@ static void reap_zombies(struct reaper *r)
         reaped(r, pid, wstatus);
 }
 
-/* Kill each child that /proc lists; how many took it. A list longer than the
- * buffer is continued when those are gone; a number cut at its end is left out. */
+/* Kill each child that /proc lists, and return how many there were. A list longer than the buffer
+ * is continued when those are gone; a number that is cut off at the buffer's end is left out. */
 static int kill_listed(void)
 {
     char list[4096];
@@ -94,8 +94,8 @@ static int kill_listed(void)
     return killed;
 }
 
-/* End every descendant. Waiting may block: each pass has killed someone, or
- * there is nobody left that we may kill (a set-user-id program, say). */
+/* End every descendant. Waiting may block, because each pass has killed a process, or there is none
+ * left that we may kill (a set-user-id program, for instance). */
 static void kill_all(struct reaper *r)
 {
     for (;;) {
@@ -162,8 +162,8 @@ static int above_standard(int fd)
     return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* Put our two descriptors in their places and close everything else. Nothing is
- * allocated, so this cannot fail for want of descriptors. */
+/* Put our two descriptors in their places and close all others. It allocates nothing, so it cannot
+ * fail for want of descriptors. */
 static void keep_only(int sock, int children)
 {
     (void)dup2(sock, SOCKET_FD);
@@ -176,7 +176,7 @@ static int watch_children(void)
     sigset_t all, child_ended;
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    (void)signal(SIGCHLD, SIG_DFL); /* were it ignored, we would never learn a status */
+    (void)signal(SIGCHLD, SIG_DFL); /* if it were ignored, we would never get a status */
     (void)sigemptyset(&child_ended);
     (void)sigaddset(&child_ended, SIGCHLD);
     int fd = signalfd(-1, &child_ended, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -140,8 +140,8 @@ static int keep(struct stream *s, const char *data, size_t n)
     return s->kept->err;
 }
 
-/* Read what is there now, but not for ever from one that writes faster than we
- * read; closes the stream at its end. */
+/* Read what is there now, but no more than that from a child that writes faster than we read.
+ * Closes the stream at its end. */
 static int drain(struct stream *s)
 {
     char data[READ_SIZE];
@@ -193,8 +193,8 @@ static int pump(struct run *r, struct dz_err *err)
     return 0;
 }
 
-/* Everybody is dead: what the pipes still hold. (Bounded, for the case that a
- * program with more rights than we have escaped and goes on writing.) */
+/* All processes are dead: read what the pipes still hold. There is a limit in case a program with
+ * more rights than ours has escaped and goes on writing. */
 static int drain_rest(struct run *r, struct dz_err *err)
 {
     for (int turn = 0; turn < LAST_TURNS; turn++)

@@ -57,7 +57,7 @@ static bool wants_fd(const struct dz_os_spawn_opts *o, int fd)
     return false;
 }
 
-/* Actions return an errno, of which only ENOMEM can come; they are added up. */
+/* Each action returns an errno. Only ENOMEM is possible, so they are added up. */
 static int plan_fds(struct os_plan *plan, struct dz_err *err)
 {
     const struct dz_os_spawn_opts *o = plan->opts;

@@ -79,7 +79,7 @@ static int check_capabilities(struct dz_err *err)
     return 0;
 }
 
-/* A user namespace that we are in may know few ids. Its map has lines "inside outside count". */
+/* The user namespace that we are in may have few ids. Its map has lines "inside outside count". */
 static int check_map(const char *path, const struct dz_os_users *users, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(MAP_MAX);
@@ -123,7 +123,8 @@ void dz_os_users_calls(const struct dz_os_users *users, struct dz_os_syscall *re
         }
 }
 
-/* By the system calls' numbers: the C library's functions would signal all threads. */
+/* By the numbers of the system calls, because the C library's functions would change all threads.
+ */
 int dz_os_user_become(uint32_t id, struct dz_err *err)
 {
     if (syscall(SYS_setresgid, id, id, id) < 0 || syscall(SYS_setresuid, id, id, id) < 0)

@@ -39,8 +39,7 @@ DZ_NODISCARD int dz_os_users_check(const struct dz_os_users *users, struct dz_er
 /* The rows of dz_os_jail_users for this range: dz_os_jail_users_count of them. */
 void dz_os_users_calls(const struct dz_os_users *users, struct dz_os_syscall *ret_calls);
 
-/* Become this user and this group; what capabilities there are stay if SECBIT_NO_SETUID_FIXUP is
- * set. */
+/* Become this user and this group. If SECBIT_NO_SETUID_FIXUP is set, capabilities stay. */
 DZ_NODISCARD int dz_os_user_become(uint32_t id, struct dz_err *err);
 /* In the jail, with the two capabilities: become this user for good, without a capability. */
 DZ_NODISCARD int dz_os_user_settle(uint32_t id, struct dz_err *err);

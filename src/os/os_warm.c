@@ -17,18 +17,19 @@
 #include "os/os_uapi.h"
 
 enum {
-    HEAP_MAX = 768 << 10, /* of the parent's heap: what is in a large one is tables to read */
+    HEAP_MAX = 768 << 10, /* of the parent's heap; a larger one holds tables that are only read */
     FRESH = 48 << 10,     /* a block of heap that nobody has yet, */
     FRESH_BLOCKS = 6,     /* and their number */
     STACK = 48 << 10,
     BSS_MAX = 64 << 10, /* static buffers lie behind */
     AREAS = 8,          /* the stack, data of the program and of some libraries */
-    WRITTEN_MAX = 320,  /* pages that children get at most */
-    NEWS_MIN = 4,       /* that are worth a word, when some are known */
+    WRITTEN_MAX = 320,  /* pages that a child gets at most */
+    NEWS_MIN = 4,       /* new pages that are worth a report, when some are known */
 };
 
-/* Where a child writes. Its pages are numbered from the first area's on; the heap, which
- * grows, comes behind them. The layout is that of the parent, so numbers mean the same in all. */
+/* Where a child writes. Pages are numbered from the first area on; the heap comes after the areas,
+ * because it grows. All children have the parent's layout, so a number means the same page in all
+ * of them. */
 struct area {
     uintptr_t from, to;
 };
@@ -40,7 +41,7 @@ static struct {
     uintptr_t heap_start;
 } plan;
 
-/* What children have written of these pages: a bit each. */
+/* Which of these pages children have written: a bit for each. */
 static struct {
     bool wanted; /* children are asked */
     bool told;   /* and this one has answered */
@@ -49,7 +50,7 @@ static struct {
     uint8_t bits[DZ_OS_WARM_PAGES / 8];
 } wrote;
 
-/* All of it lies between two page limits; a hint, whatever comes of it. */
+/* For all that lies between two page limits. A hint: its failure does not matter. */
 static void ask(uintptr_t from, uintptr_t to, int advice)
 {
     uintptr_t page = dz_vm_page();
@@ -208,7 +209,7 @@ static int warm_object(struct dl_phdr_info *o, size_t size, void *arg)
     return 0;
 }
 
-/* The pages that others like this one have written. */
+/* The pages that other children of this kind have written. */
 static void warm_written(void)
 {
     struct area areas[AREAS + 1];
@@ -224,7 +225,8 @@ static void warm_written(void)
         }
 }
 
-/* Some heap that is not in use yet; in a child whose writes are known, only as it grows by that. */
+/* Some heap that is not in use yet. In a child whose pages are known, only as much as the heap
+ * grows by them. */
 static void warm_fresh(bool populate)
 {
     void *fresh[FRESH_BLOCKS];
@@ -245,7 +247,7 @@ static void warm_heap(void)
     warm_fresh(!wrote.wanted);
 }
 
-/* The stack grows when it is touched; what has been written of it is known by pages. */
+/* The stack grows when it is touched. The pages of it that were written are known. */
 static void warm_stack(void)
 {
     volatile char room[STACK];

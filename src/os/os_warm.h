@@ -20,22 +20,23 @@ enum {
     DZ_OS_WARM_PAGES = 2048, /* that are kept track of: numbers below */
 };
 
-/* In the parent, before it forks: look where its heap is, which needs /proc, where stack and
- * data are, and have the heap grow in steps that leave room ahead. Again when it has grown.
- * libraries: that do the work, names as their files' begin, "libc.so" for instance; NULL ends
- * them; borrowed from then on. */
+/* In the parent, before it forks: find its heap (which needs /proc), stack and data, and let the
+ * heap grow in steps that leave room ahead. Call it again when the heap has grown. libraries: those
+ * that do the work, by the beginning of their files' names, "libc.so" for instance; NULL ends them;
+ * borrowed from then on. */
 void dz_os_warm_plan(const char *const *libraries);
 
-/* In the parent: children of the same kind have the same pages to write, of heap, data and
- * stack. So the first ones are not given any, and asked which they wrote, by number; later ones
- * are given those, and share the others. Numbers that make no sense cost memory only. */
+/* In the parent: children of the same kind write the same pages of heap, data and stack. So the
+ * first ones get none, and are asked for the numbers of the pages that they wrote; later ones get
+ * copies of those, and share the others. Wrong numbers cost memory only. */
 void dz_os_warm_ask(void);
 void dz_os_warm_learn(const uint32_t *pages, size_t count);
-/* In a child, once: which; none, when it was not asked or they cannot be told. */
+/* In a child, once: which pages it wrote; none, when it was not asked or they cannot be found out.
+ */
 size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t most);
 
-/* In the child. d: its own; one that could not tell which pages were written has all of them
- * copied. */
+/* In the child. d: its own pages. One that could not find out which pages were written gets copies
+ * of all. */
 void dz_os_warm(const struct dz_os_dirty *d);
 
 #endif
