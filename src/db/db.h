@@ -58,8 +58,8 @@ struct dz_db_schema {
     uint32_t application_id; /* of the file header */
     const char *const *steps;
     int version; /* number of steps = user_version of a current file */
-    int reads;   /* the oldest version that an immutable file may have: it is not migrated,
-                  * and its readers know how it differs. 0: only the current one */
+    int reads;   /* the oldest version that an immutable file may have: it is not migrated, so its
+                    readers must know how it differs. 0: only the current one */
 };
 
 /* The bytes of an empty database of this schema, already in WAL mode, appended
@@ -81,14 +81,14 @@ DZ_NODISCARD int dz_db_create_path(const char *path, const void *template, size_
 
 struct dz_db_opts {
     const struct dz_db_schema *schema; /* checked and migrated; NULL: neither */
-    const char *label;                 /* what to call the file in messages; may be NULL */
+    const char *label;                 /* the file's name in messages; may be NULL */
     bool immutable;                    /* read-only, shared, never locked, no log: an image file */
     bool strict;                       /* each commit is on disk before it returns (FULL) */
-    bool wary;                         /* the file may be hostile: look through each page when it
-                                        * is read, not only at what is used of it */
-    bool views;                        /* allow views (a stranger's file may hide things in them) */
-    int cache_kb;                      /* 0: DZ_DB_CACHE_KB */
-    int64_t mmap_bytes;                /* 0: DZ_DB_MMAP_BYTES; negative: do not map. At most that */
+    bool wary; /* the file may be hostile: check each page when it is read, not only the parts of it
+                  that are used */
+    bool views;         /* allow views (a stranger's file may hide things in them) */
+    int cache_kb;       /* 0: DZ_DB_CACHE_KB */
+    int64_t mmap_bytes; /* 0: DZ_DB_MMAP_BYTES; negative: do not map. At most that */
 };
 
 /* Both descriptors are open for reading and writing; an immutable database
@@ -101,20 +101,21 @@ struct dz_db_opts {
 DZ_NODISCARD int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd,
                                 const struct dz_db_opts *opts, struct dz_err *err);
 
-/* Wait until nobody else has the database open; the descriptor must be open for writing, and have
- * no handle. Holds nothing afterwards, so somebody else may come first. Negative errno; -EINTR when
- * a signal came whose handler has no SA_RESTART, which is the only way to end the wait early. */
+/* Wait until nobody else has the database open. The descriptor must be open for writing and have no
+ * handle. Nothing is held afterwards, so another process may come first. Negative errno; -EINTR
+ * when a signal came whose handler has no SA_RESTART: that is the only way to end the wait early.
+ */
 DZ_NODISCARD int dz_db_lock_wait(int db_fd);
 
 /* Opens path and path-wal first. On close the empty log is removed. */
 DZ_NODISCARD int dz_db_open_path(struct dz_db **ret_db, const char *path,
                                  const struct dz_db_opts *opts, struct dz_err *err);
 
-/* What dz_db_open_fds() takes, opened by another process: a host that hands the
- * descriptors to a jail. No byte of the files is read. */
+/* What dz_db_open_fds() takes, opened by another process, such as a host that hands the descriptors
+ * to a jail. No byte of the files is read. */
 enum dz_db_files_how {
-    DZ_DB_FILES_READ,  /* may end up read-only (wal_fd -1) where we may not write */
-    DZ_DB_FILES_WRITE, /* a new log is made to last */
+    DZ_DB_FILES_READ,  /* read-only (wal_fd -1) if this process may not write */
+    DZ_DB_FILES_WRITE, /* a new log's name is synced to the disk */
     DZ_DB_FILES_IMAGE, /* read-only; DZ_ESTATE when its log holds something */
 };
 struct dz_db_files {
@@ -124,7 +125,7 @@ struct dz_db_files {
 #define DZ_DB_FILES_NONE {.db_fd = -1, .wal_fd = -1}
 DZ_NODISCARD int dz_db_files_open(struct dz_db_files *ret_files, const char *path,
                                   enum dz_db_files_how how, struct dz_err *err);
-/* After the other process has closed its database: closes, and removes an empty log
+/* After the other process has closed its database: close the descriptors, and remove an empty log
  * that nobody uses. DZ_DB_FILES_NONE is fine. */
 void dz_db_files_close(struct dz_db_files *f);
 
@@ -133,28 +134,27 @@ void dz_db_files_close(struct dz_db_files *f);
 DZ_NODISCARD int dz_db_open_disk(struct dz_db **ret_db, struct dz_db_disk *disk,
                                  const struct dz_db_opts *opts, struct dz_err *err);
 
-/* A handle made ahead, by a process that will open a file of this kind and does not
- * know yet which: connected, with the profile and the schema, as if it had an
- * empty file (template: of dz_db_template). Statements may be compiled on it
- * with dz_db_stmt, not run. It has no descriptor and no lock, so it can be
- * made before a fork and be used once in each child. dz_db_close ends it too. */
+/* A handle made ahead, by a process that will open a file of this kind and does not know yet which
+ * one. It is connected, with profile and schema, as if it had an empty file (template: from
+ * dz_db_template). dz_db_stmt can compile statements on it, but they cannot run. It has no
+ * descriptor and no lock, so it can be made before a fork and be used once in each child.
+ * dz_db_close ends it, too. */
 DZ_NODISCARD int dz_db_prepare(struct dz_db **ret_db, const struct dz_db_opts *opts,
                                const void *template, size_t size_bytes, struct dz_err *err);
 
-/* As dz_db_open_fds, by a prepared handle, which becomes *ret_db or is closed in
- * case of failure. What was made ahead counts only if the file's schema is the
- * template's, to the byte, and its log is empty; else it is made now. */
+/* Like dz_db_open_fds, with a prepared handle, which becomes *ret_db, or is closed on failure. What
+ * was prepared is used only if the file's schema is byte for byte the template's and its log is
+ * empty; otherwise a new connection is made. */
 DZ_NODISCARD int dz_db_open_prepared(struct dz_db **ret_db, struct dz_db *prepared, int db_fd,
                                      int wal_fd, struct dz_err *err);
 
-/* Roll back an open transaction, finish statements and blobs, checkpoint, empty
- * the log, release. The handle is gone whatever is returned; after an error
- * the log still holds the commits and the next open recovers them. NULL: 0.
- * With keep_log, the log is left as it is and nothing is checkpointed (a
- * replica may not have read it, or the process is in a hurry). */
+/* Roll back an open transaction, finish statements and blobs, checkpoint, empty the log, release.
+ * The handle is gone whatever is returned. After an error the log still holds the commits, and the
+ * next open recovers them. NULL: 0. With keep_log nothing is checkpointed and the log stays as it
+ * is (a replica may not have read it, or the process is in a hurry). */
 int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err);
 
-/* dz_db_close without a care, for DZ_AUTO. */
+/* dz_db_close that ignores errors, for DZ_AUTO. */
 void dz_db_closep(struct dz_db **db);
 
 /* Borrowed, for copying a quiet database; -1 when there is none. Closing another
@@ -165,34 +165,34 @@ int dz_db_wal_fd(const struct dz_db *db);
 /* After fork: SQLite's random state must not be its parent's. */
 void dz_db_reseed(void);
 
-/* Have memory at once, in a large page where the system has them, for a transaction of so
- * many pages, and own_bytes of it (at most 1 MiB) for the caller, which are returned. For the last
- * transaction of a process, on its thread: nothing of it is given back, and only the first
- * call gets any. NULL: there is none, all goes on as without. */
+/* Get memory now, in a large page if the system has them, for a transaction of so many pages;
+ * own_bytes of it (at most 1 MiB) are for the caller, and are returned. It is for the last
+ * transaction of a process, on that thread: the memory is never given back, and only the first call
+ * gets any. NULL: there is none, and everything works without. */
 DZ_NODISCARD void *dz_db_ahead(size_t pages, size_t own_bytes);
 
 /* --- transactions ------------------------------------------------------------ */
 
 /* BEGIN IMMEDIATE. Nested transactions are savepoints: use those. */
 DZ_NODISCARD int dz_db_begin(struct dz_db *db, struct dz_err *err);
-/* Fails with DZ_EBUSY, and the transaction stays, while a blob is open for
- * writing: close it first. After any other error nothing of it remains. */
+/* Fails with DZ_EBUSY, and the transaction stays, while a blob is open for writing: close it first.
+ * After any other error nothing of the transaction remains. */
 DZ_NODISCARD int dz_db_commit(struct dz_db *db, struct dz_err *err);
 void dz_db_rollback(struct dz_db *db); /* nothing to do is not an error */
 bool dz_db_in_txn(const struct dz_db *db);
 
-/* Inside a transaction, nested to any depth below 32. Each one ends with
- * release (keep) or undo (as if nothing had happened since). The pages that a
- * savepoint may have to give back are kept in memory: split big operations. */
+/* Inside a transaction, nested to any depth below 32. Each one ends with release (keep) or undo (as
+ * if nothing had happened since). The pages that a savepoint may have to restore are kept in
+ * memory: split big operations. */
 DZ_NODISCARD int dz_db_savepoint(struct dz_db *db, struct dz_err *err);
 DZ_NODISCARD int dz_db_release(struct dz_db *db, struct dz_err *err);
-void dz_db_undo(struct dz_db *db); /* also when the transaction is gone: then nothing */
+void dz_db_undo(struct dz_db *db); /* does nothing when the transaction is gone */
 
-/* Wait until all that is committed so far is on the disk. Also from another thread while
- * the handle's goes on using it, but not while that one closes it. */
+/* Wait until all that is committed so far is on the disk. It may run on another thread while the
+ * handle's own thread uses the handle, but not while that one closes it. */
 DZ_NODISCARD int dz_db_sync(struct dz_db *db, struct dz_err *err);
 
-/* All that is committed, into an empty file that needs no log. Not in a transaction. The copy
+/* Copy all that is committed into an empty file that needs no log. Not in a transaction. The copy
  * is not synced. */
 DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struct dz_err *err);
 
@@ -202,20 +202,21 @@ DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struc
 typedef bool dz_db_grant_fn(void *ctx);
 void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx); /* NULL: always */
 
-/* Give back what is kept from one transaction to the next: nothing happens for a while. */
+/* Give back what is kept from one transaction to the next, because nothing will happen for a while.
+ */
 void dz_db_trim(struct dz_db *db);
 
 /* Pages in the log that the database file does not have yet. */
 int dz_db_wal_pages(const struct dz_db *db);
 
-/* Call between replies, never on the way to one. Checkpoints when the log has
- * DZ_DB_CHECKPOINT_PAGES or idle says that nobody waits and there is anything to
- * move, if no transaction is open and the grant says yes. 1: did; 0: not now. */
+/* Call it between replies, never on the way to one. It checkpoints when the log has
+ * DZ_DB_CHECKPOINT_PAGES, or when idle says that nobody waits and there is anything to move; but
+ * only if no transaction is open and the grant allows it. 1: it did; 0: not now. */
 DZ_NODISCARD int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err);
 
 enum dz_db_checkpoint {
     DZ_DB_CHECKPOINT_MOVE,  /* copy the pages; the log is reused from its start */
-    DZ_DB_CHECKPOINT_EMPTY, /* and cut the log to nothing */
+    DZ_DB_CHECKPOINT_EMPTY, /* and truncate the log */
 };
 /* Now, whatever the grant says. DZ_EBUSY inside a transaction. */
 DZ_NODISCARD int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err *err);
@@ -234,14 +235,14 @@ DZ_NODISCARD int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, 
  */
 struct dz_stmt *dz_db_stmt(struct dz_db *db, const char *sql);
 
-/* One that is not cached, for SQL that comes from outside: released with
- * dz_stmt_free. Only the first statement of sql; *ret_rest (if not NULL) points
- * behind it. DZ_EINVAL when sql holds none. */
+/* A statement that is not cached, for SQL that comes from outside; release it with dz_stmt_free.
+ * Only the first statement of sql; *ret_rest (if not NULL) points behind it. DZ_EINVAL when sql
+ * holds none. */
 DZ_NODISCARD int dz_stmt_new(struct dz_stmt **ret_st, struct dz_db *db, const char *sql,
                              const char **ret_rest, struct dz_err *err);
 void dz_stmt_free(struct dz_stmt *st);
 
-/* Run SQL that returns nothing of interest; several statements, not cached. */
+/* Run SQL whose result does not matter; may be several statements; not cached. */
 DZ_NODISCARD int dz_db_exec(struct dz_db *db, const char *sql, struct dz_err *err);
 
 /* Bind parameter i, from 1. Blobs and texts are not copied: they must live
@@ -296,8 +297,8 @@ struct dz_blob_at {
 };
 DZ_NODISCARD int dz_blob_open(struct dz_db *db, const struct dz_blob_at *at,
                               struct dz_blob **ret_blob, struct dz_err *err);
-/* To another row of the same column; cheaper than open. DZ_ENOENT when there is
- * none: then the handle is dead, and only close is allowed. */
+/* Move to another row of the same column; cheaper than open. DZ_ENOENT when there is none: then
+ * only close is allowed. */
 DZ_NODISCARD int dz_blob_move(struct dz_blob *blob, int64_t rowid, struct dz_err *err);
 size_t dz_blob_size(const struct dz_blob *blob);
 /* offset + size_bytes within dz_blob_size, else DZ_EINVAL. */
@@ -311,9 +312,9 @@ void dz_blob_closep(struct dz_blob **blob);
 
 /* --- SQL from outside -------------------------------------------------------- */
 
-/* From now on SQL on db sees the immutable database below too, as the schema
- * `name` (a literal). It is read only; below must stay open as long as db. No
- * other file can be attached, before or after. */
+/* From now on SQL on db also sees the immutable database `below`, as the schema `name` (a literal).
+ * It is read only, and must stay open as long as db. No other file can be attached, before or
+ * after. */
 DZ_NODISCARD int dz_db_attach(struct dz_db *db, const struct dz_db *below, const char *name,
                               struct dz_err *err);
 
@@ -322,8 +323,8 @@ DZ_NODISCARD int dz_db_attach(struct dz_db *db, const struct dz_db *below, const
  * with DZ_ELIMIT after max_ops virtual machine instructions (0: no limit; the
  * count starts again at each call of this function). */
 void dz_db_restrict(struct dz_db *db, int64_t max_ops);
-/* For a handle that has work of its own to go on with: what was compiled meanwhile must be
- * gone, for it is not restricted any more. */
+/* For a handle that goes on with other work: remove the statements that were compiled meanwhile,
+ * because the limits end here. */
 void dz_db_unrestrict(struct dz_db *db);
 
 #endif

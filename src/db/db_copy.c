@@ -28,7 +28,7 @@ enum {
     FRAME_HEADER = 24,
     FRAME = FRAME_HEADER + DZ_DB_PAGE_BYTES,
     STEP_FRAMES = STEP / FRAME,
-    SUMMED = 8, /* bytes of a frame's header that its checksum is about */
+    SUMMED = 8, /* bytes of a frame's header that its checksum covers */
 };
 #define MAGIC 0x377f0682u /* and 1 more: the checksums are of big-endian words */
 
@@ -79,7 +79,7 @@ static bool is_next(struct log *l, const uint8_t *frame)
     return l->a == dz_db_big32(frame + 16) && l->b == dz_db_big32(frame + 20);
 }
 
-/* Frames from number `at` on into l->bytes: how many whole ones. */
+/* Read frames from number `at` on into l->bytes; returns how many whole ones there are. */
 static int64_t read_frames(const struct log *l, int64_t at, int64_t most, struct dz_err *err)
 {
     most = most < STEP_FRAMES ? most : STEP_FRAMES;

@@ -40,11 +40,11 @@ struct dz_db_disk_ops {
     int64_t (*size)(struct dz_db_disk *d, enum dz_db_file f);
     /* Take the main file's lock to a level, up or down; -EAGAIN: another has it. */
     int (*lock)(struct dz_db_disk *d, enum dz_db_lock from, enum dz_db_lock to);
-    /* The first n bytes of the main file, readable in place and following its
-     * writes, until unmap; may reach beyond the end. NULL: cannot. */
+    /* The first n bytes of the main file, readable in place, with later writes, until unmap; may
+     * reach beyond the end. NULL: not possible. */
     void *(*map)(struct dz_db_disk *d, size_t n);
     void (*unmap)(struct dz_db_disk *d, void *p, size_t n);
-    /* The log is empty and done with: take it away, if that means anything. */
+    /* The log is empty and not needed any more: remove it, if the disk can. */
     void (*wal_gone)(struct dz_db_disk *d);
 };
 

@@ -67,10 +67,10 @@ DZ_COLD int dz_db_fail(const struct dz_db *db, int rc, struct dz_err *err, const
 DZ_NODISCARD int dz_db_init(struct dz_err *err);
 void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c's */
 
-/* db_heap.c: let SQLite take its small blocks there. Before its start. SQLITE_OK */
+/* db_heap.c: let SQLite take its small blocks from there. Before SQLite starts. SQLITE_OK */
 int dz_db_heap_use(void);
-/* A part of what dz_db_ahead() got, aligned to 64 bytes; NULL: there is none, or no more. And
- * back: false when p is not of it. */
+/* A part of what dz_db_ahead() got, aligned to 64 bytes; NULL: there is none, or no more. The
+ * second gives it back: false when p is not part of it. */
 void *dz_db_lent_take(size_t size);
 bool dz_db_lent_back(const void *p);
 
@@ -79,22 +79,20 @@ int dz_db_vfs_register(void); /* SQLITE_OK or an SQLite error */
 void dz_db_vfs_unregister(void);
 void dz_db_vfs_add(struct dz_db_disk *disk); /* gives it an id: SQLite may open its name */
 void dz_db_vfs_remove(struct dz_db_disk *disk);
-/* A file that SQLite has open, or not: what is kept for its next transaction goes. */
+/* For a file that SQLite may have open: release what is kept for its next transaction. */
 void dz_db_vfs_trim(sqlite3_file *file);
 void dz_db_vfs_name(const struct dz_db_disk *disk, char name[static DB_NAME_MAX]);
 
-/* DZ_ESTATE when there is something in the log at this path: who only reads would
- * miss it. */
+/* DZ_ESTATE when the log at this path holds something, which a reader without a log would miss. */
 int dz_db_refuse_log(const char *wal, struct dz_err *err);
 
-/* db_fd.c. wal_path (copied) is the log's, to be removed when it is done with;
- * NULL: only emptied. wal_new: its directory entry is not on disk yet. */
+/* db_fd.c. wal_path (copied): the log's path, removed when it is not needed any more; NULL: it is
+ * only emptied. wal_new: the log's directory entry is not on the disk yet. */
 struct dz_db_disk *dz_db_fd_disk_new(int db_fd, int wal_fd, bool immutable, const char *wal_path,
                                      bool wal_new);
 void dz_db_fd_disk_free(struct dz_db_disk *disk, bool close_fds);
 int dz_db_fd_disk_fd(const struct dz_db_disk *disk, enum dz_db_file f);
-/* One that shows these bytes as its main file, to be read only, until it is given
- * descriptors. */
+/* A disk that shows these bytes as its main file, read only, until it is given descriptors. */
 struct dz_db_disk *dz_db_fd_disk_standin(const void *bytes, size_t size);
 void dz_db_fd_disk_give(struct dz_db_disk *disk, int db_fd, int wal_fd);
 unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stand-in, also after */
@@ -103,7 +101,7 @@ unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stand-in, a
 DZ_NODISCARD int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema,
                                     bool *ret_wal_mode, struct dz_err *err);
 int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode); /* SQLite's */
-/* After connecting: what the log holds, and is the version ours? Migrates. */
+/* After connecting: read the log, check the version, migrate. */
 DZ_NODISCARD int dz_db_settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err);
 void dz_db_disconnect(struct dz_db *db); /* leaves log and disk as they are */
 void dz_db_free(struct dz_db *db, bool close_fds);
