@@ -45,9 +45,9 @@ struct dz_kernel_runner;
 
 /* ---- policy ---------------------------------------------------------------- */
 
-/* What a machine may do. A capability that is missing is an import that does
- * not exist: the embedder picks the host table by these bits, and the kernel
- * refuses with ENOSYS what gets past it. */
+/* What a machine may do. A capability that a machine lacks is an import that does not exist: the
+ * embedder picks the host table by these bits. The kernel refuses with ENOSYS whatever is called
+ * all the same. */
 enum {
     DZ_CAP_DISK = 1,    /* paths and files */
     DZ_CAP_PROCESS = 2, /* fork, vfork, exec, wait, kill of others */
@@ -64,14 +64,14 @@ struct dz_kernel_limits {
     uint64_t memory_bytes; /* linear memories and large tables of all processes, and argv,
                               environ, buffers */
     uint64_t cpu_ns;       /* CPU of one foreground command; 0 = none */
-    uint64_t output_bytes; /* of one job to the outside; 0 = none */
+    uint64_t output_bytes; /* bytes of one job to the outside; 0 = no limit */
 };
 struct dz_policy {
     const char *name;
     uint32_t caps; /* DZ_CAP_* */
     struct dz_kernel_limits limits;
 };
-/* "minimal", "network", "posix", "compute"; NULL when there is none of this name. */
+/* "minimal", "network", "posix", "compute"; NULL: there is none with this name. */
 const struct dz_policy *dz_policy_find(const char *name);
 
 /* ---- programs, and what runs them --------------------------------------------- */
@@ -81,7 +81,7 @@ enum dz_program_kind {
     DZ_KIND_LINUX, /* x86-64 */
     DZ_KERNEL_KINDS_MAX,
 };
-/* A program. The handle is the embedder's, and the runner of its kind knows what it is. */
+/* A program. The embedder owns the handle; the runner of the program's kind knows what it means. */
 struct dz_program {
     void *handle;
     uint32_t kind; /* enum dz_program_kind */
@@ -96,12 +96,12 @@ struct dz_task {
     void *runner_arg;                      /* and what it gets as arg */
     struct dz_program program;             /* threads of a process share it */
     void *own;                             /* the runner's */
-    uint32_t starting; /* what it is loaded at: DZ_PROC_STARTING, _INITIALIZING, or 0: its entry */
+    uint32_t starting; /* where it begins: DZ_PROC_STARTING, _INITIALIZING, or 0: at its entry */
     bool plain;        /* knows WASI only: exec gives it the descriptor of / */
-    bool borrowed;     /* program and own are the parent's: a vfork child of a runner that lends */
-    bool away;         /* runs elsewhere */
-    uint32_t trap;     /* after DZ_RUN_TRAPPED: what it did wrong, by the runner's number */
-    uint64_t serial;   /* no other task of this kernel has it, or had it */
+    bool borrowed; /* a vfork child of a runner that lends: program and own belong to the parent */
+    bool away;     /* runs elsewhere */
+    uint32_t trap; /* after DZ_RUN_TRAPPED: what it did wrong, as a number of the runner */
+    uint64_t serial; /* unique: no other task of this kernel has had it */
 };
 
 /* Strings one after the other, each with its NUL. */
@@ -111,32 +111,32 @@ struct dz_strings {
     uint32_t count;
 };
 
-/* clone(2) and clone3(2). What is not about rows is for the runner: stacks, tls, and the numbers
- * that CLONE_PARENT_SETTID (in the parent's memory) and CLONE_CHILD_SETTID (in the child's) ask
- * for; the child's is in its row already. */
+/* clone(2) and clone3(2). What is not about rows is the runner's task: stacks, tls, and the numbers
+ * that CLONE_PARENT_SETTID writes into the parent's memory and CLONE_CHILD_SETTID into the child's;
+ * the child's row has its number already. */
 struct dz_clone {
     uint64_t flags;  /* CLONE_*, without the signal */
     int exit_signal; /* of a process; 0: none */
     uint64_t stack, stack_size, tls, parent_tid, child_tid;
 };
 
-/* With what a program begins: exec's arguments, after "#!" lines. Valid during the call. */
+/* What a program begins with: the arguments of exec, after "#!" lines. Valid during the call. */
 struct dz_load {
-    uint64_t ino;     /* the disk's: the file that holds it */
+    uint64_t ino;     /* the file that holds it, on the disk */
     const char *path; /* as it was called */
     struct dz_strings argv, env;
 };
 
 enum dz_run_stop {
-    DZ_RUN_READY = 0,   /* the slice is over, or a host call asked for a stop */
+    DZ_RUN_READY = 0,   /* the slice is over, or a host call asked it to stop */
     DZ_RUN_BLOCKED = 1, /* parked in a call */
     DZ_RUN_DONE = 2,    /* the program returned: its exit_code is in the row */
     DZ_RUN_EXITED = 3,  /* dz_sys_exit() was called */
     DZ_RUN_TRAPPED = 4, /* *ret_signal is what kills it */
-    DZ_RUN_AWAY = 5,    /* it runs elsewhere: dz_kernel_task_event() will tell how it stops */
+    DZ_RUN_AWAY = 5,    /* it runs elsewhere: dz_kernel_task_event() reports how it stops */
 };
 
-/* What is done atomically with a word of a guest's memory. */
+/* An atomic change of a word of a guest's memory. */
 enum dz_word_op {
     DZ_WORD_LOAD,
     DZ_WORD_SET,
@@ -144,23 +144,23 @@ enum dz_word_op {
     DZ_WORD_OR,
     DZ_WORD_ANDN, /* and with the complement */
     DZ_WORD_XOR,
-    DZ_WORD_SWAP_IF, /* the new value, if the word is the old one */
+    DZ_WORD_SWAP_IF, /* set the new value if the word has the old one */
 };
 struct dz_word {
-    uint64_t at; /* address, of four bytes */
+    uint64_t at; /* address of the word, which has four bytes */
     enum dz_word_op op;
     uint32_t value, old; /* old: of SWAP_IF */
 };
 
-/* Put a handler of the guest's on top of what it does. */
+/* Have the guest run a handler before it goes on. */
 struct dz_inject {
     const struct dz_sigact *act;
     const struct dz_siginfo *info;
-    /* Where handlers are on the guest's own stack (reissue() is not NULL): */
-    uint64_t mask;  /* to be put back when the handler returns: dz_sys_sigreturn() */
-    bool in_call;   /* it was parked in a call, which is over: */
-    bool again;     /* it is issued again when the handler has returned; */
-    int64_t result; /* else this is its answer */
+    /* Where handlers use the guest's own stack (reissue() is not NULL): */
+    uint64_t mask;  /* to be restored when the handler returns: dz_sys_sigreturn() */
+    bool in_call;   /* it was parked in a call, and that call is over: */
+    bool again;     /* it is issued again when the handler returns; */
+    int64_t result; /* otherwise this is its answer */
 };
 
 /* All but run, interrupt and injected: 0 or -errno; -ENOMEM, -ENOEXEC. What may be NULL says so.
@@ -170,54 +170,57 @@ struct dz_inject {
  * them. Or it writes frames on the guest's stack and forgets them (reissue): then a parked call
  * ends before its thread gets a handler. */
 struct dz_kernel_runner {
-    /* Copying a process needs no safepoint: fork, vfork and clone are done inside of the call. */
+    /* A process can be copied without a safepoint: fork, vfork and clone are done inside the call.
+     */
     bool copies_at_once;
-    /* Report what stopped meanwhile, by dz_kernel_task_event(), and serve calls of tasks that are
-     * away, each after dz_kernel_serve(); do not wait. NULL: nobody is ever away. */
+    /* Report by dz_kernel_task_event() the tasks that have stopped meanwhile, and serve the calls
+     * of tasks that are away, each after dz_kernel_serve(); do not wait. NULL: no task is ever
+     * away. */
     void (*poll)(void *arg);
-    /* Load t->program, ready to run from its entry, beside what the process runs now. from NULL:
-     * it stood elsewhere when its machine was saved, and the caller fills it. */
+    /* Load t->program, ready to run from its entry, beside what the process runs now. from NULL: it
+     * was further on when its machine was saved, and the caller fills it. */
     int (*load)(void *arg, struct dz_task *t, const struct dz_load *from);
-    /* One that is away is stopped first; no event of it comes after. */
+    /* A task that is away is stopped first; no event of it comes afterwards. */
     void (*unload)(void *arg, struct dz_task *t);
     enum dz_run_stop (*run)(void *arg, struct dz_task *t, int *ret_signal);
     /* Make `to` a copy of `from`, which is at a safepoint. how NULL: as fork(2) does. */
     int (*copy)(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how);
-    /* Its failure kills the process, or is a SIGSEGV for it. */
+    /* If it fails, the process is killed, or gets a SIGSEGV. */
     int (*inject)(void *arg, struct dz_task *t, const struct dz_inject *h);
     uint32_t (*injected)(void *arg, struct dz_task *t); /* injected calls that have not ended */
-    /* Issue once more the call that it is parked in, and let it stand there: the call's result,
-     * which is never DZ_KBLOCK. What the call writes to the guest is written. */
+    /* Issue the call again that the task is parked in, and leave it parked there: returns the
+     * call's result, which is never DZ_KBLOCK. What the call writes to the guest is written. */
     int64_t (*reissue)(void *arg, struct dz_task *t);
-    /* vfork: keep the frames, and put them back when the child lets go. NULL, and -ENOSYS: the
-     * child is a copy, by `copy`. */
+    /* vfork: keep the frames, and restore them when the child lets go of the memory. NULL, and
+     * -ENOSYS: the child is a copy, made by `copy`. */
     int (*frames_save)(void *arg, struct dz_task *t);
     void (*frames_restore)(void *arg, struct dz_task *t);
-    /* longjmp: 0, or -EINVAL when the token leads nowhere. NULL: there is none. */
+    /* longjmp: 0, or -EINVAL when the token leads nowhere. NULL: the kind has no longjmp. */
     int (*jump)(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value);
-    void (*set_task)(void *arg, struct dz_task *t);  /* host calls are t's. With frames_save */
+    void (*set_task)(void *arg, struct dz_task *t);  /* the next host calls are those of t */
     void (*interrupt)(void *arg, struct dz_task *t); /* async-signal-safe */
-    /* Futexes; NULL: there are none. -EFAULT. What the word was; bytes; what two addresses that
-     * name the same word have in common: a memory and an address in it, or (shared) an object
-     * and an offset. */
+    /* Futexes; NULL: there are none. -EFAULT. In order: change a word, and what it was; read bytes;
+     * and what two addresses of the same word have in common: a memory and an address in it, or
+     * (shared) an object and an offset. */
     int (*word)(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
     int (*read)(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
     int (*key)(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
 };
-/* A task that was away has stopped, having used so much CPU since it last ran or was reported. */
+/* A task that was away has stopped. cpu_ns: the CPU time that it has used since it last ran or was
+ * reported. */
 void dz_kernel_task_event(struct dz_task *t, enum dz_run_stop stop, int signo, int64_t cpu_ns);
-/* The next calls are of this task's thread. One that answers DZ_KBLOCK or DZ_KEXIT is followed by
- * its event before another task is served. */
+/* The next calls are those of this task's thread. When one answers DZ_KBLOCK or DZ_KEXIT, the event
+ * of this task must come before another task is served. */
 void dz_kernel_serve(struct dz_task *t);
-/* Tasks that run elsewhere: while there are any, DZ_KERNEL_IDLE is not the end; the embedder
- * waits for the runner's events too. */
+/* Tasks that run elsewhere. While there are any, DZ_KERNEL_IDLE is not the end: the embedder also
+ * waits for the runner's events. */
 uint32_t dz_kernel_away(const struct dz_kernel *k);
-/* A process has so many bytes of memory now, by a runner that counts them itself: -ENOMEM, and
- * nothing changed, when the machine has not. What it has when it ends or calls exec is given
- * back; not inside of load(), for there it has what ran before. */
+/* For a runner that counts memory itself: a process has so many bytes now. -ENOMEM, and nothing has
+ * changed, when the machine has no room. What a process has is given back when it ends or calls
+ * exec. Not inside load(), because there the process still has what ran before. */
 int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes);
-/* The thread did something that it must be told of (a fault): of info signo, code, addr. A handler
- * that is blocked or ignored does not save it. Its task is away, or in run(). */
+/* The thread did something that is a signal (a fault); of info signo, code and addr count. A
+ * blocked or ignored handler does not save the thread. Its task is away, or in run(). */
 void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info);
 
 /* ---- the embedder ---------------------------------------------------------------- */
@@ -227,17 +230,17 @@ struct dz_kernel_ops {
     int64_t (*real_ns)(void *arg); /* NULL: dz_clock_real_ns() */
     int64_t (*cpu_ns)(void *arg);  /* CPU of this thread; NULL: CLOCK_THREAD_CPUTIME_ID */
     int (*random)(void *arg, void *buf, size_t n); /* 0 or DZ_E*; NULL: getrandom(2) */
-    /* Call dz_kernel_interrupt() once, in ns from now; 0 = not any more. NULL: slices
-     * end only where a program calls the kernel. */
+    /* Have dz_kernel_interrupt() called once, in so many ns; 0 = cancel that. NULL: slices end only
+     * where a program calls the kernel. */
     void (*slice)(void *arg, int64_t ns);
     /* Before bytes leave: commit the disk. NULL: dz_vfs_commit(). */
     int (*commit)(void *arg, struct dz_err *err);
-    /* Bytes for the outside, after a commit: how many were taken. Fewer than n:
-     * no more of this stream until dz_kernel_stream_ready(). */
+    /* Bytes for the outside, after a commit; returns how many were taken. Fewer than n: nothing
+     * more of this stream until dz_kernel_stream_ready(). */
     size_t (*output)(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
-    /* The program in file `ino`: 0 and one that lives until program_put(); DZ_EINVAL: it is
-     * none; another DZ_E*: could not be had. NULL: all have no handle, and are of the first kind.
-     */
+    /* The program in file `ino`: 0 and a program that lives until program_put(). DZ_EINVAL: the
+     * file is no program; another DZ_E*: it could not be loaded. NULL: programs have no handle, and
+     * are of the first kind. */
     int (*program_get)(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
                        struct dz_program *ret_program, struct dz_err *err);
     void (*program_ref)(void *arg, const struct dz_program *program); /* one more user */
@@ -251,16 +254,16 @@ struct dz_kernel_kind {
     void *arg;
 };
 
-/* Files of the disk whose bytes some program has mapped, shared: the mapped bytes are then what
- * they hold, below the size that the disk knows. What a call writes goes to the disk and to
- * them, what a program writes there reaches the disk by sync. */
+/* Files of the disk that some program has mapped shared: their content is then in the mapped bytes,
+ * below the size that the disk knows. What a call writes goes to the disk and to the mapping; what
+ * a program writes there reaches the disk by sync. */
 struct dz_kernel_pages {
     bool (*covers)(void *arg, uint64_t ino);
     /* All n bytes, below the file's size: 0 or -errno. */
     int (*read)(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n);
     int (*write)(void *arg, uint64_t ino, uint64_t off, const void *buf, size_t n);
-    void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* it has been */
-    int (*sync)(void *arg, uint64_t ino); /* 0: of all; before each commit for output. -errno */
+    void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* the file has been truncated */
+    int (*sync)(void *arg, uint64_t ino); /* ino 0: all; before each commit for output */
     void *arg;
 };
 
@@ -278,29 +281,28 @@ int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kern
                   struct dz_err *err);
 void dz_kernel_free(struct dz_kernel *k); /* drops every process; the disk stays */
 
-/* A handle: generation and index, 0 is none. One that is no longer valid gets
- * DZ_ENOENT. */
+/* A handle: generation and index; 0 is none. A handle that is no longer valid gets DZ_ENOENT. */
 
-/* kind: DZ_STREAM_IN, DZ_STREAM_OUT or both. tag is given back to output(). */
+/* kind: DZ_STREAM_IN, DZ_STREAM_OUT or both. output() gets the tag. */
 int dz_kernel_stream_new(struct dz_kernel *k, uint32_t kind, uint64_t tag, uint32_t *ret_stream,
                          struct dz_err *err);
-/* A new terminal, and the stream that is its master: what is pushed is typed, what
- * output() gets is the screen. */
+/* A new terminal, and the stream that is its master: input is what is typed, output() gets what
+ * appears on the screen. */
 int dz_kernel_pty_new(struct dz_kernel *k, const struct dz_winsize *size, uint64_t tag,
                       uint32_t *ret_stream, struct dz_err *err);
-/* How many bytes were taken; fewer than n when its buffer is full (a terminal's
- * too: type on when dz_kernel_stream_room() says so). DZ_ENOENT. */
+/* Returns how many bytes were taken; fewer than n when the buffer is full (for a terminal, too: go
+ * on when dz_kernel_stream_room() says so). DZ_ENOENT. */
 int64_t dz_kernel_stream_push(struct dz_kernel *k, uint32_t stream, const void *data, size_t n);
 size_t dz_kernel_stream_room(struct dz_kernel *k, uint32_t stream);
-/* No more input. At a terminal its end-of-file character is typed; DZ_EBUSY: there is no room for
- * it yet. */
+/* No more input. For a terminal its end-of-file character is typed; DZ_EBUSY: there is no room for
+ * that yet. */
 int dz_kernel_stream_eof(struct dz_kernel *k, uint32_t stream);
-int dz_kernel_stream_ready(struct dz_kernel *k, uint32_t stream); /* output may go on */
-/* The outside is gone: reads give end of file, writes EPIPE, a terminal hangs up.
- * The handle is invalid from then on. */
+int dz_kernel_stream_ready(struct dz_kernel *k, uint32_t stream); /* more output is wanted */
+/* The outside is gone: reads get end of file, writes EPIPE, a terminal hangs up. The handle becomes
+ * invalid. */
 int dz_kernel_stream_close(struct dz_kernel *k, uint32_t stream);
-/* The same, but writers notice nothing: what they still write goes nowhere. What waits
- * to be given away is dropped. A terminal's hangs up. */
+/* The same, but writers do not notice: their output is discarded, also what waits now. A terminal
+ * hangs up. */
 int dz_kernel_stream_sink(struct dz_kernel *k, uint32_t stream);
 int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_winsize *size);
 
@@ -328,15 +330,15 @@ struct dz_spawn {
     uint64_t cpu_ns, output_bytes; /* of this job; 0: the machine's; UINT64_MAX: no limit */
     uint64_t tag;
 };
-/* Start a process, a child of pid 1 and the leader of a job. DZ_ENOENT: no such
- * program; DZ_EINVAL: none; DZ_ELIMIT, DZ_ENOMEM, DZ_EDENIED. */
+/* Start a process: a child of pid 1, and the leader of a new job. DZ_ENOENT: there is no such file;
+ * DZ_EINVAL: it is no program; DZ_ELIMIT, DZ_ENOMEM, DZ_EDENIED. */
 int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *ret_job,
                     struct dz_err *err);
 
-/* The end of a job's leader, once for each: 1 and *ret_job, or 0. The rest of the
- * job lives on without its CPU limit. */
+/* The next job whose leader has ended, once for each: 1 and *ret_job, or 0. The rest of the job
+ * goes on without its CPU limit. */
 int dz_kernel_event(struct dz_kernel *k, struct dz_job *ret_job);
-/* A sentence for a job's end: "stopped: used more than 5 s of CPU". Returns buf. */
+/* A sentence about a job's end: "stopped: used more than 5 s of CPU". Returns buf. */
 const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size);
 /* Send a signal: to the leader, or to all processes of the job. DZ_ENOENT. */
 int dz_kernel_signal(struct dz_kernel *k, uint32_t job, int signo, bool all);
@@ -348,17 +350,18 @@ enum dz_kernel_state {
     DZ_KERNEL_STOPPED = 3, /* dz_kernel_stop() */
     DZ_KERNEL_FAILED = 4,  /* the disk could not be committed: *err */
 };
-/* Run processes until one of the above. until: kernel time, INT64_MAX = no end; at
- * most one slice longer. Output is committed and given away before it returns, and
- * while it runs whenever a stream is half full or 5 ms have gone. */
+/* Run processes until one of the above. until: kernel time, INT64_MAX = no end; it may be exceeded
+ * by one slice. Output is committed and given away before this returns; and, while it runs,
+ * whenever a stream is half full or 5 ms have passed. */
 enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err);
-/* Kernel time at which somebody wakes up; INT64_MAX = never. */
+/* Kernel time of the next wake-up; INT64_MAX = never. */
 int64_t dz_kernel_next_deadline(struct dz_kernel *k);
 int64_t dz_kernel_now(struct dz_kernel *k); /* kernel time: ns, the guest's CLOCK_MONOTONIC */
 bool dz_kernel_runnable(struct dz_kernel *k);
 /* End the slice of the running process. Any thread, or a signal handler. */
 void dz_kernel_interrupt(struct dz_kernel *k);
-/* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Likewise. */
+/* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Any thread, or a signal
+ * handler. */
 void dz_kernel_stop(struct dz_kernel *k);
 int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, give output away */
 
@@ -383,12 +386,12 @@ uint32_t dz_kernel_rows(struct dz_kernel *k, enum dz_kernel_table table); /* hig
 const void *dz_kernel_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index);
 const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* NULL: none */
 uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
-/* Of the first thread of a process; of a thread, by its row. */
+/* The task of the first thread of a process; or of a thread, by its row. */
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
 struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread);
-/* As ps(1) shows it: R, S, D, T or Z. */
+/* The state as ps(1) shows it: R, S, D, T or Z. */
 char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p);
-/* The rest: counters, and what offset makes kernel time go on. */
+/* All other state: counters, and the offset by which kernel time goes on. */
 struct dz_kernel_misc {
     int64_t now_ns;
     uint64_t next_owner, next_anon_ino;
@@ -398,11 +401,10 @@ struct dz_kernel_misc {
     uint32_t pad;
 };
 void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc);
-/* Into an empty kernel: rows and blobs at the index they had, then thaw: every
- * index is checked (DZ_ECORRUPT), links are made, disk references taken, parked
- * processes made runnable. The tasks' instances are the caller's to fill before.
- * After a failure of thaw the kernel is good for dz_kernel_free() only; after one
- * before it, unput comes first. */
+/* Fill an empty kernel: put rows and blobs at the indexes that they had, then thaw. That checks
+ * every index (DZ_ECORRUPT), makes links, takes disk references, and makes parked processes
+ * runnable. Before that the caller fills the tasks' instances. After a failed thaw only
+ * dz_kernel_free() is allowed; after an earlier failure unput comes first. */
 int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const void *row,
                       struct dz_err *err);
 int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
@@ -417,12 +419,12 @@ int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_progr
                        struct dz_task **ret_task, struct dz_err *err);
 int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
                          struct dz_task **ret_task, struct dz_err *err);
-/* Instead of a thaw: drop all that was put. */
+/* Instead of a thaw: drop everything that was put. */
 void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
                    struct dz_err *err);
-/* Before rows are taken: nobody shares memory by vfork after this. A child that does
- * gets a copy, as after fork, and its parent goes on. DZ_ENOMEM. */
+/* Before rows are taken: end all sharing of memory by vfork. Such a child gets a copy, as after
+ * fork, and its parent goes on. DZ_ENOMEM. */
 int dz_kernel_settle(struct dz_kernel *k, struct dz_err *err);
 bool dz_kernel_settled(struct dz_kernel *k);
 /* After a thaw: the handle of the stream, and of the job, with this tag; 0: none. */
@@ -434,10 +436,10 @@ uint32_t dz_kernel_job_find(struct dz_kernel *k, uint64_t tag);
 enum {
     DZ_KBLOCK = -0x10000, /* stop with DZ_RUN_BLOCKED */
     DZ_KEXIT = -0x10001,  /* stop with DZ_RUN_EXITED */
-    DZ_KJUMP = -0x10002,  /* longjmp: run on where it leads to */
+    DZ_KJUMP = -0x10002,  /* longjmp: go on where it leads */
 };
-/* After a call that is done: a signal waits to be delivered, or the slice is over:
- * stop with DZ_RUN_READY. */
+/* After a call that is done: does a signal wait to be delivered, or is the slice over? Then stop
+ * with DZ_RUN_READY. */
 bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p);
 /* The answer of a call that is done. One that waited and was then refused before the
  * kernel saw it again (a handler closed its descriptor, say) ends here; EINTR if a handler
@@ -446,17 +448,18 @@ int64_t dz_kernel_call_end(struct dz_kernel *k, struct dz_proc *p, int64_t r);
 
 /* Where a path starts and how it is walked. path NULL: the descriptor itself. */
 struct dz_at {
-    int dirfd;        /* AT_FDCWD or a descriptor; an absolute path ignores it */
+    int dirfd;        /* AT_FDCWD or a descriptor; ignored for an absolute path */
     const char *path; /* C string; longer than PATH_MAX: ENAMETOOLONG */
     int flags;        /* below */
 };
 enum {
-    DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is itself */
+    DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is not followed */
     DZ_AT_BENEATH = 2,  /* never leave dirfd's directory: absolute paths, .. and links that
                            would are EPERM (WASI); a link to an absolute path leaves it unless
                            it is the root */
     DZ_AT_EACCESS = 4,  /* faccessat: with the effective ids */
-    DZ_AT_NAME = 8,     /* the name itself is meant: not even a slash behind it follows a link */
+    DZ_AT_NAME =
+        8, /* the name itself is meant: not even a slash after it makes a link be followed */
 };
 /* Is the descriptor the root directory of the process? */
 bool dz_kernel_is_root(struct dz_kernel *k, struct dz_proc *p, int fd);
