@@ -141,13 +141,6 @@ static double cpu_ms(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e3;
 }
 
-static void kill_none(void *arg, const char *id)
-{
-    (void)arg, (void)id;
-}
-static const struct dz_sandbox_driver no_cells = {
-    .kill = kill_none,
-};
 static const struct dz_sandbox_files no_files = {};
 
 struct world {
@@ -174,7 +167,6 @@ static void make_world(struct world *w, struct dz_registry *r, const char *where
     const struct dz_sandboxes_opts opts = {.loop = w->loop,
                                            .registry = r,
                                            .cold = w->cold,
-                                           .driver = &no_cells,
                                            .files = &no_files,
                                            .files_arg = NULL,
                                            .live_path = live,

@@ -19,11 +19,6 @@
 
 /* Recovery may have to finish what an operation began: that is done by the real
  * functions, in file-only cells. There is no cell to start or to stop. */
-static void kill_none(void *arg, const char *id)
-{
-    (void)arg, (void)id;
-}
-
 static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                 struct dz_err *err)
 {
@@ -69,9 +64,6 @@ static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *
     return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
-static const struct dz_sandbox_driver no_cells = {
-    .kill = kill_none,
-};
 static const struct dz_sandbox_files disks = {
     .make = make,
     .settle = settle,
@@ -102,11 +94,9 @@ static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err
         .loop = r->loop,
         .registry = r->registry,
         .cold = r->cold,
-        .driver = &no_cells,
         .files = &disks,
         .files_arg = r,
         .live_path = r->live,
-        .driver_arg = r,
         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},
     };
     return dz_sandboxes_new(&opts, &r->k, err);

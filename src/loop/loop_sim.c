@@ -9,8 +9,13 @@
 #include "loop/loop_sim.h"
 
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "loop/loop_int.h"
+
+enum {
+    SIM_DESCRIPTORS_MAX = 1 << 16, /* that can be read */
+};
 
 struct sim_event {
     struct dz_list link; /* in events or wall, by at; alone while it is not set */
@@ -26,8 +31,9 @@ struct sim_loop {
     void *delay_arg;
     size_t (*draw)(void *arg, size_t n);
     void *draw_arg;
-    struct dz_list events, wall, tasks;
-    struct sim_event turn; /* in events while a task waits */
+    struct dz_list events, wall, tasks, polls;
+    struct dz_map readable; /* descriptor -> the loop: those that can be read */
+    struct sim_event turn;  /* in events while a task waits */
     bool stopped;
 };
 
@@ -35,6 +41,16 @@ struct sim_timer {
     struct dz_timer head;
     struct sim_loop *loop;
     struct sim_event event;
+};
+
+struct sim_poll {
+    struct dz_poll head;
+    struct dz_list link; /* in polls */
+    struct sim_loop *loop;
+    int fd, wanted;
+    void (*fn)(void *arg, int events);
+    void *arg;
+    struct sim_event event; /* set while it can be read and that is wanted */
 };
 
 struct sim_work {
@@ -181,6 +197,54 @@ void dz_loop_sim_draw(struct dz_loop *loop, size_t (*draw)(void *arg, size_t n),
     l->draw_arg = arg;
 }
 
+/* --- descriptors ----------------------------------------------------------------- */
+
+static void look_at_poll(struct sim_poll *p)
+{
+    dz_list_remove(&p->event.link);
+    if (p->wanted & DZ_POLL_READ && dz_map_get64(&p->loop->readable, (uint64_t)p->fd))
+        insert(&p->loop->events, &p->event, now_ms(p->loop));
+}
+
+/* Whoever is called may free the poll, or read all that there is. */
+static void on_readable(void *arg)
+{
+    struct sim_poll *p = arg;
+    look_at_poll(p);
+    p->fn(p->arg, DZ_POLL_READ);
+}
+
+static int sim_poll_set(struct dz_poll *poll, int events, struct dz_err *err)
+{
+    struct sim_poll *p = (struct sim_poll *)poll;
+    (void)err;
+    p->wanted = events;
+    if (!(events & DZ_POLL_READ) || dz_list_empty(&p->event.link))
+        look_at_poll(p);
+    return 0;
+}
+
+static void sim_poll_free(struct dz_poll *poll)
+{
+    struct sim_poll *p = (struct sim_poll *)poll;
+    dz_list_remove(&p->event.link);
+    dz_list_remove(&p->link);
+    dz_free(p);
+}
+
+int dz_loop_sim_readable(struct dz_loop *loop, int fd, bool readable, struct dz_err *err)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    if (!readable)
+        (void)dz_map_remove64(&l->readable, (uint64_t)fd);
+    else if (dz_map_put64(&l->readable, (uint64_t)fd, l, NULL) < 0)
+        return dz_fail(err, DZ_ENOMEM, "make a descriptor readable: out of memory");
+    DZ_LIST_FOREACH(struct sim_poll, p, &l->polls, link)
+        if (p->fd == fd && (!readable || dz_list_empty(&p->event.link)))
+            look_at_poll(p);
+    return 0;
+}
+
 /* --- work and calls ---------------------------------------------------------------- */
 
 static void on_work(void *arg)
@@ -235,6 +299,7 @@ void dz_loop_sim_forget(struct dz_loop *loop)
         dz_list_remove(&e->link);
     DZ_LIST_FOREACH(struct dz_loop_task, t, &l->tasks, link)
         dz_list_remove(&t->link);
+    dz_map_release(&l->readable);
 }
 
 static bool any_to_come(const struct sim_loop *l)
@@ -262,12 +327,8 @@ static void sim_free(struct dz_loop *loop)
     dz_free(loop);
 }
 
-static int no_poll(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
-                   struct dz_poll **ret, struct dz_err *err)
-{
-    (void)loop, (void)fd, (void)fn, (void)arg, (void)ret;
-    return dz_fail(err, DZ_EUNSUPPORTED, "a simulated loop has no descriptors");
-}
+static int sim_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
+                        struct dz_poll **ret, struct dz_err *err);
 
 static int no_signal(struct dz_loop *loop, int number, void (*fn)(void *), void *arg,
                      struct dz_signal **ret, struct dz_err *err)
@@ -305,7 +366,9 @@ static const struct dz_loop_ops sim_ops = {
     .timer_free = sim_timer_free,
     .post = sim_post,
     .work = sim_work,
-    .poll_new = no_poll,
+    .poll_new = sim_poll_new,
+    .poll_set = sim_poll_set,
+    .poll_free = sim_poll_free,
     .signal_new = no_signal,
 };
 
@@ -322,6 +385,22 @@ static int sim_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg, st
     return 0;
 }
 
+static int sim_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
+                        struct dz_poll **ret, struct dz_err *err)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    struct sim_poll *p = dz_zalloc(sizeof *p);
+    if (!p)
+        return dz_fail(err, DZ_ENOMEM, "poll a descriptor: out of memory");
+    *p = (struct sim_poll){.head = {&sim_ops}, .loop = l, .fd = fd, .fn = fn, .arg = arg};
+    p->event = (struct sim_event){.fn = on_readable, .arg = p};
+    dz_list_init(&p->event.link);
+    dz_list_init(&p->link);
+    dz_list_push_back(&l->polls, &p->link);
+    *ret = &p->head;
+    return 0;
+}
+
 int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg), void *arg,
                     struct dz_loop **ret_loop, struct dz_err *err)
 {
@@ -333,6 +412,8 @@ int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
     dz_list_init(&l->events);
     dz_list_init(&l->wall);
     dz_list_init(&l->tasks);
+    dz_list_init(&l->polls);
+    dz_map_init(&l->readable, SIM_DESCRIPTORS_MAX);
     l->turn = (struct sim_event){.fn = on_turn, .arg = l};
     dz_list_init(&l->turn.link);
     dz_clock_use(clock);

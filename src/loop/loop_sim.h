@@ -5,8 +5,9 @@
  *
  * Work runs in one piece, after a delay that the test draws; the simulated stores
  * inject failures in the middle of it. Events of the same moment run in the order in
- * which they were created; a posted task is such an event, too. There are no
- * descriptors and no signals: asking for them fails with DZ_EUNSUPPORTED.
+ * which they were created; a posted task is such an event, too. A descriptor is a number that the
+ * test makes up, and is readable while the test says so. There are no signals: asking for one fails
+ * with DZ_EUNSUPPORTED.
  *
  * While the loop lives, dz_clock_* of the process read its clock.
  */
@@ -34,8 +35,13 @@ bool dz_loop_sim_step(struct dz_loop *loop, int64_t until);
 DZ_NODISCARD int dz_loop_sim_call(struct dz_loop *loop, int64_t after_ms, void (*fn)(void *arg),
                                   void *arg, struct dz_err *err);
 
-/* Simulate a crash: stop all timers, cancel all tasks, and drop all work without running or
- * reporting it. */
+/* From now on this descriptor can be read; or it cannot. Whoever polls it is called, again and
+ * again while it can. Nobody need poll it yet. */
+DZ_NODISCARD int dz_loop_sim_readable(struct dz_loop *loop, int fd, bool readable,
+                                      struct dz_err *err);
+
+/* Simulate a crash: stop all timers and polls, cancel all tasks, and drop all work without running
+ * or reporting it. */
 void dz_loop_sim_forget(struct dz_loop *loop);
 
 #endif

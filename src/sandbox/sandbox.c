@@ -47,6 +47,12 @@ static struct dz_sandbox *make(struct dz_sandboxes *all, const char *id)
     return NULL;
 }
 
+void dz_sandbox_of_tenant(struct dz_sandbox *s, const char *tenant)
+{
+    if (!s->tenant[0])
+        (void)snprintf(s->tenant, sizeof s->tenant, "%s", tenant);
+}
+
 struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant)
 {
     struct dz_sandbox *s = dz_sandbox_find(all, id);
@@ -56,8 +62,8 @@ struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, cons
             return NULL;
         dz_sandbox_turn_soon(s);
     }
-    if (tenant && !s->tenant[0])
-        (void)snprintf(s->tenant, sizeof s->tenant, "%s", tenant);
+    if (tenant)
+        dz_sandbox_of_tenant(s, tenant);
     return s;
 }
 
@@ -92,20 +98,20 @@ void dz_sandbox_end(struct dz_sandbox *s)
  * another cell starts, and the operations that have not moved anything begin again there. */
 static void take_over(struct dz_sandbox *s, bool keep_memory)
 {
-    if (!s->cell || (keep_memory && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
-        return;
-    dz_sandbox_kill_cell(s);
+    if (!(keep_memory && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
+        dz_sandbox_cell_kill(s);
 }
 
-static int start(struct dz_sandbox *s, const struct dz_sandbox_call *call, struct dz_err *err)
+static int start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_memory,
+                 struct dz_err *err)
 {
     struct dz_sandboxes *all = s->all;
     struct dz_why why = {0};
-    take_over(s, call->keep_memory);
-    s->drop_memory = !call->keep_memory;
+    take_over(s, keep_memory);
+    s->drop_memory = !keep_memory;
     if (all->draining)
         return dz_fail(err, DZ_EBUSY, "start %s: the daemon is stopping", s->id);
-    if (all->opts.host->warm(all->opts.arg, s, call->row, &why) < 0) {
+    if (all->opts.host->warm(all->opts.arg, s, row, &why) < 0) {
         *err = why.err;
         return err->code;
     }
@@ -113,22 +119,21 @@ static int start(struct dz_sandbox *s, const struct dz_sandbox_call *call, struc
         dz_sandbox_promote(s); /* the cell that has its files becomes the machine's */
         return 0;
     }
-    return dz_start_may(all, true) ? dz_sandbox_start_cell(s, call->row, true, err)
+    return dz_start_may(all, true) ? dz_sandbox_start_cell(s, row, true, err)
                                    : dz_start_queue(s, err);
 }
 
-static int cell_start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+int dz_sandbox_cell_start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_memory,
+                          struct dz_err *err)
 {
-    struct dz_sandbox *s = dz_sandbox_get(arg, call->row->id, call->row->tenant);
-    if (!s)
-        return dz_fail(err, DZ_ENOMEM, "start %s: out of memory", call->row->id);
-    int rc = start(s, call, err);
-    if (rc == 0) {
-        s->ticket = call->ticket;
+    struct dz_err why = {0};
+    int rc = start(s, row, keep_memory, &why);
+    s->asked = rc == 0;
+    if (rc == 0)
         return 0;
-    }
     s->all->opts.host->cold(s->all->opts.arg, s);
-    dz_sandbox_unneeded(s);
+    if (err)
+        *err = why;
     return rc;
 }
 
@@ -136,75 +141,32 @@ void dz_sandbox_start_turn(struct dz_sandbox *s)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_sandboxes *all = s->all;
-    uint64_t ticket = s->ticket;
     struct dz_err err = {0};
     int rc = all->draining ? dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", s->id)
                            : dz_registry_get(all->registry, s->id, &row, &err);
     if (rc == 0)
         rc = dz_sandbox_start_cell(s, &row, true, &err);
     if (rc < 0) {
-        const struct dz_sandbox_cell_end how = {.code = rc, .error = err.msg};
-        s->ticket = 0;
+        const struct cell_end how = {.code = rc, .error = err.msg};
         s->all->opts.host->cold(s->all->opts.arg, s);
-        dz_sandbox_cell_done(all, ticket, &how);
+        dz_sandbox_cell_done(s, &how);
     }
     dz_sandbox_unneeded(s);
 }
 
-static int cell_stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+bool dz_sandbox_cell_stop(struct dz_sandbox *s, bool keep_memory)
 {
-    struct dz_sandbox *s = dz_sandbox_find(arg, call->row->id);
-    if (!s || s->phase != DZ_PHASE_UP)
-        return dz_fail(err, DZ_EIO, "stop %s: it has no cell", call->row->id);
-    s->ticket = call->ticket;
-    dz_sandbox_stop_cell(s, call->keep_memory);
-    return 0;
+    if (s->phase != DZ_PHASE_UP)
+        return false;
+    s->asked = true;
+    dz_sandbox_stop_cell(s, keep_memory);
+    return true;
 }
 
-static void cell_kill(void *arg, const char *id)
+void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
 {
-    struct dz_sandbox *s = dz_sandbox_find(arg, id);
-    if (s && (dz_start_unqueue(s) || s->cell))
-        dz_sandbox_kill_cell(s);
-}
-
-static void cell_awaited(void *arg, const char *id)
-{
-    /* The wake stands in line. Until its turn comes another request may begin, so the sandbox is
-     * not given back before its cell has ended. */
-    dz_job_make_way(arg, id, DZ_REQUEST_SUSPEND);
-}
-
-static void cell_idle(void *arg, const struct dz_instance *row, struct dz_sandbox_idle *ret_idle)
-{
-    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
-    (void)arg;
-    if (dz_sandbox_config_of(row, &c, NULL) < 0)
-        return;
-    *ret_idle = (struct dz_sandbox_idle){
-        .silence_ms = c.silence_ms,
-        .ignore_cpu = c.ignore_cpu,
-        .stays = !c.auto_resume, /* who asks next would be refused */
-    };
-}
-
-static void cell_timed(void *arg, const struct dz_sandbox_timing *timing)
-{
-    struct dz_sandboxes *all = arg;
-    bool archived = strcmp(timing->operation, "archive") == 0 && timing->code == 0;
-    struct dz_sandbox *s = archived ? dz_sandbox_find(all, timing->id) : NULL;
-    all->opts.host->timed(all->opts.arg, timing);
-    if (!s)
-        return;
-    dz_exec_archived(s);
-    dz_sandbox_unneeded(s);
-}
-
-static void cell_counted(void *arg, const struct dz_instance *row, int by)
-{
-    struct dz_sandboxes *all = arg;
-    struct dz_sandbox *s = by < 0 ? dz_sandbox_find(all, row->id) : NULL;
-    all->opts.host->counted(all->opts.arg, row, by);
+    struct dz_sandbox *s = dz_sandbox_find(all, row->id);
+    all->opts.host->counted(all->opts.arg, row, -1);
     if (!s)
         return;
     dz_file_op_gone(s);
@@ -212,20 +174,65 @@ static void cell_counted(void *arg, const struct dz_instance *row, int by)
     dz_sandbox_unneeded(s);
 }
 
-static void cell_quiet(void *arg)
+/* --- the host where there are no cells ------------------------------------------------------- */
+
+static int no_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_footing *ret,
+                      struct dz_err *err)
 {
-    dz_sandboxes_drain_look(arg);
+    (void)arg, (void)ret;
+    return dz_fail(err, DZ_EUNSUPPORTED, "start %s: no cells run here", row->id);
 }
 
-static const struct dz_sandbox_driver cells = {
-    .start = cell_start,
-    .stop = cell_stop,
-    .kill = cell_kill,
-    .awaited = cell_awaited,
-    .idle = cell_idle,
-    .counted = cell_counted,
-    .timed = cell_timed,
-    .quiet = cell_quiet,
+static int no_wake(void *arg, const struct dz_instance *row, struct dz_why *why)
+{
+    (void)arg;
+    return dz_why(why, DZ_EUNSUPPORTED, NULL, "wake %s: no cells run here", row->id);
+}
+
+static int no_warm(void *arg, struct dz_sandbox *s, const struct dz_instance *row,
+                   struct dz_why *why)
+{
+    (void)s;
+    return no_wake(arg, row, why);
+}
+
+static bool no_file(void *arg, const char *id)
+{
+    (void)arg, (void)id;
+    return false;
+}
+
+static void no_count(void *arg, const struct dz_instance *row, int by)
+{
+    (void)arg, (void)row, (void)by;
+}
+
+static void no_time(void *arg, const struct dz_sandbox_timing *timing)
+{
+    (void)arg, (void)timing;
+}
+
+static void no_cell(void *arg, struct dz_sandbox *s)
+{
+    (void)arg, (void)s;
+}
+
+static void no_image(void *arg, void *image)
+{
+    (void)arg, (void)image;
+}
+
+/* What only a cell needs is missing: none begins. */
+static const struct dz_sandbox_host no_host = {
+    .prepare = no_prepare,
+    .may_wake = no_wake,
+    .warm = no_warm,
+    .may_open = no_wake,
+    .has_file = no_file,
+    .counted = no_count,
+    .timed = no_time,
+    .cold = no_cell,
+    .image_put = no_image,
 };
 
 /* --- looking at them ------------------------------------------------------------------------ */
@@ -368,13 +375,11 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
     if (!all)
         return dz_fail(err, DZ_ENOMEM, "keep sandboxes: out of memory");
     all->opts = *opts;
+    all->opts.host = opts->host ? opts->host : &no_host;
     all->loop = opts->loop;
     all->registry = opts->registry;
-    all->driver = opts->driver ? opts->driver : &cells;
-    all->driver_arg = opts->driver ? opts->driver_arg : all;
     all->tick_at = INT64_MAX;
     dz_map_init(&all->map, DZ_SANDBOX_SANDBOXES_MAX);
-    dz_map_init(&all->ops, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&all->waiters, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&all->shares, DZ_SANDBOX_SANDBOXES_MAX);
     dz_list_init(&all->leaving);
@@ -407,7 +412,6 @@ void dz_sandboxes_free(struct dz_sandboxes *all)
     dz_files_release(all);
     dz_leaving_free_all(all);
     dz_map_release(&all->shares);
-    dz_map_release(&all->ops);
     dz_timer_free(all->tick);
     dz_timer_free(all->wall);
     dz_timer_free(all->tell);
@@ -424,5 +428,5 @@ void dz_sandboxes_set_ladder(struct dz_sandboxes *all, const struct dz_ladder *l
 
 size_t dz_sandboxes_busy(const struct dz_sandboxes *all)
 {
-    return all->ops.count;
+    return all->ops;
 }

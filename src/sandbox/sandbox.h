@@ -29,7 +29,6 @@
 #include "sandbox/sandbox_account.h"
 #include "sandbox/sandbox_check.h"
 #include "sandbox/sandbox_clock.h"
-#include "sandbox/sandbox_driver.h"
 #include "sandbox/sandbox_files.h"
 #include "sandbox/sandbox_record.h"
 #include "sandbox/sandbox_request.h"
@@ -102,7 +101,7 @@ struct dz_sandbox {
     bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
     bool ephemeral;   /* it is not put to sleep, but destroyed */
     size_t served;    /* requests of those that wait for its wake: they have what they came for */
-    uint64_t ticket;  /* of the start or stop under way; 0: none */
+    bool asked;       /* its operation waits for the end of a start or stop */
     const struct dz_cell_ops *ops; /* of its kind of guests: the only way to its cell */
     struct dz_cell *cell;
     struct dz_poll *poll;
@@ -217,13 +216,11 @@ struct dz_sandboxes_opts {
     const char *host_name;   /* who we are, in rows; NULL: "", for one host */
     struct dz_ladder ladder; /* the server's; DZ_LADDER_INHERIT: the default */
     struct dz_sandbox_runtime runtimes[DZ_SANDBOX_RUNTIMES_MAX]; /* those with ops count */
-    const struct dz_sandbox_host *host;
-    void *arg; /* of host */
+    const struct dz_sandbox_host *host;                          /* NULL: no cells run here */
+    void *arg;                                                   /* of host */
     const struct dz_sandbox_files *files;
     void *files_arg; /* of files */
     struct dz_accounts *accounts;
-    const struct dz_sandbox_driver *driver; /* instead of cells, for tests; NULL: cells */
-    void *driver_arg;
 };
 DZ_NODISCARD int dz_sandboxes_new(const struct dz_sandboxes_opts *opts,
                                   struct dz_sandboxes **ret_all, struct dz_err *err);

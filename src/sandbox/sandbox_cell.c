@@ -64,8 +64,6 @@ static void put_image(const struct dz_sandboxes *all, void *image)
 
 static void drop_cell(struct dz_sandbox *s)
 {
-    if (s->all->opts.driver)
-        return; /* cells are played */
     dz_start_over(s);
     dz_wake_over(s);
     dz_loop_task_cancel(&s->fail);
@@ -215,14 +213,6 @@ static void let_go(struct dz_sandbox *s)
 
 /* --- the end of a cell ------------------------------------------------------------------------ */
 
-static void tell_end(struct dz_sandbox *s, const struct dz_sandbox_cell_end *how)
-{
-    uint64_t ticket = s->ticket;
-    s->ticket = 0;
-    if (ticket)
-        dz_sandbox_cell_done(s->all, ticket, how);
-}
-
 int dz_sandbox_cell_code(int code)
 {
     return code == DZ_EIO ? DZ_EDIED : code;
@@ -241,7 +231,7 @@ static void note(const struct dz_sandbox *s, const char *what, const char *text)
 /* The cell died or could not open its file. */
 static void cell_failed(struct dz_sandbox *s, int code, const char *text)
 {
-    const struct dz_sandbox_cell_end how = {.code = code, .error = text};
+    const struct cell_end how = {.code = code, .error = text};
     enum dz_sandbox_phase was = s->phase;
     bool files = s->reserved; /* an answer below may reserve it anew, for another cell */
     if (s->cell && s->ops->out_of_memory(s->cell))
@@ -255,10 +245,10 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *text)
     s->all->opts.host->copies_down(s->all->opts.arg, s, dz_sandbox_cell_code(code), text);
     dz_exec_down(s, was == DZ_PHASE_OPENING || was == DZ_PHASE_FILES ? 0 : DZ_EUNAVAIL, "crashed",
                  text);
-    bool told = s->ticket != 0;
-    tell_end(s, &how);
-    if (!told && was == DZ_PHASE_UP)
-        dz_sandbox_cell_died(s->all, s->id, text);
+    if (s->asked)
+        dz_sandbox_cell_done(s, &how);
+    else if (was == DZ_PHASE_UP)
+        dz_sandbox_cell_died(s, text);
     if (files)
         unreserve(s);
     dz_sandbox_unneeded(s);
@@ -268,7 +258,7 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *text)
 static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 {
     bool files = s->reserved; /* as in cell_failed() */
-    const struct dz_sandbox_cell_end how = {
+    const struct cell_end how = {
         .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
         .busy = busy && !files};
     dz_exec_asleep(s);
@@ -280,10 +270,10 @@ static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
     if (!files)
         dz_exec_down(s, s->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
                      "the sandbox was suspended without its memory");
-    bool told = s->ticket != 0;
-    tell_end(s, &how);
-    if (!told && !files)
-        dz_sandbox_cell_died(s->all, s->id, NULL); /* it went to sleep by itself */
+    if (s->asked)
+        dz_sandbox_cell_done(s, &how);
+    else if (!files)
+        dz_sandbox_cell_died(s, NULL); /* it went to sleep by itself */
     if (files)
         unreserve(s);
     dz_sandbox_unneeded(s);
@@ -292,11 +282,11 @@ static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 /* It could not be put to sleep and goes on. */
 static void cell_goes_on(struct dz_sandbox *s, int code, const char *text)
 {
-    const struct dz_sandbox_cell_end how = {.code = code, .error = text, .alive = true};
+    const struct cell_end how = {.code = code, .error = text, .alive = true};
     s->phase = s->reserved ? DZ_PHASE_FILES : DZ_PHASE_UP;
     if (s->phase == DZ_PHASE_UP)
         dz_file_op_resume(s);
-    tell_end(s, &how);
+    dz_sandbox_cell_done(s, &how);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -316,13 +306,13 @@ static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
 /* Its row says so, and who asked for the wake is answered. */
 static void tell_up(struct dz_sandbox *s)
 {
-    const struct dz_sandbox_cell_end how = {.memory_lost = s->lost};
+    const struct cell_end how = {.memory_lost = s->lost};
     const struct dz_cell *c = s->cell;
     const struct dz_cell_event active = s->active;
     bool has_active = s->has_active;
     dz_list_remove(&s->untold);
     s->has_active = false;
-    tell_end(s, &how);
+    dz_sandbox_cell_done(s, &how);
     dz_wake_step(s, WAKE_WRITTEN);
     dz_exec_connected(s);
     if (has_active && s->cell == c)
@@ -716,9 +706,11 @@ void dz_sandbox_stop_cell(struct dz_sandbox *s, bool keep_memory)
         dz_sandbox_watch_cell(s);
 }
 
-void dz_sandbox_kill_cell(struct dz_sandbox *s)
+void dz_sandbox_cell_kill(struct dz_sandbox *s)
 {
-    s->ticket = 0;
+    if (!dz_start_unqueue(s) && !s->cell)
+        return;
+    s->asked = false;
     drop_cell(s);
     s->phase = DZ_PHASE_NONE;
     dz_file_op_down(s, DZ_ECANCELED, "the sandbox was stopped");

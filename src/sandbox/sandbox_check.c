@@ -273,7 +273,7 @@ int dz_sandboxes_check(struct dz_sandboxes *all, bool repair,
                        uint64_t *ret_count, struct dz_err *err)
 {
     struct checking c = {.all = all, .repair = repair, .fn = fn, .arg = arg, .err = err};
-    assert(all->ops.count == 0);
+    assert(all->ops == 0);
     int rc = dz_registry_check(all->opts.registry, err);
     c.store = all->opts.cold.live;
     if (rc == 0)

@@ -297,8 +297,8 @@ int dz_sandbox_op_settle(struct op *op, bool failed, struct dz_err *err)
 int dz_sandbox_erase(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err)
 {
     int rc = dz_registry_erase(all->opts.registry, row->id, row->version, row->epoch, err);
-    if (rc == 0 && all->driver->counted)
-        all->driver->counted(all->driver_arg, row, -1);
+    if (rc == 0)
+        dz_sandbox_erased(all, row);
     return rc;
 }
 

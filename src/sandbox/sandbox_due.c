@@ -116,10 +116,7 @@ static bool expire(struct dz_sandboxes *all, const struct dz_instance *row)
 {
     const struct dz_instance to = {.deployment = "TERMINATED"};
     uint64_t set = DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
-    bool done = write_row(all, row, set, &to, "expired");
-    if (done && all->driver->expired)
-        all->driver->expired(all->driver_arg, row->id);
-    return done;
+    return write_row(all, row, set, &to, "expired");
 }
 
 static void note(struct dz_sandboxes *all, const struct dz_instance *row, const char *what,
@@ -189,8 +186,9 @@ static bool wake_in_line(const struct dz_sandbox *s)
 }
 
 /* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that stands in
- * line like any request, and the one is asked, each second. For anything else the row waits until
- * the file is given back. */
+ * line like any request, and its file-only cell is asked to make way, each second: until the turn
+ * of the wake has come, another request may begin. For anything else the row waits until the file
+ * is given back. */
 static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *row,
                           struct dz_sandbox *s, bool wake)
 {
@@ -199,8 +197,8 @@ static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *ro
         (void)dz_sandbox_background(all, &use);
     bool done = skip(all, row, dz_sandboxes_now(all) + (wake ? RETRY_MS : POSTPONED_MS));
     s->skipped = true;
-    if (wake && all->driver->awaited)
-        all->driver->awaited(all->driver_arg, row->id); /* s may be gone */
+    if (wake)
+        dz_job_make_way(all, row->id, DZ_REQUEST_SUSPEND);
     return done;
 }
 

@@ -32,10 +32,8 @@ struct dz_sandboxes {
     struct dz_sandboxes_opts opts;
     struct dz_loop *loop; /* the same as in opts, as is: */
     struct dz_registry *registry;
-    const struct dz_sandbox_driver *driver; /* opts.driver, or that of cells */
-    void *driver_arg;
     char *live_path, *host_name;
-    struct dz_map ops;              /* ticket -> op */
+    size_t ops;                     /* operations under way */
     struct dz_map waiters;          /* ticket -> waiter */
     struct dz_sandboxes_look *look; /* under way, or NULL */
     uint64_t next_ticket;
@@ -64,6 +62,7 @@ struct dz_sandboxes {
     struct dz_map map; /* id -> struct dz_sandbox */
     struct dz_sandbox_counts counts;
     uint64_t cells_born;
+    uint64_t config_reads;       /* rows whose config was read: of interest to tests */
     struct dz_list leaving;      /* cells that sleep durably and are on their way out */
     struct dz_list uses_waiting; /* jobs that bring a machine up */
     struct {                     /* sandbox_start.c */
@@ -131,7 +130,6 @@ enum op_phase {
 struct op {
     struct dz_sandboxes *all;
     struct dz_sandbox *sandbox;
-    uint64_t ticket; /* of calls to the cell */
     enum dz_op kind;
     const enum dz_step *step;
     enum op_phase phase;
@@ -161,8 +159,8 @@ struct op {
 
     bool keep_memory;
     bool only_files; /* ARCHIVE: without machine, memory and records */
-    bool cell_asked, cell_up, cell_dead;
-    bool have_live, made, memory_lost;
+    bool cell_asked, cell_dead;
+    bool have_live, memory_lost;
     int64_t wake_at;
     bool busy;    /* the guest that was stopped has something to compute, */
     bool goes_on; /* for which it may be woken at once */
@@ -179,6 +177,16 @@ struct op {
     struct dz_err work_err;
     int rc; /* of the operation */
     struct dz_err err;
+};
+
+/* What a start or a stop of a cell came to. */
+struct cell_end {
+    int code;          /* 0 or DZ_E* */
+    const char *error; /* the sentence, for code < 0 */
+    bool alive;        /* after a stop that failed: the cell still runs */
+    bool memory_lost;  /* started from files only, though memory was kept */
+    int64_t wake_at;   /* of a stop: the guest's earliest deadline, 0: none */
+    bool busy;         /* of a stop: it has something to compute, too */
 };
 
 /* A cell that sleeps durably and is still on its way out. */
@@ -271,6 +279,9 @@ void dz_sandbox_turn(struct dz_sandbox *s);
 void dz_sandbox_turn_soon(struct dz_sandbox *s);
 /* dz_sandbox_register, of a row that may have an operation under way. */
 int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err);
+/* Its cell ended, and nobody had asked it to. why: the sentence for the row's error; NULL: it put
+ * itself to sleep. */
+void dz_sandbox_cell_died(struct dz_sandbox *s, const char *why);
 /* A request of the clock. True: it was taken. */
 bool dz_sandbox_background(struct dz_sandboxes *all, const struct dz_sandbox_request *r);
 
@@ -297,6 +308,8 @@ int dz_sandbox_op_step(struct op *op, struct dz_err *err);
 int dz_sandbox_op_drop(struct op *op, struct dz_err *err);
 int dz_sandbox_op_work(struct op *op, int (*work)(struct op *op, struct dz_err *err),
                        struct dz_err *err);
+/* The cell that the operation asked to start or to stop, if it did: that is over. From the loop. */
+void dz_sandbox_cell_done(struct dz_sandbox *s, const struct cell_end *how);
 bool dz_sandbox_op_step_applies(const struct op *op, enum dz_step step);
 
 /* sandbox_record.c */
@@ -327,12 +340,12 @@ int dz_record_write_row(struct dz_sandboxes *all, const struct dz_instance *row,
 int dz_sandbox_op_change(struct op *op, const struct row_change *change, struct dz_err *err);
 /* Read the row again. With mine: DZ_EBUSY unless it is still ours, as it was. */
 int dz_sandbox_op_reload(struct op *op, bool mine, struct dz_err *err);
-int dz_record_read(const struct dz_sandboxes *all, const struct dz_instance *row,
+int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
                    struct dz_record *ret_rec, struct dz_err *err);
 /* The sandbox's, if it is of this version of the row; else the row's, which s (NULL: none)
  * keeps then. */
-int dz_record_of(const struct dz_sandboxes *all, struct dz_sandbox *s,
-                 const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err);
+int dz_record_of(struct dz_sandboxes *all, struct dz_sandbox *s, const struct dz_instance *row,
+                 struct dz_record *ret_rec, struct dz_err *err);
 /* s NULL: as the row alone says. */
 struct dz_facts dz_record_facts(const struct dz_sandboxes *all, const struct dz_record *rec,
                                 const struct dz_sandbox *s);
@@ -370,9 +383,10 @@ int dz_sandbox_init_cell(struct dz_sandbox *s);
 int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, bool go,
                           struct dz_err *err);
 void dz_sandbox_stop_cell(struct dz_sandbox *s, bool keep_memory); /* the cell suspends itself */
-void dz_sandbox_kill_cell(struct dz_sandbox *s); /* its cell is gone when this returns */
-void dz_sandbox_promote(struct dz_sandbox *s);   /* file-only: wake its machine */
-void dz_sandbox_drop_all(struct dz_sandbox *s);  /* the cell, and what waits for one */
+/* Its cell is gone when this returns, and nobody is told of a start or stop. None is fine. */
+void dz_sandbox_cell_kill(struct dz_sandbox *s);
+void dz_sandbox_promote(struct dz_sandbox *s);  /* file-only: wake its machine */
+void dz_sandbox_drop_all(struct dz_sandbox *s); /* the cell, and what waits for one */
 void dz_leaving_free_all(struct dz_sandboxes *all);
 
 /* --- sandbox.c ------------------------------------------------------------------------------- */
@@ -380,6 +394,13 @@ void dz_leaving_free_all(struct dz_sandboxes *all);
 /* Found or made; NULL: out of memory. One that comes to nothing goes by itself. tenant: NULL, if
  * the row was not read. */
 struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, const char *tenant);
+/* Its row was read: whose it is. */
+void dz_sandbox_of_tenant(struct dz_sandbox *s, const char *tenant);
+/* For its operation: start a cell with its machine, or stop it. It ends in dz_sandbox_cell_done. */
+int dz_sandbox_cell_start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_memory,
+                          struct dz_err *err);
+bool dz_sandbox_cell_stop(struct dz_sandbox *s, bool keep_memory); /* false: there is none */
+void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row); /* its row is */
 /* Free it, if nothing needs it. Only its turn does that. */
 void dz_sandbox_end(struct dz_sandbox *s);
 void dz_sandboxes_drain_look(struct dz_sandboxes *all); /* something is over */

@@ -428,24 +428,23 @@ int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, st
     const struct dz_facts facts = dz_record_facts(all, &rec, NULL);
     full.due = dz_record_due(all, &facts);
     rc = dz_registry_create(all->opts.registry, &full, err);
-    if (rc == 0 && all->driver->counted)
-        all->driver->counted(all->driver_arg, &full, 1);
+    if (rc == 0)
+        all->opts.host->counted(all->opts.arg, &full, 1);
     if (rc == 0 && full.due)
         dz_sandboxes_arm(all);
     return rc;
 }
 
-void dz_sandbox_cell_died(struct dz_sandboxes *all, const char *id, const char *why)
+void dz_sandbox_cell_died(struct dz_sandbox *s, const char *why)
 {
-    struct dz_sandbox *s = dz_sandbox_find(all, id);
-    const struct dz_sandbox_request r = {.what = DZ_REQUEST_CRASHED, .id = id};
-    if (!s || !s->warm)
-        return; /* an operation on it is told by its ticket */
+    const struct dz_sandbox_request r = {.what = DZ_REQUEST_CRASHED, .id = s->id};
+    if (!s->warm)
+        return;
     s->warm = false;
     dz_free(s->died_of);
     s->died_of = why ? dz_str_dup(dz_str(why)) : NULL; /* without memory for it: no sentence */
-    if (!dz_sandbox_background(all, &r))
-        dz_sandboxes_death_unwritten(all);
+    if (!dz_sandbox_background(s->all, &r))
+        dz_sandboxes_death_unwritten(s->all);
     dz_sandbox_turn_soon(s);
 }
 

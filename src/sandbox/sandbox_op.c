@@ -48,7 +48,7 @@ void dz_sandbox_op_free(struct op *op)
 {
     struct dz_sandbox *s = op->sandbox;
     dz_loop_task_cancel(&op->end);
-    (void)dz_map_remove64(&op->all->ops, op->ticket);
+    op->all->ops--;
     dz_share_leave(op->all, op->background);
     if (s->op == op)
         s->op = NULL;
@@ -84,7 +84,7 @@ static void release_target(struct dz_sandbox *target)
 
 static void tell_time(const struct op *op)
 {
-    const struct dz_sandboxes *all = op->all;
+    const struct dz_sandboxes_opts *o = &op->all->opts;
     const struct dz_sandbox_timing t = {
         .id = op->sandbox->id,
         .operation = dz_op_name(op->kind),
@@ -92,8 +92,7 @@ static void tell_time(const struct op *op)
         .code = op->rc,
         .us = (dz_clock_mono_ns() - op->began_ns) / 1000,
     };
-    if (all->driver->timed)
-        all->driver->timed(all->driver_arg, &t);
+    o->host->timed(o->arg, &t);
 }
 
 /* Its last task: its waiters have been told. */
@@ -113,14 +112,15 @@ static void on_end(void *arg)
     release_target(target);
     dz_sandbox_turn(s);
     dz_sandboxes_arm(all);
-    if (all->ops.count == 0 && all->driver->quiet)
-        all->driver->quiet(all->driver_arg);
+    dz_sandboxes_drain_look(all);
 }
 
 /* All is done, forward or back: answer and go. */
 static void finish(struct op *op)
 {
     tell_time(op);
+    if (op->kind == DZ_OP_ARCHIVE && op->rc == 0)
+        dz_exec_archived(op->sandbox);
     dz_timer_stop(op->timer); /* nothing is written down any more */
     op->phase = OP_OVER;      /* who is answered may ask again at once, behind those in line */
     answer_all(op, op->rc);
@@ -228,7 +228,7 @@ static void undo(struct op *op)
         return;
     }
     if (op->kind == DZ_OP_ACTIVATE && op->cell_asked)
-        op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+        dz_sandbox_cell_kill(op->sandbox);
     int rc = dz_sandbox_op_drop(op, &err);
     if (rc < 0)
         park(op);
@@ -515,8 +515,7 @@ void dz_sandbox_op_call_off(struct op *op, int code)
     bool ends = code == DZ_ETIMEOUT || code == DZ_EGONE;
     if (!ends || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
         return;
-    /* A cell that does not answer is ended; its ticket is not answered any more. */
-    op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+    dz_sandbox_cell_kill(op->sandbox); /* it does not answer */
     op->cell_asked = false;
     if (*op->step == DZ_STEP_STOP) {
         op->cell_dead = true;
@@ -542,7 +541,6 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     }
     op->all = all;
     op->sandbox = s;
-    op->ticket = ++all->next_ticket;
     op->kind = kind;
     op->step = dz_op_steps(kind);
     op->began_ns = dz_clock_mono_ns();
@@ -550,13 +548,12 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     dz_list_init(&op->told);
     dz_loop_task_init(&op->end, s, on_end, op);
     int rc = dz_timer_new(all->opts.loop, on_timer, op, &op->timer, err);
-    if (rc == 0 && dz_map_put64(&all->ops, op->ticket, op, NULL) < 0)
-        rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
     if (rc < 0) {
-        dz_timer_free(op->timer);
         dz_free(op);
         return NULL;
     }
+    all->ops++;
+    dz_sandbox_of_tenant(s, row->tenant);
     op->row = *row;
     *row = (struct dz_instance){0};
     s->op = op;
@@ -655,7 +652,7 @@ static int not_begun(struct op *op, int rc)
     if (op->clone_id)
         (void)erase_clone(op, NULL); /* else recovery finds it */
     if (op->cell_asked)
-        op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+        dz_sandbox_cell_kill(op->sandbox);
     dz_sandbox_op_free(op);
     release_target(target);
     return rc;

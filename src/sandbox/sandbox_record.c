@@ -62,24 +62,25 @@ static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, 
     return 0;
 }
 
-int dz_record_read(const struct dz_sandboxes *all, const struct dz_instance *row,
+/* A config that cannot be read says nothing. */
+int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
                    struct dz_record *ret_rec, struct dz_err *err)
 {
-    struct dz_sandbox_idle idle = {0};
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {.auto_resume = true};
     int rc = of_columns(row, ret_rec, err);
     if (rc < 0)
         return rc;
-    if (all->driver->idle)
-        all->driver->idle(all->driver_arg, row, &idle);
+    all->config_reads++;
+    (void)!dz_sandbox_config_of(row, &c, NULL);
     bool files = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
-    ret_rec->facts.silence_ms = idle.silence_ms;
-    ret_rec->ignore_cpu = idle.ignore_cpu;
-    ret_rec->sleeper_stays = idle.stays || files;
+    ret_rec->facts.silence_ms = c.silence_ms;
+    ret_rec->ignore_cpu = c.ignore_cpu;
+    ret_rec->sleeper_stays = !c.auto_resume || files; /* who asks next would be refused */
     return 0;
 }
 
-int dz_record_of(const struct dz_sandboxes *all, struct dz_sandbox *s,
-                 const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err)
+int dz_record_of(struct dz_sandboxes *all, struct dz_sandbox *s, const struct dz_instance *row,
+                 struct dz_record *ret_rec, struct dz_err *err)
 {
     if (s && s->rec.known && s->rec.version == row->version && s->rec.epoch == row->epoch) {
         *ret_rec = s->rec;
@@ -174,7 +175,7 @@ static int fold(struct dz_record *rec, uint64_t set, const struct dz_instance *t
     return rc;
 }
 
-static int after(const struct dz_sandboxes *all, const struct row_write *w, uint64_t set,
+static int after(struct dz_sandboxes *all, const struct row_write *w, uint64_t set,
                  struct dz_record *ret_next, struct dz_err *err)
 {
     *ret_next = *w->rec;

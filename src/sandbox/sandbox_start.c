@@ -115,6 +115,7 @@ void dz_start_over(struct dz_sandbox *s)
 
 int dz_start_queue(struct dz_sandbox *s, struct dz_err *err)
 {
+    assert(s->tenant[0]);
     struct start_line *l = line_get(s->all, s->tenant);
     if (!l)
         return dz_fail(err, DZ_ENOMEM, "start %s: out of memory", s->id);

@@ -196,31 +196,27 @@ static int step_fetch(struct op *op, struct dz_err *err)
 
 /* --- cells ----------------------------------------------------------------------- */
 
-static int ask_cell(struct op *op, bool start, struct dz_err *err)
+static int step_start(struct op *op, struct dz_err *err)
 {
-    const struct dz_sandboxes *all = op->all;
-    const struct dz_sandbox_call call = {op->ticket, &op->row, op->keep_memory};
     op->cell_asked = true;
-    op->work_err = (struct dz_err){0};
-    int rc =
-        (start ? all->driver->start : all->driver->stop)(all->driver_arg, &call, &op->work_err);
-    if (rc == 0)
-        return 1;
-    if (!start) {
-        op->cell_dead = true; /* there is none to be stopped */
-        return 0;
-    }
-    if (err)
-        *err = op->work_err;
-    return rc;
+    int rc = dz_sandbox_cell_start(op->sandbox, &op->row, op->keep_memory, err);
+    return rc < 0 ? rc : 1;
 }
 
-void dz_sandbox_cell_done(struct dz_sandboxes *all, uint64_t ticket,
-                          const struct dz_sandbox_cell_end *how)
+static int step_stop(struct op *op)
 {
-    struct op *op = dz_map_get64(&all->ops, ticket);
-    if (!op || !op->cell_asked)
+    op->cell_asked = true;
+    op->cell_dead = !dz_sandbox_cell_stop(op->sandbox, op->keep_memory);
+    return op->cell_dead ? 0 : 1;
+}
+
+void dz_sandbox_cell_done(struct dz_sandbox *s, const struct cell_end *how)
+{
+    struct op *op = s->op;
+    if (!s->asked)
         return;
+    s->asked = false;
+    assert(op && op->cell_asked);
     op->work_rc = how->code;
     op->work_err = (struct dz_err){0};
     if (how->code < 0)
@@ -239,7 +235,7 @@ void dz_sandbox_cell_done(struct dz_sandboxes *all, uint64_t ticket,
 
 static int step_kill(struct op *op)
 {
-    op->all->driver->kill(op->all->driver_arg, op->sandbox->id);
+    dz_sandbox_cell_kill(op->sandbox);
     op->sandbox->warm = false;
     return 0;
 }
@@ -287,7 +283,7 @@ int dz_sandbox_op_step(struct op *op, struct dz_err *err)
 {
     switch (*op->step) {
     case DZ_STEP_STOP:
-        return ask_cell(op, false, err);
+        return step_stop(op);
     case DZ_STEP_KILL:
         return step_kill(op);
     case DZ_STEP_SETTLE:
@@ -297,7 +293,7 @@ int dz_sandbox_op_step(struct op *op, struct dz_err *err)
     case DZ_STEP_MAKE:
         return dz_sandbox_op_work(op, work_make, err);
     case DZ_STEP_START:
-        return ask_cell(op, true, err);
+        return step_start(op, err);
     case DZ_STEP_COPY:
         return dz_sandbox_op_work(op, work_freeze, err);
     case DZ_STEP_COMPACT:

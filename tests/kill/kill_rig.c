@@ -55,7 +55,7 @@ static bool wake_machine(struct dz_db *db)
                                         "m.v=1 AND part='state' AND value=x'01'");
     bool found = dz_stmt_step(st, NULL) > 0;
     dz_stmt_reset(st);
-    if (found && dz_db_exec(db, "DELETE FROM meta WHERE k='machine';DELETE FROM machine", NULL) < 0)
+    if (found && dz_db_exec(db, "DELETE FROM machine;DELETE FROM meta WHERE k='machine'", NULL) < 0)
         abort();
     return found;
 }
@@ -69,50 +69,41 @@ static int sleep_machine(struct dz_db *db, bool keep, struct dz_err *err)
                               err);
 }
 
-static void on_done_cell(void *arg)
+static int cell_wake(void *arg, struct dz_cell *cell, struct dz_err *err)
 {
-    struct rig *r = arg;
-    dz_sandbox_cell_done(r->k, r->ticket, &r->how);
-}
-
-static void tell(struct rig *r, uint64_t ticket, int code)
-{
-    r->ticket = ticket;
-    r->how = (struct dz_sandbox_cell_end){.code = code, .error = r->cell_err.msg};
-    dz_loop_task_init(&r->done, r, on_done_cell, r);
-    dz_loop_post(r->loop, &r->done);
-}
-
-static int start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
-{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct rig *r = arg;
     struct rig_cell *c = find_cell(r, "");
     char path[DZ_PATH_MAX];
-    (void)err;
-    live_path(r, call->row->id, path);
-    int rc = open_disk(path, &c->db, &c->vfs, &r->cell_err);
-    if (rc == 0 && strcmp(call->row->keep, "files") == 0 &&
-        (dz_vfs_clear(c->vfs, DZ_VFS_TMP) < 0 || dz_vfs_commit(c->vfs, &r->cell_err) < 0))
-        rc = DZ_EIO;
-    r->had_memory = rc == 0 && wake_machine(c->db);
+    live_path(r, cell->id, path);
+    int rc = dz_registry_get(r->registry, cell->id, &row, err);
     if (rc == 0)
-        (void)snprintf(c->id, sizeof c->id, "%s", call->row->id);
-    tell(r, call->ticket, rc);
+        rc = open_disk(path, &c->db, &c->vfs, err);
+    if (rc == 0 && strcmp(row.keep, "files") == 0 &&
+        (dz_vfs_clear(c->vfs, DZ_VFS_TMP) < 0 || dz_vfs_commit(c->vfs, err) < 0))
+        rc = DZ_EIO;
+    if (rc < 0)
+        return rc;
+    r->had_memory = wake_machine(c->db);
+    (void)snprintf(c->id, sizeof c->id, "%s", cell->id);
+    played_up(cell);
     return 0;
 }
 
-static int stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+static void cell_suspend(void *arg, struct dz_cell *cell, bool files_only)
 {
-    struct rig *r = arg;
-    struct rig_cell *c = find_cell(r, call->row->id);
-    (void)err;
-    int rc = dz_vfs_close(c->vfs, &r->cell_err);
+    struct rig_cell *c = find_cell(arg, cell->id);
+    struct dz_err err = {0};
+    int rc = dz_vfs_close(c->vfs, &err);
     if (rc == 0)
-        rc = sleep_machine(c->db, call->keep_memory, &r->cell_err);
-    int closed = dz_db_close(c->db, false, &r->cell_err);
+        rc = sleep_machine(c->db, !files_only, &err);
+    int closed = dz_db_close(c->db, false, &err);
     *c = (struct rig_cell){0};
-    tell(r, call->ticket, rc < 0 ? rc : closed);
-    return 0;
+    rc = rc < 0 ? rc : closed;
+    if (rc < 0)
+        played_fails(cell, rc, err.msg);
+    else
+        played_sleeps(cell, INT64_MAX, false);
 }
 
 static void end_cell(struct rig_cell *c)
@@ -122,9 +113,9 @@ static void end_cell(struct rig_cell *c)
     *c = (struct rig_cell){0};
 }
 
-static void stop_hard(void *arg, const char *id)
+static void cell_killed(void *arg, struct dz_cell *cell)
 {
-    struct rig_cell *c = find_cell(arg, id);
+    struct rig_cell *c = find_cell(arg, cell->id);
     if (c)
         end_cell(c);
 }
@@ -161,11 +152,6 @@ static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *
     return dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
-static const struct dz_sandbox_driver ops = {
-    .start = start,
-    .stop = stop,
-    .kill = stop_hard,
-};
 static const struct dz_sandbox_files files = {
     .make = make,
     .settle = settle,
@@ -191,14 +177,21 @@ int rig_open(struct rig *r, const char *dir)
     if (rc == 0)
         rc = dz_loop_sim_new(&r->clock, NULL, NULL, &r->loop, &r->err);
     (void)snprintf(path, sizeof path, "%s/live", dir);
+    r->played = (struct played){.loop = r->loop,
+                                .ops = played_ops("wasm"),
+                                .arg = r,
+                                .wake = cell_wake,
+                                .suspend = cell_suspend,
+                                .killed = cell_killed};
+    dz_list_init(&r->played.cells);
     const struct dz_sandboxes_opts opts = {
         .loop = r->loop,
         .registry = r->registry,
         .cold = r->cold,
-        .driver = &ops,
+        .runtimes = {{&r->played.ops, &r->played}},
+        .host = &played_host,
         .files = &files,
         .files_arg = r,
-        .driver_arg = r,
         .live_path = path,
         .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER},
     };

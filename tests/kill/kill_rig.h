@@ -6,10 +6,10 @@
 #ifndef DZ_TESTS_KILL_RIG_H
 #define DZ_TESTS_KILL_RIG_H
 
+#include "../lib/played.h"
 #include "base/fd.h"
 #include "db/db.h"
 #include "loop/loop_sim.h"
-#include "sandbox/sandbox.h"
 #include "vfs/vfs.h"
 
 enum {
@@ -17,7 +17,7 @@ enum {
 };
 
 struct rig_cell {
-    char id[32]; /* "": free */
+    char id[64]; /* "": free */
     struct dz_db *db;
     struct dz_vfs *vfs;
 };
@@ -30,10 +30,7 @@ struct rig {
     struct dz_cold cold;
     struct dz_sandboxes *k;
     struct rig_cell cells[RIG_CELLS];
-    struct dz_loop_task done; /* a stop or a start is over: */
-    uint64_t ticket;
-    struct dz_sandbox_cell_end how;
-    struct dz_err cell_err;
+    struct played played;
     bool had_memory; /* the last start found a machine asleep in the file */
     struct dz_err err;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * sandbox_rig.h - sandboxes on a simulated loop, a registry in memory, two real
- * directories, and cells that are only notes of what was asked of them.
+ * directories, and played cells.
  *
  * A sandbox's file is a text. Starting a cell appends "+", stopping it "-" (or "~"
  * when memory is kept); carrying copies it with a letter in front.
@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "loop/loop_sim.h"
-#include "sandbox/sandbox.h"
+#include "played.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ enum {
 
 struct rig_call {
     struct rig *rig;
-    uint64_t ticket;
+    int fd; /* of the cell */
     char id[64];
     bool start, keep;
     struct dz_loop_task task; /* of one that takes no time */
@@ -38,6 +38,7 @@ struct rig {
     struct dz_clock_test clock;
     struct dz_loop *loop;
     struct dz_registry *registry;
+    struct played cells;
     struct dz_sandboxes *k;
     struct dz_cold cold;
     char running[RIG_CELLS][64];
@@ -53,11 +54,8 @@ struct rig {
     int carry_code;
     int settle_busy; /* so often the file is not free when it is to be settled */
     int settles;
-    int starts, stops, kills, expired, awaited;
-    bool stays;                   /* who reserved it keeps it */
+    int starts, stops, kills;
     struct dz_sandbox_clock kept; /* the clock, for the next daemon */
-    struct dz_sandbox_idle idle;
-    unsigned idle_reads; /* of a row's config */
     struct rig_call calls[64];
     size_t call_count;
 };
@@ -104,67 +102,103 @@ static inline int rig_find(struct rig *r, const char *id)
     return -1;
 }
 
-static inline void rig_answer(void *arg)
+/* The machine is up, or is not. */
+static inline void rig_started(struct rig *r, struct dz_cell *c)
 {
-    struct rig_call *c = arg;
-    struct rig *r = c->rig;
-    struct dz_sandbox_cell_end how = {.code = c->start ? r->start_code : r->stop_code,
-                                      .alive = r->stop_alive,
-                                      .error = "the cell says no",
-                                      .wake_at = r->wake_at,
-                                      .busy = r->busy};
-    if (how.code == 0 && c->start) {
-        CHECK_INT(rig_find(r, c->id), -1); /* never two for one file */
-        (void)snprintf(r->running[rig_find(r, "")], 64, "%s", c->id);
-        rig_append(r, c->id, "+");
-    } else if (!c->start && !(how.code < 0 && how.alive)) {
-        CHECK(rig_find(r, c->id) >= 0);
-        r->running[rig_find(r, c->id)][0] = '\0';
-        if (how.code == 0)
-            rig_append(r, c->id, c->keep ? "~" : "-");
+    if (r->start_code < 0) {
+        played_fails(c, r->start_code, "the cell says no");
+        return;
     }
-    dz_sandbox_cell_done(r->k, c->ticket, &how);
+    CHECK_INT(rig_find(r, c->id), -1); /* never two for one file */
+    (void)snprintf(r->running[rig_find(r, "")], 64, "%s", c->id);
+    rig_append(r, c->id, "+");
+    played_up(c);
 }
 
-/* A start that takes no time and fails could not even begin. */
-static inline int rig_ask(struct rig *r, const struct dz_sandbox_call *call, bool start,
-                          struct dz_err *err)
+static inline void rig_forget(struct rig *r, const char *id)
+{
+    int i = rig_find(r, id);
+    if (i >= 0)
+        r->running[i][0] = '\0';
+}
+
+static inline void rig_stopped(struct rig *r, struct dz_cell *c, bool keep)
+{
+    if (r->stop_code < 0 && r->stop_alive) {
+        played_awake(c, r->stop_code, "the cell says no");
+        return;
+    }
+    CHECK(rig_find(r, c->id) >= 0);
+    rig_forget(r, c->id);
+    if (r->stop_code < 0) {
+        played_fails(c, r->stop_code, "the cell says no");
+        return;
+    }
+    rig_append(r, c->id, keep ? "~" : "-");
+    played_sleeps(c, r->wake_at ? r->wake_at * DZ_NS_PER_MS : INT64_MAX, r->busy);
+}
+
+static inline void rig_answer(void *arg)
+{
+    struct rig_call *call = arg;
+    struct dz_cell *c = played_cell_fd(&call->rig->cells, call->fd);
+    if (!c || c->dead) /* it was killed meanwhile */
+        return;
+    if (call->start)
+        rig_started(call->rig, c);
+    else
+        rig_stopped(call->rig, c, call->keep);
+}
+
+static inline void rig_ask(struct rig *r, const struct dz_cell *cell, bool start, bool keep)
 {
     struct rig_call *c = &r->calls[r->call_count++ % 64];
-    *c = (struct rig_call){
-        .rig = r, .ticket = call->ticket, .start = start, .keep = call->keep_memory};
-    (void)snprintf(c->id, sizeof c->id, "%s", call->row->id);
-    if (start && r->cell_ms == 0 && r->start_code < 0)
-        return dz_fail(err, r->start_code, "the cell says no");
+    *c = (struct rig_call){.rig = r, .fd = cell->fd, .start = start, .keep = keep};
+    (void)snprintf(c->id, sizeof c->id, "%s", cell->id);
     dz_loop_task_init(&c->task, r, rig_answer, c);
     if (!r->silent && r->cell_ms == 0)
         dz_loop_post(r->loop, &c->task);
     else if (!r->silent)
         CHECK_INT(dz_loop_sim_call(r->loop, r->cell_ms, rig_answer, c, NULL), 0);
-    return 0;
 }
 
-static inline int rig_start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+/* A start that takes no time and fails could not even begin. */
+static inline int rig_wake(void *arg, struct dz_cell *c, struct dz_err *err)
 {
     struct rig *r = arg;
     r->starts++;
-    return rig_ask(r, call, true, err);
+    if (r->cell_ms == 0 && r->start_code < 0)
+        return dz_fail(err, r->start_code, "the cell says no");
+    rig_ask(r, c, true, true);
+    return 0;
 }
 
-static inline int rig_stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+static inline void rig_suspend(void *arg, struct dz_cell *c, bool files_only)
 {
     struct rig *r = arg;
     r->stops++;
-    return rig_ask(r, call, false, err);
+    rig_ask(r, c, false, !files_only);
 }
 
-static inline void rig_kill(void *arg, const char *id)
+static inline void rig_killed(void *arg, struct dz_cell *c)
 {
     struct rig *r = arg;
-    int i = rig_find(r, id);
     r->kills++;
-    if (i >= 0)
-        r->running[i][0] = '\0';
+    rig_forget(r, c->id);
+}
+
+/* Its cell ends by itself. why: of what it died; NULL: it puts its machine to sleep. */
+static inline void rig_ends(struct rig *r, const char *id, const char *why)
+{
+    struct dz_cell *c = played_cell(&r->cells, id);
+    CHECK(c != NULL);
+    if (!c)
+        return;
+    rig_forget(r, id);
+    if (why)
+        played_fails(c, DZ_EIO, why);
+    else
+        played_sleeps(c, INT64_MAX, false);
 }
 
 static inline int rig_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
@@ -219,36 +253,6 @@ static inline void rig_clock_save(void *arg, const struct dz_sandbox_clock *cloc
     r->kept.same_boot = same_boot;
 }
 
-static inline void rig_expired(void *arg, const char *id)
-{
-    (void)id;
-    ((struct rig *)arg)->expired++;
-}
-
-static inline void rig_awaited(void *arg, const char *id)
-{
-    struct rig *r = arg;
-    r->awaited++;
-    if (!r->stays)
-        dz_sandbox_unreserve(r->k, id);
-}
-
-static inline void rig_idle(void *arg, const struct dz_instance *row,
-                            struct dz_sandbox_idle *ret_idle)
-{
-    (void)row;
-    ((struct rig *)arg)->idle_reads++;
-    *ret_idle = ((struct rig *)arg)->idle;
-}
-
-static const struct dz_sandbox_driver rig_ops = {
-    .start = rig_start,
-    .stop = rig_stop,
-    .kill = rig_kill,
-    .expired = rig_expired,
-    .awaited = rig_awaited,
-    .idle = rig_idle,
-};
 static const struct dz_sandbox_files rig_files = {
     .clock_load = rig_clock_load,
     .clock_save = rig_clock_save,
@@ -259,11 +263,18 @@ static const struct dz_sandbox_files rig_files = {
 
 static inline struct dz_sandboxes_opts rig_opts(struct rig *r, const char *live)
 {
+    r->cells = (struct played){.loop = r->loop,
+                               .ops = played_ops("wasm"),
+                               .arg = r,
+                               .wake = rig_wake,
+                               .suspend = rig_suspend,
+                               .killed = rig_killed};
+    dz_list_init(&r->cells.cells);
     return (struct dz_sandboxes_opts){.loop = r->loop,
                                       .registry = r->registry,
                                       .cold = r->cold,
-                                      .driver = &rig_ops,
-                                      .driver_arg = r,
+                                      .runtimes = {{&r->cells.ops, &r->cells}},
+                                      .host = &played_host,
                                       .files = &rig_files,
                                       .files_arg = r,
                                       .live_path = live,
@@ -434,11 +445,32 @@ static inline void rig_change(struct rig *r, const char *id, uint64_t set, struc
     CHECK_INT(dz_sandbox_update(r->k, &u, NULL, NULL), 0);
 }
 
-/* A config that says this is written. */
-static inline void rig_set_idle(struct rig *r, const char *id, struct dz_sandbox_idle idle)
+/* What its config says of how it counts idleness; NULL: nothing. */
+static inline void rig_set_idle(struct rig *r, const char *id, const char *config)
 {
-    r->idle = idle;
-    rig_change(r, id, DZ_COLUMN(config), (struct dz_instance){.config = "{}"});
+    rig_change(r, id, DZ_COLUMN(config), (struct dz_instance){.config = config ? config : "{}"});
+}
+
+struct rig_events {
+    const char *what;
+    int count;
+};
+
+static inline int rig_count_event(void *arg, const struct dz_registry_event *e)
+{
+    struct rig_events *n = arg;
+    n->count += strcmp(e->what, n->what) == 0;
+    return 0;
+}
+
+/* How many events of this name there were. */
+static inline int rig_events(struct rig *r, const char *what)
+{
+    struct rig_events n = {.what = what};
+    CHECK_INT(dz_registry_events(r->registry, &(struct dz_registry_event_filter){0},
+                                 rig_count_event, &n, NULL),
+              0);
+    return n.count;
 }
 
 /* "state/status/op" of a row, "gone", or "none". */
@@ -452,6 +484,15 @@ static inline const char *rig_row(struct rig *r, const char *id)
     (void)snprintf(text, sizeof text, "%s/%s/%s", row.state, row.status, row.op);
     dz_instance_release(&row);
     return text;
+}
+
+static inline int64_t rig_version(struct rig *r, const char *id)
+{
+    struct dz_instance row = {0};
+    CHECK_INT(dz_registry_get(r->registry, id, &row, NULL), 0);
+    int64_t version = row.version;
+    dz_instance_release(&row);
+    return version;
 }
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cells that are notes: who runs, what was written, and how starting, stopping and
- * carrying end.
+ * Played cells: who runs, what was written, and how starting, stopping and carrying end.
  */
 #include "../lib/dice.h"
+#include "../lib/played.h"
 #include "sim_world.h"
 
 #include <assert.h>
@@ -19,14 +19,17 @@ enum {
 
 struct call {
     struct sim_world *w;
-    uint64_t ticket;
-    char id[16];
+    int fd; /* of the cell; 0: it is over */
     bool start, keep;
     bool acted; /* in the call; what it came to is told later */
-    struct dz_sandbox_cell_end how;
+    int code;   /* 0 or DZ_E*, with a sentence */
+    const char *error;
+    bool alive; /* of a stop that failed: it goes on */
+    int64_t wake_at;
 };
 static struct call calls[CALLS_MAX];
 static size_t call_count;
+static struct played cells;
 
 struct sim_sandbox *sim_box(struct sim_world *w, const char *id)
 {
@@ -108,7 +111,13 @@ void sim_end(struct sim_sandbox *b)
     b->ended_ns = dz_clock_boot_ns();
 }
 
-static void start(struct sim_world *w, const char *id, struct dz_sandbox_cell_end *how)
+static void fail(struct call *c, int code, const char *error)
+{
+    c->code = code;
+    c->error = error;
+}
+
+static void start(struct sim_world *w, const char *id, struct call *how)
 {
     struct sim_sandbox *b = sim_box(w, id);
     struct sim_object *o = file_of(w, id);
@@ -119,7 +128,7 @@ static void start(struct sim_world *w, const char *id, struct dz_sandbox_cell_en
     if (b->running)
         sim_bad(w, "%s is started twice", id);
     if (!w->calm && dice_below(&w->dice, 10) == 0) {
-        *how = (struct dz_sandbox_cell_end){.code = DZ_EIO, .error = "simulated: no start"};
+        fail(how, DZ_EIO, "simulated: no start");
         return;
     }
     if (!sim_believe(b, o->bytes, o->size))
@@ -132,18 +141,18 @@ static void start(struct sim_world *w, const char *id, struct dz_sandbox_cell_en
     b->answered = false;
 }
 
-static void stop(struct sim_world *w, const char *id, bool keep, struct dz_sandbox_cell_end *how)
+static void stop(struct sim_world *w, const char *id, bool keep, struct call *how)
 {
     struct sim_sandbox *b = sim_box(w, id);
     struct sim_object *o = file_of(w, id);
     uint32_t luck = w->calm ? 19 : dice_below(&w->dice, 20);
     if (!b || !b->running) { /* it died meanwhile */
-        *how = (struct dz_sandbox_cell_end){.code = DZ_EIO, .error = "simulated: it is dead"};
+        fail(how, DZ_EIO, "simulated: it is dead");
         return;
     }
     if (luck < 2) {
-        *how = (struct dz_sandbox_cell_end){
-            .code = DZ_ENOSPC, .error = "simulated: full", .alive = luck == 0};
+        fail(how, DZ_ENOSPC, "simulated: full");
+        how->alive = luck == 0;
         if (luck != 0)
             sim_end(b);
         return;
@@ -156,68 +165,99 @@ static void stop(struct sim_world *w, const char *id, bool keep, struct dz_sandb
     how->wake_at = luck == 2 ? dz_clock_real_ms() + dice_below(&w->dice, 30000) : 0;
 }
 
-static void act(struct call *c)
+static void act(struct call *c, const char *id)
 {
     if (c->start)
-        start(c->w, c->id, &c->how);
+        start(c->w, id, c);
     else
-        stop(c->w, c->id, c->keep, &c->how);
+        stop(c->w, id, c->keep, c);
     c->acted = true;
+}
+
+static void tell(const struct call *c, struct dz_cell *cell)
+{
+    if (c->code < 0 && c->alive)
+        played_awake(cell, c->code, c->error);
+    else if (c->code < 0)
+        played_fails(cell, c->code, c->error);
+    else if (c->start)
+        played_up(cell);
+    else
+        played_sleeps(cell, c->wake_at ? c->wake_at * DZ_NS_PER_MS : INT64_MAX, false);
 }
 
 static void answer(void *arg)
 {
     struct call *c = arg;
-    if (c->w->dead || c->ticket == 0)
-        return;
+    struct dz_cell *cell = c->fd ? played_cell_fd(&cells, c->fd) : NULL;
+    if (!cell || cell->dead || c->w->dead)
+        return; /* it was killed meanwhile */
     if (!c->acted)
-        act(c);
-    dz_sandbox_cell_done(c->w->k, c->ticket, &c->how);
-    c->ticket = 0;
+        act(c, cell->id);
+    c->fd = 0;
+    tell(c, cell);
 }
 
-/* A quarter of them act within the call: those that fail say so there, half of the time, if no cell
- * is left that runs. */
-static int ask(struct sim_world *w, const struct dz_sandbox_call *call, bool is_start,
-               struct dz_err *err)
+/* A quarter of them act within the call: a start that fails says so there, half of the time. */
+static int ask(struct dz_cell *cell, bool is_start, bool keep, struct dz_err *err)
 {
+    struct sim_world *w = cell->played->arg;
     struct call *c = &calls[call_count++ % CALLS_MAX];
-    *c = (struct call){
-        .w = w, .ticket = call->ticket, .start = is_start, .keep = !is_start && call->keep_memory};
-    (void)snprintf(c->id, sizeof c->id, "%s", call->row->id);
+    *c = (struct call){.w = w, .fd = cell->fd, .start = is_start, .keep = keep};
     if (w->dead || (!w->calm && dice_below(&w->dice, 50) == 0))
         return 0; /* never */
     bool at_once = dice_below(&w->dice, 4) == 0;
     if (at_once)
-        act(c);
-    if (c->how.code < 0 && !c->how.alive && dice_below(&w->dice, 2) == 0) {
-        c->ticket = 0;
-        return dz_fail(err, c->how.code, "%s", c->how.error);
+        act(c, cell->id);
+    if (is_start && c->code < 0 && dice_below(&w->dice, 2) == 0) {
+        c->fd = 0;
+        return dz_fail(err, c->code, "%s", c->error);
     }
     uint32_t delay = at_once ? 0 : dice_below(&w->dice, SLOW_MS);
     (void)!dz_loop_sim_call(w->loop, delay, answer, c, NULL);
     return 0;
 }
 
-static int cell_start(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+static int cell_wake(void *arg, struct dz_cell *c, struct dz_err *err)
 {
-    return ask(arg, call, true, err);
+    (void)arg;
+    return ask(c, true, false, err);
 }
 
-static int cell_stop(void *arg, const struct dz_sandbox_call *call, struct dz_err *err)
+static void cell_suspend(void *arg, struct dz_cell *c, bool files_only)
 {
-    return ask(arg, call, false, err);
+    (void)arg;
+    (void)ask(c, false, !files_only, NULL);
 }
 
-static void cell_kill(void *arg, const char *id)
+static void cell_killed(void *arg, struct dz_cell *c)
 {
-    struct sim_world *w = arg;
-    struct sim_sandbox *b = sim_box(w, id);
-    for (int i = 0; i < CALLS_MAX; i++)
-        if (strcmp(calls[i].id, id) == 0)
-            calls[i].ticket = 0;
+    struct sim_sandbox *b = sim_box(arg, c->id);
     if (b && b->running)
         sim_end(b);
+}
+
+void sim_cell_ends(struct sim_world *w, struct sim_sandbox *b)
+{
+    struct dz_cell *c = played_cell(&cells, b->id);
+    (void)w;
+    sim_end(b);
+    if (c)
+        played_fails(c, DZ_EIO, "simulated: it died");
+}
+
+void sim_cells_begin(struct sim_world *w, struct dz_sandboxes_opts *opts)
+{
+    cells = (struct played){.loop = w->loop,
+                            .ops = played_ops("wasm"),
+                            .arg = w,
+                            .wake = cell_wake,
+                            .suspend = cell_suspend,
+                            .killed = cell_killed,
+                            .cells_made = cells.cells_made};
+    dz_list_init(&cells.cells);
+    opts->runtimes[0] = (struct dz_sandbox_runtime){&cells.ops, &cells};
+    opts->host = &played_host;
 }
 
 void sim_cells_gone(struct sim_world *w)
@@ -270,11 +310,6 @@ static int cell_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_
     return dz_blob_out_write(c->to, text, print_version(text, c->tenant, 0), err);
 }
 
-static void cell_expired(void *arg, const char *id)
-{
-    (void)arg, (void)id;
-}
-
 static bool clock_load(void *arg, struct dz_sandbox_clock *ret_clock)
 {
     const struct sim_world *w = arg;
@@ -289,12 +324,6 @@ static void clock_save(void *arg, const struct dz_sandbox_clock *clock)
     w->kept.same_boot = w->has_kept = true;
 }
 
-const struct dz_sandbox_driver sim_cell_ops = {
-    .start = cell_start,
-    .stop = cell_stop,
-    .kill = cell_kill,
-    .expired = cell_expired,
-};
 const struct dz_sandbox_files sim_cell_files = {
     .clock_load = clock_load,
     .clock_save = clock_save,

@@ -10,12 +10,14 @@
  * which it does.
  */
 #include "base/buf.h"
+#include "base/log.h"
 #include "db/db.h"
 #include "sim_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
 static long all_operations, all_crashes, all_timeouts, all_done[DZ_REQUEST_COUNT];
@@ -63,6 +65,7 @@ int main(void)
     long steps = number("STEPS", 300), one = number("SEED", -1), seeds = number("SEEDS", 500);
     long failed = 0, n = 0;
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    dz_log_setup(STDERR_FILENO, DZ_LOG_ERROR, false); /* cells fail on purpose */
     dz_db_seed(1);
     if (dz_registry_template(&template, NULL) < 0)
         return 1;

@@ -61,17 +61,16 @@ static void pass(struct sim_world *w, int64_t ms)
 static void boot(struct sim_world *w)
 {
     struct dz_err err = {0};
-    const struct dz_sandboxes_opts opts = {
+    struct dz_sandboxes_opts opts = {
         .loop = w->loop,
         .registry = &w->registry,
         .cold = {.live = &w->live.head, .store = &w->cold.head},
-        .driver = &sim_cell_ops,
         .files = &sim_cell_files,
         .files_arg = w,
-        .driver_arg = w,
         .live_path = "/live",
         .ladder = {20000, 60000},
     };
+    sim_cells_begin(w, &opts);
     int rc = dz_registry_open_disk(dz_db_sim_disk(w->disk), &w->inner, &err);
     if (rc == 0)
         rc = dz_sandboxes_new(&opts, &w->k, &err);
@@ -351,10 +350,8 @@ static void disturb(struct sim_world *w, struct sim_sandbox *b)
     const struct question *q = &questions[dice_below(&w->dice, IN_LINE_MAX)];
     switch (dice_below(&w->dice, 7)) {
     case 0:
-        if (b->running) {
-            sim_end(b);
-            dz_sandbox_cell_died(w->k, b->id, NULL);
-        }
+        if (b->running)
+            sim_cell_ends(w, b);
         break;
     case 1:
         if (q->open)

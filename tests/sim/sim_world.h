@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * sim_world.h - one simulated machine: sandboxes on a simulated loop, a registry on
- * a disk that loses power, two stores in memory, cells that are only notes; and a
+ * a disk that loses power, two stores in memory, played cells; and a
  * model of what must be true.
  *
  * The content of a sandbox's file is its version: a cell that runs it raises that
@@ -85,12 +85,14 @@ void sim_act(struct sim_world *w);
 void sim_rest(struct sim_world *w);
 
 /* sim_cells.c */
-extern const struct dz_sandbox_driver sim_cell_ops;
+/* Cells for the next daemon. */
+void sim_cells_begin(struct sim_world *w, struct dz_sandboxes_opts *opts);
 extern const struct dz_sandbox_files sim_cell_files;
 struct sim_sandbox *sim_box(struct sim_world *w, const char *id);
 void sim_cells_gone(struct sim_world *w); /* with their daemon */
 void sim_write(struct sim_world *w, struct sim_sandbox *b);
-void sim_end(struct sim_sandbox *b); /* its cell runs no more */
+void sim_end(struct sim_sandbox *b);                            /* its cell runs no more */
+void sim_cell_ends(struct sim_world *w, struct sim_sandbox *b); /* by itself */
 /* Does this content hold a version that b may have? From then on it has that one. */
 bool sim_believe(struct sim_sandbox *b, const char *bytes, size_t size);
 

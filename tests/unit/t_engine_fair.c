@@ -511,7 +511,7 @@ TEST(a_cell_that_makes_way_for_a_wake_is_in_nobodys_way)
     list_later(&r, "a", &s);
     UNTIL(&r, turns > 0);
     CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES && only(&r)->reserved);
-    r.e->sandboxes->driver->awaited(r.e->sandboxes, only(&r)->id);
+    dz_job_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_SUSPEND);
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     CHECK_INT(r.e->sandboxes->map.count, 0);
     rig_close(&r);

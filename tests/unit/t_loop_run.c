@@ -550,13 +550,53 @@ TEST(a_simulation_draws_whose_task_comes_and_a_crash_takes_all)
     dz_buf_release(&b);
 }
 
+struct played_end {
+    struct dz_loop *loop;
+    int calls, left; /* to be read */
+};
+
+static void read_one(void *arg, int events)
+{
+    struct played_end *e = arg;
+    CHECK_INT(events, DZ_POLL_READ);
+    e->calls++;
+    if (--e->left == 0)
+        CHECK_INT(dz_loop_sim_readable(e->loop, 7, false, NULL), 0);
+}
+
+TEST(a_simulated_descriptor_can_be_read_while_the_test_says_so)
+{
+    struct dz_loop *l = open_loop(1);
+    struct played_end e = {l, 0, 3};
+    struct dz_poll *p, *other;
+    CHECK_INT(dz_loop_sim_readable(l, 7, true, NULL), 0); /* before anybody polls it */
+    CHECK_INT(dz_poll_new(l, 7, read_one, &e, &p, NULL), 0);
+    CHECK_INT(dz_poll_new(l, 8, read_one, &e, &other, NULL), 0);
+    CHECK(!dz_loop_sim_step(l, dz_clock_real_ms() + 5)); /* nobody has asked for it */
+    CHECK_INT(dz_poll_set(p, DZ_POLL_READ, NULL), 0);
+    CHECK_INT(dz_poll_set(other, DZ_POLL_READ, NULL), 0);
+    CHECK(dz_loop_sim_step(l, dz_clock_real_ms()));
+    CHECK_INT(dz_poll_set(p, 0, NULL), 0);
+    CHECK(!dz_loop_sim_step(l, dz_clock_real_ms()));
+    CHECK_INT(dz_poll_set(p, DZ_POLL_READ, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(dz_loop_sim_step(l, dz_clock_real_ms()));
+    CHECK(!dz_loop_sim_step(l, dz_clock_real_ms()));
+    CHECK_INT(e.calls, 3);
+    e.left = 2;
+    CHECK_INT(dz_loop_sim_readable(l, 7, true, NULL), 0);
+    dz_poll_free(p);
+    CHECK(!dz_loop_sim_step(l, dz_clock_real_ms()));
+    dz_poll_free(other);
+    dz_loop_free(l);
+}
+
 TEST(simulated_time_jumps_and_can_be_stepped)
 {
     struct dz_loop *l = open_loop(1);
     struct dz_buf b = DZ_BUF_INIT(100);
     struct note n = {&b, "t", NULL, NULL}, c = {&b, "c", NULL, NULL};
     struct dz_timer *t;
-    struct dz_poll *p;
     int64_t start = dz_clock_real_ms();
     CHECK_INT(dz_timer_new(l, write_note, &n, &t, NULL), 0);
     dz_timer_after(t, 1000);
@@ -573,7 +613,6 @@ TEST(simulated_time_jumps_and_can_be_stepped)
     CHECK_INT(dz_loop_sim_call(l, 5, write_note, &c, NULL), 0);
     dz_loop_sim_forget(l);
     CHECK(!dz_loop_sim_step(l, INT64_MAX));
-    CHECK_INT(dz_poll_new(l, 0, on_ready, NULL, &p, NULL), DZ_EUNSUPPORTED);
     dz_timer_free(t);
     dz_loop_free(l);
     dz_buf_release(&b);

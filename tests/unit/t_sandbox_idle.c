@@ -4,6 +4,7 @@
 #include "tap.h"
 
 #include "../lib/sandbox_rig.h"
+#include "sandbox/sandbox_int.h"
 
 #define MIN ((int64_t)60 * 1000)
 
@@ -25,14 +26,13 @@ TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 1000);
     r.wake_at = 0;
-    r.stays = true;
     rig_reserve(&r, "a");
     rig_pass(&r, 9 * MIN);
-    CHECK_INT(r.awaited, 0);
-    rig_pass(&r, 2 * MIN); /* asked, now and then, until he does */
-    CHECK(r.awaited > 1 && r.awaited <= 70);
+    int64_t version = rig_version(&r, "a");
+    rig_pass(&r, 2 * MIN); /* looked at now and then, and its line has the wake */
+    CHECK(rig_version(&r, "a") > version + 1 && rig_version(&r, "a") <= version + 70);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
-    r.stays = false;
+    dz_sandbox_unreserve(r.k, "a");
     rig_pass(&r, 2000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_close(&r);
@@ -104,12 +104,12 @@ TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
     struct rig r;
     struct rig_reply reply;
     awake(&r, &reply, 100);
-    rig_set_idle(&r, "a", (struct dz_sandbox_idle){.stays = true});
+    rig_set_idle(&r, "a", "{\"auto_resume\":false}");
     r.wake_at = dz_clock_real_ms() + MIN;
     dz_sandbox_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    rig_set_idle(&r, "a", (struct dz_sandbox_idle){0});
+    rig_set_idle(&r, "a", NULL);
     dz_sandbox_guest_sleeps(r.k, "a", 0);
     dz_sandbox_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 500);
@@ -143,7 +143,7 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     CHECK_INT(r.starts, 3);
 
-    rig_set_idle(&r, "a", (struct dz_sandbox_idle){.ignore_cpu = true});
+    rig_set_idle(&r, "a", "{\"count_cpu\":false}");
     r.wake_at = dz_clock_real_ms() + 10 * MIN; /* another process waits for this */
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 9 * MIN);
@@ -168,7 +168,7 @@ TEST(silence_and_cpu_are_counted_as_the_row_says)
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
-    rig_set_idle(&r, "a", (struct dz_sandbox_idle){.silence_ms = 30000});
+    rig_set_idle(&r, "a", "{\"connection_silence_ms\":30000}");
     dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
     rig_pass(&r, 20000);
     dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
@@ -179,7 +179,7 @@ TEST(silence_and_cpu_are_counted_as_the_row_says)
     const struct dz_instance busy = {.id = "b", .tenant = "acme", .suspend_ms = 10000};
     CHECK_INT(dz_sandbox_register(r.k, &busy, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        rig_set_idle(&r, "b", (struct dz_sandbox_idle){.ignore_cpu = i == 1});
+        rig_set_idle(&r, "b", i == 1 ? "{\"count_cpu\":false}" : NULL);
         CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "b", &reply), 0);
         for (int n = 0; n < 15; n++) {
             rig_pass(&r, 1000);
@@ -373,7 +373,7 @@ TEST(the_config_of_an_awake_sandbox_is_parsed_once)
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     rig_pass(&r, 1000);
-    r.idle_reads = 0;
+    uint64_t before = r.k->config_reads;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
@@ -381,11 +381,11 @@ TEST(the_config_of_an_awake_sandbox_is_parsed_once)
     CHECK_INT(dz_sandbox_hold(r.k, "a", dz_clock_real_ms() + MIN, NULL), 0);
     CHECK_INT(dz_sandbox_timeout(r.k, "a", 90 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
     rig_change(&r, "a", DZ_COLUMN(metadata), (struct dz_instance){.metadata = "{}"});
-    CHECK_INT(r.idle_reads, 1);
+    CHECK_INT(r.k->config_reads, before + 1);
     rig_change(&r, "a", DZ_COLUMN(config), (struct dz_instance){.config = "{}"});
-    CHECK_INT(r.idle_reads, 2);
+    CHECK_INT(r.k->config_reads, before + 2);
     CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
-    CHECK_INT(r.idle_reads, 2);
+    CHECK_INT(r.k->config_reads, before + 2);
     rig_close(&r);
 }
 

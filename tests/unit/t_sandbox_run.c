@@ -372,8 +372,7 @@ TEST(a_sandbox_whose_cell_died_says_of_what_until_it_wakes)
     rig_open(&r);
     rig_register(&r, "a");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    rig_kill(&r, "a");
-    dz_sandbox_cell_died(r.k, "a", "the cell was killed by signal 9");
+    rig_ends(&r, "a", "the cell was killed by signal 9");
     rig_pass(&r, 10);
     CHECK_STR(rig_row(&r, "a"), "suspended/error/");
     CHECK_STR(rig_error(&r, "a"), "the cell was killed by signal 9");
@@ -400,8 +399,7 @@ TEST(a_death_that_cannot_be_written_down_is_written_when_there_is_room)
     struct dz_registry_ops full = *ops;
     full.change = full_change;
     r.registry->ops = &full;
-    rig_kill(&r, "a");
-    dz_sandbox_cell_died(r.k, "a", NULL);
+    rig_ends(&r, "a", NULL);
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     r.registry->ops = ops;
@@ -445,113 +443,6 @@ TEST(a_suspend_that_meets_a_full_disk_uses_the_reserve_and_a_wake_does_not)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), DZ_ENOSPC);
     CHECK_INT(steps_used, 3);
     r.start_code = 0;
-    rig_close(&r);
-}
-
-TEST(a_cell_that_dies_leaves_a_sandbox_that_sleeps)
-{
-    struct rig r;
-    rig_open(&r);
-    rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    rig_kill(&r, "a");
-    dz_sandbox_cell_died(r.k, "a", NULL);
-    rig_pass(&r, 10);
-    CHECK_STR(rig_row(&r, "a"), "suspended//");
-    CHECK_INT(r.stops, 0);
-    dz_sandbox_cell_died(r.k, "a", NULL); /* said twice, or of a stranger */
-    dz_sandbox_cell_died(r.k, "zz", NULL);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    rig_close(&r);
-}
-
-/* The news of a death waits in line while the sandbox is woken again. */
-/* A wake from cold storage is answered when its row is on the disk, and not before. */
-TEST(a_cell_that_dies_before_its_row_is_on_the_disk_did_not_start)
-{
-    struct rig r;
-    struct rig_reply reply;
-    rig_open(&r);
-    rig_register(&r, "a");
-    rig_bring(&r, "a", DZ_STATE_FROZEN);
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    for (int i = 0; i < 1000 && strncmp(rig_row(&r, "a"), "active", 6) != 0; i++)
-        CHECK(dz_loop_sim_step(r.loop, dz_clock_real_ms() + 60000));
-    CHECK_INT(strncmp(rig_row(&r, "a"), "active", 6), 0);
-    CHECK_INT(reply.count, 0);
-    rig_kill(&r, "a");
-    dz_sandbox_cell_died(r.k, "a", NULL);
-    rig_pass(&r, 60000);
-    CHECK_INT(reply.count, 1);
-    CHECK_INT(reply.code, DZ_EIO);
-    CHECK(strstr(reply.text, "ended as soon") != NULL);
-    CHECK_STR(rig_row(&r, "a"), "suspended//");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    rig_close(&r);
-}
-
-TEST(old_news_of_a_death_does_not_end_the_next_cell)
-{
-    struct rig r;
-    struct rig_reply suspend, use;
-    rig_open(&r);
-    rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &use), 0);
-    dz_sandbox_cell_died(r.k, "a", NULL); /* while it is being stopped */
-    rig_pass(&r, 1000);
-    CHECK_INT(use.code, 0);
-    CHECK_STR(rig_row(&r, "a"), "active/running/");
-    CHECK(rig_find(&r, "a") >= 0);
-    rig_close(&r);
-}
-
-TEST(a_cell_that_never_answers_is_ended_in_time)
-{
-    struct rig r;
-    struct rig_reply reply;
-    rig_open(&r);
-    rig_register(&r, "a");
-    r.silent = true;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, DZ_SANDBOX_DEADLINE_MS + 1000);
-    CHECK_INT(reply.code, DZ_ETIMEOUT);
-    CHECK(r.kills >= 1);
-    CHECK_STR(rig_row(&r, "a"), "created/error/");
-    r.silent = false;
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    r.silent = true;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
-    rig_pass(&r, DZ_SANDBOX_DEADLINE_MS + 1000);
-    CHECK_STR(rig_row(&r, "a"), "suspended//");
-    CHECK_INT(rig_find(&r, "a"), -1);
-    rig_close(&r);
-}
-
-TEST(a_forced_delete_does_not_wait_for_a_silent_cell)
-{
-    struct rig r;
-    struct rig_reply wake, stop, gone;
-    rig_open(&r);
-    rig_register(&r, "a");
-    rig_register(&r, "b");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    r.silent = true;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &stop), 0);
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "b", &wake), 0);
-    rig_pass(&r, 1000);
-    CHECK_INT(stop.count + wake.count, 0);
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "a", &gone), 0);
-    rig_pass(&r, 1000);
-    CHECK_INT(gone.code, 0);
-    CHECK_INT(stop.code, 0); /* it sleeps, of a kind */
-    CHECK_STR(rig_row(&r, "a"), "gone");
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "b", &gone), 0);
-    rig_pass(&r, 1000);
-    CHECK_INT(wake.code, DZ_EGONE);
-    CHECK_INT(gone.code, 0);
-    CHECK_STR(rig_row(&r, "b"), "gone");
     rig_close(&r);
 }
 
@@ -827,7 +718,7 @@ TEST(holds_wakes_and_expiry_come_when_they_are_due)
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     CHECK_INT(r.starts, 2);
     rig_pass(&r, 60 * MIN);
-    CHECK_INT(r.expired, 1);
+    CHECK_INT(rig_events(&r, "expired"), 1);
     CHECK_INT(dz_sandbox_hold(r.k, "zz", 1, NULL), DZ_ENOENT);
     rig_close(&r);
 }
@@ -845,13 +736,13 @@ TEST(a_sandbox_that_expired_goes_on_down_the_ladder)
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 6 * MIN);
-    CHECK_INT(r.expired, 1);
+    CHECK_INT(rig_events(&r, "expired"), 1);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_pass(&r, 5 * MIN);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_pass(&r, 60 * MIN);
     CHECK_STR(rig_row(&r, "a"), "frozen//");
-    CHECK_INT(r.expired, 1);
+    CHECK_INT(rig_events(&r, "expired"), 1);
     rig_close(&r);
 }
 
@@ -987,8 +878,7 @@ TEST(what_is_not_persistent_never_sleeps_and_goes_with_its_cell)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "b"), 0);
     rig_pass(&r, 24 * 60 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    r.running[rig_find(&r, "a")][0] = '\0';
-    dz_sandbox_cell_died(r.k, "a", NULL);
+    rig_ends(&r, "a", NULL);
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "gone");
     rig_crash(&r);
