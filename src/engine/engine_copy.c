@@ -73,10 +73,7 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
         const struct dz_instance to = {
             .id = c->id, .tenant = tenant, .name = clone->name, .owner = target.who->token};
         const struct dz_sandbox_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
-        rc = dz_job_start(e->sandboxes, &row,
-                          &(struct dz_job_spec){
-                              .kind = DZ_JOB_ORDER, .fn = on_cloned, .arg = c, .request = &request},
-                          NULL, why);
+        rc = dz_sandbox_order(e->sandboxes, &row, &request, on_cloned, c, why);
     }
     if (rc == DZ_EEXIST && clone->name)
         (void)dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", clone->name);
@@ -140,10 +137,7 @@ int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engi
     if (rc == 0) {
         const struct dz_sandbox_request request = {
             .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};
-        rc = dz_job_start(e->sandboxes, &row,
-                          &(struct dz_job_spec){
-                              .kind = DZ_JOB_ORDER, .fn = on_shared, .arg = s, .request = &request},
-                          NULL, why);
+        rc = dz_sandbox_order(e->sandboxes, &row, &request, on_shared, s, why);
     }
     if (rc < 0)
         dz_free(s);

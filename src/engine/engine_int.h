@@ -15,8 +15,8 @@
 #include "blob/blob_cold.h"
 #include "engine/engine.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/sandbox_acquire.h"
 #include "sandbox/sandbox_config.h"
-#include "sandbox/sandbox_job.h"
 
 #include <pthread.h>
 

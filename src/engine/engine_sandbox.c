@@ -196,10 +196,7 @@ static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_sand
         o->create = true;
         f->order = o;
         (void)snprintf(f->id, sizeof f->id, "%s", row->id);
-        rc = dz_job_start(e->sandboxes, row,
-                          &(struct dz_job_spec){
-                              .kind = DZ_JOB_ORDER, .fn = on_started, .arg = f, .request = &wake},
-                          NULL, why);
+        rc = dz_sandbox_order(e->sandboxes, row, &wake, on_started, f, why);
     }
     if (rc < 0) {
         undo(e, row->id);
@@ -559,10 +556,7 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
         return why->err.code;
     if (order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY)
         (void)snprintf(o->deleted, sizeof o->deleted, "%s", row.id);
-    rc = dz_job_start(e->sandboxes, &row,
-                      &(struct dz_job_spec){
-                          .kind = DZ_JOB_ORDER, .fn = on_ordered, .arg = o, .request = &request},
-                      NULL, why);
+    rc = dz_sandbox_order(e->sandboxes, &row, &request, on_ordered, o, why);
     if (rc < 0)
         dz_free(o);
     else if (order->what == DZ_REQUEST_WAKE)
@@ -606,7 +600,7 @@ int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target, int64_t 
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0)
-        rc = dz_job_may_wake(&row, why);
+        rc = dz_sandbox_may_wake(&row, why);
     struct holding *h = rc == 0 ? dz_zalloc(sizeof *h) : NULL;
     if (rc < 0)
         return rc;

@@ -617,9 +617,10 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)
-        rc = dz_job_start(e->sandboxes, row,
-                          &(struct dz_job_spec){.kind = DZ_JOB_FILES, .fn = on_reached, .arg = c},
-                          NULL, why);
+        rc = dz_sandbox_acquire(
+            e->sandboxes, row,
+            &(struct dz_acquire_opts){.need = DZ_NEED_FILES, .fn = on_reached, .arg = c}, NULL,
+            why);
     if (rc < 0)
         copy_free(c);
     return rc;

@@ -71,7 +71,8 @@ static bool is_needed(const struct dz_sandbox *s)
 {
     return s->op || s->warm || s->taken || !dz_list_empty(&s->waiting) || s->cell || s->reserved ||
            s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
-           !dz_list_empty(&s->file_ops) || !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
+           !dz_list_empty(&s->acquiring) || !dz_list_empty(&s->file_ops) ||
+           !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
 }
 
 void dz_sandbox_unneeded(struct dz_sandbox *s)
@@ -383,7 +384,6 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
     dz_map_init(&all->waiters, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&all->shares, DZ_SANDBOX_SANDBOXES_MAX);
     dz_list_init(&all->leaving);
-    dz_list_init(&all->uses_waiting);
     dz_list_init(&all->untold);
     dz_list_init(&all->files.waiting);
     int rc = open_all(all, err);

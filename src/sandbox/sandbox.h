@@ -116,8 +116,9 @@ struct dz_sandbox {
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
     struct dz_list execs, file_ops;
-    struct dz_list parked; /* watches of files that wait for the next cell */
-    struct dz_list copies; /* the host's: snapshots that the cell writes, or will */
+    struct dz_list acquiring; /* who waits for its machine: sandbox_acquire.c */
+    struct dz_list parked;    /* watches of files that wait for the next cell */
+    struct dz_list copies;    /* the host's: snapshots that the cell writes, or will */
     enum dz_sandbox_start start;
     bool start_machine;          /* START_BEGUN: not only its file */
     int64_t start_at;            /* the same: dz_clock_boot_ns() */

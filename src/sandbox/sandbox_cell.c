@@ -100,6 +100,7 @@ static void unreserve(struct dz_sandbox *s)
 int dz_sandbox_init_cell(struct dz_sandbox *s)
 {
     dz_list_init(&s->untold);
+    dz_list_init(&s->acquiring);
     dz_list_init(&s->execs);
     dz_list_init(&s->file_ops);
     dz_list_init(&s->copies);
@@ -351,7 +352,7 @@ static void cell_full(struct dz_sandbox *s, const char *text)
 static void give_early(struct dz_sandbox *s)
 {
     if (s->local && !s->lost && !dz_sandbox_awaited(s->all, s->id))
-        s->served += dz_jobs_early(s);
+        s->served += dz_acquires_early(s);
 }
 
 /* What came with the news of a wake is handed on first, where there is no cold copy that the

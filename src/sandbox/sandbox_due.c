@@ -198,7 +198,7 @@ static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *ro
     bool done = skip(all, row, dz_sandboxes_now(all) + (wake ? RETRY_MS : POSTPONED_MS));
     s->skipped = true;
     if (wake)
-        dz_job_make_way(all, row->id, DZ_REQUEST_SUSPEND);
+        dz_sandbox_make_way(all, row->id, DZ_REQUEST_SUSPEND);
     return done;
 }
 

@@ -202,11 +202,11 @@ static void disconnect(struct dz_exec_watch *w)
 static void watch_leave(struct dz_exec_watch *w)
 {
     disconnect(w);
-    dz_job_forget(w->job);
+    dz_acquire_cancel(w->acquire);
     dz_file_op_cancel(w->op);
     dz_list_remove(&w->link);
     launch_end(w);
-    w->job = NULL;
+    w->acquire = NULL;
     w->op = NULL;
     w->exec = NULL;
 }
@@ -268,7 +268,7 @@ static void fail_why(struct exec *x, const struct dz_why *why)
 {
     while (!dz_list_empty(&x->watches)) {
         struct dz_exec_watch *w = DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link);
-        if (!w->job) {
+        if (!w->acquire) {
             dz_exec_watch_failed(w, why);
             continue;
         }
@@ -765,7 +765,7 @@ static void on_launch(void *arg, struct dz_sandbox *s, const struct dz_sandbox_r
 {
     struct dz_exec_watch *w = arg;
     struct dz_why why = {0};
-    w->job = NULL;
+    w->acquire = NULL;
     if (result->code < 0) {
         dz_exec_watch_failed(w, result->why);
         return;
@@ -812,11 +812,12 @@ int dz_exec_start(struct dz_sandboxes *all, const struct dz_instance *row,
     if (rc == 0) {
         (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
-        dz_job_use_noted(all, row->id, DZ_ACTIVITY_EXEC);
-        rc = dz_job_start(all, row,
-                          &(struct dz_job_spec){
-                              .kind = DZ_JOB_USE, .fn = on_launch, .arg = w, .early = launch_early},
-                          &w->job, why);
+        dz_sandbox_use_noted(all, row->id, DZ_ACTIVITY_EXEC);
+        rc = dz_sandbox_acquire(
+            all, row,
+            &(struct dz_acquire_opts){
+                .need = DZ_NEED_MACHINE, .fn = on_launch, .arg = w, .early = launch_early},
+            &w->acquire, why);
     }
     if (rc < 0) {
         *ret_watch = NULL;
@@ -831,7 +832,7 @@ int dz_exec_start(struct dz_sandboxes *all, const struct dz_instance *row,
 static void on_listen(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct dz_exec_watch *w = arg;
-    w->job = NULL;
+    w->acquire = NULL;
     if (result->code < 0) {
         dz_exec_watch_failed(w, result->why);
         return;
@@ -867,10 +868,10 @@ int dz_exec_watch(struct dz_sandboxes *all, const struct dz_instance *row, const
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
     *ret_watch = w;
-    dz_job_use_noted(all, row->id, DZ_ACTIVITY_EXEC);
-    int rc =
-        dz_job_start(all, row, &(struct dz_job_spec){.kind = DZ_JOB_USE, .fn = on_listen, .arg = w},
-                     &w->job, why);
+    dz_sandbox_use_noted(all, row->id, DZ_ACTIVITY_EXEC);
+    int rc = dz_sandbox_acquire(
+        all, row, &(struct dz_acquire_opts){.need = DZ_NEED_MACHINE, .fn = on_listen, .arg = w},
+        &w->acquire, why);
     if (rc < 0) {
         *ret_watch = NULL;
         watch_free(w);
@@ -1008,10 +1009,11 @@ int dz_exec_tell(struct dz_sandboxes *all, const struct dz_instance *row,
     if (what->data.n)
         memcpy(t->data, what->data.p, what->data.n);
     (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
-    dz_job_use_noted(all, row->id, DZ_ACTIVITY_CONNECTION_BYTE);
-    int rc = dz_job_start(
+    dz_sandbox_use_noted(all, row->id, DZ_ACTIVITY_CONNECTION_BYTE);
+    int rc = dz_sandbox_acquire(
         all, row,
-        &(struct dz_job_spec){.kind = DZ_JOB_USE, .fn = on_tell, .arg = t, .early = tell_early},
+        &(struct dz_acquire_opts){
+            .need = DZ_NEED_MACHINE, .fn = on_tell, .arg = t, .early = tell_early},
         NULL, why);
     if (rc < 0)
         telling_free(t);

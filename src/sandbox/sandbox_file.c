@@ -90,11 +90,11 @@ static bool again(struct dz_file_op *op, int code)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_why why;
     struct dz_sandbox *s = op->sandbox;
-    const struct dz_job_spec job = {.kind = DZ_JOB_FILES,
-                                    .fn = on_reached,
-                                    .arg = op,
-                                    .began_us = op->began_us,
-                                    .writes = op->writes};
+    const struct dz_acquire_opts files = {.need = DZ_NEED_FILES,
+                                          .fn = on_reached,
+                                          .arg = op,
+                                          .began_us = op->began_us,
+                                          .writes = op->writes};
     if (code != DZ_ECANCELED || !op->ops || op->moved || ++op->tries > TRIES ||
         dz_registry_get(s->all->registry, s->id, &row, NULL) < 0)
         return false;
@@ -104,7 +104,7 @@ static bool again(struct dz_file_op *op, int code)
     dz_list_remove(&op->link);
     if (op->limit)
         dz_timer_stop(op->limit);
-    if (dz_job_start(s->all, &row, &job, &op->job, &why) == 0)
+    if (dz_sandbox_acquire(s->all, &row, &files, &op->acquire, &why) == 0)
         return true;
     op->sandbox = s;
     dz_list_push_back(&s->file_ops, &op->link);
@@ -265,7 +265,7 @@ void dz_file_op_resume(struct dz_sandbox *s)
 static void on_reached(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct dz_file_op *op = arg;
-    op->job = NULL;
+    op->acquire = NULL;
     if (result->code < 0)
         op_done(op, result->why, 0);
     else
@@ -312,12 +312,12 @@ int dz_file_op_start(struct dz_sandboxes *all, const struct dz_instance *row,
     dz_sandbox_touch(all, row->id, request->activity);
     *ret_op = o;
     o->writes = request->writes;
-    const struct dz_job_spec job = {.kind = DZ_JOB_FILES,
-                                    .fn = on_reached,
-                                    .arg = o,
-                                    .began_us = o->began_us,
-                                    .writes = o->writes};
-    int rc = dz_job_start(all, row, &job, &o->job, why);
+    const struct dz_acquire_opts files = {.need = DZ_NEED_FILES,
+                                          .fn = on_reached,
+                                          .arg = o,
+                                          .began_us = o->began_us,
+                                          .writes = o->writes};
+    int rc = dz_sandbox_acquire(all, row, &files, &o->acquire, why);
     if (rc < 0) {
         *ret_op = NULL;
         op_free(o);
@@ -340,10 +340,11 @@ int dz_file_op_on(struct dz_sandboxes *all, const char *id,
         begin(o, s);
         return 0;
     }
-    const struct dz_job_spec job = {
-        .kind = DZ_JOB_FILES, .fn = on_reached, .arg = o, .began_us = o->began_us};
+    const struct dz_acquire_opts files = {
+        .need = DZ_NEED_FILES, .fn = on_reached, .arg = o, .began_us = o->began_us};
     int rc = dz_registry_get(all->registry, id, &row, &err);
-    rc = rc < 0 ? dz_why_err(why, rc, &err) : dz_job_start(all, &row, &job, &o->job, why);
+    rc = rc < 0 ? dz_why_err(why, rc, &err)
+                : dz_sandbox_acquire(all, &row, &files, &o->acquire, why);
     if (rc == 0)
         *ret_op = o;
     else
@@ -384,9 +385,9 @@ void dz_file_op_cancel(struct dz_file_op *op)
     if (!op)
         return;
     op->ops = NULL;
-    if (op->job || op->parked || dz_loop_task_posted(&op->over)) {
+    if (op->acquire || op->parked || dz_loop_task_posted(&op->over)) {
         struct dz_sandbox *s = op->sandbox;
-        dz_job_forget(op->job);
+        dz_acquire_cancel(op->acquire);
         op_free(op);
         if (s)
             dz_sandbox_unneeded(s);

@@ -21,10 +21,10 @@
 #include "runtime/runtime_exec.h"
 #include "runtime/runtime_op.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/sandbox_acquire.h"
 #include "sandbox/sandbox_config.h"
 #include "sandbox/sandbox_exec.h"
 #include "sandbox/sandbox_file.h"
-#include "sandbox/sandbox_job.h"
 
 #include <stdatomic.h>
 
@@ -62,24 +62,23 @@ struct dz_sandboxes {
     struct dz_map map; /* id -> struct dz_sandbox */
     struct dz_sandbox_counts counts;
     uint64_t cells_born;
-    uint64_t config_reads;       /* rows whose config was read: of interest to tests */
-    struct dz_list leaving;      /* cells that sleep durably and are on their way out */
-    struct dz_list uses_waiting; /* jobs that bring a machine up */
-    struct {                     /* sandbox_start.c */
-        struct dz_map lines;     /* tenant -> struct start_line */
-        struct dz_list turns;    /* of the same lines: the next one first */
-        struct dz_list begun;    /* sandbox.start_link, the oldest first */
-        size_t machines, files;  /* of them */
-        size_t queued;           /* sandboxes in all lines */
+    uint64_t config_reads;      /* rows whose config was read: of interest to tests */
+    struct dz_list leaving;     /* cells that sleep durably and are on their way out */
+    struct {                    /* sandbox_start.c */
+        struct dz_map lines;    /* tenant -> struct start_line */
+        struct dz_list turns;   /* of the same lines: the next one first */
+        struct dz_list begun;   /* sandbox.start_link, the oldest first */
+        size_t machines, files; /* of them */
+        size_t queued;          /* sandboxes in all lines */
         struct dz_timer *timer;
         bool timer_soon; /* it is set to run at once */
     } starts;
-    struct { /* sandbox_job.c: jobs that wait for room to open a file */
+    struct { /* sandbox_acquire.c: those that wait for room to open a file */
         struct dz_list waiting;
         struct dz_timer *room; /* there may be some now */
         bool room_set;
-        uint64_t jobs;   /* that ever were */
-        int64_t wait_ms; /* how long one may wait for room and sandbox */
+        uint64_t acquires; /* that ever were */
+        int64_t wait_ms;   /* how long one may wait for room and sandbox */
     } files;
     struct dz_list untold; /* sandboxes that are up: */
     struct dz_timer *tell; /* when those who wait for their guests have been answered */
@@ -223,10 +222,10 @@ struct exec {
 };
 
 struct dz_exec_watch {
-    struct dz_list link;      /* in exec.watches, or alone */
-    struct exec *exec;        /* NULL while it waits for its sandbox */
-    struct dz_job *job;       /* that brings the sandbox up, or NULL */
-    struct dz_loop_task over; /* it is told its end: failed, and why; or exit, with text */
+    struct dz_list link;        /* in exec.watches, or alone */
+    struct exec *exec;          /* NULL while it waits for its sandbox */
+    struct dz_acquire *acquire; /* that brings the sandbox up, or NULL */
+    struct dz_loop_task over;   /* it is told its end: failed, and why; or exit, with text */
     bool failed;
     struct dz_why why;
     char *text; /* owned; NULL: "" */
@@ -250,7 +249,7 @@ struct dz_file_op {
     struct dz_list link; /* in sandbox.file_ops */
     struct dz_sandboxes *all;
     struct dz_sandbox *sandbox; /* NULL: it is in none */
-    struct dz_job *job;         /* that brings the sandbox's file into a cell, or NULL */
+    struct dz_acquire *acquire; /* that brings the sandbox's file into a cell, or NULL */
     struct dz_loop_task over;   /* done is told: */
     bool failed;
     struct dz_why why;
@@ -420,19 +419,20 @@ int dz_start_queue(struct dz_sandbox *s, struct dz_err *err);
 bool dz_start_unqueue(struct dz_sandbox *s);      /* true: it was in the queue */
 void dz_sandbox_start_turn(struct dz_sandbox *s); /* sandbox.c */
 
-/* --- sandbox_job.c --------------------------------------------------------------------------- */
+/* --- sandbox_acquire.c ----------------------------------------------------------------------- */
 
 /* DZ_EBUSY: a request for the sandbox's files has waited for its full time. */
 int dz_files_late(const struct dz_sandboxes *all, const char *id, struct dz_why *why);
 int dz_files_init(struct dz_sandboxes *all, struct dz_err *err);
 void dz_files_release(struct dz_sandboxes *all);
-/* Does a job of this tenant wait for room to open a file? */
+/* Does one of this tenant wait for room to open a file? */
 bool dz_files_awaited(const struct dz_sandboxes *all, const char *tenant);
-size_t dz_jobs_early(struct dz_sandbox *s); /* how many were */
-/* A DZ_JOB_USE follows. What it wakes is noted as used by the wake. */
-void dz_job_use_noted(struct dz_sandboxes *all, const char *id, enum dz_activity what);
+/* Those that wait for its machine may tell its cell what they want. How many did. */
+size_t dz_acquires_early(struct dz_sandbox *s);
+/* A machine is acquired next. What that wakes is noted as used by the wake. */
+void dz_sandbox_use_noted(struct dz_sandboxes *all, const char *id, enum dz_activity what);
 /* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
-void dz_job_make_way(struct dz_sandboxes *all, const char *id, enum dz_request what);
+void dz_sandbox_make_way(struct dz_sandboxes *all, const char *id, enum dz_request what);
 
 /* --- sandbox_exec.c -------------------------------------------------------------------------- */
 

@@ -279,7 +279,7 @@ TEST(cells_that_have_only_a_file_are_within_the_quota_of_machines)
         int n = count_cells(&r), begun = 0;
         most = n > most ? n : most;
         for (int k = 0; k < WATCHED; k++)
-            begun += w[k].op && !w[k].op->job;
+            begun += w[k].op && !w[k].op->acquire;
         if (begun == WATCHED && n == 0)
             break;
         turn(&r);
@@ -511,7 +511,7 @@ TEST(a_cell_that_makes_way_for_a_wake_is_in_nobodys_way)
     list_later(&r, "a", &s);
     UNTIL(&r, turns > 0);
     CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES && only(&r)->reserved);
-    dz_job_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_SUSPEND);
+    dz_sandbox_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_SUSPEND);
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     CHECK_INT(r.e->sandboxes->map.count, 0);
     rig_close(&r);

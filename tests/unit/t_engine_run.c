@@ -331,7 +331,7 @@ TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
     struct asker a, late;
     files_only(&r, &a);
     CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES);
-    dz_job_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_USE);
+    dz_sandbox_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_USE);
     dz_sandbox_stop_cell(only(&r), true);
     CHECK_INT(run(&r, "a", "h", &late), 0);
     UNTIL(&r, late.ended + late.failed > 0);

@@ -160,7 +160,7 @@ TEST(a_file_only_cell_ends_when_the_guest_is_to_be_woken)
     struct opened opened = {0};
     struct dz_instance row = {0};
     struct dz_why why = {0};
-    const struct dz_job_spec spec = {.kind = DZ_JOB_FILES, .fn = on_opened, .arg = &opened};
+    const struct dz_acquire_opts spec = {.need = DZ_NEED_FILES, .fn = on_opened, .arg = &opened};
     rig_open(&r);
     rig_register(&r, "a");
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
@@ -169,7 +169,7 @@ TEST(a_file_only_cell_ends_when_the_guest_is_to_be_woken)
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 9500);
     CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
-    CHECK_INT(dz_job_start(r.k, &row, &spec, NULL, &why), 0);
+    CHECK_INT(dz_sandbox_acquire(r.k, &row, &spec, NULL, &why), 0);
     rig_pass(&r, 100);
     CHECK(opened.count == 1 && opened.result.code == 0 && opened.here);
     CHECK(played_cell(&r.cells, "a") && !played_cell(&r.cells, "a")->up);

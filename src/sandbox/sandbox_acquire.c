@@ -1,0 +1,753 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sandbox_acquire.c - the way of a request to a cell: hops of the lifecycle, wakes, and cells that
+ * have only the file.
+ *
+ * Its function is called once, from the loop, never before the call that began it has returned:
+ * that call may refuse, and then nothing is under way. Who needs only the file waits twice, and
+ * polls nothing: first for room (the quotas of his tenant, and the cells that may start at once),
+ * in one list with the oldest first, which the end of any cell looks at; then for the sandbox, in
+ * its line, where all requests for the sandbox stand. Where the sandbox is awake, or is to be woken
+ * because a frozen file must not be changed, he waits for the machine. All together take
+ * FILES_WAIT_MS at most: a wake or a fetch that was begun for it goes on then, and finds nobody
+ * when it ends.
+ */
+#include "sandbox/sandbox_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FILES_WAIT_MS = 30000, /* then it is busy: most clients wait longer than that */
+    FILES_RETRY_S = 5,     /* what such a client is told to wait */
+    USE_TRIES = 3,         /* it may be put to sleep again before its turn comes */
+};
+
+enum acquire_kind {
+    ACQUIRE_FILES = DZ_NEED_FILES,
+    ACQUIRE_MACHINE = DZ_NEED_MACHINE,
+    ACQUIRE_ORDER, /* a request of which the answer is the answer */
+};
+
+struct dz_acquire {
+    struct dz_list link; /* MACHINE: in sandbox.acquiring; FILES: in all->files.waiting */
+    struct dz_sandboxes *all;
+    enum acquire_kind kind;
+    dz_acquire_fn *fn; /* NULL: nobody waits for it any more */
+    void (*early)(void *arg,
+                  struct dz_sandbox *s); /* NULL: there is nothing to do, or it was done */
+    void *arg;
+    struct dz_loop_task ready; /* the sandbox has such a cell: look, and end */
+    struct dz_timer *limit;    /* ACQUIRE_FILES: of the time that it may wait */
+    uint64_t number;           /* the same: a later one has a greater number */
+    uint64_t ticket;           /* of the request; 0: none */
+    bool late, prefetched, writes;
+    int tries;
+    int64_t began_us;
+    char request_id[DZ_LOG_ID_TEXT]; /* who asked, for the log */
+    char tenant[DZ_SANDBOX_TENANT_MAX + 1], owner[DZ_ID_TEXT];
+    char id[];
+};
+
+static int64_t now_us(void)
+{
+    return dz_clock_mono_ns() / 1000;
+}
+
+static void acquire_free(struct dz_acquire *a)
+{
+    struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    dz_loop_task_cancel(&a->ready);
+    dz_list_remove(&a->link);
+    dz_timer_free(a->limit);
+    dz_free(a);
+    if (s)
+        dz_sandbox_unneeded(s);
+}
+
+/* The end of one that was begun. Only from the loop. */
+static void acquire_end(struct dz_acquire *a, struct dz_sandbox *s,
+                        const struct dz_sandbox_result *result)
+{
+    struct dz_sandbox_result r = *result;
+    dz_acquire_fn *fn = a->fn;
+    void *arg = a->arg;
+    struct dz_log_context before =
+        dz_log_enter((struct dz_log_context){a->request_id, a->id, NULL});
+    r.us = now_us() - a->began_us;
+    dz_list_remove(&a->link);
+    if (fn)
+        fn(arg, s, &r);
+    else if (s)
+        dz_sandbox_files_over(s); /* nobody uses the file any more */
+    (void)dz_log_enter(before);
+    acquire_free(a);
+}
+
+static void acquire_fail(struct dz_acquire *a, const struct dz_why *why)
+{
+    const struct dz_sandbox_result r = {.code = why->err.code, .why = why};
+    acquire_end(a, NULL, &r);
+}
+
+void dz_acquire_cancel(struct dz_acquire *a)
+{
+    if (!a)
+        return;
+    a->fn = NULL;
+    a->early = NULL;
+    if (dz_loop_task_posted(&a->ready) || (a->kind == ACQUIRE_FILES && !dz_list_empty(&a->link)))
+        acquire_end(a, NULL, &(struct dz_sandbox_result){.code = DZ_ECANCELED});
+    else if (a->kind == ACQUIRE_FILES && a->ticket)
+        (void)dz_sandbox_leave_line(a->all, a->ticket); /* that ends it */
+}
+
+size_t dz_acquires_early(struct dz_sandbox *s)
+{
+    size_t n = 0;
+    DZ_LIST_FOREACH(struct dz_acquire, a, &s->acquiring, link) {
+        void (*early)(void *arg, struct dz_sandbox *s) = a->early;
+        if (!early)
+            continue;
+        a->early = NULL;
+        n++;
+        early(a->arg, s);
+    }
+    return n;
+}
+
+/* --- refusals ------------------------------------------------------------------------------ */
+
+static int refuse_asleep(const struct dz_instance *row, struct dz_why *why)
+{
+    int rc = dz_why(why, DZ_EUNAVAIL, NULL,
+                    "%s is asleep and auto_resume is off: wake it first (doze wake)", row->id);
+    why->reason = "asleep";
+    return rc;
+}
+
+static int refuse_archived(const char *id, struct dz_why *why)
+{
+    int rc = dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", id);
+    why->reason = "archived";
+    return rc;
+}
+
+static bool is_archived(const struct dz_sandboxes *all, const char *id)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    return dz_registry_get(all->registry, id, &row, NULL) == 0 && row.is == DZ_STATE_ARCHIVED;
+}
+
+/* Code and reason of a refusal. It may have been archived meanwhile.
+ */
+static void explain(const struct dz_acquire *a, int code, const struct dz_err *err,
+                    struct dz_why *why)
+{
+    if (code == DZ_EUNAVAIL && is_archived(a->all, a->id)) {
+        (void)refuse_archived(a->id, why);
+        return;
+    }
+    (void)dz_why_err(why, code, err);
+    if (code == DZ_EUNSUPPORTED)
+        why->reason = "unsupported";
+}
+
+int dz_files_late(const struct dz_sandboxes *all, const char *id, struct dz_why *why)
+{
+    int rc = dz_why(why, DZ_EBUSY, NULL,
+                    "%s: others keep it busy, or it is being brought up; this request for its "
+                    "files has waited for %d seconds",
+                    id, (int)(all->files.wait_ms / 1000));
+    why->retry_s = FILES_RETRY_S;
+    return rc;
+}
+
+static int late(const struct dz_acquire *a, struct dz_why *why)
+{
+    return dz_files_late(a->all, a->id, why);
+}
+
+/* The same to one that may have left the line because its time was over. */
+static void explain_to(const struct dz_acquire *a, const struct dz_sandbox_reply *k,
+                       struct dz_why *why)
+{
+    if (a->late && k->code == DZ_ECANCELED)
+        (void)late(a, why);
+    else
+        explain(a, k->code, &k->err, why);
+}
+
+int dz_sandbox_may_wake(const struct dz_instance *row, struct dz_why *why)
+{
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config config = {0};
+    struct dz_err err;
+    if (strcmp(row->deployment, "TERMINATED") == 0)
+        return dz_why(why, DZ_EGONE, NULL, "%s has expired", row->id);
+    if (row->is == DZ_STATE_ACTIVE)
+        return 0;
+    if (row->ephemeral && row->is != DZ_STATE_CREATED)
+        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
+    if (row->is == DZ_STATE_ARCHIVED) /* while it is revived, all others stand in its line */
+        return strcmp(row->status, "restoring") == 0 ? 0 : refuse_archived(row->id, why);
+    int rc = dz_sandbox_config_of(row, &config, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    return config.auto_resume ? 0 : refuse_asleep(row, why);
+}
+
+/* --- requests ---------------------------------------------------------------------- */
+
+void dz_sandbox_make_way(struct dz_sandboxes *all, const char *id, enum dz_request what)
+{
+    struct dz_sandbox *s = dz_sandbox_find(all, id);
+    if (!s || !s->reserved)
+        return;
+    s->hurry = true;
+    if ((what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE) && s->phase != DZ_PHASE_STOPPING &&
+        !dz_sandbox_awaited(all, id)) {
+        s->reserved = false;
+        dz_sandbox_unreserve(all, id);
+    } else {
+        dz_sandbox_files_over(s);
+    }
+    dz_sandbox_unneeded(s);
+}
+
+static int submit(struct dz_acquire *a, const struct dz_sandbox_request *request,
+                  void (*done)(void *arg, const struct dz_sandbox_reply *result),
+                  struct dz_err *err)
+{
+    char id[DZ_COLD_KEY]; /* `a` may be over, and gone, when the request still needs it */
+    struct dz_sandbox_request r = *request;
+    (void)snprintf(id, sizeof id, "%s", a->id);
+    r.id = id;
+    r.done = done;
+    r.arg = a;
+    dz_sandbox_make_way(a->all, a->id, r.what);
+    return dz_sandbox_submit(a->all, &r, &a->ticket, err);
+}
+
+static void count(struct dz_sandboxes *all, enum dz_request what, const struct dz_sandbox_reply *r)
+{
+    bool wake = what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE;
+    if (r->code < 0 || !wake || r->rung == DZ_RUNG_WARM)
+        return;
+    all->counts.wakes++;
+    all->counts.wakes_cold += r->rung == DZ_RUNG_COLD;
+}
+
+/* The cell that has the files was to become the machine's, and does not. */
+static void give_up_files(const struct dz_acquire *a)
+{
+    struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    if (s && !s->reserved && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING))
+        dz_sandbox_stop_cell(s, true);
+}
+
+static void on_order(void *arg, const struct dz_sandbox_reply *k)
+{
+    struct dz_acquire *a = arg;
+    struct dz_why why = {0};
+    struct dz_sandbox_result r = {
+        .code = k->code, .row = k->row, .rung = k->rung, .memory_lost = k->memory_lost};
+    if (k->code < 0) {
+        give_up_files(a);
+        explain(a, k->code, &k->err, &why);
+        r.why = &why;
+    } else {
+        count(a->all, DZ_REQUEST_WAKE, k);
+    }
+    acquire_end(a, NULL, &r);
+}
+
+/* --- a machine that runs ---------------------------------------------------------------------- */
+
+static int use(struct dz_acquire *a, struct dz_why *why);
+
+/* From the loop: what refuses it ends it. */
+static void use_again(struct dz_acquire *a)
+{
+    struct dz_why why = {0};
+    if (use(a, &why) < 0)
+        acquire_fail(a, &why);
+}
+
+static void on_use(void *arg, const struct dz_sandbox_reply *k)
+{
+    struct dz_acquire *a = arg;
+    struct dz_why why = {0};
+    struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    a->ticket = 0;
+    count(a->all, DZ_REQUEST_USE, k);
+    if (k->code < 0) {
+        give_up_files(a);
+        explain_to(a, k, &why);
+        acquire_fail(a, &why);
+        return;
+    }
+    if ((!s || s->phase != DZ_PHASE_UP) && a->fn) {
+        use_again(a);
+        return;
+    }
+    const struct dz_sandbox_result r = {
+        .row = k->row, .rung = k->rung, .memory_lost = k->memory_lost};
+    acquire_end(a, s, &r);
+}
+
+static int use(struct dz_acquire *a, struct dz_why *why)
+{
+    const struct dz_sandbox_request request = {.what = DZ_REQUEST_USE};
+    struct dz_err err;
+    int rc = ++a->tries > USE_TRIES
+                 ? dz_fail(&err, DZ_EBUSY, "%s keeps being suspended; try again", a->id)
+                 : submit(a, &request, on_use, &err);
+    if (rc < 0)
+        explain(a, rc, &err, why);
+    return rc;
+}
+
+/* --- a cell that has the file --------------------------------------------------------------------
+ */
+
+static void reach_file(struct dz_acquire *a);
+
+static void on_prefetched(void *arg, const struct dz_sandbox_reply *k)
+{
+    struct dz_acquire *a = arg;
+    struct dz_why why = {0};
+    a->ticket = 0;
+    a->prefetched = true;
+    if (k->code == 0 && a->fn) {
+        reach_file(a);
+        return;
+    }
+    explain_to(a, k, &why);
+    acquire_fail(a, &why);
+}
+
+/* --- waiting for room: the quota of open cells, and the file-only cells that may start at once ---
+ */
+
+/* They stand in the order of their beginning, also one that had room and lost it again while it
+ * waited for its sandbox. */
+static void wait_for_room(struct dz_acquire *a)
+{
+    struct dz_list *line = &a->all->files.waiting, *at = line;
+    const struct dz_acquire *before;
+    while ((before = dz_list_entry(line, at->prev, offsetof(struct dz_acquire, link))) &&
+           before->number > a->number)
+        at = at->prev;
+    dz_list_insert_before(at, &a->link);
+}
+
+bool dz_files_awaited(const struct dz_sandboxes *all, const char *tenant)
+{
+    DZ_LIST_FOREACH(const struct dz_acquire, a, &all->files.waiting, link)
+        if (strcmp(a->tenant, tenant) == 0)
+            return true;
+    return false;
+}
+
+void dz_files_room(struct dz_sandboxes *all)
+{
+    if (!dz_list_empty(&all->files.waiting) && !all->files.room_set) {
+        all->files.room_set = true;
+        dz_timer_after(all->files.room, 0); /* the caller is within the end of a cell */
+    }
+}
+
+/* End a file-only cell of this tenant that nobody uses. */
+static void close_unused(struct dz_sandboxes *all, const char *tenant)
+{
+    DZ_MAP_FOREACH(it, &all->map) {
+        struct dz_sandbox *s = it->value;
+        if (s->phase != DZ_PHASE_FILES || !s->reserved || s->hurry || dz_file_op_busy(s) ||
+            !dz_list_empty(&s->copies) || strcmp(s->tenant, tenant) != 0)
+            continue;
+        s->hurry = true;
+        dz_sandbox_files_over(s);
+        return;
+    }
+}
+
+/* May one more cell be opened for it? It needs none where the sandbox has a cell already. */
+static int may_open(const struct dz_acquire *a, struct dz_why *why)
+{
+    const struct dz_instance of = {.tenant = a->tenant, .owner = a->owner};
+    const struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    if (s && s->cell)
+        return 0;
+    int rc = a->all->opts.host->may_open(a->all->opts.arg, &of, why);
+    return rc < 0 || dz_start_may(a->all, false)
+               ? rc
+               : dz_why(why, DZ_EBUSY, NULL,
+                        "the files of many sleeping sandboxes are being opened: try again");
+}
+
+/* Room for it, in its turn? 0: it waits. 1: it may go on. */
+static int take_room(struct dz_acquire *a, bool first, struct dz_why *why)
+{
+    struct dz_sandboxes *all = a->all;
+    if (first && dz_files_awaited(all, a->tenant)) {
+        wait_for_room(a);
+        dz_files_room(all); /* who stands before it may wait for another quota */
+        return 0;
+    }
+    int rc = may_open(a, why);
+    if (rc == 0 || a->late || (rc != DZ_EQUOTA && rc != DZ_EBUSY))
+        return rc < 0 ? rc : 1;
+    wait_for_room(a);
+    close_unused(all, a->tenant);
+    return 0;
+}
+
+/* --- waiting for the sandbox: in its line ------------------------------------------- */
+
+/* The sandbox is awake again, or its file has gone to cold storage. */
+static void again(struct dz_acquire *a)
+{
+    struct dz_why why = {0};
+    if (++a->tries <= USE_TRIES) {
+        reach_file(a);
+        return;
+    }
+    (void)late(a, &why);
+    acquire_fail(a, &why);
+}
+
+static bool has_file(const struct dz_sandbox *s)
+{
+    return s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING;
+}
+
+static void join(struct dz_acquire *a, struct dz_sandbox *s)
+{
+    const struct dz_sandbox_result r = {0};
+    if (s->phase == DZ_PHASE_FILES)
+        dz_timer_stop(s->linger);
+    acquire_end(a, s, &r);
+}
+
+/* The sandbox is reserved for it. Others may stand behind it in the line, so the cell ends as soon
+ * as the operations on the file are over. */
+static void open_file(struct dz_acquire *a, const struct dz_instance *row)
+{
+    struct dz_sandboxes *all = a->all;
+    struct dz_why why = {0};
+    struct dz_err err = {0};
+    struct dz_sandbox *s = dz_sandbox_get(all, a->id, row->tenant);
+    int rc = s ? 0 : dz_fail(&err, DZ_ENOMEM, "open the file of %s: out of memory", a->id);
+    if (s) {
+        s->reserved = true;
+        s->hurry = dz_sandbox_awaited(all, a->id);
+    }
+    if (s && !s->cell) { /* one that was to become the machine's may be there still */
+        all->opts.host->opened(all->opts.arg, s, row);
+        rc = dz_sandbox_start_cell(s, row, false, &err);
+    }
+    if (rc == 0) {
+        join(a, s);
+        return;
+    }
+    if (s)
+        s->reserved = false;
+    dz_sandbox_unreserve(all, a->id);
+    if (s)
+        dz_sandbox_unneeded(s);
+    (void)dz_why_err(&why, rc == DZ_EBUSY ? DZ_EIO : rc, &err);
+    acquire_fail(a, &why);
+}
+
+/* It has come to the head of the line, and the sandbox is reserved for it: open the
+ * file, or give the reservation back. */
+static void take_turn(struct dz_acquire *a, const struct dz_instance *row)
+{
+    struct dz_sandboxes *all = a->all;
+    struct dz_why why = {0};
+    const struct dz_sandbox *s = dz_sandbox_find(all, a->id);
+    bool leaving = s && s->cell && !has_file(s); /* it was to become the machine's */
+    bool frozen = row->is == DZ_STATE_FROZEN;
+    bool fetch = frozen && (a->writes || !all->opts.host->has_file(all->opts.arg, a->id));
+    int rc = all->draining      ? dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping")
+             : leaving || fetch ? 0
+                                : take_room(a, false, &why);
+    if (rc == 1) {
+        open_file(a, row);
+        return;
+    }
+    if (leaving && rc == 0)
+        wait_for_room(a); /* which the end of the cell makes */
+    dz_sandbox_unreserve(all, row->id);
+    if (rc < 0) {
+        acquire_fail(a, &why);
+    } else if (fetch && !leaving) { /* it was frozen in the meantime */
+        a->prefetched = false;
+        again(a);
+    }
+}
+
+static void on_turn(void *arg, const struct dz_sandbox_reply *k)
+{
+    struct dz_acquire *a = arg;
+    struct dz_why why = {0};
+    struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    a->ticket = 0;
+    if (k->code < 0) {
+        explain_to(a, k, &why);
+        acquire_fail(a, &why);
+    } else if (k->reserved) {
+        take_turn(a, k->row);
+    } else if (k->shared && s && s->reserved && has_file(s)) {
+        join(a, s);
+    } else {
+        again(a);
+    }
+}
+
+/* Where its files are now. 0: the loop tells it more. */
+static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first,
+                 struct dz_why *why)
+{
+    const struct dz_sandbox_request fetch = {.what = DZ_REQUEST_PREFETCH};
+    const struct dz_sandbox_request files = {
+        .what = DZ_REQUEST_FILES, .id = row->id, .done = on_turn, .arg = a};
+    struct dz_sandboxes *k = a->all;
+    struct dz_err err = {0};
+    struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    int rc = dz_sandbox_may_wake(row, why);
+    if (rc == 0 && a->late)
+        rc = late(a, why);
+    if (rc < 0)
+        return rc;
+    bool stopping = s && s->phase == DZ_PHASE_STOPPING; /* then it sleeps soon */
+    bool frozen = row->is == DZ_STATE_FROZEN;
+    if (frozen && a->writes) /* beside its cold copy, nobody would know of the change */
+        rc = a->all->opts.host->may_wake(a->all->opts.arg, row, why);
+    if (rc < 0)
+        return rc;
+    if ((frozen && a->writes) ||
+        (!stopping && (row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED))) {
+        return use(a, why);
+    }
+    if (s && s->reserved && !s->hurry && has_file(s)) {
+        dz_loop_post(a->all->loop, &a->ready);
+        return 0;
+    }
+    if (frozen && !a->prefetched) {
+        rc = submit(a, &fetch, on_prefetched, &err);
+        return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+    }
+    rc = take_room(a, first, why);
+    if (rc != 1)
+        return rc;
+    rc = dz_sandbox_submit(k, &files, &a->ticket, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+static void reach_file(struct dz_acquire *a)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_why why = {0};
+    struct dz_err err;
+    int rc = dz_registry_get(a->all->registry, a->id, &row, &err);
+    rc = rc < 0 ? dz_why_err(&why, rc, &err) : reach(a, &row, false, &why);
+    if (rc < 0)
+        acquire_fail(a, &why);
+}
+
+/* When it was begun the sandbox had such a cell. That may be over by now. */
+static void on_ready(void *arg)
+{
+    struct dz_acquire *a = arg;
+    struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
+    const struct dz_sandbox_result warm = {.rung = DZ_RUNG_WARM};
+    if (s && s->phase == DZ_PHASE_UP)
+        acquire_end(a, s, &warm);
+    else if (a->kind == ACQUIRE_MACHINE)
+        use_again(a);
+    else if (s && s->reserved && !s->hurry && has_file(s))
+        join(a, s);
+    else
+        again(a);
+}
+
+/* Its client is told now. What is under way for it goes on, and ends it. */
+static void leave_behind(struct dz_acquire *a)
+{
+    struct dz_why why = {0};
+    const struct dz_sandbox_result r = {
+        .code = late(a, &why), .why = &why, .us = now_us() - a->began_us};
+    dz_acquire_fn *fn = a->fn;
+    a->fn = NULL;
+    if (fn)
+        fn(a->arg, NULL, &r);
+}
+
+/* It has waited for its full time. */
+static void on_late(void *arg)
+{
+    struct dz_acquire *a = arg;
+    struct dz_why why = {0};
+    a->late = true;
+    if (!dz_list_empty(&a->link)) {
+        dz_list_remove(&a->link);
+        if (may_open(a, &why) == 0)
+            (void)late(a, &why);
+        why.retry_s = FILES_RETRY_S;
+        acquire_fail(a, &why);
+    } else if (a->ticket && !dz_sandbox_leave_line(a->all, a->ticket)) {
+        leave_behind(a);
+    }
+}
+
+/* Each that waits has its turn, the oldest first. */
+static void on_room(void *arg)
+{
+    struct dz_sandboxes *all = arg;
+    struct dz_list line = DZ_LIST_INIT(line);
+    all->files.room_set = false;
+    dz_list_splice_back(&line, &all->files.waiting);
+    while (!dz_list_empty(&line)) {
+        struct dz_acquire *a = DZ_LIST_FIRST(struct dz_acquire, &line, link);
+        struct dz_why why = {0};
+        dz_list_remove(&a->link);
+        if (all->draining) {
+            (void)dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping");
+            acquire_fail(a, &why);
+        } else if (may_open(a, &why) < 0) {
+            wait_for_room(a);
+        } else {
+            reach_file(a);
+        }
+    }
+}
+
+int dz_files_init(struct dz_sandboxes *all, struct dz_err *err)
+{
+    dz_list_init(&all->files.waiting);
+    all->files.wait_ms = FILES_WAIT_MS;
+    return dz_timer_new(all->loop, on_room, all, &all->files.room, err);
+}
+
+void dz_files_release(struct dz_sandboxes *all)
+{
+    dz_timer_free(all->files.room);
+}
+
+/* --- acquiring -----------------------------------------------------------------------------------
+ */
+
+/* NULL: out of memory. */
+static struct dz_acquire *make(struct dz_sandboxes *all, const struct dz_instance *row,
+                               enum acquire_kind kind)
+{
+    size_t n = strlen(row->id) + 1;
+    struct dz_sandbox *s =
+        kind == ACQUIRE_MACHINE ? dz_sandbox_get(all, row->id, row->tenant) : NULL;
+    struct dz_acquire *a = s || kind != ACQUIRE_MACHINE ? dz_zalloc(sizeof *a + n) : NULL;
+    const char *request_id = dz_log_current().request_id;
+    if (!a)
+        return NULL;
+    a->all = all;
+    a->kind = kind;
+    a->began_us = now_us();
+    dz_list_init(&a->link);
+    dz_loop_task_init(&a->ready, a, on_ready, a);
+    if (s)
+        dz_list_push_back(&s->acquiring, &a->link);
+    (void)snprintf(a->request_id, sizeof a->request_id, "%s", request_id ? request_id : "");
+    memcpy(a->id, row->id, n);
+    return a;
+}
+
+/* Of one that needs the file: its place among those that wait, and how long it may. */
+static int limit(struct dz_acquire *a, const struct dz_instance *row, struct dz_why *why)
+{
+    struct dz_sandboxes *all = a->all;
+    a->number = ++all->files.acquires;
+    (void)snprintf(a->tenant, sizeof a->tenant, "%s", row->tenant);
+    (void)snprintf(a->owner, sizeof a->owner, "%s", row->owner);
+    if (dz_timer_new(all->loop, on_late, a, &a->limit, NULL) < 0)
+        return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
+    int64_t left = all->files.wait_ms - (now_us() - a->began_us) / 1000;
+    dz_timer_after(a->limit, left > 0 ? left : 0);
+    return 0;
+}
+
+void dz_sandbox_use_noted(struct dz_sandboxes *all, const char *id, enum dz_activity what)
+{
+    const struct dz_sandbox *s = dz_sandbox_find(all, id);
+    if (s && s->phase == DZ_PHASE_UP)
+        dz_sandbox_touch(all, id, what);
+}
+
+/* May there be one more, and may it wake the sandbox, if it does? */
+static int check(struct dz_sandboxes *all, const struct dz_instance *row, bool wakes,
+                 struct dz_why *why)
+{
+    if (all->draining)
+        return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
+    return wakes && row->is != DZ_STATE_ACTIVE ? all->opts.host->may_wake(all->opts.arg, row, why)
+                                               : 0;
+}
+
+int dz_sandbox_acquire(struct dz_sandboxes *all, const struct dz_instance *row,
+                       const struct dz_acquire_opts *opts, struct dz_acquire **ret_acquire,
+                       struct dz_why *why)
+{
+    const struct dz_sandbox *s = dz_sandbox_find(all, row->id);
+    bool up = s && s->phase == DZ_PHASE_UP, machine = opts->need == DZ_NEED_MACHINE;
+    int rc = check(all, row, false, why);
+    if (rc == 0 && machine && !up)
+        rc = dz_sandbox_may_wake(row, why);
+    if (rc == 0 && machine && !up)
+        rc = check(all, row, true, why);
+    if (rc < 0)
+        return rc;
+    struct dz_acquire *a = make(all, row, (enum acquire_kind)opts->need);
+    if (!a)
+        return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
+    a->fn = opts->fn;
+    a->arg = opts->arg;
+    a->early = up ? NULL : opts->early;
+    a->writes = opts->writes;
+    if (opts->began_us)
+        a->began_us = opts->began_us;
+    if (!machine)
+        rc = limit(a, row, why);
+    if (rc == 0 && up) /* nothing to bring up */
+        dz_loop_post(all->loop, &a->ready);
+    else if (rc == 0)
+        rc = machine ? use(a, why) : reach(a, row, true, why);
+    if (rc < 0)
+        acquire_free(a);
+    else if (ret_acquire)
+        *ret_acquire = a;
+    return rc;
+}
+
+int dz_sandbox_order(struct dz_sandboxes *all, const struct dz_instance *row,
+                     const struct dz_sandbox_request *request, dz_acquire_fn *fn, void *arg,
+                     struct dz_why *why)
+{
+    struct dz_err err;
+    int rc = check(all, row, request->what == DZ_REQUEST_WAKE, why);
+    if (rc < 0)
+        return rc;
+    struct dz_acquire *a = make(all, row, ACQUIRE_ORDER);
+    if (!a)
+        return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
+    a->fn = fn;
+    a->arg = arg;
+    rc = submit(a, request, on_order, &err);
+    if (rc < 0) {
+        explain(a, rc, &err, why);
+        acquire_free(a);
+    }
+    return rc;
+}
