@@ -105,8 +105,8 @@ soak-full-disk-short:
 	@$(MAKE) --no-print-directory soak-full-disk SOAK_SECONDS=60
 .PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short soak-full-disk soak-full-disk-short
 
-# fuzz_api_session.c puts itself between the api and the engine, and under the server's sockets
-SESSION_WRAPS := recv send $(addprefix dz_engine_,get exec exec_watch exec_tell) \
+# fuzz_api_session.c puts itself between the api and the control plane, and under the server's sockets
+SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_tell) \
   $(addprefix dz_exec_watch_,took alive end abort)
 $(B)/fuzz_api_session $(B)/tests/fuzz/corpus_api_session: \
   LDFLAGS += $(SESSION_WRAPS:%=-Wl,--wrap=%)

@@ -66,7 +66,7 @@ static void about_path(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     const struct dz_api *a = api;
     if (dz_str_eat(&rest, DZ_STR(DZ_API_SANDBOX)) &&
-        dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) == 0)
+        dz_control_get(a->control, dz_api_target(r, a, "id"), &row, &why) == 0)
         dz_http_about(r, row.id);
 }
 
@@ -241,11 +241,11 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
     struct dz_api *a = dz_zalloc(sizeof *a);
     if (!a)
         return dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
-    a->engine = opts->engine;
+    a->control = opts->control;
     a->loop = opts->loop;
     dz_api_auth_open(a, opts->tenant_requests);
-    dz_map_init(&a->keyed, DZ_ENGINE_KEYS_UNDER_WAY);
-    a->owner = (struct dz_engine_caller){opts->tenant, true, NULL};
+    dz_map_init(&a->keyed, DZ_CONTROL_KEYS_UNDER_WAY);
+    a->owner = (struct dz_control_caller){opts->tenant, true, NULL};
     size_t route_count;
     a->routes = dz_api_http_routes(&route_count);
     const struct dz_http_opts http = {

@@ -3,7 +3,7 @@
  * api.h - version 1 of the API: routes, requests read, answers written.
  *
  * One file for each resource. Tables (api_json.h) read request bodies, and the
- * engine decides what is allowed; this module only translates between the engine
+ * control plane decides what is allowed; this module only translates between the control plane
  * and HTTP with JSON. docs/guide/api.md is the contract.
  */
 #ifndef DZ_API_API_H
@@ -15,14 +15,14 @@
 #include <stddef.h>
 
 struct dz_api;
-struct dz_engine;
+struct dz_control;
 struct dz_http;
 struct dz_loop;
 
 struct dz_api_opts {
     struct dz_loop *loop;
-    struct dz_engine *engine; /* borrowed */
-    const char *tenant;       /* owns what the owner of the unix socket creates */
+    struct dz_control *control; /* borrowed */
+    const char *tenant;         /* owns what the owner of the unix socket creates */
     /* Limits: open connections, connections from one address, requests of one tenant in progress.
      * 0: the default */
     unsigned connections, address_connections, tenant_requests;

@@ -35,7 +35,7 @@ enum {
 };
 
 struct tenant {
-    char name[DZ_ENGINE_NAME_MAX + 1];
+    char name[DZ_CONTROL_NAME_MAX + 1];
     size_t requests; /* in progress */
     size_t refs;     /* sessions */
 };
@@ -46,7 +46,7 @@ struct failures {
 };
 
 struct session {
-    struct dz_engine_caller who; /* must be first: dz_api_caller returns its address */
+    struct dz_control_caller who; /* must be first: dz_api_caller returns its address */
     char sha256[DZ_SHA256_HEX];
     char id[DZ_ID_TEXT];
     struct tenant *tenant;
@@ -104,7 +104,7 @@ static void forget_all(struct dz_api *a)
 static int look_up(struct dz_api *a, const char *sha256, struct session **ret, struct dz_err *err)
 {
     DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
-    int rc = dz_engine_token_find(a->engine, sha256, &row, err);
+    int rc = dz_control_token_find(a->control, sha256, &row, err);
     if (rc < 0)
         return rc;
     struct session *s = dz_zalloc(sizeof *s);
@@ -121,7 +121,7 @@ static int look_up(struct dz_api *a, const char *sha256, struct session **ret, s
         unref(a, s);
         return dz_fail(err, rc, "out of memory");
     }
-    s->who = (struct dz_engine_caller){s->tenant->name, strcmp(row.scope, "operator") == 0, s->id};
+    s->who = (struct dz_control_caller){s->tenant->name, strcmp(row.scope, "operator") == 0, s->id};
     *ret = s;
     return 0;
 }
@@ -131,7 +131,7 @@ static int session_of(struct dz_api *a, struct dz_str secret, struct session **r
                       struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX];
-    if (!dz_engine_secret_hash(secret, sha256))
+    if (!dz_control_secret_hash(secret, sha256))
         return DZ_ENOENT;
     struct session *s = dz_map_get(&a->sessions, dz_str(sha256));
     if (s && (dz_clock_mono_ms() - s->looked_ms >= FRESH_MS ||
@@ -233,7 +233,7 @@ static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header,
     expire_at(a, s->expires);
     if (dz_clock_mono_ms() - s->used_ms > USED_MS || !s->used_ms) {
         s->used_ms = dz_clock_mono_ms();
-        dz_engine_token_used(a->engine, s->id);
+        dz_control_token_used(a->control, s->id);
     }
     return 0;
 }
@@ -247,7 +247,7 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
     int rc = 0;
     if (flags & DZ_API_OPEN)
         return 0;
-    if (dz_engine_check_ready(a->engine, err) < 0) { /* the secret is not even looked up */
+    if (dz_control_check_ready(a->control, err) < 0) { /* the secret is not even looked up */
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
         return DZ_EBUSY;
     }
@@ -262,16 +262,16 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
     return rc;
 }
 
-const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a)
+const struct dz_control_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a)
 {
     const struct session *s = dz_http_context(r);
     return s ? &s->who : &a->owner;
 }
 
-struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
-                                      const char *param)
+struct dz_control_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
+                                       const char *param)
 {
-    return (struct dz_engine_target){dz_api_caller(r, a), dz_http_param(r, param)};
+    return (struct dz_control_target){dz_api_caller(r, a), dz_http_param(r, param)};
 }
 
 void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a)
@@ -288,7 +288,7 @@ bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must, 
     const struct session *s = dz_http_context(r);
     const struct dz_api *a = api;
     if (s)
-        return dz_engine_account(a->engine, s->tenant->name, held, now, must);
+        return dz_control_account(a->control, s->tenant->name, held, now, must);
     *held = now; /* the daemon's owner has no limit */
     return true;
 }

@@ -70,9 +70,9 @@ void dz_api_snapshot(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 0) : NULL;
-    const struct dz_engine_handle as = {b.name, b.expires_ms};
+    const struct dz_control_handle as = {b.name, b.expires_ms};
     if (c &&
-        dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), &as, on_snapshot, c, &why) < 0)
+        dz_control_snapshot(a->control, dz_api_target(r, a, "id"), &as, on_snapshot, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -86,8 +86,8 @@ void dz_api_snapshots(struct dz_http_req *r, void *api)
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_SNAPSHOT, NULL, &page, &why);
     if (rc == 0)
-        rc = dz_engine_snapshots(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows,
-                                 &why);
+        rc = dz_control_snapshots(a->control, dz_api_caller(r, a), page.cursor, page.limit, &rows,
+                                  &why);
     if (rc < 0) {
         dz_api_refuse(r, &why);
         return;
@@ -107,8 +107,8 @@ void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
-    if (c && dz_engine_resume(a->engine, dz_api_target(r, a, "snapshot"), b.name,
-                              dz_api_done_sandbox, c, &why) < 0)
+    if (c && dz_control_resume(a->control, dz_api_target(r, a, "snapshot"), b.name,
+                               dz_api_done_sandbox, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -116,7 +116,7 @@ void dz_api_snapshot_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_why why = {0};
-    dz_api_done(r, dz_engine_snapshot_delete(a->engine, dz_api_target(r, a, "snapshot"), &why),
+    dz_api_done(r, dz_control_snapshot_delete(a->control, dz_api_target(r, a, "snapshot"), &why),
                 &why);
 }
 
@@ -142,14 +142,14 @@ struct forking {
     struct dz_api_out out;
     int64_t left;
     bool drop; /* the fork exists only for these branches: delete it after the last one */
-    struct dz_engine_own_caller own; /* outlives the request */
+    struct dz_control_own_caller own; /* outlives the request */
     char fork[DZ_ID_TEXT];
 };
 
 static void forking_end(struct forking *f, const struct dz_why *why)
 {
     struct dz_http_req *r = dz_http_find(f->api->http, f->id);
-    const struct dz_engine_target fork = {&f->own.who, f->fork};
+    const struct dz_control_target fork = {&f->own.who, f->fork};
     struct dz_why left = {0};
     if (r && why) {
         dz_api_refuse(r, why);
@@ -158,7 +158,7 @@ static void forking_end(struct forking *f, const struct dz_why *why)
         dz_api_send(r, 201, &f->out);
     }
     /* Behind the answer, but before any other request. */
-    if (f->drop && f->fork[0] && dz_engine_fork_delete(f->api->engine, fork, &left) < 0)
+    if (f->drop && f->fork[0] && dz_control_fork_delete(f->api->control, fork, &left) < 0)
         dz_log(DZ_LOG_WARN, "fork_left", dz_log_strz("id", f->fork), dz_log_err(&left.err));
     dz_buf_release(&f->out.text);
     dz_free(f);
@@ -179,12 +179,12 @@ static void on_branch(void *arg, const struct dz_sandbox_result *result)
 
 static void attach_next(struct forking *f)
 {
-    const struct dz_engine_target fork = {&f->own.who, f->fork};
+    const struct dz_control_target fork = {&f->own.who, f->fork};
     struct dz_why why = {0};
     if (f->left-- <= 0)
         forking_end(f, NULL);
-    else if (dz_engine_caller_check(f->api->engine, fork.who, &why) < 0 ||
-             dz_engine_fork_attach(f->api->engine, fork, NULL, on_branch, f, &why) < 0)
+    else if (dz_control_caller_check(f->api->control, fork.who, &why) < 0 ||
+             dz_control_fork_attach(f->api->control, fork, NULL, on_branch, f, &why) < 0)
         forking_end(f, &why);
 }
 
@@ -237,12 +237,12 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     f->id = dz_http_id(r);
     f->left = b.count;
     f->drop = b.count > 0 && !b.label && !b.expires_ms;
-    dz_engine_caller_keep(&f->own, dz_api_caller(r, a));
+    dz_control_caller_keep(&f->own, dz_api_caller(r, a));
     dz_api_begin(&f->out);
-    const struct dz_engine_handle as = {b.label, b.expires_ms};
-    const struct dz_engine_target target = dz_api_target(r, a, "id");
-    int rc = f->drop && f->left == 1 ? dz_engine_fork_one(a->engine, target, on_fork_one, f, &why)
-                                     : dz_engine_fork(a->engine, target, &as, on_fork, f, &why);
+    const struct dz_control_handle as = {b.label, b.expires_ms};
+    const struct dz_control_target target = dz_api_target(r, a, "id");
+    int rc = f->drop && f->left == 1 ? dz_control_fork_one(a->control, target, on_fork_one, f, &why)
+                                     : dz_control_fork(a->control, target, &as, on_fork, f, &why);
     if (rc < 0)
         forking_end(f, &why);
 }
@@ -256,7 +256,8 @@ void dz_api_forks(struct dz_http_req *r, void *api)
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_FORK, NULL, &page, &why);
     if (rc == 0)
-        rc = dz_engine_forks(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
+        rc =
+            dz_control_forks(a->control, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
     if (rc < 0) {
         dz_api_refuse(r, &why);
         return;
@@ -276,8 +277,8 @@ void dz_api_fork_attach(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
-    if (c && dz_engine_fork_attach(a->engine, dz_api_target(r, a, "fork"), b.name,
-                                   dz_api_done_sandbox, c, &why) < 0)
+    if (c && dz_control_fork_attach(a->control, dz_api_target(r, a, "fork"), b.name,
+                                    dz_api_done_sandbox, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -285,7 +286,7 @@ void dz_api_fork_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_why why = {0};
-    dz_api_done(r, dz_engine_fork_delete(a->engine, dz_api_target(r, a, "fork"), &why), &why);
+    dz_api_done(r, dz_control_fork_delete(a->control, dz_api_target(r, a, "fork"), &why), &why);
 }
 
 /* --- references ---------------------------------------------------------------------------------
@@ -312,8 +313,8 @@ void dz_api_refs(struct dz_http_req *r, void *api)
     struct body b = {0};
     if (!dz_api_body(r, &b))
         return;
-    const struct dz_engine_handle as = {b.name, b.expires_ms};
-    if (dz_engine_ref_add(a->engine, dz_api_target(r, a, "id"), &as, &row, &why) < 0) {
+    const struct dz_control_handle as = {b.name, b.expires_ms};
+    if (dz_control_ref_add(a->control, dz_api_target(r, a, "id"), &as, &row, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -331,7 +332,7 @@ void dz_api_ref_list(struct dz_http_req *r, void *api)
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_REF, NULL, &page, &why);
     if (rc == 0)
-        rc = dz_engine_refs(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
+        rc = dz_control_refs(a->control, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
     if (rc < 0) {
         dz_api_refuse(r, &why);
         return;
@@ -355,7 +356,7 @@ void dz_api_ref_attach(struct dz_http_req *r, void *api)
     int64_t number = 0;
     if (!dz_api_body(r, nothing))
         return;
-    if (dz_engine_ref_attach(a->engine, dz_api_target(r, a, "ref"), &number, &row, &why) < 0) {
+    if (dz_control_ref_attach(a->control, dz_api_target(r, a, "ref"), &number, &row, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -372,7 +373,7 @@ void dz_api_ref_detach(struct dz_http_req *r, void *api)
     int64_t n = 0;
     int rc = dz_num_i64(dz_str(dz_http_param(r, "n")), 1, INT64_MAX, &n, &why.err);
     if (rc == 0)
-        rc = dz_engine_ref_detach(a->engine, dz_api_target(r, a, "ref"), n, &why);
+        rc = dz_control_ref_detach(a->control, dz_api_target(r, a, "ref"), n, &why);
     dz_api_done(r, rc, &why);
 }
 
@@ -390,13 +391,13 @@ void dz_api_ref_delete(struct dz_http_req *r, void *api)
         (void)snprintf(why.field, sizeof why.field, "sandbox");
     }
     if (rc == 0 && keep)
-        rc = dz_engine_ref_forget(a->engine, dz_api_target(r, a, "ref"), &why);
+        rc = dz_control_ref_forget(a->control, dz_api_target(r, a, "ref"), &why);
     if (rc < 0 || keep) {
         dz_api_done(r, rc, &why);
         return;
     }
     struct dz_api_call *c = dz_api_wait(a, r, 204);
-    if (c && dz_engine_ref_delete(a->engine, dz_api_target(r, a, "ref"), dz_api_done_sandbox, c,
-                                  &why) < 0)
+    if (c && dz_control_ref_delete(a->control, dz_api_target(r, a, "ref"), dz_api_done_sandbox, c,
+                                   &why) < 0)
         dz_api_not_taken(c, r, &why);
 }

@@ -20,7 +20,7 @@ enum {
     PIECE = 16384, /* bytes of a log in one event */
 };
 
-static void put_build(struct dz_json *j, const struct dz_engine_build_state *s)
+static void put_build(struct dz_json *j, const struct dz_control_build_state *s)
 {
     char ref[DZ_IMAGE_REF];
     dz_json_put_strz(j, "build_id", s->id);
@@ -39,8 +39,8 @@ static void put_build(struct dz_json *j, const struct dz_engine_build_state *s)
 struct follower {
     struct dz_api *api;
     struct dz_sse *sse;
-    struct dz_engine_build *build;
-    struct dz_engine_ear *ear;
+    struct dz_control_build *build;
+    struct dz_control_ear *ear;
     uint64_t at; /* offset in the log */
     const char *status;
     bool full, over;
@@ -51,7 +51,8 @@ static void send(struct follower *f, const char *event, const char *id, struct d
     f->full = dz_sse_send(f->sse, event, id, dz_str_n(text->p, text->len)) != 0 || f->full;
 }
 
-static void send_state(struct follower *f, const char *event, const struct dz_engine_build_state *s)
+static void send_state(struct follower *f, const char *event,
+                       const struct dz_control_build_state *s)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
     struct dz_json j;
@@ -62,7 +63,7 @@ static void send_state(struct follower *f, const char *event, const struct dz_en
     send(f, event, NULL, &text);
 }
 
-static void send_log(struct follower *f, const struct dz_engine_build_state *s)
+static void send_log(struct follower *f, const struct dz_control_build_state *s)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT((size_t)PIECE * 8);
     struct dz_json j;
@@ -80,8 +81,8 @@ static void send_log(struct follower *f, const struct dz_engine_build_state *s)
 static void go_on(void *arg)
 {
     struct follower *f = arg;
-    struct dz_engine_build_state s;
-    dz_engine_build_get(f->build, &s);
+    struct dz_control_build_state s;
+    dz_control_build_get(f->build, &s);
     while (!f->full && !f->over && f->at < s.log_at + s.log.n)
         send_log(f, &s);
     if (!f->full && !f->over && !s.over && f->status != s.status) {
@@ -105,20 +106,20 @@ static void on_room(void *arg)
 static void on_closed(void *arg)
 {
     struct follower *f = arg;
-    dz_engine_unlisten(f->ear);
+    dz_control_unlisten(f->ear);
     dz_free(f);
 }
 
 static const struct dz_sse_ops follow_ops = {on_room, on_closed};
 
-static void follow(struct dz_api *a, struct dz_http_req *r, struct dz_engine_build *b, uint64_t at)
+static void follow(struct dz_api *a, struct dz_http_req *r, struct dz_control_build *b, uint64_t at)
 {
     struct dz_why why = {0};
     struct follower *f = dz_zalloc(sizeof *f);
     int rc = f ? 0 : dz_fail(&why.err, DZ_ENOMEM, "out of memory");
     if (rc == 0) {
         *f = (struct follower){.api = a, .build = b, .at = at};
-        rc = dz_engine_build_listen(b, go_on, f, &f->ear, &why);
+        rc = dz_control_build_listen(b, go_on, f, &f->ear, &why);
     }
     if (rc < 0) {
         dz_free(f);
@@ -132,19 +133,19 @@ static void follow(struct dz_api *a, struct dz_http_req *r, struct dz_engine_bui
         go_on(f);
 }
 
-static void answer(struct dz_http_req *r, int status, const struct dz_engine_build *b)
+static void answer(struct dz_http_req *r, int status, const struct dz_control_build *b)
 {
-    struct dz_engine_build_state s;
+    struct dz_control_build_state s;
     struct dz_api_out o;
-    dz_engine_build_get(b, &s);
+    dz_control_build_get(b, &s);
     dz_api_begin(&o);
     put_build(&o.json, &s);
     dz_api_send(r, status, &o);
 }
 
-static void begun(struct dz_api *a, struct dz_http_req *r, struct dz_engine_build *b)
+static void begun(struct dz_api *a, struct dz_http_req *r, struct dz_control_build *b)
 {
-    dz_engine_build_go(b);
+    dz_control_build_go(b);
     if (dz_http_accepts(r, "text/event-stream"))
         follow(a, r, b, 0);
     else
@@ -157,14 +158,14 @@ static void begun(struct dz_api *a, struct dz_http_req *r, struct dz_engine_buil
 struct sending {
     struct dz_api *api;
     uint64_t id;
-    struct dz_engine_build *build;
+    struct dz_control_build *build;
     struct dz_why why;
 };
 
 static void sending_gone(void *arg)
 {
     struct sending *s = arg;
-    dz_engine_build_drop(s->build);
+    dz_control_build_drop(s->build);
     dz_free(s);
 }
 
@@ -172,7 +173,7 @@ static ssize_t push(void *arg, const char *p, size_t n)
 {
     struct sending *s = arg;
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
-    if (dz_engine_build_put(s->build, p, n, &s->why) == 0)
+    if (dz_control_build_put(s->build, p, n, &s->why) == 0)
         return (ssize_t)n;
     if (r) {
         dz_http_on_gone(r, NULL, NULL);
@@ -186,14 +187,14 @@ static void pushed(void *arg)
 {
     struct sending *s = arg;
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
-    struct dz_engine_build *b = s->build;
+    struct dz_control_build *b = s->build;
     struct dz_api *a = s->api;
     dz_free(s);
     if (r) {
         dz_http_on_gone(r, NULL, NULL);
         begun(a, r, b);
     } else {
-        dz_engine_build_drop(b);
+        dz_control_build_drop(b);
     }
 }
 
@@ -206,10 +207,10 @@ void dz_api_image_upload(struct dz_http_req *r, void *api)
     const char *fresh = dz_http_query(r, "fresh");
     struct dz_why why = {0};
     struct sending *s = NULL;
-    const struct dz_engine_build_spec spec = {.name = dz_http_query(r, "name"),
-                                              .recipe = dz_http_query(r, "recipe"),
-                                              .from = dz_http_query(r, "from"),
-                                              .fresh = fresh && strcmp(fresh, "true") == 0};
+    const struct dz_control_build_spec spec = {.name = dz_http_query(r, "name"),
+                                               .recipe = dz_http_query(r, "recipe"),
+                                               .from = dz_http_query(r, "from"),
+                                               .fresh = fresh && strcmp(fresh, "true") == 0};
     int rc = dz_api_only(r, names, &why);
     if (rc == 0 && fresh && !spec.fresh && strcmp(fresh, "false") != 0) {
         rc = dz_fail(&why.err, DZ_EINVAL, "fresh: must be true or false");
@@ -218,7 +219,7 @@ void dz_api_image_upload(struct dz_http_req *r, void *api)
     if (rc == 0 && !(s = dz_zalloc(sizeof *s)))
         rc = dz_fail(&why.err, DZ_ENOMEM, "out of memory");
     if (rc == 0)
-        rc = dz_engine_build_open(a->engine, dz_api_caller(r, a), &spec, &s->build, &why);
+        rc = dz_control_build_open(a->control, dz_api_caller(r, a), &spec, &s->build, &why);
     if (rc < 0) {
         dz_free(s);
         dz_api_refuse(r, &why);
@@ -235,7 +236,7 @@ void dz_api_image_upload(struct dz_http_req *r, void *api)
  */
 
 struct request {
-    struct dz_engine_build_spec spec;
+    struct dz_control_build_spec spec;
     int fresh;
 };
 const struct dz_api_field dz_api_build_fields[] = {
@@ -251,7 +252,7 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct request q = {.fresh = 0};
     struct dz_why why = {0};
-    struct dz_engine_build *b = NULL;
+    struct dz_control_build *b = NULL;
     if (!dz_api_body(r, &q))
         return;
     q.spec.fresh = q.fresh > 0;
@@ -260,7 +261,7 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
     if (rc < 0)
         (void)snprintf(why.field, sizeof why.field, "recipe");
     if (rc == 0)
-        rc = dz_engine_build_open(a->engine, dz_api_caller(r, a), &q.spec, &b, &why);
+        rc = dz_control_build_open(a->control, dz_api_caller(r, a), &q.spec, &b, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -270,11 +271,11 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
 /* --- those that there are ------------------------------------------------------------------------
  */
 
-static void list_one(void *arg, const struct dz_engine_build *b)
+static void list_one(void *arg, const struct dz_control_build *b)
 {
     struct dz_json *j = arg;
-    struct dz_engine_build_state s;
-    dz_engine_build_get(b, &s);
+    struct dz_control_build_state s;
+    dz_control_build_get(b, &s);
     dz_json_object(j);
     put_build(j, &s);
     dz_json_end(j);
@@ -291,7 +292,7 @@ void dz_api_builds(struct dz_http_req *r, void *api)
     dz_json_key(&o.json, "builds");
     dz_json_array(&o.json);
     if (rc == 0)
-        rc = dz_engine_builds(a->engine, dz_api_caller(r, a), list_one, &o.json, &why);
+        rc = dz_control_builds(a->control, dz_api_caller(r, a), list_one, &o.json, &why);
     if (rc < 0) {
         dz_buf_release(&o.text);
         dz_api_refuse(r, &why);
@@ -301,29 +302,29 @@ void dz_api_builds(struct dz_http_req *r, void *api)
     dz_api_send(r, 200, &o);
 }
 
-static struct dz_engine_build *find(struct dz_api *a, struct dz_http_req *r)
+static struct dz_control_build *find(struct dz_api *a, struct dz_http_req *r)
 {
     struct dz_why why = {0};
-    struct dz_engine_build *b = NULL;
-    if (dz_engine_build_find(a->engine, dz_api_caller(r, a), dz_http_param(r, "build"), &b, &why) <
-        0)
+    struct dz_control_build *b = NULL;
+    if (dz_control_build_find(a->control, dz_api_caller(r, a), dz_http_param(r, "build"), &b,
+                              &why) < 0)
         dz_api_refuse(r, &why);
     return b;
 }
 
 void dz_api_build(struct dz_http_req *r, void *api)
 {
-    const struct dz_engine_build *b = find(api, r);
+    const struct dz_control_build *b = find(api, r);
     if (b)
         answer(r, 200, b);
 }
 
 void dz_api_build_cancel(struct dz_http_req *r, void *api)
 {
-    struct dz_engine_build *b = find(api, r);
+    struct dz_control_build *b = find(api, r);
     if (!b)
         return;
-    dz_engine_build_cancel(b);
+    dz_control_build_cancel(b);
     answer(r, 202, b);
 }
 
@@ -331,8 +332,8 @@ void dz_api_build_log(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"offset", NULL};
     const char *last = dz_http_last_event_id(r), *offset = last ? last : dz_http_query(r, "offset");
-    struct dz_engine_build *b = find(api, r);
-    struct dz_engine_build_state s;
+    struct dz_control_build *b = find(api, r);
+    struct dz_control_build_state s;
     struct dz_why why = {0};
     uint64_t at = 0;
     if (!b)
@@ -349,7 +350,7 @@ void dz_api_build_log(struct dz_http_req *r, void *api)
         return;
     }
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT((size_t)1 << 20);
-    dz_engine_build_get(b, &s);
+    dz_control_build_get(b, &s);
     at = at < s.log_at ? s.log_at : at > s.log_at + s.log.n ? s.log_at + s.log.n : at;
     dz_buf_add(&text, s.log.p + (at - s.log_at), s.log.n - (size_t)(at - s.log_at));
     dz_http_send(r, 200, DZ_HTTP_TEXT, &text);

@@ -21,11 +21,11 @@ enum {
 struct stream {
     struct dz_api *api;
     struct dz_sse *sse;
-    struct dz_engine_ear *ear;
-    const struct dz_engine_caller *who;
+    struct dz_control_ear *ear;
+    const struct dz_control_caller *who;
     int64_t after;
-    bool full;                        /* the client must read before more is sent */
-    char id[DZ_ENGINE_VALUE_MAX + 1]; /* only this sandbox's events; "": all */
+    bool full;                         /* the client must read before more is sent */
+    char id[DZ_CONTROL_VALUE_MAX + 1]; /* only this sandbox's events; "": all */
 };
 
 static void put_event(struct dz_json *j, const struct dz_registry_event *e)
@@ -67,9 +67,9 @@ static void go_on(void *arg)
     struct dz_why why;
     int rc = 1;
     while (rc == 1 && !s->full) {
-        const struct dz_engine_event_filter f = {
+        const struct dz_control_event_filter f = {
             .sandbox_id = s->id[0] ? s->id : NULL, .after = s->after, .limit = BATCH};
-        rc = dz_engine_events(s->api->engine, s->who, &f, send_event, s, &why);
+        rc = dz_control_events(s->api->control, s->who, &f, send_event, s, &why);
     }
 }
 
@@ -83,7 +83,7 @@ static void on_room(void *arg)
 static void on_closed(void *arg)
 {
     struct stream *s = arg;
-    dz_engine_unlisten(s->ear);
+    dz_control_unlisten(s->ear);
     dz_free(s);
 }
 
@@ -102,7 +102,7 @@ static void start_stream(struct dz_api *a, struct dz_http_req *r, const char *id
     s->who = dz_api_caller(r, a);
     s->after = after;
     (void)snprintf(s->id, sizeof s->id, "%s", id ? id : "");
-    if (dz_engine_listen(a->engine, go_on, s, &s->ear, &why) < 0) {
+    if (dz_control_listen(a->control, go_on, s, &s->ear, &why) < 0) {
         dz_free(s);
         dz_api_refuse(r, &why);
         return;
@@ -133,14 +133,14 @@ static int list_event(void *arg, const struct dz_registry_event *e)
 static void list_events(struct dz_api *a, struct dz_http_req *r, const char *id, int64_t after,
                         size_t limit)
 {
-    const struct dz_engine_event_filter f = {.sandbox_id = id, .after = after, .limit = limit};
+    const struct dz_control_event_filter f = {.sandbox_id = id, .after = after, .limit = limit};
     struct listing l = {.last = after};
     struct dz_why why = {0};
     char cursor[24];
     dz_api_begin(&l.out);
     dz_json_key(&l.out.json, "events");
     dz_json_array(&l.out.json);
-    int rc = dz_engine_events(a->engine, dz_api_caller(r, a), &f, list_event, &l, &why);
+    int rc = dz_control_events(a->control, dz_api_caller(r, a), &f, list_event, &l, &why);
     if (rc < 0) {
         dz_buf_release(&l.out.text);
         dz_api_refuse(r, &why);
@@ -201,7 +201,7 @@ void dz_api_sandbox_events(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_why why = {0};
-    int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
+    int rc = dz_control_get(a->control, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else

@@ -151,7 +151,7 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
         .main = b->main,
         .timeout_ms = b->timeout_ms,
     };
-    return dz_engine_exec_check(ret_exec, why);
+    return dz_control_exec_check(ret_exec, why);
 }
 
 /* --- one answer at the end -------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ struct run {
     size_t reserved; /* bytes reserved for both by dz_http_reserve() */
     bool truncated, background, gone;
     int64_t pid;
-    char exec_id[DZ_ENGINE_VALUE_MAX + 1];
+    char exec_id[DZ_CONTROL_VALUE_MAX + 1];
 };
 
 static void run_free(struct run *run)
@@ -336,7 +336,7 @@ void dz_api_exec(struct dz_http_req *r, void *api)
         return;
     run->background = exec.background;
     const struct dz_exec_listener me = {exec.background ? &quiet_ops : &run_ops, run, 0};
-    if (dz_engine_exec(a->engine, dz_api_target(r, a, "id"), &exec, me, &run->watch, &why) < 0)
+    if (dz_control_exec(a->control, dz_api_target(r, a, "id"), &exec, me, &run->watch, &why) < 0)
         run_refuse(run, r, &why);
 }
 
@@ -371,8 +371,8 @@ void dz_api_exec_wait(struct dz_http_req *r, void *api)
     if (rc == 0 && run->timer)
         dz_timer_after(run->timer, b.timeout_ms);
     if (rc == 0)
-        rc = dz_engine_exec_watch(a->engine, dz_api_target(r, a, "id"), dz_http_param(r, "exec"),
-                                  (struct dz_exec_listener){&run_ops, run, 0}, &run->watch, &why);
+        rc = dz_control_exec_watch(a->control, dz_api_target(r, a, "id"), dz_http_param(r, "exec"),
+                                   (struct dz_exec_listener){&run_ops, run, 0}, &run->watch, &why);
     if (rc < 0)
         run_refuse(run, r, &why);
 }
@@ -409,8 +409,8 @@ static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_exec_tell wh
     if (!c)
         return;
     what.exec_id = dz_http_param(r, "exec");
-    if (dz_engine_exec_tell(a->engine, dz_api_target(r, a, "id"), &what, dz_api_done_sandbox, c,
-                            &why) < 0)
+    if (dz_control_exec_tell(a->control, dz_api_target(r, a, "id"), &what, dz_api_done_sandbox, c,
+                             &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 

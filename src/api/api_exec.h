@@ -32,7 +32,7 @@ const char *dz_api_signal_name(int number); /* NULL: none */
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
 /* For streams that have begun: write the object "error" of a refusal as an event. */
 struct dz_api_stream_of {
-    char sandbox_id[DZ_ENGINE_VALUE_MAX + 1], request_id[DZ_ID_TEXT];
+    char sandbox_id[DZ_CONTROL_VALUE_MAX + 1], request_id[DZ_ID_TEXT];
 };
 void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
                       const char *sandbox_id);

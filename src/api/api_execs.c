@@ -134,7 +134,7 @@ static void start(struct dz_api *a, struct dz_http_req *r, const struct dz_cell_
     }
     dz_http_on_gone(r, on_gone, s);
     const struct dz_file_op_request request = {op, false, DZ_ACTIVITY_READ_STATUS, &ops, s};
-    if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
+    if (dz_control_op(a->control, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         reading_free(s);
         dz_api_refuse(r, &why);

@@ -129,7 +129,7 @@ static void ask(struct asking *s, struct dz_http_req *r, const struct dz_cell_op
     struct dz_api *a = s->api;
     dz_http_on_gone(r, ask_gone, s);
     const struct dz_file_op_request request = {op, writes, activity, &ask_ops, s};
-    if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
+    if (dz_control_op(a->control, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         asking_free(s);
         dz_api_refuse(r, &why);
@@ -365,7 +365,7 @@ void dz_api_file_watch(struct dz_http_req *r, void *api)
     path = given ? dz_str_dup(dz_str(given)) : NULL;
     int rc = !given        ? why.err.code
              : !w || !path ? dz_fail(&why.err, DZ_ENOMEM, "out of memory")
-                           : dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
+                           : dz_control_get(a->control, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0 || !w) {
         dz_free(w);
         dz_api_refuse(r, &why);
@@ -374,13 +374,13 @@ void dz_api_file_watch(struct dz_http_req *r, void *api)
     const struct dz_cell_op op = {
         .type = DZ_CELL_OP_WATCH, .path = path, .flags = deep ? DZ_CELL_OP_DEEP : 0};
     const struct dz_file_op_request request = {&op, false, DZ_ACTIVITY_EVENT_STREAM, &watch_ops, w};
-    const struct dz_engine_target target = {&a->owner, row.id};
+    const struct dz_control_target target = {&a->owner, row.id};
     w->api = a;
     dz_api_stream_is(&w->of, r, row.id);
     w->sse = dz_http_sse(r, &watch_sse, w);
     if (!w->sse)
         dz_free(w);
-    else if (dz_engine_op(a->engine, target, &request, &w->op, &why) < 0)
+    else if (dz_control_op(a->control, target, &request, &w->op, &why) < 0)
         watch_over(w, &why, 0);
 }
 

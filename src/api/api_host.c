@@ -22,15 +22,15 @@ void dz_api_readyz(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_api_out o;
     struct dz_err err;
-    if (dz_engine_check_ready(a->engine, &err) < 0) {
+    if (dz_control_check_ready(a->control, &err) < 0) {
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
         dz_http_fail(r, &err);
         return;
     }
-    struct dz_engine_space space;
+    struct dz_control_space space;
     struct dz_why why;
-    dz_engine_space(a->engine, &space);
-    if (dz_engine_check_space(a->engine, &why) < 0) { /* running, but creations fail */
+    dz_control_space(a->control, &space);
+    if (dz_control_check_space(a->control, &why) < 0) { /* running, but creations fail */
         const struct dz_http_problem p = {
             .code = why.err.code, .reason = "degraded", .message = why.err.msg, .status = 503};
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);

@@ -61,9 +61,9 @@ void dz_api_images(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    struct dz_engine_images_page images = {.after = page.cursor, .limit = page.limit};
+    struct dz_control_images_page images = {.after = page.cursor, .limit = page.limit};
     dz_api_list_begin(&o, "images");
-    int rc = dz_engine_images(a->engine, &images, list_one, &o.json, &why);
+    int rc = dz_control_images(a->control, &images, list_one, &o.json, &why);
     if (rc < 0) {
         dz_buf_release(&o.text);
         dz_api_refuse(r, &why);
@@ -79,7 +79,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_why why = {0};
     struct dz_api_out o;
-    if (dz_engine_image(a->engine, dz_http_param(r, "image"), &image, &tags, &why) < 0) {
+    if (dz_control_image(a->control, dz_http_param(r, "image"), &image, &tags, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -101,7 +101,7 @@ void dz_api_image_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_why why = {0};
-    dz_api_done(r, dz_engine_image_delete(a->engine, dz_http_param(r, "image"), &why), &why);
+    dz_api_done(r, dz_control_image_delete(a->control, dz_http_param(r, "image"), &why), &why);
 }
 
 struct gc_request {
@@ -121,7 +121,7 @@ void dz_api_image_gc(struct dz_http_req *r, void *api)
     struct dz_api_out o;
     if (!dz_api_body(r, &q))
         return;
-    if (dz_engine_image_gc(a->engine, q.cache > 0, &gc, &why) < 0) {
+    if (dz_control_image_gc(a->control, q.cache > 0, &gc, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -146,7 +146,7 @@ const struct dz_api_field dz_api_verify_fields[] = {
 struct verifying {
     struct dz_api *api;
     uint64_t id;
-    struct dz_engine_verify *verify;
+    struct dz_control_verify *verify;
 };
 
 static void send_damage(struct dz_http_req *r, struct dz_str json)
@@ -190,7 +190,7 @@ static void verified(void *arg, struct dz_str json, const struct dz_why *why)
 static void verifying_gone(void *arg)
 {
     struct verifying *v = arg;
-    dz_engine_image_verify_drop(v->verify);
+    dz_control_image_verify_drop(v->verify);
     dz_free(v);
 }
 
@@ -202,11 +202,11 @@ void dz_api_image_verify(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &q))
         return;
     struct verifying *v = dz_zalloc(sizeof *v);
-    const struct dz_engine_verify_spec spec = {
+    const struct dz_control_verify_spec spec = {
         .image = q.image, .repair = q.repair > 0, .fn = verified, .arg = v};
     int rc = v ? 0 : dz_fail(&why.err, DZ_ENOMEM, "verify images: out of memory");
     if (rc == 0)
-        rc = dz_engine_image_verify(a->engine, &spec, &v->verify, &why);
+        rc = dz_control_image_verify(a->control, &spec, &v->verify, &why);
     if (rc < 0) {
         dz_free(v);
         dz_api_refuse(r, &why);

@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/engine.h"
+#include "control/control.h"
 #include "http/http.h"
 
 #define DZ_API_RETRY_S "1" /* Retry-After while the daemon is not ready */
@@ -31,12 +31,12 @@ enum {
 };
 
 struct dz_api {
-    struct dz_engine *engine;
+    struct dz_control *control;
     struct dz_http *http;
     struct dz_http_route *routes; /* of http */
     struct dz_loop *loop;
-    struct dz_engine_caller owner; /* of the socket */
-    struct dz_map keyed;           /* api_key.c: by request */
+    struct dz_control_caller owner; /* of the socket */
+    struct dz_map keyed;            /* api_key.c: by request */
     /* api_auth.c: token hash -> session; tenant name -> requests; address -> failures */
     struct dz_map sessions, tenants, failures;
     struct dz_timer *expiry; /* fires when the next token in use expires */
@@ -44,10 +44,11 @@ struct dz_api {
     size_t tenant_requests;  /* limit of requests in progress for one tenant */
     struct dz_metrics *metrics;
     int64_t started_ms;
-    struct dz_engine_counts counted; /* the engine's counts that the metrics already include */
+    struct dz_control_counts
+        counted; /* the control plane's counts that the metrics already include */
 };
 
-/* A request that waits for the engine. */
+/* A request that waits for the control plane. */
 struct dz_api_call {
     struct dz_api *api;
     uint64_t id;    /* of the request */
@@ -57,10 +58,10 @@ struct dz_api_call {
 /* --- api_auth.c -------------------------------------------------------------------------- */
 
 /* The caller of a request. Valid until the request is over and its stream's closed has returned. */
-const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
+const struct dz_control_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
 /* The caller, and the object that the path parameter `param` names. */
-struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
-                                      const char *param);
+struct dz_control_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
+                                       const char *param);
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);   /* dz_http_opts.admit */
 void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a); /* it is over */
 bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must,
@@ -81,14 +82,14 @@ void dz_api_key_close(struct dz_api *a);
 
 /* --- api.c ------------------------------------------------------------------------------- */
 
-/* Refuse with an error of the engine or of a reader. */
+/* Refuse with an error of the control plane or of a reader. */
 void dz_api_refuse(struct dz_http_req *r, const struct dz_why *why);
 void dz_api_refuse_about(struct dz_http_req *r, const struct dz_why *why, const char *sandbox_id);
-/* Begin a call of the engine. NULL: out of memory; the request has been answered. */
+/* Begin a call of the control plane. NULL: out of memory; the request has been answered. */
 struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigned flags);
 /* End a call and free it. Returns the request, NULL if its client has left. */
 struct dz_http_req *dz_api_over(struct dz_api_call *c);
-/* The engine rejected the call: free it and refuse the request. */
+/* The control plane rejected the call: free it and refuse the request. */
 void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why);
 /* Answer without a body, or with the error if rc < 0. */
 void dz_api_done(struct dz_http_req *r, int rc, const struct dz_why *why);
@@ -141,7 +142,7 @@ void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
  * the status in flags (204: no body), _wake with how the sandbox was woken. */
 void dz_api_done_sandbox(void *call, const struct dz_sandbox_result *result);
 void dz_api_done_wake(void *call, const struct dz_sandbox_result *result);
-void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
+void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_control_order *order,
                   int status);
 /* Is the timeout's after_ms (< 0: missing) a duration? False: the request has been refused. */
 bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms);

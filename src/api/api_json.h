@@ -15,7 +15,7 @@
 #define DZ_API_API_JSON_H
 
 #include "base/arena.h"
-#include "engine/engine_why.h"
+#include "control/control_why.h"
 
 enum dz_api_kind {
     DZ_API_STR,      /* const char * */

@@ -13,11 +13,11 @@
 #include <string.h>
 
 struct keyed {
-    struct dz_engine_own_caller own;
+    struct dz_control_own_caller own;
     uint64_t id; /* of the request */
     bool answered;
     char sandbox_id[DZ_ID_TEXT]; /* of the new sandbox; "": none is created */
-    char key[DZ_ENGINE_IDEM_MAX + 1];
+    char key[DZ_CONTROL_IDEM_MAX + 1];
 };
 
 /* --- the key --------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static bool is_key(const char *key)
     for (size_t i = 0; i < n; i++)
         if (key[i] < 0x21 || key[i] > 0x7e)
             return false;
-    return n > 0 && n <= DZ_ENGINE_IDEM_MAX;
+    return n > 0 && n <= DZ_CONTROL_IDEM_MAX;
 }
 
 static bool wrong(struct dz_http_req *r, const char *text)
@@ -69,7 +69,7 @@ static void replay(struct dz_http_req *r, const struct dz_idempotency_row *row)
         .field = "Idempotency-Key"};
     struct dz_buf text = DZ_BUF_INIT(DZ_REGISTRY_TEXT_MAX);
     dz_http_set(r, "Idempotent-Replayed", "true");
-    if (row->http_status >= DZ_ENGINE_KEY_UNKEPT) {
+    if (row->http_status >= DZ_CONTROL_KEY_UNKEPT) {
         dz_http_refuse(r, &unkept);
         return;
     }
@@ -81,10 +81,10 @@ static void replay(struct dz_http_req *r, const struct dz_idempotency_row *row)
 static void answer_made(struct dz_api *a, struct dz_http_req *r, const char *sandbox_id)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    const struct dz_engine_target target = {dz_api_caller(r, a), sandbox_id};
+    const struct dz_control_target target = {dz_api_caller(r, a), sandbox_id};
     struct dz_why why = {0};
     dz_http_set(r, "Idempotent-Replayed", "true");
-    if (dz_engine_get(a->engine, target, &row, &why) < 0)
+    if (dz_control_get(a->control, target, &row, &why) < 0)
         dz_api_refuse(r, &why);
     else
         dz_api_send_sandbox(a, r, 201, &row);
@@ -99,7 +99,7 @@ static struct keyed *make_keyed(struct dz_api *a, struct dz_http_req *r, const c
         return NULL;
     k->id = dz_http_id(r);
     (void)snprintf(k->key, sizeof k->key, "%s", key);
-    dz_engine_caller_keep(&k->own, dz_api_caller(r, a));
+    dz_control_caller_keep(&k->own, dz_api_caller(r, a));
     if (dz_http_route_of(r)->handle == dz_api_create && dz_id_new("sbx", k->sandbox_id, NULL) < 0)
         k->sandbox_id[0] = '\0';
     if (dz_map_put64(&a->keyed, k->id, k, NULL) == 0)
@@ -120,18 +120,18 @@ static bool begin(struct dz_api *a, struct dz_http_req *r, struct keyed *k)
     DZ_AUTO(dz_idempotency_row_release) struct dz_idempotency_row row = {0};
     char sha256[DZ_SHA256_HEX];
     struct dz_why why = {0};
-    const struct dz_engine_key key = {k->key, sha256, k->sandbox_id};
+    const struct dz_control_key key = {k->key, sha256, k->sandbox_id};
     int rc = hash_of(r, sha256, &why.err);
     if (rc == 0)
-        rc = dz_engine_key_begin(a->engine, &k->own.who, &key, &row, &why);
-    if (rc == DZ_ENGINE_KEY_NEW) {
+        rc = dz_control_key_begin(a->control, &k->own.who, &key, &row, &why);
+    if (rc == DZ_CONTROL_KEY_NEW) {
         dz_http_keep(r);
         return false;
     }
     free_keyed(a, k);
     if (rc < 0)
         dz_api_refuse(r, &why);
-    else if (rc == DZ_ENGINE_KEY_MADE)
+    else if (rc == DZ_CONTROL_KEY_MADE)
         answer_made(a, r, row.sandbox_id);
     else
         replay(r, &row);
@@ -171,7 +171,7 @@ void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void
     if (!k || k->answered)
         return;
     k->answered = true;
-    dz_engine_key_end(a->engine, &k->own.who, k->key, is_final(status) ? status : 0, body);
+    dz_control_key_end(a->control, &k->own.who, k->key, is_final(status) ? status : 0, body);
 }
 
 void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r)

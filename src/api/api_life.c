@@ -12,15 +12,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
+void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_control_order *order,
                   int status)
 {
     struct dz_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, (unsigned)status);
     if (!c)
         return;
-    int rc = dz_engine_order(
-        a->engine, dz_api_target(r, a, "id"), order,
+    int rc = dz_control_order(
+        a->control, dz_api_target(r, a, "id"), order,
         order->what == DZ_REQUEST_WAKE ? dz_api_done_wake : dz_api_done_sandbox, c, &why);
     if (rc < 0)
         dz_api_not_taken(c, r, &why);
@@ -52,23 +52,23 @@ void dz_api_done_wake(void *arg, const struct dz_sandbox_result *result)
 }
 
 const struct dz_api_field dz_api_wake_fields[] = {
-    {"policy", DZ_API_STR, offsetof(struct dz_engine_order, policy), NULL, 0},
-    {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
+    {"policy", DZ_API_STR, offsetof(struct dz_control_order, policy), NULL, 0},
+    {"keep", DZ_API_STR, offsetof(struct dz_control_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field dz_api_suspend_fields[] = {
-    {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
+    {"keep", DZ_API_STR, offsetof(struct dz_control_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field dz_api_archive_fields[] = {
-    {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
+    {"keep", DZ_API_STR, offsetof(struct dz_control_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field dz_api_no_fields[] = {{NULL, DZ_API_LATER, 0, NULL, 0}};
 
 static void order(struct dz_http_req *r, void *api, enum dz_request what)
 {
-    struct dz_engine_order o = {.what = what};
+    struct dz_control_order o = {.what = what};
     if (dz_api_body(r, &o))
         dz_api_order(api, r, &o, 200);
 }
@@ -91,7 +91,7 @@ static void on_suspended(void *arg, const struct dz_sandbox_result *result)
         return;
     int rc = result->code;
     if (rc == 0)
-        rc = dz_engine_pause(a->engine, result->row, id, &why);
+        rc = dz_control_pause(a->control, result->row, id, &why);
     if (rc < 0) {
         dz_api_refuse(r, result->code < 0 ? result->why : &why);
         return;
@@ -105,10 +105,10 @@ static void on_suspended(void *arg, const struct dz_sandbox_result *result)
 void dz_api_suspend(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
+    struct dz_control_order o = {.what = DZ_REQUEST_SUSPEND};
     struct dz_why why = {0};
     struct dz_api_call *c = dz_api_body(r, &o) ? dz_api_wait(a, r, 200) : NULL;
-    if (c && dz_engine_order(a->engine, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0)
+    if (c && dz_control_order(a->control, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -151,13 +151,13 @@ void dz_api_hold(struct dz_http_req *r, void *api)
         .code = DZ_EINVAL, .message = "for: must be a duration of at most 30d", .field = "for"};
     if (!dz_api_body(r, &b))
         return;
-    if (b.length_ms <= 0 || b.length_ms > DZ_ENGINE_HOLD_MAX_MS) {
+    if (b.length_ms <= 0 || b.length_ms > DZ_CONTROL_HOLD_MAX_MS) {
         dz_http_refuse(r, &wrong);
         return;
     }
     struct dz_api_call *c = dz_api_wait(a, r, 200);
-    if (c && dz_engine_hold(a->engine, dz_api_target(r, a, "id"), dz_clock_real_ms() + b.length_ms,
-                            dz_api_done_sandbox, c, &why) < 0)
+    if (c && dz_control_hold(a->control, dz_api_target(r, a, "id"),
+                             dz_clock_real_ms() + b.length_ms, dz_api_done_sandbox, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -166,7 +166,7 @@ void dz_api_unhold(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_why why = {0};
-    int rc = dz_engine_unhold(a->engine, dz_api_target(r, a, "id"), &row, &why);
+    int rc = dz_control_unhold(a->control, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -189,9 +189,9 @@ static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct ti
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_why why = {0};
-    const struct dz_engine_patch p = {
+    const struct dz_control_patch p = {
         .set_timeout = true, .timeout_ms = t->after_ms, .timeout_action = t->action};
-    int rc = dz_engine_change(a->engine, dz_api_target(r, a, "id"), &p, &row, &why);
+    int rc = dz_control_change(a->control, dz_api_target(r, a, "id"), &p, &row, &why);
     if (rc == 0) {
         dz_api_send_sandbox(a, r, 200, &row);
         return;
@@ -217,15 +217,15 @@ void dz_api_set_timeout(struct dz_http_req *r, void *api)
 
 void dz_api_no_timeout(struct dz_http_req *r, void *api)
 {
-    const struct timeout none = {.after_ms = DZ_ENGINE_NO_TIMEOUT};
+    const struct timeout none = {.after_ms = DZ_CONTROL_NO_TIMEOUT};
     set_timeout(api, r, &none);
 }
 
 /* --- clone, share --------------------------------------------------------------------------- */
 
 const struct dz_api_field dz_api_clone_fields[] = {
-    {"tenant", DZ_API_STR, offsetof(struct dz_engine_clone, tenant), NULL, 0},
-    {"name", DZ_API_STR, offsetof(struct dz_engine_clone, name), NULL, 0},
+    {"tenant", DZ_API_STR, offsetof(struct dz_control_clone, tenant), NULL, 0},
+    {"name", DZ_API_STR, offsetof(struct dz_control_clone, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
@@ -233,13 +233,14 @@ void dz_api_clone(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_why why = {0};
-    struct dz_engine_clone b = {0};
+    struct dz_control_clone b = {0};
     if (!dz_api_body(r, &b))
         return;
     struct dz_api_call *c = dz_api_wait(a, r, 201);
     if (!c)
         return;
-    if (dz_engine_clone(a->engine, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c, &why) < 0)
+    if (dz_control_clone(a->control, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c, &why) <
+        0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -263,6 +264,6 @@ void dz_api_share(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_wait(a, r, 200);
     if (!c)
         return;
-    if (dz_engine_share(a->engine, dz_api_target(r, a, "id"), on_shared, c, &why) < 0)
+    if (dz_control_share(a->control, dz_api_target(r, a, "id"), on_shared, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }

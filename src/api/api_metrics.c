@@ -51,7 +51,7 @@ enum {
 };
 static const struct dz_metric_row rows[] = {DZ_METRICS_ROWS(METRICS)};
 
-static void on_timed(void *arg, const struct dz_engine_timing *t)
+static void on_timed(void *arg, const struct dz_control_timing *t)
 {
     const struct dz_api *a = arg;
     dz_metric_observe(a->metrics, OPERATION, (double)t->us / 1e6, t->operation, t->rung,
@@ -66,11 +66,11 @@ int dz_api_metrics_open(struct dz_api *a, struct dz_err *err)
     a->started_ms = dz_clock_real_ms();
     dz_metric_set(a->metrics, BUILD, 1, DZ_VERSION);
     dz_metric_set(a->metrics, STARTED, (double)a->started_ms / 1000);
-    struct dz_engine_counts c;
-    dz_engine_counts(a->engine, &c);
+    struct dz_control_counts c;
+    dz_control_counts(a->control, &c);
     if (c.died[0])
         dz_metric_add(a->metrics, DIED, 1, c.died);
-    dz_engine_on_timed(a->engine, on_timed, a);
+    dz_control_on_timed(a->control, on_timed, a);
     return 0;
 }
 
@@ -85,7 +85,7 @@ uint64_t dz_api_timed(const struct dz_api *a, const char *operation, const char 
 
 void dz_api_metrics_close(struct dz_api *a)
 {
-    dz_engine_on_timed(a->engine, NULL, NULL);
+    dz_control_on_timed(a->control, NULL, NULL);
     dz_metrics_free(a->metrics);
 }
 
@@ -99,7 +99,7 @@ void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int
                       route ? dz_http_method(r) : "none", route ? route->pattern : "none", text);
 }
 
-/* Add what the engine has counted since the last call. */
+/* Add what the control plane has counted since the last call. */
 static void add(struct dz_api *a, size_t metric, uint64_t now, uint64_t *before)
 {
     dz_metric_add(a->metrics, metric, (double)(now - *before));
@@ -110,8 +110,8 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(METRICS_MAX);
     struct dz_api *a = api;
-    struct dz_engine_counts c, *seen = &a->counted;
-    dz_engine_counts(a->engine, &c);
+    struct dz_control_counts c, *seen = &a->counted;
+    dz_control_counts(a->control, &c);
     dz_metric_set(a->metrics, WARM, (double)c.in.warm);
     dz_metric_set(a->metrics, OPERATIONS, (double)c.busy);
     dz_metric_set(a->metrics, CONNECTIONS, (double)dz_http_connections(a->http));
@@ -121,8 +121,8 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     add(a, SUSPENDS, c.in.suspends, &seen->in.suspends);
     add(a, CRASHES, c.in.crashes, &seen->in.crashes);
     add(a, EXECS, c.in.execs, &seen->in.execs);
-    struct dz_engine_space space;
-    dz_engine_space(a->engine, &space);
+    struct dz_control_space space;
+    dz_control_space(a->control, &space);
     dz_metric_set(a->metrics, DISK_FREE, (double)space.free_bytes);
     dz_metric_set(a->metrics, DISK_MARK, (double)space.mark_bytes);
     dz_metric_set(a->metrics, DISK_INODES, (double)space.free_inodes);

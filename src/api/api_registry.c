@@ -63,7 +63,7 @@ void dz_api_registry_check(struct dz_http_req *r, void *api)
         return;
     struct checking *c = dz_zalloc(sizeof *c);
     const struct dz_sandboxes_look_opts o = {.fn = on_finding, .done = on_done, .arg = c};
-    int rc = c ? dz_engine_registry_check(a->engine, &o, &c->look, &why)
+    int rc = c ? dz_control_registry_check(a->control, &o, &c->look, &why)
                : dz_fail(&why.err, DZ_ENOMEM, "check the registry: out of memory");
     if (rc < 0) {
         dz_free(c);

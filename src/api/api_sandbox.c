@@ -48,7 +48,7 @@ static void put_timeout(const struct dz_api *a, struct dz_json *j, const struct 
     dz_json_object(j);
     dz_json_put_i64(j, "after_ms", row->timeout_ms);
     dz_json_put_strz(j, "action", row->timeout_action[0] ? row->timeout_action : "destroy");
-    dz_api_put_time(j, "at", dz_engine_date(a->engine, row->timeout_at));
+    dz_api_put_time(j, "at", dz_control_date(a->control, row->timeout_at));
     if (row->timeout_at == 0)
         dz_json_put_i64(j, "left_ms", row->timeout_left ? row->timeout_left : row->timeout_ms);
     dz_json_end(j);
@@ -113,11 +113,11 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     /* updated is in whole seconds: rounded down, it may lie before created. */
     dz_api_put_time(j, "updated_at",
                     row->updated * 1000 > row->created ? row->updated * 1000 : row->created);
-    dz_api_put_time(j, "last_active_at", dz_engine_date(a->engine, row->last_active));
-    dz_api_put_time(j, "wake_at", dz_engine_date(a->engine, row->wake_at));
-    dz_api_put_time(j, "hold_until", dz_engine_date(a->engine, row->hold_until));
+    dz_api_put_time(j, "last_active_at", dz_control_date(a->control, row->last_active));
+    dz_api_put_time(j, "wake_at", dz_control_date(a->control, row->wake_at));
+    dz_api_put_time(j, "hold_until", dz_control_date(a->control, row->hold_until));
     dz_api_put_time(j, "expires_at", row->expires);
-    dz_json_put_u64(j, "file_bytes", dz_engine_file_bytes(a->engine, row));
+    dz_json_put_u64(j, "file_bytes", dz_control_file_bytes(a->control, row));
     dz_json_put_i64(j, "generation", row->generation);
     put_text(j, "error", row->error);
 }
@@ -164,7 +164,7 @@ struct idle {
 };
 
 struct create {
-    struct dz_engine_spec spec;
+    struct dz_control_spec spec;
     uint64_t memory, disk;
     int64_t idle_ms, timeout_ms, silence_ms;
     int auto_resume, start, persistent, timeout, count_cpu;
@@ -235,7 +235,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     if (!dz_api_body(r, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
         return;
-    c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
+    c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_CONTROL_NO_TIMEOUT;
     c.spec.ephemeral = !c.persistent;
     c.spec.id = dz_api_key_id(a, r);
     c.spec.memory_bytes = c.memory;
@@ -248,8 +248,8 @@ void dz_api_create(struct dz_http_req *r, void *api)
     struct dz_api_call *call = dz_api_wait(a, r, 201);
     if (!call)
         return;
-    int rc =
-        dz_engine_create(a->engine, dz_api_caller(r, a), &c.spec, dz_api_done_sandbox, call, &why);
+    int rc = dz_control_create(a->control, dz_api_caller(r, a), &c.spec, dz_api_done_sandbox, call,
+                               &why);
     if (rc < 0)
         dz_api_not_taken(call, r, &why);
 }
@@ -268,7 +268,7 @@ void dz_api_list(struct dz_http_req *r, void *api)
     bool more = false;
     int rc = dz_api_page(r, DZ_API_CURSOR_SANDBOX, names, &page, &why);
     if (rc == 0) {
-        const struct dz_engine_filter f = {
+        const struct dz_control_filter f = {
             .state = dz_http_query(r, "state"),
             .kind = dz_http_query(r, "kind"),
             .label = dz_http_query(r, "label"),
@@ -276,7 +276,7 @@ void dz_api_list(struct dz_http_req *r, void *api)
             .after = page.cursor,
             .limit = page.limit,
         };
-        rc = dz_engine_list(a->engine, dz_api_caller(r, a), &f, &rows, &more, &why);
+        rc = dz_control_list(a->control, dz_api_caller(r, a), &f, &rows, &more, &why);
     }
     if (rc < 0) {
         dz_api_refuse(r, &why);
@@ -293,7 +293,7 @@ void dz_api_get(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_why why = {0};
-    int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
+    int rc = dz_control_get(a->control, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -310,12 +310,12 @@ void dz_api_instances(struct dz_http_req *r, void *api)
     struct dz_json j;
     bool more = true;
     const char *after = NULL;
-    char last[DZ_ENGINE_VALUE_MAX + 1];
+    char last[DZ_CONTROL_VALUE_MAX + 1];
     dz_json_init(&j, &text, false);
     dz_json_array(&j);
     while (more) {
-        const struct dz_engine_filter f = {.after = after, .limit = DZ_API_LIMIT_MAX};
-        if (dz_engine_list(a->engine, dz_api_caller(r, a), &f, &rows, &more, &why) < 0) {
+        const struct dz_control_filter f = {.after = after, .limit = DZ_API_LIMIT_MAX};
+        if (dz_control_list(a->control, dz_api_caller(r, a), &f, &rows, &more, &why) < 0) {
             dz_api_refuse(r, &why);
             return;
         }
@@ -343,7 +343,7 @@ void dz_api_instances(struct dz_http_req *r, void *api)
  */
 
 struct patch {
-    struct dz_engine_patch p;
+    struct dz_control_patch p;
     int64_t idle_ms, timeout_ms, silence_ms;
     int auto_resume, timeout, count_cpu;
 };
@@ -381,7 +381,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
         return;
     b.p.set_timeout = b.timeout;
-    b.p.timeout_ms = b.timeout ? b.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
+    b.p.timeout_ms = b.timeout ? b.timeout_ms : DZ_CONTROL_NO_TIMEOUT;
     b.p.set_idle = b.idle_ms >= 0;
     b.p.idle_ms = b.idle_ms;
     b.p.set_resume = b.auto_resume >= 0;
@@ -390,7 +390,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     b.p.silence_ms = b.silence_ms == 0 ? 1 : b.silence_ms; /* refused as too short */
     b.p.set_cpu = b.count_cpu >= 0;
     b.p.ignore_cpu = b.count_cpu == 0;
-    int rc = dz_engine_change(a->engine, dz_api_target(r, a, "id"), &b.p, &row, &why);
+    int rc = dz_control_change(a->control, dz_api_target(r, a, "id"), &b.p, &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -413,7 +413,7 @@ void dz_api_delete(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    dz_api_order(a, r,
-                 &(struct dz_engine_order){.what = forced ? DZ_REQUEST_DESTROY : DZ_REQUEST_DELETE},
-                 204);
+    dz_api_order(
+        a, r, &(struct dz_control_order){.what = forced ? DZ_REQUEST_DESTROY : DZ_REQUEST_DELETE},
+        204);
 }

@@ -76,12 +76,12 @@ static int put_warm(void *arg, const struct dz_sandbox_warm *w)
     struct dz_api_process p = {0};
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_why why;
-    const struct dz_engine_target target = {dz_api_caller(l->r, l->api), w->id};
+    const struct dz_control_target target = {dz_api_caller(l->r, l->api), w->id};
     if (l->count++ == SANDBOXES_MAX)
         return 1;
     if (w->pid)
         dz_api_process_of(w->pid, &p);
-    bool known = dz_engine_get(l->api->engine, target, &row, &why) == 0;
+    bool known = dz_control_get(l->api->control, target, &row, &why) == 0;
     dz_json_object(l->j);
     dz_json_put_strz(l->j, "id", w->id);
     dz_json_put_strz(l->j, "name", known && row.name && row.name[0] ? row.name : NULL);
@@ -108,7 +108,7 @@ static void put_latency(struct dz_json *j, const struct dz_api *a, const char *o
     dz_json_end(j);
 }
 
-static void put_totals(struct dz_json *j, const struct dz_engine_counts *c)
+static void put_totals(struct dz_json *j, const struct dz_control_counts *c)
 {
     dz_json_key(j, "totals");
     dz_json_object(j);
@@ -137,9 +137,9 @@ void dz_api_stats(struct dz_http_req *r, void *api)
 {
     static const char *const operations[] = {"create", "wake", "suspend", "freeze", "archive"};
     struct dz_api *a = api;
-    struct dz_engine_counts c;
+    struct dz_control_counts c;
     struct dz_api_out o;
-    dz_engine_counts(a->engine, &c);
+    dz_control_counts(a->control, &c);
     dz_api_begin(&o);
     dz_json_put_strz(&o.json, "version", DZ_VERSION);
     dz_json_put_i64(&o.json, "uptime_ms", dz_clock_real_ms() - a->started_ms);
@@ -156,7 +156,7 @@ void dz_api_stats(struct dz_http_req *r, void *api)
     put_process(&o.json);
     dz_json_key(&o.json, "sandboxes");
     dz_json_array(&o.json);
-    (void)dz_engine_each_warm(a->engine, put_warm, &(struct listing){a, r, &o.json, 0});
+    (void)dz_control_each_warm(a->control, put_warm, &(struct listing){a, r, &o.json, 0});
     dz_json_end(&o.json);
     dz_api_send(r, 200, &o);
 }

@@ -2,14 +2,14 @@
  *
  * api_stream.c - a command as a stream: server-sent events, or a WebSocket.
  *
- * Output is acknowledged to the engine only when the client has read it, so a slow client
- * holds up its command and nothing else. Input goes to the engine message by message; while too
- * much input is pending there, the socket is not read.
+ * Output is acknowledged to the control plane only when the client has read it, so a slow client
+ * holds up its command and nothing else. Input goes to the control plane message by message; while
+ * too much input is pending there, the socket is not read.
  *
- * A session is held by its connection, until `closed`, and by each message that the engine has
- * not answered (session.tells). The last holder frees it. Only let_go() ends the engine's
- * watch. It also kills the command if the session failed, or if the session started the command
- * and its client never learned the command's id.
+ * A session is held by its connection, until `closed`, and by each message that the control plane
+ * has not answered (session.tells). The last holder frees it. Only let_go() ends the control
+ * plane's watch. It also kills the command if the session failed, or if the session started the
+ * command and its client never learned the command's id.
  */
 #include "api/api_exec.h"
 
@@ -27,16 +27,16 @@ enum {
 
 struct session {
     struct dz_api *api;
-    struct dz_engine_target target; /* by id (of.sandbox_id), because a name may be reassigned */
-    struct dz_sse *sse;             /* either sse or ws */
+    struct dz_control_target target; /* by id (of.sandbox_id), because a name may be reassigned */
+    struct dz_sse *sse;              /* either sse or ws */
     struct dz_ws *ws;
     struct dz_exec_watch *watch;
     bool over, full; /* ended; the client has not caught up */
     bool waits;      /* for the first message, which names the command to run */
     bool closed;     /* the connection has ended */
-    size_t tells;    /* messages that the engine has not answered yet */
+    size_t tells;    /* messages that the control plane has not answered yet */
     size_t untaken;
-    char exec_id[DZ_ENGINE_VALUE_MAX + 1];
+    char exec_id[DZ_CONTROL_VALUE_MAX + 1];
     struct dz_api_stream_of of;
 };
 
@@ -46,7 +46,7 @@ static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_why why = {0};
     const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
-    if (dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) < 0) {
+    if (dz_control_get(a->control, dz_api_target(r, a, "id"), &row, &why) < 0) {
         dz_api_refuse(r, &why);
         return NULL;
     }
@@ -56,7 +56,7 @@ static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
         return NULL;
     }
     s->api = a;
-    s->target = (struct dz_engine_target){dz_api_caller(r, a), s->of.sandbox_id};
+    s->target = (struct dz_control_target){dz_api_caller(r, a), s->of.sandbox_id};
     dz_api_stream_is(&s->of, r, row.id);
     return s;
 }
@@ -71,7 +71,7 @@ static void send_json(struct session *s, const char *event, const char *id,
     s->full = s->full || rc == 1;
 }
 
-/* End the watch, unless the engine has ended it already. */
+/* End the watch, unless the control plane has ended it already. */
 static void let_go(struct session *s, bool failed)
 {
     struct dz_exec_watch *w = s->watch;
@@ -182,7 +182,7 @@ static void session_free_unheld(struct session *s)
 
 static void session_gone(struct session *s)
 {
-    s->tells++; /* the engine may answer a message from inside this call */
+    s->tells++; /* the control plane may answer a message from inside this call */
     s->over = s->closed = true;
     let_go(s, false);
     s->tells--;
@@ -202,7 +202,7 @@ void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz
                         const char *exec_id, uint64_t offset)
 {
     struct dz_why why = {0};
-    char id[DZ_ENGINE_VALUE_MAX + 1] = "";
+    char id[DZ_CONTROL_VALUE_MAX + 1] = "";
     struct session *s = make_session(a, r);
     if (!s)
         return;
@@ -214,8 +214,8 @@ void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz
         return;
     }
     const struct dz_exec_listener me = {&ops, s, offset};
-    int rc = exec ? dz_engine_exec(a->engine, s->target, exec, me, &s->watch, &why)
-                  : dz_engine_exec_watch(a->engine, s->target, id, me, &s->watch, &why);
+    int rc = exec ? dz_control_exec(a->control, s->target, exec, me, &s->watch, &why)
+                  : dz_control_exec_watch(a->control, s->target, id, me, &s->watch, &why);
     if (rc < 0)
         on_failed(s, &why);
 }
@@ -248,7 +248,7 @@ static void tell(struct session *s, struct dz_exec_tell what)
     if (s->tells++ == 0)
         dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
-    int rc = dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why);
+    int rc = dz_control_exec_tell(s->api->control, s->target, &what, on_told, s, &why);
     if (rc == DZ_ERATE) { /* otherwise input would be lost silently */
         let_go(s, false);
         on_failed(s, &why);
@@ -310,8 +310,8 @@ static void on_first(struct session *s, bool text, struct dz_str data)
     exec.background = false;
     if (!b.input.text.p)
         exec.keep_input = true; /* a WebSocket always has input */
-    if (dz_engine_exec(s->api->engine, s->target, &exec, (struct dz_exec_listener){&ops, s, 0},
-                       &s->watch, &why) < 0)
+    if (dz_control_exec(s->api->control, s->target, &exec, (struct dz_exec_listener){&ops, s, 0},
+                        &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);
 }
 
@@ -351,7 +351,7 @@ void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_
 {
     struct dz_why why = {0};
     struct session *s = make_session(a, r);
-    char id[DZ_ENGINE_VALUE_MAX + 1] = "";
+    char id[DZ_CONTROL_VALUE_MAX + 1] = "";
     if (!s)
         return;
     if (exec_id)
@@ -363,6 +363,6 @@ void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_
         return;
     }
     const struct dz_exec_listener me = {&ops, s, offset};
-    if (exec_id && dz_engine_exec_watch(a->engine, s->target, id, me, &s->watch, &why) < 0)
+    if (exec_id && dz_control_exec_watch(a->control, s->target, id, me, &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);
 }

@@ -22,7 +22,7 @@ static void put_quotas(struct dz_json *j, const char *key, const struct dz_quota
     dz_json_end(j);
 }
 
-static void put_usage(struct dz_json *j, const char *key, const struct dz_engine_usage *u,
+static void put_usage(struct dz_json *j, const char *key, const struct dz_control_usage *u,
                       bool measured)
 {
     dz_json_key(j, key);
@@ -38,7 +38,7 @@ static void put_usage(struct dz_json *j, const char *key, const struct dz_engine
     dz_json_end(j);
 }
 
-static void put_members(struct dz_json *j, const struct dz_engine_quota_state *s)
+static void put_members(struct dz_json *j, const struct dz_control_quota_state *s)
 {
     dz_json_put_strz(j, "id", s->tenant);
     put_quotas(j, "quotas", &s->quotas);
@@ -56,10 +56,10 @@ static void put_members(struct dz_json *j, const struct dz_engine_quota_state *s
 
 static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *tenant)
 {
-    struct dz_engine_quota_state s;
+    struct dz_control_quota_state s;
     struct dz_why why = {0};
     struct dz_api_out o;
-    if (dz_engine_quotas(a->engine, dz_api_caller(r, a), tenant, &s, &why) < 0) {
+    if (dz_control_quotas(a->control, dz_api_caller(r, a), tenant, &s, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -73,23 +73,23 @@ void dz_api_tenants(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_tenant_rows_release)
     struct dz_tenant_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     struct dz_api *a = api;
-    const struct dz_engine_caller *who = dz_api_caller(r, a);
+    const struct dz_control_caller *who = dz_api_caller(r, a);
     struct dz_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, DZ_API_CURSOR_TENANT, NULL, &page, &why);
     if (rc == 0)
-        rc = dz_engine_tenants(a->engine, who,
-                               page.cursor ? page.cursor + strlen(DZ_API_TENANT_CURSOR) : NULL,
-                               page.limit, &rows, &why);
+        rc = dz_control_tenants(a->control, who,
+                                page.cursor ? page.cursor + strlen(DZ_API_TENANT_CURSOR) : NULL,
+                                page.limit, &rows, &why);
     if (rc < 0) {
         dz_api_refuse(r, &why);
         return;
     }
     dz_api_list_begin(&o, "tenants");
     for (size_t i = 0; rc == 0 && i < rows.n; i++) {
-        struct dz_engine_quota_state s;
-        rc = dz_engine_quotas(a->engine, who, rows.p[i].id, &s, &why);
+        struct dz_control_quota_state s;
+        rc = dz_control_quotas(a->control, who, rows.p[i].id, &s, &why);
         if (rc < 0)
             break;
         dz_json_object(&o.json);
@@ -101,7 +101,7 @@ void dz_api_tenants(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    char next[DZ_ENGINE_VALUE_MAX + 16];
+    char next[DZ_CONTROL_VALUE_MAX + 16];
     if (rows.n > 0)
         (void)snprintf(next, sizeof next, DZ_API_TENANT_CURSOR "%s", rows.p[rows.n - 1].id);
     dz_api_list_send(r, &o, rows.n == page.limit ? next : NULL);
@@ -129,7 +129,7 @@ void dz_api_tenant_set(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &b))
         return;
     if (b.quotas &&
-        dz_engine_set_quotas(a->engine, dz_api_caller(r, a), tenant, b.quotas, &why) < 0)
+        dz_control_set_quotas(a->control, dz_api_caller(r, a), tenant, b.quotas, &why) < 0)
         dz_api_refuse(r, &why);
     else
         send_tenant(a, r, tenant);

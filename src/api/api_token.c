@@ -8,11 +8,11 @@
 #include <string.h>
 
 const struct dz_api_field dz_api_token_fields[] = {
-    {"name", DZ_API_STR, offsetof(struct dz_engine_token_spec, name), NULL, 0},
-    {"tenant", DZ_API_STR, offsetof(struct dz_engine_token_spec, tenant), NULL, 0},
-    {"scope", DZ_API_STR, offsetof(struct dz_engine_token_spec, scope), NULL, 0},
-    {"expires_in", DZ_API_DURATION, offsetof(struct dz_engine_token_spec, expires_in_ms), NULL, 0},
-    {"quotas", DZ_API_OBJECT, offsetof(struct dz_engine_token_spec, quotas_json), NULL, 0},
+    {"name", DZ_API_STR, offsetof(struct dz_control_token_spec, name), NULL, 0},
+    {"tenant", DZ_API_STR, offsetof(struct dz_control_token_spec, tenant), NULL, 0},
+    {"scope", DZ_API_STR, offsetof(struct dz_control_token_spec, scope), NULL, 0},
+    {"expires_in", DZ_API_DURATION, offsetof(struct dz_control_token_spec, expires_in_ms), NULL, 0},
+    {"quotas", DZ_API_OBJECT, offsetof(struct dz_control_token_spec, quotas_json), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
@@ -32,12 +32,12 @@ void dz_api_token_create(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
     struct dz_api *a = api;
     struct dz_why why = {0};
-    struct dz_engine_token_spec spec = {.tenant = "default", .scope = "tenant"};
-    char secret[DZ_ENGINE_SECRET];
+    struct dz_control_token_spec spec = {.tenant = "default", .scope = "tenant"};
+    char secret[DZ_CONTROL_SECRET];
     struct dz_api_out o;
     if (!dz_api_body(r, &spec))
         return;
-    if (dz_engine_token_add(a->engine, dz_api_caller(r, a), &spec, secret, &row, &why) < 0) {
+    if (dz_control_token_add(a->control, dz_api_caller(r, a), &spec, secret, &row, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -60,7 +60,7 @@ void dz_api_tokens(struct dz_http_req *r, void *api)
     if (rc == 0) {
         const struct dz_registry_record_filter f = {
             .tenant = dz_http_query(r, "tenant"), .after = page.cursor, .limit = page.limit};
-        rc = dz_engine_tokens(a->engine, dz_api_caller(r, a), &f, &rows, &why);
+        rc = dz_control_tokens(a->control, dz_api_caller(r, a), &f, &rows, &why);
     }
     if (rc < 0) {
         dz_api_refuse(r, &why);
@@ -80,8 +80,8 @@ void dz_api_token_revoke(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_why why = {0};
     char id[DZ_ID_TEXT];
-    if (dz_engine_token_remove(a->engine, dz_api_caller(r, a), dz_http_param(r, "token"), id,
-                               &why) < 0) {
+    if (dz_control_token_remove(a->control, dz_api_caller(r, a), dz_http_param(r, "token"), id,
+                                &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }

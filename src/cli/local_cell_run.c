@@ -36,7 +36,7 @@ struct carrier {
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
-    struct dz_control control; /* somebody may ask for a copy */
+    struct dz_cli_control control; /* somebody may ask for a copy */
     struct termios saved;
     bool raw;
 };
@@ -105,7 +105,7 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
         dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
         return 0;
     case DZ_CELL_COPIED:
-        dz_control_answer(&r->control, e->count, e->code, e->text);
+        dz_cli_control_answer(&r->control, e->count, e->code, e->text);
         return 0;
     case DZ_CELL_READY: /* these are of cells with many commands */
     case DZ_CELL_FULL:
@@ -185,7 +185,7 @@ static int take_signal(struct carrier *r, struct dz_err *err)
 static int take_request(struct carrier *r, struct dz_err *err)
 {
     int fds[2];
-    if (!dz_control_accept(&r->control, fds))
+    if (!dz_cli_control_accept(&r->control, fds))
         return 0;
     int rc = dz_cell_snapshot(r->cell, fds[0], err);
     (void)close(fds[0]);
@@ -274,7 +274,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
                         .tty = c->start.tty,
                         .keep = c->keep,
                         .file = c->file,
-                        .control = DZ_CONTROL_INIT};
+                        .control = DZ_CLI_CONTROL_INIT};
     r.input = c->start.open_stdin;
     r.in = c->start.tty ? DZ_CELL_TTY : DZ_CELL_STDIN;
     r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;
@@ -285,7 +285,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
     if (rc < 0)
         return dz_cli_cell_why(c, cli, rc, err);
     if (c->keep)
-        dz_control_listen(&r.control, c->start.disk_fd);
+        dz_cli_control_listen(&r.control, c->start.disk_fd);
     (void)fflush(cli->out);
     terminal_raw(&r);
     rc = send_size(&r, err);
@@ -294,7 +294,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
     c->failed = r.failed;
     terminal_back(&r);
     dz_fd_close(&r.signals);
-    dz_control_release(&r.control);
+    dz_cli_control_release(&r.control);
     if (rc == DZ_EXIT_ASLEEP) { /* it moves its log into the file still */
         dz_cell_free(c->cell);
         c->cell = NULL;

@@ -61,7 +61,7 @@ static bool readable(int fd, int ms)
 
 /* --- who runs the file --------------------------------------------------------------- */
 
-void dz_control_listen(struct dz_control *c, int fd)
+void dz_cli_control_listen(struct dz_cli_control *c, int fd)
 {
     struct sockaddr_un name;
     socklen_t n = name_of(fd, &name);
@@ -96,7 +96,7 @@ static int receive_fds(int socket, int ret_fds[static 2])
     return count == 2;
 }
 
-int dz_control_accept(struct dz_control *c, int ret_fds[static 2])
+int dz_cli_control_accept(struct dz_cli_control *c, int ret_fds[static 2])
 {
     DZ_AUTO(dz_fd_close) int fd = accept4(c->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0 || !is_ours(fd) || !receive_fds(fd, ret_fds))
@@ -105,7 +105,7 @@ int dz_control_accept(struct dz_control *c, int ret_fds[static 2])
     return 1;
 }
 
-void dz_control_answer(struct dz_control *c, uint64_t bytes, int code, const char *text)
+void dz_cli_control_answer(struct dz_cli_control *c, uint64_t bytes, int code, const char *text)
 {
     struct answer a = {.bytes = bytes, .code = code};
     (void)snprintf(a.text, sizeof a.text, "%s", text);
@@ -114,7 +114,7 @@ void dz_control_answer(struct dz_control *c, uint64_t bytes, int code, const cha
     dz_fd_close(&c->client);
 }
 
-void dz_control_release(struct dz_control *c)
+void dz_cli_control_release(struct dz_cli_control *c)
 {
     dz_fd_close(&c->listener);
     dz_fd_close(&c->client);
@@ -145,7 +145,7 @@ static int send_fds(int socket, int db_fd, int wal_fd, struct dz_err *err)
                : 0;
 }
 
-int dz_control_snapshot(int fd, int db_fd, int wal_fd, struct dz_err *err)
+int dz_cli_control_snapshot(int fd, int db_fd, int wal_fd, struct dz_err *err)
 {
     struct sockaddr_un name;
     struct answer a = {0};

@@ -270,7 +270,7 @@ static int snapshot_files(struct dz_cli *c, struct dz_err *err)
         .body = run_snapshot, .fds = {target.db_fd, target.wal_fd}, .fd_count = 2};
     int rc = dz_db_files_open(&files, c->argv[0], DZ_DB_FILES_WRITE, err);
     if (rc == 0)
-        rc = dz_control_snapshot(files.db_fd, target.db_fd, target.wal_fd, err);
+        rc = dz_cli_control_snapshot(files.db_fd, target.db_fd, target.wal_fd, err);
     if (rc == DZ_ENOENT && files.db_fd >= 0)
         rc = copy_files(c, &files, err);
     dz_db_files_close(&files);

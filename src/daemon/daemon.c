@@ -18,8 +18,8 @@
 #include "base/mem.h"
 #include "cell/cell_call.h"
 #include "cell/cell_pool.h"
+#include "control/control_daemon.h"
 #include "daemon/daemon_died.h"
-#include "engine/engine_daemon.h"
 #include "http/http.h"
 #include "loop/loop.h"
 #include "os/os_cgroup.h"
@@ -42,7 +42,7 @@ struct daemon {
     struct dz_os_cgroup cells;     /* of all cells, if they have limits */
     struct dz_os_cgroup_each each; /* below it, one for each cell, if configured */
     struct dz_loop *loop;
-    struct dz_engine *engine;
+    struct dz_control *control;
     struct dz_api *api;
     struct dz_signal *term, *interrupt, *hangup;
     struct dz_timer *recovery; /* the next piece of it */
@@ -72,15 +72,15 @@ static void on_stop(void *arg)
     dz_log(DZ_LOG_INFO, "daemon_stopping");
     dz_os_notify(&d->manager, "STOPPING=1\nSTATUS=putting sandboxes to sleep");
     dz_http_quiesce(dz_api_http(d->api));
-    dz_engine_drain(d->engine, d->config->daemon_drain_timeout, on_drained, d);
+    dz_control_drain(d->control, d->config->daemon_drain_timeout, on_drained, d);
 }
 
 static void release(struct daemon *d)
 {
     if (d->loop)
-        dz_loop_settle(d->loop); /* its ends lead to the engine, and to requests */
+        dz_loop_settle(d->loop); /* its ends lead to the control plane, and to requests */
     dz_api_free(d->api);
-    dz_engine_free(d->engine);
+    dz_control_free(d->control);
     dz_cell_pool_free(d->pool);
     dz_timer_free(d->watchdog);
     dz_timer_free(d->recovery);
@@ -159,8 +159,8 @@ static void reload(struct daemon *d)
     set_up_log(d->config);
     if (load_certificate(d, &why) < 0) /* the old one stays in use */
         dz_log(DZ_LOG_ERROR, "certificate_not_reloaded", dz_log_err(&why));
-    dz_engine_set_ladder(d->engine, &ladder);
-    dz_engine_set_space(d->engine, &space);
+    dz_control_set_ladder(d->control, &ladder);
+    dz_control_set_space(d->control, &space);
     dz_log(DZ_LOG_INFO, "config_reloaded", dz_log_strz("file", d->config->file));
 }
 
@@ -224,7 +224,7 @@ static uint64_t quota(uint64_t n)
 
 static int start_engine(struct daemon *d, struct dz_err *err)
 {
-    const struct dz_engine_opts engine = {
+    const struct dz_control_opts control = {
         .loop = d->loop,
         .pool = d->pool,
         .data_path = d->config->doze_data,
@@ -243,14 +243,14 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .held_tenant = d->config->listen_unread_per_tenant,
         .held_all = d->config->listen_unread,
     };
-    int rc = dz_engine_new(&engine, &d->engine, err);
+    int rc = dz_control_new(&control, &d->control, err);
     if (rc < 0)
         return rc;
     if (d->died.found)
-        dz_engine_note_death(d->engine, d->died.pid, dz_died_signal(&d->died), d->died.rebooted);
+        dz_control_note_death(d->control, d->died.pid, dz_died_signal(&d->died), d->died.rebooted);
     const struct dz_api_opts api = {
         .loop = d->loop,
-        .engine = d->engine,
+        .control = d->control,
         .tenant = "default",
         .connections = (unsigned)d->config->listen_connections,
         .address_connections = (unsigned)d->config->listen_connections_per_address,
@@ -370,7 +370,7 @@ static void on_recovery(void *arg)
     struct dz_err why = {0};
     if (d->stopping)
         return;
-    int rc = dz_engine_recover_some(d->engine, dz_clock_mono_ms() + RECOVERY_MS, &why);
+    int rc = dz_control_recover_some(d->control, dz_clock_mono_ms() + RECOVERY_MS, &why);
     if (rc == 1) {
         dz_timer_after(d->recovery, 0);
         return;

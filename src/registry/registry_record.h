@@ -64,7 +64,7 @@
     T(status)                                                  \
     T(sandbox_id) /* the source, which it may outlive */       \
     T(name)       /* unique of a tenant; alias */              \
-    T(kind)       /* what made it: the engine's word */        \
+    T(kind)       /* what made it: control's word */           \
     T(image)                                                   \
     T(config)   /* JSON: as of the source */                   \
     T(metadata) /* JSON */                                     \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Commands as requests, event streams and WebSockets: the real server and the real handlers, over
- * a simulated engine, simulated bytes and a simulated clock. The input is a program: each byte
- * chooses what happens next, and what follows it says how.
+ * a simulated control plane, simulated bytes and a simulated clock. The input is a program: each
+ * byte chooses what happens next, and what follows it says how.
  *
  *     peer    opens connections, sends requests, frames and raw bytes, reads some of what came,
  *             shuts its sending side, vanishes
- *     engine  starts, prints, ends and fails commands, answers or refuses what it is told, at once
- *             or later, in any order that engine.h allows
+ *     control starts, prints, ends and fails commands, answers or refuses what it is told, at once
+ *             or later, in any order that control.h allows
  *     clock   goes on
  *
  * Invariants: (1) a watch is used only while it lives, and never ended inside its output;
@@ -70,7 +70,7 @@ static struct world {
     size_t watch_count;
     struct telling tells[TELLS];
     size_t tell_count;
-    int next; /* what the engine does with the next call */
+    int next; /* what the control plane does with the next call */
 } w;
 
 enum { /* w.next */
@@ -175,14 +175,15 @@ static void turn(void)
     }
 }
 
-/* --- the engine, by --wrap
+/* --- the control plane, by --wrap
  * ------------------------------------------------------------------------ */
 
 static struct dz_why *refusal(struct dz_why *why)
 {
     static const int codes[] = {DZ_ENOENT, DZ_EBUSY, DZ_EUNAVAIL, DZ_EINVAL, DZ_ENOMEM};
     memset(why, 0, sizeof *why);
-    (void)dz_fail(&why->err, codes[take() % DZ_ARRAY_LEN(codes)], "the simulated engine refuses");
+    (void)dz_fail(&why->err, codes[take() % DZ_ARRAY_LEN(codes)],
+                  "the simulated control plane refuses");
     return why;
 }
 
@@ -245,25 +246,25 @@ static int begin(struct dz_exec_listener listener, const char *id, struct dz_exe
     return 0;
 }
 
-int __wrap_dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
-                          const struct dz_exec_request *exec, struct dz_exec_listener listener,
-                          struct dz_exec_watch **ret_watch, struct dz_why *why);
-int __wrap_dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
-                          const struct dz_exec_request *exec, struct dz_exec_listener listener,
-                          struct dz_exec_watch **ret_watch, struct dz_why *why)
+int __wrap_dz_control_exec(struct dz_control *e, struct dz_control_target target,
+                           const struct dz_exec_request *exec, struct dz_exec_listener listener,
+                           struct dz_exec_watch **ret_watch, struct dz_why *why);
+int __wrap_dz_control_exec(struct dz_control *e, struct dz_control_target target,
+                           const struct dz_exec_request *exec, struct dz_exec_listener listener,
+                           struct dz_exec_watch **ret_watch, struct dz_why *why)
 {
     (void)e;
     (void)target;
-    assert(dz_engine_exec_check(exec, why) == 0);
+    assert(dz_control_exec_check(exec, why) == 0);
     return begin(listener, "exe_new", ret_watch, why);
 }
 
-int __wrap_dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target,
-                                const char *exec_id, struct dz_exec_listener listener,
-                                struct dz_exec_watch **ret_watch, struct dz_why *why);
-int __wrap_dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target,
-                                const char *exec_id, struct dz_exec_listener listener,
-                                struct dz_exec_watch **ret_watch, struct dz_why *why)
+int __wrap_dz_control_exec_watch(struct dz_control *e, struct dz_control_target target,
+                                 const char *exec_id, struct dz_exec_listener listener,
+                                 struct dz_exec_watch **ret_watch, struct dz_why *why);
+int __wrap_dz_control_exec_watch(struct dz_control *e, struct dz_control_target target,
+                                 const char *exec_id, struct dz_exec_listener listener,
+                                 struct dz_exec_watch **ret_watch, struct dz_why *why)
 {
     (void)e;
     (void)target;
@@ -320,12 +321,12 @@ void __wrap_dz_exec_watch_abort(struct dz_exec_watch *x)
     let_go(x);
 }
 
-int __wrap_dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
-                               const struct dz_exec_tell *tell, dz_sandbox_done_fn *done, void *arg,
-                               struct dz_why *why);
-int __wrap_dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
-                               const struct dz_exec_tell *tell, dz_sandbox_done_fn *done, void *arg,
-                               struct dz_why *why)
+int __wrap_dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
+                                const struct dz_exec_tell *tell, dz_sandbox_done_fn *done,
+                                void *arg, struct dz_why *why);
+int __wrap_dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
+                                const struct dz_exec_tell *tell, dz_sandbox_done_fn *done,
+                                void *arg, struct dz_why *why)
 {
     int next = w.next;
     (void)e;
@@ -340,10 +341,10 @@ int __wrap_dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target targ
     return 0;
 }
 
-int __wrap_dz_engine_get(struct dz_engine *e, struct dz_engine_target target,
-                         struct dz_instance *ret_row, struct dz_why *why);
-int __wrap_dz_engine_get(struct dz_engine *e, struct dz_engine_target target,
-                         struct dz_instance *ret_row, struct dz_why *why)
+int __wrap_dz_control_get(struct dz_control *e, struct dz_control_target target,
+                          struct dz_instance *ret_row, struct dz_why *why);
+int __wrap_dz_control_get(struct dz_control *e, struct dz_control_target target,
+                          struct dz_instance *ret_row, struct dz_why *why)
 {
     (void)e;
     (void)target;
@@ -473,7 +474,7 @@ static void peer_step(struct peer *p, unsigned what)
     }
 }
 
-static void engine_step(unsigned what)
+static void control_step(unsigned what)
 {
     static const size_t sizes[] = {1, 5, 1000, OUTPUT_MAX};
     struct dz_exec_watch *x = w.watch_count ? &w.watches[take() % w.watch_count] : NULL;
@@ -546,7 +547,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (what % 8 < 4)
             peer_step(&w.peers[what % 4 % CONNS], what / 8 + 32 * (take() % 8));
         else if (what % 8 < 7)
-            engine_step(what / 8 + 32 * (take() % 8));
+            control_step(what / 8 + 32 * (take() % 8));
         else
             (void)dz_loop_sim_step(w.loop, dz_clock_mono_ms() + (int64_t)take() * 250);
         turn();

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control.c - opening and closing everything, and waking those who listen to events.
+ */
+#include "control/control_int.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "cell/cell_disk.h"
+#include "cell/cell_pool.h"
+#include "cell/cell_runtime.h"
+#include "db/db.h"
+#include "os/os_jail.h"
+#include "vfs/vfs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    POOL_AFTER_MS = 6, /* between a start and the forks that make up for it */
+    TIDY_MS = 100,     /* without a change: the registry's log may be moved into its file */
+};
+
+/* --- events -------------------------------------------------------------------------- */
+
+static void on_told(void *arg)
+{
+    struct dz_control *e = arg;
+    e->told_set = false;
+    DZ_LIST_FOREACH(struct dz_control_ear, ear, &e->ears, link)
+        ear->fn(ear->arg);
+}
+
+/* Nobody waits for the disk while it is quiet. */
+static void on_tidy(void *arg)
+{
+    struct dz_control *e = arg;
+    struct dz_err err;
+    e->tidy_set = e->changed;
+    e->changed = false;
+    if (e->tidy_set)
+        dz_timer_after(e->tidy, TIDY_MS);
+    else if (dz_registry_maintain(e->registry, false, &err) < 0)
+        dz_log(DZ_LOG_WARN, "registry_log_kept", dz_log_err(&err));
+}
+
+/* The registry has changed. Many changes of one turn of the loop are told once. */
+static void on_change(void *arg)
+{
+    struct dz_control *e = arg;
+    e->changed = true;
+    if (!e->tidy_set)
+        dz_timer_after(e->tidy, TIDY_MS);
+    e->tidy_set = true;
+    if (e->told_set || dz_list_empty(&e->ears))
+        return;
+    e->told_set = true;
+    dz_timer_after(e->told, 0);
+}
+
+int dz_control_listen(struct dz_control *e, void (*fn)(void *arg), void *arg,
+                      struct dz_control_ear **ret_ear, struct dz_why *why)
+{
+    struct dz_control_ear *ear = NULL;
+    if (dz_list_count(&e->ears) < DZ_CONTROL_EVENT_WATCHES)
+        ear = dz_zalloc(sizeof *ear);
+    if (!ear)
+        return dz_why(why, DZ_EBUSY, NULL, "follow events: %d clients follow them already",
+                      DZ_CONTROL_EVENT_WATCHES);
+    ear->fn = fn;
+    ear->arg = arg;
+    dz_list_init(&ear->link);
+    dz_list_push_back(&e->ears, &ear->link);
+    *ret_ear = ear;
+    return 0;
+}
+
+void dz_control_unlisten(struct dz_control_ear *ear)
+{
+    if (!ear)
+        return;
+    dz_list_remove(&ear->link);
+    dz_free(ear);
+}
+
+struct events {
+    dz_control_event_fn *fn;
+    void *arg;
+    size_t left;
+    bool stopped;
+};
+
+static int see_event(void *arg, const struct dz_registry_event *event)
+{
+    struct events *s = arg;
+    s->stopped = s->fn(s->arg, event) != 0 || --s->left == 0;
+    return s->stopped;
+}
+
+int dz_control_events(struct dz_control *e, const struct dz_control_caller *who,
+                      const struct dz_control_event_filter *f, dz_control_event_fn *fn, void *arg,
+                      struct dz_why *why)
+{
+    struct dz_err err;
+    struct events s = {fn, arg, f->limit, false};
+    const struct dz_registry_event_filter filter = {.tenant = dz_control_sees(who),
+                                                    .sandbox_id = f->sandbox_id,
+                                                    .after = f->after,
+                                                    .limit = f->limit};
+    int rc = dz_registry_events(e->registry, &filter, see_event, &s, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : s.stopped;
+}
+
+void dz_control_note(struct dz_control *e, const struct dz_instance *row, const char *what,
+                     const char *detail)
+{
+    const struct dz_registry_event event = {
+        .sandbox_id = row->id, .tenant = row->tenant, .what = what, .detail = detail};
+    struct dz_err err;
+    int64_t seq;
+    if (dz_registry_note(e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
+}
+
+void dz_control_note_death(struct dz_control *e, int pid, const char *signal, bool rebooted)
+{
+    char detail[80];
+    struct dz_err err;
+    int64_t seq;
+    (void)snprintf(e->died, sizeof e->died, "%s", signal);
+    (void)snprintf(detail, sizeof detail, "pid %d, signal %s%s", pid, signal,
+                   rebooted ? ", the machine was restarted" : "");
+    const struct dz_registry_event event = {.what = "daemon_died", .detail = detail};
+    if (dz_registry_note(e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+}
+
+/* --- the pool ------------------------------------------------------------------------- */
+
+/* Once, when the first zygote has entered its jail. */
+static void log_fences(struct dz_control *e)
+{
+    struct dz_cell_pool_stats stats;
+    char held[128];
+    dz_cell_pool_stats_get(e->pool, &stats);
+    if (!stats.fences)
+        return;
+    e->fences_logged = true;
+    dz_os_fences_print(stats.fences, held, sizeof held);
+    dz_log(DZ_LOG_INFO, "jail", dz_log_strz("fences", held));
+}
+
+static void run_pool(void *arg)
+{
+    struct dz_control *e = arg;
+    struct dz_err err;
+    e->pool_due = false;
+    if (dz_cell_pool_run(e->pool, &err) < 0)
+        dz_log(DZ_LOG_WARN, "pool_failed", dz_log_err(&err));
+    if (!e->fences_logged)
+        log_fences(e);
+    dz_ready_fill(e);
+}
+
+static void on_pool(void *arg, int events)
+{
+    (void)events;
+    run_pool(arg);
+}
+
+/* Who waits for the cell that was taken has his turn first, and the processors. */
+void dz_control_pool_used(struct dz_control *e)
+{
+    if (!e->pool_due)
+        dz_timer_after(e->pool_soon, POOL_AFTER_MS);
+    e->pool_due = true;
+}
+
+static int watch_pool(struct dz_control *e, struct dz_err *err)
+{
+    dz_copies_init(e);
+    int rc = dz_poll_new(e->loop, dz_cell_pool_fd(e->pool), on_pool, e, &e->pool_poll, err);
+    if (rc == 0)
+        rc = dz_poll_set(e->pool_poll, DZ_POLL_READ, err);
+    return rc < 0 ? rc : dz_timer_new(e->loop, run_pool, e, &e->pool_soon, err);
+}
+
+/* --- opening --------------------------------------------------------------------------- */
+
+static int path_in(const char *data, const char *name, char **ret_path, struct dz_err *err)
+{
+    struct dz_buf b = DZ_BUF_INIT(DZ_PATH_MAX);
+    size_t n;
+    dz_buf_addf(&b, "%s%s%s", data, name[0] ? "/" : "", name);
+    *ret_path = dz_buf_detach(&b, &n);
+    dz_buf_release(&b);
+    return *ret_path ? 0 : dz_fail(err, DZ_ENOMEM, "the path of the data directory is too long");
+}
+
+static int open_stores(struct dz_control *e, struct dz_err *err)
+{
+    DZ_AUTO(dz_freep) char *cold = NULL;
+    DZ_AUTO(dz_freep) char *share = NULL;
+    DZ_AUTO(dz_freep) char *snapshots = NULL;
+    int rc = path_in(e->data_path, "live", &e->live_path, err);
+    if (rc == 0)
+        rc = path_in(e->data_path, "cold", &cold, err);
+    if (rc == 0)
+        rc = path_in(e->data_path, "share", &share, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(share, &e->share, err);
+    if (rc == 0)
+        rc = dz_blobs_sweep(e->share, err);
+    if (rc == 0)
+        rc = path_in(e->data_path, "snapshots", &snapshots, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(snapshots, &e->snapshots, err);
+    if (rc == 0)
+        rc = dz_blobs_sweep(e->snapshots, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(e->live_path, &e->cold.live, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(cold, &e->cold.store, err);
+    e->cold.expand = dz_cell_expand;
+    if (rc == 0)
+        rc = dz_image_store_open(e->data_path, &e->images, err);
+    return rc < 0 ? rc : dz_control_builds_sweep(e, err);
+}
+
+static int open_registry(struct dz_control *e, const char *name, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = dz_registry_open(name, true, &e->registry, err);
+    while (rc == DZ_ENOSPC && dz_space_release(e));
+    if (rc == 0)
+        dz_registry_on_full(e->registry, dz_space_release, e);
+    return rc;
+}
+
+static int open_all(struct dz_control *e, const struct dz_control_opts *opts, struct dz_err *err)
+{
+    int rc = path_in(opts->data_path, "", &e->data_path, err);
+    if (rc == 0)
+        rc = dz_fd_mkdirs(AT_FDCWD, e->data_path, 0700, err);
+    if (rc == 0)
+        rc = dz_space_open(e, &opts->space, err);
+    if (rc == 0)
+        rc = open_registry(e, opts->registry, err);
+    if (rc == DZ_EBUSY)
+        return dz_fail(err, rc, "%s is in use: another daemon runs on it", opts->registry);
+    if (rc == 0)
+        rc = open_stores(e, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_tidy, e, &e->tidy, err);
+    if (rc == 0)
+        rc = watch_pool(e, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, dz_control_sweep, e, &e->sweep, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, dz_uses_measure, e, &e->measure, err);
+    if (rc < 0)
+        return rc;
+    dz_registry_tell(e->registry, on_change, e);
+    const struct dz_sandbox_runtime wasm = {.ops = &dz_cell_wasm, .pool = e->pool};
+    const struct dz_sandboxes_opts sandboxes = {
+        .loop = e->loop,
+        .registry = e->registry,
+        .cold = e->cold,
+        .live_path = e->live_path,
+        .ladder = opts->ladder,
+        .runtimes = {wasm},
+        .host = &dz_control_host,
+        .arg = e,
+        .files = &dz_control_files,
+        .files_arg = e,
+        .accounts = &e->accounts,
+    };
+    return dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
+}
+
+int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_engine,
+                   struct dz_err *err)
+{
+    struct dz_control *e = dz_zalloc(sizeof *e);
+    if (!e)
+        return dz_fail(err, DZ_ENOMEM, "start the control plane: out of memory");
+    e->loop = opts->loop;
+    e->pool = opts->pool;
+    e->quotas = opts->quotas;
+    e->space.dir_fd = e->space.reserve_fd = -1;
+    dz_map_init(&e->uses, DZ_CONTROL_TENANTS_MAX);
+    dz_map_init(&e->keys, DZ_CONTROL_KEYS_UNDER_WAY);
+    dz_map_init(&e->image_cache, DZ_CONTROL_IMAGES_MAX + 1);
+    dz_accounts_init(&e->accounts, opts->held_tenant ? opts->held_tenant : DZ_CONTROL_HELD_TENANT,
+                     opts->held_all ? opts->held_all : DZ_CONTROL_HELD_ALL);
+    dz_list_init(&e->ears);
+    dz_list_init(&e->builds);
+    int rc = dz_ready_init(&e->ready, err);
+    if (rc == 0)
+        rc = open_all(e, opts, err);
+    if (rc < 0) {
+        dz_control_free(e);
+        return rc;
+    }
+    *ret_engine = e;
+    return 0;
+}
+
+int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_err *err)
+{
+    if (!e->claims.settled)
+        e->claims.rc = dz_claims_settle(e, &e->claims.err);
+    e->claims.settled = true;
+    int rc = dz_sandboxes_recover_some(e->sandboxes, until_ms, err);
+    if (rc == 1)
+        return rc;
+    if (rc == 0 && e->claims.rc < 0) {
+        rc = e->claims.rc;
+        if (err)
+            *err = e->claims.err;
+    }
+    e->recovered = true;
+    dz_space_watch(e);
+    dz_ready_fill(e);
+    dz_timer_after(e->sweep, 0);
+    dz_timer_after(e->measure, 0);
+    return rc;
+}
+
+int dz_control_recover(struct dz_control *e, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = dz_control_recover_some(e, INT64_MAX, err);
+    while (rc == 1);
+    return rc;
+}
+
+void dz_control_set_ladder(struct dz_control *e, const struct dz_ladder *ladder)
+{
+    dz_sandboxes_set_ladder(e->sandboxes, ladder);
+}
+
+int dz_control_check_ready(const struct dz_control *e, struct dz_err *err)
+{
+    if (dz_sandboxes_draining(e->sandboxes))
+        return dz_fail(err, DZ_EBUSY,
+                       "the daemon is stopping and suspends its sandboxes: ask again when it "
+                       "is back");
+    return e->recovered ? 0
+                        : dz_fail(err, DZ_EBUSY,
+                                  "the daemon is starting and finishes what the last one "
+                                  "left: ask again in a moment");
+}
+
+void dz_control_on_timed(struct dz_control *e,
+                         void (*fn)(void *arg, const struct dz_control_timing *timing), void *arg)
+{
+    e->timed = fn;
+    e->timed_arg = arg;
+}
+
+bool dz_control_account(struct dz_control *e, const char *tenant, size_t *had, size_t now,
+                        bool must)
+{
+    return dz_account_hold(&e->accounts, tenant, had, now, must);
+}
+
+void dz_control_timed(struct dz_control *e, const struct dz_control_timing *t)
+{
+    if (e->timed)
+        e->timed(e->timed_arg, t);
+}
+
+int64_t dz_control_date(const struct dz_control *e, int64_t at)
+{
+    return dz_sandboxes_date(e->sandboxes, at);
+}
+
+int dz_control_each_warm(const struct dz_control *e,
+                         int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg)
+{
+    return dz_sandboxes_each_warm(e->sandboxes, fn, arg);
+}
+
+void dz_control_counts(const struct dz_control *e, struct dz_control_counts *ret_counts)
+{
+    *ret_counts =
+        (struct dz_control_counts){.busy = dz_sandboxes_busy(e->sandboxes), .creates = e->creates};
+    dz_sandboxes_count(e->sandboxes, &ret_counts->in);
+    memcpy(ret_counts->died, e->died, sizeof ret_counts->died);
+}
+
+int dz_control_registry_check(struct dz_control *e, const struct dz_sandboxes_look_opts *o,
+                              struct dz_sandboxes_look **ret_look, struct dz_why *why)
+{
+    struct dz_err err;
+    int rc = dz_control_check_ready(e, &err);
+    if (rc == 0)
+        rc = dz_sandboxes_look(e->sandboxes, o, ret_look, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+/* --- closing --------------------------------------------------------------------------- */
+
+void dz_control_drain(struct dz_control *e, int64_t deadline_ms,
+                      void (*done)(void *arg, size_t left), void *arg)
+{
+    dz_sandboxes_drain(e->sandboxes, deadline_ms, done, arg);
+}
+
+void dz_control_free(struct dz_control *e)
+{
+    if (!e)
+        return;
+    dz_control_builds_free(e);
+    dz_control_image_verify_drop(e->verify);
+    dz_sandboxes_free(e->sandboxes);
+    dz_copies_release(e);
+    dz_control_images_forget(e, NULL);
+    dz_map_release(&e->image_cache);
+    dz_image_store_close(e->images);
+    dz_ready_release(&e->ready);
+    dz_blobs_free(e->cold.live);
+    dz_blobs_free(e->cold.store);
+    dz_blobs_free(e->share);
+    dz_blobs_free(e->snapshots);
+    (void)dz_registry_close(e->registry, NULL);
+    dz_poll_free(e->pool_poll);
+    dz_timer_free(e->pool_soon);
+    dz_timer_free(e->told);
+    dz_timer_free(e->tidy);
+    dz_timer_free(e->sweep);
+    dz_timer_free(e->measure);
+    dz_space_close(e);
+    dz_control_keys_release(e);
+    dz_uses_release(e);
+    dz_accounts_release(&e->accounts);
+    dz_free(e->data_path);
+    dz_free(e->live_path);
+    dz_free(e);
+}

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control_branch.c - sandboxes made of snapshots; forks, which are snapshots with a label
+ * that any number of branches are attached to; references, which share one sandbox.
+ *
+ * A branch's file is a copy of the snapshot's, made before its row is, under a claim: what a
+ * daemon that dies between the two leaves is removed at the next start. Where a fork is for one
+ * branch only there is no snapshot: the cell writes the branch's file (control_snap.c), and the
+ * branch is made as soon as that file is on the disk.
+ */
+#include "control/control_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- a sandbox out of a snapshot -------------------------------------------------------------- */
+
+struct branch {
+    struct dz_control *e;
+    struct dz_snapshot_row snap;
+    dz_sandbox_done_fn *done;
+    void *arg;
+    bool no_start;
+    char *tenant, *name, *config, *metadata, *keep, *idle_mode;
+    char *timeout_action, *owner;
+    uint64_t memory_bytes;
+    int64_t idle_ms, timeout_ms;
+    bool ephemeral;
+    char id[DZ_ID_TEXT];
+    int rc; /* of the worker */
+    struct dz_err err;
+};
+
+static void branch_free(struct branch *b)
+{
+    dz_snapshot_row_release(&b->snap);
+    dz_free(b->tenant);
+    dz_free(b->name);
+    dz_free(b->config);
+    dz_free(b->metadata);
+    dz_free(b->keep);
+    dz_free(b->idle_mode);
+    dz_free(b->timeout_action);
+    dz_free(b->owner);
+    dz_free(b);
+}
+
+static int copy_one(const struct branch *b, bool log, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    const struct dz_blob_copy how = {.no_hash = true};
+    struct dz_blob_copied copied;
+    char from[DZ_COLD_KEY], to[DZ_COLD_KEY];
+    (void)snprintf(from, sizeof from, "%s.doze%s", b->snap.id, log ? "-wal" : "");
+    int rc = dz_blob_in_open(b->e->snapshots, from, &in, err);
+    if (rc == DZ_ENOENT && log)
+        return 0;
+    if (rc == 0)
+        rc = dz_blob_out_open(b->e->cold.live,
+                              dz_cold_key(b->id, log ? DZ_COLD_LOG : DZ_COLD_LIVE, to), &out, err);
+    if (rc == 0)
+        rc = dz_blob_copy(in, out, &how, &copied, err);
+    if (rc < 0)
+        return rc;
+    assert(out);
+    out->claimed = true;
+    return dz_blob_out_commit(out, err);
+}
+
+static void undo_file(const struct branch *b)
+{
+    if (dz_claim_undo(b->e, b->id, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
+}
+
+static void work_copy(void *arg)
+{
+    struct branch *b = arg;
+    b->rc = dz_claim_make(b->e, b->id, &b->err);
+    if (b->rc == 0)
+        b->rc = copy_one(b, true, &b->err);
+    if (b->rc == 0)
+        b->rc = copy_one(b, false, &b->err);
+    if (b->rc < 0)
+        undo_file(b);
+}
+
+static void branch_fail(struct branch *b, int code, const struct dz_err *err)
+{
+    struct dz_why why = {0};
+    const struct dz_sandbox_result r = {.code = code, .why = &why};
+    (void)dz_why_err(&why, code, err);
+    if (code == DZ_EEXIST)
+        (void)snprintf(why.field, sizeof why.field, "name");
+    b->done(b->arg, &r);
+    branch_free(b);
+}
+
+static void on_copied(void *arg)
+{
+    struct branch *b = arg;
+    struct dz_why why = {0};
+    const struct dz_instance row = {
+        .id = b->id,
+        .tenant = b->tenant,
+        .name = b->name,
+        .kind = "wasm",
+        .image = b->snap.image,
+        .config = b->config,
+        .metadata = b->metadata,
+        .keep = b->keep,
+        .idle_mode = b->idle_mode,
+        .suspend_ms = b->idle_ms,
+        .deployment = "DEPLOYED",
+        .timeout_ms = b->timeout_ms,
+        .timeout_action = b->timeout_action,
+        .ephemeral = b->ephemeral,
+        .owner = b->owner,
+        .memory = (int64_t)b->memory_bytes,
+    };
+    if (b->rc < 0) {
+        branch_fail(b, b->rc, &b->err);
+        return;
+    }
+    int rc = dz_use_room(b->e, b->tenant, b->owner, &why); /* others have come meanwhile */
+    if (rc < 0)
+        b->err = why.err;
+    else
+        rc = dz_sandbox_register(b->e->sandboxes, &row, &b->err);
+    if (rc < 0) {
+        undo_file(b);
+        branch_fail(b, rc, &b->err);
+        return;
+    }
+    dz_claim_over(b->e, b->id);
+    rc = dz_control_started(b->e, &row, b->no_start, b->done, b->arg, &why);
+    if (rc < 0) {
+        const struct dz_sandbox_result r = {.code = rc, .why = &why};
+        b->done(b->arg, &r);
+    }
+    branch_free(b);
+}
+
+static int own(char **to, const char *text)
+{
+    *to = dz_str_dup(dz_str(text ? text : ""));
+    return *to ? 0 : DZ_ENOMEM;
+}
+
+/* What the client said, and else what the snapshot's sandbox had. */
+static int inherit(struct branch *b, const struct dz_control_caller *who,
+                   const struct dz_control_spec *s, uint64_t memory, struct dz_err *err)
+{
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    const struct dz_instance as_row = {
+        .id = b->snap.id, .config = b->snap.config, .metadata = b->snap.metadata};
+    int rc = dz_sandbox_config_of(&as_row, &c, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_control_spec merged = {
+        .size = s->size ? s->size : c.size,
+        .policy = s->policy ? s->policy : c.policy,
+        .durability = s->durability ? s->durability : c.durability,
+        .env_json = s->env_json ? s->env_json : c.env,
+        .no_resume = s->no_resume || !c.auto_resume,
+        .silence_ms = s->silence_ms ? s->silence_ms : c.silence_ms,
+        .ignore_cpu = s->ignore_cpu || c.ignore_cpu,
+    };
+    b->config = dz_control_config_text(&merged, c.image, memory ? memory : c.memory_bytes);
+    b->metadata = dz_control_metadata_text(s->labels_json ? s->labels_json : c.labels,
+                                           s->metadata_json ? s->metadata_json : c.metadata);
+    b->idle_ms = s->idle_ms;
+    b->timeout_ms = s->timeout_ms;
+    b->ephemeral = s->ephemeral;
+    b->no_start = s->no_start;
+    if (!b->config || !b->metadata || own(&b->tenant, who->tenant) < 0 ||
+        own(&b->name, s->name) < 0 || own(&b->keep, s->keep) < 0 ||
+        own(&b->idle_mode, s->idle_mode) < 0 ||
+        own(&b->timeout_action, s->timeout_ms ? s->timeout_action : NULL) < 0 ||
+        own(&b->owner, who->token) < 0)
+        return dz_fail(err, DZ_ENOMEM, "create: out of memory");
+    return dz_control_memory_of(b->e, b->snap.image, merged.policy,
+                                memory ? memory : c.memory_bytes, &b->memory_bytes, err);
+}
+
+/* The branch is within all quotas, and under way: done is told of its end. copy_bytes: of the
+ * snapshot that it is a copy of. */
+static struct dz_creating *begin_create(struct branch *b, const struct dz_control_caller *who,
+                                        uint64_t copy_bytes, struct dz_why *why)
+{
+    const struct dz_control_creation what = {.tenant = who->tenant,
+                                             .token = who->token,
+                                             .memory_bytes = b->memory_bytes,
+                                             .starts = !b->no_start,
+                                             .copy_bytes = copy_bytes,
+                                             .shared = true};
+    struct dz_creating *c = dz_use_create(b->e, &what, b->done, b->arg, why);
+    b->done = dz_use_created;
+    b->arg = c;
+    return c;
+}
+
+static int begin_copy(struct branch *b, const struct dz_control_caller *who,
+                      const struct dz_control_spec *spec, uint64_t memory, struct dz_why *why)
+{
+    struct dz_err err;
+    int rc = inherit(b, who, spec, memory, &err);
+    if (rc == 0 && spec->id)
+        (void)snprintf(b->id, sizeof b->id, "%s", spec->id);
+    else if (rc == 0)
+        rc = dz_id_new("sbx", b->id, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    struct dz_creating *c = begin_create(b, who, dz_snap_bytes(b->e, b->snap.id), why);
+    if (!c)
+        return why->err.code;
+    rc = dz_loop_work(b->e->loop, work_copy, on_copied, b, &err);
+    if (rc < 0)
+        dz_use_create_over(c);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
+                      const struct dz_control_spec *spec, dz_sandbox_done_fn *done, void *arg,
+                      struct dz_why *why)
+{
+    uint64_t memory = 0;
+    struct branch *b = dz_zalloc(sizeof *b);
+    if (!b)
+        return dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
+    b->e = e;
+    b->done = done;
+    b->arg = arg;
+    int rc = dz_control_check_spec(spec, &memory, why);
+    if (rc == 0)
+        rc = dz_control_snapshot_get(e, (struct dz_control_target){who, spec->snapshot}, &b->snap,
+                                     why);
+    if (rc == DZ_ENOENT)
+        (void)snprintf(why->field, sizeof why->field, "snapshot");
+    if (rc == 0 && strcmp(b->snap.kind, "pause") == 0)
+        rc = dz_why(why, DZ_EINVAL, "snapshot", "%s is the snapshot of a pause: resume it",
+                    b->snap.id);
+    if (rc == 0)
+        rc = begin_copy(b, who, spec, memory, why);
+    if (rc < 0)
+        branch_free(b);
+    return rc;
+}
+
+/* --- pauses -------------------------------------------------------------------- */
+
+/* The one of this sandbox: 1 and its row, or 0. */
+static int find_pause(struct dz_control *e, const char *sandbox, struct dz_snapshot_row *ret_row,
+                      struct dz_err *err)
+{
+    DZ_AUTO(dz_snapshot_rows_release)
+    struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_record_filter f = {.sandbox_id = sandbox};
+    int rc = dz_registry_snapshot_list(e->registry, &f, &rows, err);
+    for (size_t i = 0; i < rows.n && rc == 0; i++) {
+        if (strcmp(rows.p[i].kind, "pause") != 0)
+            continue;
+        *ret_row = rows.p[i];
+        rows.p[i] = (struct dz_snapshot_row){0};
+        rc = 1;
+    }
+    return rc;
+}
+
+int dz_control_pause(struct dz_control *e, const struct dz_instance *row,
+                     char ret_id[static DZ_ID_TEXT], struct dz_why *why)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
+    struct dz_err err;
+    int rc = find_pause(e, row->id, &old, &err);
+    if (rc == 1) {
+        (void)snprintf(ret_id, DZ_ID_TEXT, "%s", old.id);
+        return 0;
+    }
+    if (rc == 0)
+        rc = dz_id_new("snap", ret_id, &err);
+    if (rc == 0) {
+        const struct dz_snapshot_row pause = {.id = ret_id,
+                                              .tenant = row->tenant,
+                                              .status = "ready",
+                                              .sandbox_id = row->id,
+                                              .kind = "pause",
+                                              .image = row->image,
+                                              .created = dz_clock_real_ms()};
+        rc = dz_registry_snapshot_add(e->registry, &pause, false, &err);
+    }
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+void dz_control_pause_over(struct dz_control *e, const char *sandbox)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
+    struct dz_err err;
+    int rc = find_pause(e, sandbox, &old, &err);
+    if (rc == 1)
+        rc = dz_registry_snapshot_remove(e->registry, NULL, old.id, 0, &err);
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "pause_left", dz_log_strz("sandbox_id", sandbox), dz_log_err(&err));
+}
+
+int dz_control_resume(struct dz_control *e, struct dz_control_target target, const char *name,
+                      dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
+    const struct dz_control_order wake = {.what = DZ_REQUEST_WAKE};
+    const struct dz_control_spec spec = {
+        .name = name, .snapshot = target.word, .idle_ms = DZ_LADDER_INHERIT};
+    int rc = dz_control_snapshot_get(e, target, &row, why);
+    if (rc < 0)
+        return rc;
+    if (strcmp(row.kind, "pause") != 0)
+        return dz_control_create(e, target.who, &spec, done, arg, why);
+    if (name)
+        return dz_why(why, DZ_EINVAL, "name",
+                      "%s is the snapshot of a pause: its sandbox keeps its name", row.id);
+    target.word = row.sandbox_id;
+    return dz_control_order(e, target, &wake, done, arg, why);
+}
+
+/* --- forks
+ * ---------------------------------------------------------------------------------------- */
+
+struct forking {
+    struct dz_control *e;
+    dz_control_fork_fn *done;
+    void *arg;
+    char *label;
+    int64_t expires;
+    char id[DZ_ID_TEXT];
+};
+
+static void on_forked(void *arg, const struct dz_snapshot_row *snap, const struct dz_why *failed)
+{
+    struct forking *f = arg;
+    struct dz_why why = {0};
+    if (failed) {
+        f->done(f->arg, NULL, failed);
+    } else {
+        const struct dz_fork_row row = {
+            .id = f->id,
+            .tenant = snap->tenant,
+            .status = "ready",
+            .sandbox_id = snap->sandbox_id,
+            .label = f->label,
+            .snapshot_id = snap->id,
+            .created = dz_clock_real_ms(),
+            .expires = f->expires,
+        };
+        int rc = dz_registry_fork_add(f->e->registry, &row, false, &why.err);
+        f->done(f->arg, rc < 0 ? NULL : &row, rc < 0 ? &why : NULL);
+    }
+    dz_free(f->label);
+    dz_free(f);
+}
+
+int dz_control_fork(struct dz_control *e, struct dz_control_target target,
+                    const struct dz_control_handle *as, dz_control_fork_fn *done, void *arg,
+                    struct dz_why *why)
+{
+    const char *label = as->name;
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_control_row(e, target, &row, why);
+    if (rc == 0 && label && strlen(label) > DZ_CONTROL_VALUE_MAX)
+        rc = dz_why(why, DZ_ELIMIT, "label", "label: at most %d bytes", DZ_CONTROL_VALUE_MAX);
+    if (rc < 0)
+        return rc;
+    struct forking *f = dz_zalloc(sizeof *f);
+    if (!f)
+        return dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
+    *f = (struct forking){.e = e, .done = done, .arg = arg, .expires = dz_control_expiry(as)};
+    rc = dz_id_new("frk", f->id, &why->err);
+    if (rc == 0 && own(&f->label, label) < 0)
+        rc = dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
+    if (rc == 0)
+        rc =
+            dz_control_snapshot_of(e, &row, (struct snap_label){.kind = "fork"}, on_forked, f, why);
+    if (rc < 0) {
+        dz_free(f->label);
+        dz_free(f);
+    }
+    return rc;
+}
+
+/* A fork for one branch: what its client is told, and who asks. */
+struct fork_one {
+    struct branch *b; /* until it has its file */
+    dz_control_fork_one_fn *done;
+    void *arg;
+    struct dz_control_own_caller own; /* outlives the request */
+    struct dz_instance source;
+    char fork[DZ_ID_TEXT], snap[DZ_ID_TEXT];
+    int64_t created;
+};
+
+static void fork_one_free(struct fork_one *f)
+{
+    if (f->b)
+        branch_free(f->b);
+    dz_instance_release(&f->source);
+    dz_free(f);
+}
+
+static void on_one(void *arg, const struct dz_sandbox_result *result)
+{
+    struct fork_one *f = arg;
+    const struct dz_fork_row row = {.id = f->fork,
+                                    .tenant = f->source.tenant,
+                                    .status = "ready",
+                                    .sandbox_id = f->source.id,
+                                    .snapshot_id = f->snap,
+                                    .created = f->created};
+    f->done(f->arg, result->code < 0 ? NULL : &row, result);
+    fork_one_free(f);
+}
+
+/* Its file is on the disk, under its claim. Its client may have lost its token meanwhile. */
+static void on_own_file(void *arg, const struct dz_snapshot_row *snap, const struct dz_why *failed)
+{
+    struct fork_one *f = arg;
+    struct branch *b = f->b;
+    struct dz_why why = {0};
+    (void)snap;
+    f->b = NULL;
+    if (failed) {
+        const struct dz_sandbox_result r = {.code = failed->err.code, .why = failed};
+        b->done(b->arg, &r);
+        branch_free(b);
+        return;
+    }
+    b->rc = dz_control_caller_check(b->e, &f->own.who, &why);
+    if (b->rc < 0) {
+        const struct dz_sandbox_result r = {.code = b->rc, .why = &why};
+        undo_file(b);
+        b->done(b->arg, &r);
+        branch_free(b);
+        return;
+    }
+    on_copied(b);
+}
+
+/* Its ids, and what a snapshot would have been that the branch inherits from. */
+static int describe(struct fork_one *f, struct dz_err *err)
+{
+    int rc = dz_id_new("frk", f->fork, err);
+    if (rc == 0)
+        rc = dz_id_new("snap", f->snap, err);
+    if (rc == 0)
+        rc = dz_id_new("sbx", f->b->id, err);
+    f->created = dz_clock_real_ms();
+    f->b->snap = (struct dz_snapshot_row){.id = f->snap,
+                                          .image = f->source.image,
+                                          .config = f->source.config,
+                                          .metadata = f->source.metadata};
+    return rc;
+}
+
+int dz_control_fork_one(struct dz_control *e, struct dz_control_target target,
+                        dz_control_fork_one_fn *done, void *arg, struct dz_why *why)
+{
+    const struct dz_control_spec spec = {.idle_ms = DZ_LADDER_INHERIT};
+    struct dz_creating *c = NULL;
+    struct dz_err err;
+    struct fork_one *f = dz_zalloc(sizeof *f);
+    struct branch *b = f ? dz_zalloc(sizeof *b) : NULL;
+    if (!b) {
+        dz_free(f);
+        return dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
+    }
+    *f = (struct fork_one){.b = b, .done = done, .arg = arg};
+    *b = (struct branch){.e = e, .done = on_one, .arg = f};
+    dz_control_caller_keep(&f->own, target.who);
+    int rc = dz_control_row(e, target, &f->source, why);
+    if (rc == 0) {
+        rc = describe(f, &err);
+        if (rc == 0)
+            rc = inherit(b, target.who, &spec, 0, &err);
+        if (rc < 0)
+            (void)dz_why_err(why, rc, &err);
+    }
+    if (rc == 0 && !(c = begin_create(b, target.who, 0, why)))
+        rc = why->err.code;
+    const struct snap_label label = {
+        .kind = "fork", .child = b->id, .tenant = b->tenant, .token = b->owner};
+    if (rc == 0)
+        rc = dz_control_snapshot_of(e, &f->source, label, on_own_file, f, why);
+    if (rc < 0) {
+        if (c)
+            dz_use_create_over(c);
+        fork_one_free(f);
+    }
+    return rc;
+}
+
+static int fork_get(struct dz_control *e, struct dz_control_target target,
+                    struct dz_fork_row *ret_row, struct dz_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    struct dz_err err;
+    int rc =
+        dz_registry_fork_get(e->registry, dz_control_sees(target.who), target.word, ret_row, &err);
+    if (rc == 0 && dz_control_expired(ret_row->expires)) {
+        dz_fork_row_release(ret_row);
+        rc = DZ_ENOENT;
+    }
+    if (rc == DZ_ENOENT)
+        return dz_why(why, rc, NULL, "there is no fork %s",
+                      dz_str_quote(dz_str(target.word), quoted));
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+int dz_control_forks(struct dz_control *e, const struct dz_control_caller *who, const char *after,
+                     size_t limit, struct dz_fork_rows *rows, struct dz_why *why)
+{
+    struct dz_err err;
+    const struct dz_registry_record_filter f = {
+        .tenant = dz_control_sees(who), .after = after, .limit = limit};
+    dz_control_handles_sweep(e);
+    int rc = dz_registry_fork_list(e->registry, &f, rows, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+int dz_control_fork_attach(struct dz_control *e, struct dz_control_target target, const char *name,
+                           dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
+{
+    DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
+    struct dz_err err;
+    int rc = fork_get(e, target, &row, why);
+    if (rc < 0)
+        return rc;
+    const struct dz_control_spec spec = {
+        .name = name, .snapshot = row.snapshot_id, .idle_ms = DZ_LADDER_INHERIT};
+    rc = dz_control_branch(e, target.who, &spec, done, arg, why);
+    row.attached++;
+    if (rc == 0 &&
+        dz_registry_fork_change(e->registry, &row, DZ_ROW_COLUMN(fork, attached), false, &err) < 0)
+        dz_log(DZ_LOG_WARN, "fork_not_counted", dz_log_err(&err)); /* a figure, no more */
+    return rc;
+}
+
+int dz_fork_remove(struct dz_control *e, const struct dz_fork_row *row, struct dz_err *err)
+{
+    int rc = dz_registry_fork_remove(e->registry, NULL, row->id, 0, err);
+    return rc < 0 ? rc : dz_snap_remove(e, row->snapshot_id, err);
+}
+
+/* Other handles and the branches themselves stay. */
+int dz_control_fork_delete(struct dz_control *e, struct dz_control_target target,
+                           struct dz_why *why)
+{
+    DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
+    struct dz_err err;
+    int rc = fork_get(e, target, &row, why);
+    if (rc < 0)
+        return rc;
+    rc = dz_fork_remove(e, &row, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control_build.c - building images: what was sent is laid down in a directory of its own, and a
+ * child of this program (`doze image build --confined`) makes an image of it. So nothing of a
+ * build is in the daemon: neither its memory nor its waits, and cancelling is a signal.
+ *
+ *   BUILDING_OPEN --go--> BUILDING_WAITS --its turn--> BUILDING_RUNS --> BUILDING_OVER
+ *     `-- drop                 `-- cancel --> OVER          `-- cancel: SIGINT, then kill
+ *
+ * One runs at a time, for the store has one lock. The log is followed while it runs, and its end
+ * kept with the build. Builds live in memory: the last KEPT that are over, and none after the
+ * daemon has ended, which ends its child, too.
+ */
+#include "control/control_int.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "os/os_proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    KEPT = 32,            /* builds that are over */
+    FOLLOW_MS = 100,      /* between two looks at the log */
+    CANCEL_MS = 10000,    /* from the signal to the kill */
+    LONGEST_MS = 7200000, /* then it has failed */
+    LOG_KEPT = 128 << 10, /* bytes of the log's end */
+    ERROR_MAX = 248,      /* bytes of why one failed */
+    SAID_MAX = 4096,      /* bytes of what the child prints */
+    PATH_ROOM = DZ_PATH_MAX + 64,
+};
+
+enum build_phase {
+    BUILDING_OPEN,
+    BUILDING_WAITS,
+    BUILDING_RUNS,
+    BUILDING_OVER,
+};
+
+struct dz_control_build {
+    struct dz_list link; /* in control.builds */
+    struct dz_control *e;
+    enum build_phase phase;
+    enum dz_image_status status;
+    bool tar, fresh, cancelled, late;
+    uint64_t bytes; /* received */
+    int fd;         /* where it is laid down, while it is open */
+    struct dz_os_proc proc;
+    int said_fd; /* what the child prints */
+    struct dz_poll *said_poll, *end_poll;
+    struct dz_timer *follow, *limit;
+    struct dz_buf log, said;
+    uint64_t log_at; /* offset of the first byte kept */
+    uint64_t log_read;
+    struct dz_list ears;
+    int64_t created, ended;
+    char *from;
+    char error[ERROR_MAX];
+    char image[DZ_SHA256_HEX];
+    char recipe[DZ_CONTROL_VALUE_MAX + 1], name[DZ_IMAGE_NAME_MAX + 8];
+    char id[DZ_ID_TEXT];
+};
+
+static void path_of(const struct dz_control_build *b, const char *name, char out[static PATH_ROOM])
+{
+    (void)snprintf(out, PATH_ROOM, "%s/builds/%s%s%s", b->e->data_path, b->id, name[0] ? "/" : "",
+                   name);
+}
+
+/* --- telling -------------------------------------------------------------------------- */
+
+static void tell(struct dz_control_build *b)
+{
+    DZ_LIST_FOREACH(struct dz_control_ear, ear, &b->ears, link)
+        ear->fn(ear->arg);
+}
+
+static void keep_log(struct dz_control_build *b, const char *p, size_t n)
+{
+    if (b->log.len + n > (size_t)LOG_KEPT * 2) {
+        size_t drop = b->log.len - LOG_KEPT;
+        memmove(b->log.p, b->log.p + drop, LOG_KEPT);
+        b->log.len = LOG_KEPT;
+        b->log_at += drop;
+    }
+    dz_buf_add(&b->log, p, n);
+}
+
+/* "status NAME" of a line that came: the builder says so in its log. */
+static void find_status(struct dz_control_build *b, struct dz_str text)
+{
+    struct dz_str line;
+    while (dz_str_split(&text, '\n', &line))
+        for (int s = DZ_IMAGE_UPLOADING; s <= DZ_IMAGE_DEPLOYING; s++) {
+            char want[32];
+            (void)snprintf(want, sizeof want, "status %s",
+                           dz_image_status_text((enum dz_image_status)s));
+            if (dz_str_eqz(line, want))
+                b->status = (enum dz_image_status)s;
+        }
+}
+
+/* What the log has by now. True: something came. */
+static bool read_log(struct dz_control_build *b)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
+    char piece[8192];
+    ssize_t n = 0;
+    bool any = false;
+    if (dz_image_log(b->e->images, b->name, &path, NULL) < 0)
+        return false;
+    DZ_AUTO(dz_fd_close) int fd = open(path.p, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    while (fd >= 0 && (n = pread(fd, piece, sizeof piece, (off_t)b->log_read)) > 0) {
+        b->log_read += (uint64_t)n;
+        keep_log(b, piece, (size_t)n);
+        find_status(b, dz_str_n(piece, (size_t)n));
+        any = true;
+    }
+    return any;
+}
+
+static void on_follow(void *arg)
+{
+    struct dz_control_build *b = arg;
+    if (read_log(b))
+        tell(b);
+    dz_timer_after(b->follow, FOLLOW_MS);
+}
+
+/* --- the end ------------------------------------------------------------------------------ */
+
+static void build_free(struct dz_control_build *b)
+{
+    char dir[PATH_ROOM];
+    dz_list_remove(&b->link);
+    dz_os_proc_close(&b->proc);
+    dz_poll_free(b->said_poll);
+    dz_poll_free(b->end_poll);
+    dz_timer_free(b->follow);
+    dz_timer_free(b->limit);
+    dz_fd_close(&b->fd);
+    dz_fd_close(&b->said_fd);
+    path_of(b, "", dir);
+    if (b->phase != BUILDING_OVER && dz_fd_remove_tree(AT_FDCWD, dir, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "build_left", dz_log_strz("build_id", b->id));
+    dz_buf_release(&b->log);
+    dz_buf_release(&b->said);
+    dz_free(b->from);
+    dz_free(b);
+}
+
+static void forget_old(struct dz_control *e)
+{
+    size_t over = 0;
+    DZ_LIST_FOREACH(const struct dz_control_build, b, &e->builds, link)
+        over += b->phase == BUILDING_OVER;
+    DZ_LIST_FOREACH(struct dz_control_build, b, &e->builds, link)
+        if (over > KEPT && b->phase == BUILDING_OVER && dz_list_empty(&b->ears)) {
+            build_free(b);
+            over--;
+        }
+}
+
+static void start_next(struct dz_control *e);
+
+static void end(struct dz_control_build *b, const char *error)
+{
+    char dir[PATH_ROOM];
+    struct dz_err err;
+    dz_poll_free(b->said_poll);
+    dz_poll_free(b->end_poll);
+    b->said_poll = b->end_poll = NULL;
+    dz_fd_close(&b->said_fd);
+    dz_timer_stop(b->follow);
+    dz_timer_stop(b->limit);
+    (void)snprintf(b->error, sizeof b->error, "%s", error ? error : "");
+    b->status = error ? DZ_IMAGE_FAILED : DZ_IMAGE_DEPLOYED;
+    b->ended = dz_clock_real_ms();
+    path_of(b, "", dir);
+    if (dz_fd_remove_tree(AT_FDCWD, dir, &err) < 0)
+        dz_log(DZ_LOG_WARN, "build_left", dz_log_strz("build_id", b->id), dz_log_err(&err));
+    b->phase = BUILDING_OVER;
+    dz_log(error ? DZ_LOG_WARN : DZ_LOG_INFO, "image_build", dz_log_strz("build_id", b->id),
+           dz_log_strz("image", b->name), dz_log_strz("error", b->error));
+    struct dz_control *e = b->e;
+    tell(b);
+    start_next(e);
+}
+
+/* The sentence of the child's last line, without its name. */
+static const char *sentence(struct dz_control_build *b, const struct dz_os_status *status)
+{
+    struct dz_str text = dz_str_trim(dz_str_n(b->said.p ? b->said.p : "", b->said.len));
+    size_t at = dz_str_rfind_char(text, '\n');
+    static char out[ERROR_MAX];
+    if (b->cancelled)
+        return "the build was cancelled";
+    if (b->late)
+        return "the build took longer than two hours";
+    text = at == DZ_STR_NONE ? text : dz_str_sub(text, at + 1, text.n);
+    if (dz_str_starts(text, DZ_STR("doze: ")))
+        text = dz_str_sub(text, 6, text.n);
+    if (text.n == 0 && status->signal)
+        (void)snprintf(out, sizeof out, "the builder was killed by signal %d", status->signal);
+    else
+        (void)snprintf(out, sizeof out, "%.*s", (int)(text.n < 400 ? text.n : 400),
+                       text.n ? text.p : "");
+    return out;
+}
+
+static void on_end(void *arg, int events)
+{
+    struct dz_control_build *b = arg;
+    struct dz_os_status status;
+    struct dz_err err;
+    (void)events;
+    int rc = dz_os_proc_wait(&b->proc, 0, &status, &err);
+    if (rc == DZ_ETIMEOUT)
+        return;
+    char piece[512];
+    ssize_t n;
+    while (b->said_fd >= 0 && (n = read(b->said_fd, piece, sizeof piece)) > 0)
+        dz_buf_add(&b->said, piece, (size_t)n);
+    (void)read_log(b);
+    if (rc == 0 && status.exit_code == 0)
+        rc = dz_image_find(b->e->images, b->name, b->image, &err);
+    else if (rc == 0)
+        rc = dz_fail(&err, DZ_EIO, "%s", sentence(b, &status));
+    end(b, rc < 0 ? err.msg : NULL);
+}
+
+static void on_said(void *arg, int events)
+{
+    struct dz_control_build *b = arg;
+    char piece[512];
+    (void)events;
+    ssize_t n = read(b->said_fd, piece, sizeof piece);
+    if (n > 0 && b->said.len < SAID_MAX)
+        dz_buf_add(&b->said, piece, (size_t)n);
+    else if (n == 0 && dz_poll_set(b->said_poll, 0, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("build_id", b->id));
+}
+
+static void on_limit(void *arg)
+{
+    struct dz_control_build *b = arg;
+    if (!b->cancelled)
+        b->late = true;
+    if (b->phase == BUILDING_RUNS)
+        dz_os_proc_kill(&b->proc); /* its end comes by the poll */
+}
+
+/* --- running -------------------------------------------------------------------------------- */
+
+static int spawn(struct dz_control_build *b, struct dz_err *err)
+{
+    char dir[PATH_ROOM], tar[PATH_ROOM], text[PATH_ROOM], data[PATH_ROOM];
+    int pair[2];
+    const char *argv[16] = {"/proc/self/exe", "image", "build", "-q", "--confined", "-t", b->name};
+    size_t n = 7;
+    path_of(b, "", dir);
+    path_of(b, "files", tar);
+    path_of(b, "recipe", text);
+    if (b->from) {
+        argv[n++] = "--from";
+        argv[n++] = b->from;
+    }
+    if (b->fresh)
+        argv[n++] = "--fresh";
+    if (b->tar) {
+        argv[n++] = "--files";
+        argv[n++] = tar;
+    }
+    argv[n++] = "--";
+    argv[n++] = b->tar ? b->recipe : text;
+    (void)snprintf(data, sizeof data, "DOZE_DATA=%s", b->e->data_path);
+    const char *path = getenv("PATH"), *home = getenv("HOME");
+    char path_line[PATH_ROOM + 8], home_line[PATH_ROOM + 8];
+    (void)snprintf(path_line, sizeof path_line, "PATH=%s", path ? path : "/usr/bin:/bin");
+    (void)snprintf(home_line, sizeof home_line, "HOME=%s", home ? home : dir);
+    const char *const env[] = {data, path_line, home_line, "LC_ALL=C.UTF-8", NULL};
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return dz_fail_sys(err, errno, "start a build: make a pipe");
+    DZ_AUTO(dz_fd_close) int null = dz_fd_open(AT_FDCWD, "/dev/null", O_RDONLY, 0, err);
+    const struct dz_os_fd fds[] = {{0, null}, {1, pair[1]}, {2, pair[1]}};
+    const struct dz_os_spawn_opts o = {
+        .argv = argv, .env = env, .fds = fds, .fd_count = DZ_ARRAY_LEN(fds), .tree = true};
+    int rc = null < 0 ? null : dz_os_spawn(&o, &b->proc, err);
+    (void)close(pair[1]);
+    b->said_fd = pair[0];
+    (void)fcntl(b->said_fd, F_SETFL, O_NONBLOCK);
+    return rc;
+}
+
+static int run(struct dz_control_build *b, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf log = DZ_BUF_INIT(DZ_LINE_MAX);
+    int rc = dz_image_log(b->e->images, b->name, &log, err);
+    if (rc == 0 && unlink(log.p) < 0 && errno != ENOENT) /* of an earlier build */
+        rc = dz_fail_sys(err, errno, "remove %s", log.p);
+    if (rc == 0)
+        rc = spawn(b, err);
+    if (rc == 0)
+        rc = dz_poll_new(b->e->loop, b->proc.pidfd, on_end, b, &b->end_poll, err);
+    if (rc == 0)
+        rc = dz_poll_set(b->end_poll, DZ_POLL_READ, err);
+    if (rc == 0)
+        rc = dz_poll_new(b->e->loop, b->said_fd, on_said, b, &b->said_poll, err);
+    if (rc == 0)
+        rc = dz_poll_set(b->said_poll, DZ_POLL_READ, err);
+    if (rc < 0) {
+        dz_os_proc_close(&b->proc);
+        return rc;
+    }
+    b->phase = BUILDING_RUNS;
+    dz_timer_after(b->follow, FOLLOW_MS);
+    dz_timer_after(b->limit, LONGEST_MS);
+    return 0;
+}
+
+static void start_next(struct dz_control *e)
+{
+    struct dz_control_build *next = NULL;
+    struct dz_err err;
+    DZ_LIST_FOREACH(struct dz_control_build, b, &e->builds, link) {
+        if (b->phase == BUILDING_RUNS)
+            return;
+        if (b->phase == BUILDING_WAITS && !next)
+            next = b;
+    }
+    if (next && run(next, &err) < 0)
+        end(next, err.msg);
+}
+
+/* --- what clients ask --------------------------------------------------------------------------
+ */
+
+static int only_operator(const struct dz_control_caller *who, struct dz_why *why)
+{
+    return who->is_operator ? 0
+                            : dz_why(why, DZ_EDENIED, NULL, "only the operator can build images");
+}
+
+static int check(struct dz_control *e, const struct dz_control_build_spec *s, struct dz_why *why)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
+    char sha256[DZ_SHA256_HEX];
+    size_t under_way = 0;
+    struct dz_err err;
+    if (!s->name || dz_image_log(e->images, s->name, &path, &err) < 0)
+        return dz_why(why, DZ_EINVAL, "name", "%s", s->name ? err.msg : "name: required");
+    if (s->recipe && strlen(s->recipe) > DZ_CONTROL_VALUE_MAX)
+        return dz_why(why, DZ_EINVAL, "recipe", "recipe: must be a path of at most %d bytes",
+                      DZ_CONTROL_VALUE_MAX);
+    if (s->text && strlen(s->text) > DZ_CONTROL_RECIPE_MAX)
+        return dz_why(why, DZ_ELIMIT, "recipe", "recipe: more than %d bytes",
+                      DZ_CONTROL_RECIPE_MAX);
+    if (s->from && dz_control_image_find(e, s->from, sha256, why) < 0) {
+        (void)snprintf(why->field, sizeof why->field, "from");
+        return why->err.code;
+    }
+    DZ_LIST_FOREACH(const struct dz_control_build, b, &e->builds, link)
+        under_way += b->phase != BUILDING_OVER;
+    if (under_way >= DZ_CONTROL_BUILDS_MAX)
+        return dz_why(why, DZ_EBUSY, NULL, "build %s: %d builds wait already", s->name,
+                      DZ_CONTROL_BUILDS_MAX);
+    return dz_sandboxes_draining(e->sandboxes)
+               ? dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping")
+               : 0;
+}
+
+static int lay_down(struct dz_control_build *b, struct dz_err *err)
+{
+    char path[PATH_ROOM];
+    path_of(b, "", path);
+    int rc = dz_fd_mkdirs(AT_FDCWD, path, 0700, err);
+    path_of(b, b->tar ? "files" : "recipe", path);
+    if (rc == 0)
+        rc = b->fd =
+            dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
+    if (rc >= 0)
+        rc = dz_timer_new(b->e->loop, on_follow, b, &b->follow, err);
+    return rc < 0 ? rc : dz_timer_new(b->e->loop, on_limit, b, &b->limit, err);
+}
+
+int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *who,
+                          const struct dz_control_build_spec *s,
+                          struct dz_control_build **ret_build, struct dz_why *why)
+{
+    int rc = only_operator(who, why);
+    forget_old(e); /* here only: no call on a build frees one */
+    if (rc == 0)
+        rc = check(e, s, why);
+    if (rc == 0)
+        rc = dz_space_check(e, DZ_SPACE_FULL, why);
+    struct dz_control_build *b = rc < 0 ? NULL : dz_zalloc(sizeof *b);
+    if (!b)
+        return rc < 0 ? rc : dz_why(why, DZ_ENOMEM, NULL, "build %s: out of memory", s->name);
+    *b = (struct dz_control_build){.e = e,
+                                   .tar = !s->text,
+                                   .fresh = s->fresh,
+                                   .fd = -1,
+                                   .said_fd = -1,
+                                   .proc = DZ_OS_PROC_NONE,
+                                   .created = dz_clock_real_ms(),
+                                   .log = DZ_BUF_INIT((size_t)LOG_KEPT * 2 + 8192),
+                                   .said = DZ_BUF_INIT((size_t)SAID_MAX * 2)};
+    dz_list_init(&b->link);
+    dz_list_init(&b->ears);
+    (void)snprintf(b->name, sizeof b->name, "%s", s->name);
+    (void)snprintf(b->recipe, sizeof b->recipe, "%s", s->recipe ? s->recipe : "recipe");
+    dz_list_push_back(&e->builds, &b->link);
+    rc = dz_id_new("bld", b->id, &why->err);
+    if (rc == 0 && s->from && !(b->from = dz_str_dup(dz_str(s->from))))
+        rc = dz_fail(&why->err, DZ_ENOMEM, "build %s: out of memory", s->name);
+    if (rc == 0)
+        rc = lay_down(b, &why->err);
+    if (rc == 0 && s->text)
+        rc = dz_fd_write(b->fd, s->text, strlen(s->text), &why->err);
+    if (rc < 0) {
+        build_free(b);
+        return dz_why_err(why, rc, &why->err);
+    }
+    *ret_build = b;
+    return 0;
+}
+
+int dz_control_build_put(struct dz_control_build *b, const void *data, size_t n, struct dz_why *why)
+{
+    b->bytes += n;
+    if (b->bytes > DZ_CONTROL_BUILD_BYTES)
+        return dz_why(why, DZ_ELIMIT, NULL, "build %s: its files have more than %d MiB", b->name,
+                      (int)(DZ_CONTROL_BUILD_BYTES >> 20));
+    int rc = dz_fd_write(b->fd, data, n, &why->err);
+    return rc < 0 ? dz_why_err(why, rc, &why->err) : 0;
+}
+
+void dz_control_build_go(struct dz_control_build *b)
+{
+    dz_fd_close(&b->fd);
+    b->fd = -1;
+    b->phase = BUILDING_WAITS;
+    start_next(b->e);
+}
+
+void dz_control_build_drop(struct dz_control_build *b)
+{
+    if (b)
+        build_free(b);
+}
+
+int dz_control_build_find(struct dz_control *e, const struct dz_control_caller *who, const char *id,
+                          struct dz_control_build **ret_build, struct dz_why *why)
+{
+    int rc = only_operator(who, why);
+    if (rc < 0)
+        return rc;
+    DZ_LIST_FOREACH(struct dz_control_build, b, &e->builds, link)
+        if (b->phase != BUILDING_OPEN && strcmp(b->id, id) == 0) {
+            *ret_build = b;
+            return 0;
+        }
+    return dz_why(why, DZ_ENOENT, NULL, "there is no build %.40s: the last %d are kept", id, KEPT);
+}
+
+int dz_control_builds(struct dz_control *e, const struct dz_control_caller *who,
+                      void (*fn)(void *arg, const struct dz_control_build *b), void *arg,
+                      struct dz_why *why)
+{
+    int rc = only_operator(who, why);
+    if (rc < 0)
+        return rc;
+    DZ_LIST_FOREACH(const struct dz_control_build, b, &e->builds, link)
+        if (b->phase != BUILDING_OPEN)
+            fn(arg, b);
+    return 0;
+}
+
+void dz_control_build_get(const struct dz_control_build *b, struct dz_control_build_state *ret)
+{
+    *ret = (struct dz_control_build_state){
+        .id = b->id,
+        .name = b->name,
+        .status = dz_image_status_text(b->status),
+        .error = b->error[0] ? b->error : NULL,
+        .image_sha256 = b->image[0] ? b->image : NULL,
+        .over = b->phase == BUILDING_OVER,
+        .created = b->created,
+        .ended = b->ended,
+        .log = dz_str_n(b->log.p ? b->log.p : "", b->log.len),
+        .log_at = b->log_at,
+    };
+}
+
+int dz_control_build_listen(struct dz_control_build *b, void (*fn)(void *arg), void *arg,
+                            struct dz_control_ear **ret_ear, struct dz_why *why)
+{
+    struct dz_control_ear *ear =
+        dz_list_count(&b->ears) < DZ_EXEC_WATCHES_MAX ? dz_zalloc(sizeof *ear) : NULL;
+    if (!ear)
+        return dz_why(why, DZ_EBUSY, NULL, "%d clients follow this build already",
+                      DZ_EXEC_WATCHES_MAX);
+    ear->fn = fn;
+    ear->arg = arg;
+    dz_list_init(&ear->link);
+    dz_list_push_back(&b->ears, &ear->link);
+    *ret_ear = ear;
+    return 0;
+}
+
+void dz_control_build_cancel(struct dz_control_build *b)
+{
+    struct dz_err err;
+    if (b->phase == BUILDING_WAITS) {
+        end(b, "the build was cancelled");
+    } else if (b->phase == BUILDING_RUNS && !b->cancelled) {
+        b->cancelled = true;
+        if (dz_os_proc_signal(&b->proc, SIGINT, &err) < 0)
+            dz_os_proc_kill(&b->proc);
+        dz_timer_after(b->limit, CANCEL_MS);
+    }
+}
+
+int dz_control_builds_sweep(struct dz_control *e, struct dz_err *err)
+{
+    char dir[PATH_ROOM];
+    (void)snprintf(dir, sizeof dir, "%s/builds", e->data_path);
+    return dz_fd_remove_tree(AT_FDCWD, dir, err);
+}
+
+void dz_control_builds_free(struct dz_control *e)
+{
+    while (!dz_list_empty(&e->builds))
+        build_free(DZ_LIST_FIRST(struct dz_control_build, &e->builds, link));
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control_event.h - events of sandboxes.
+ */
+#ifndef DZ_CONTROL_CONTROL_EVENT_H
+#define DZ_CONTROL_CONTROL_EVENT_H
+
+#include "control/control_why.h"
+
+enum {
+    DZ_CONTROL_EVENT_WATCHES = 1024, /* listeners to events */
+};
+
+struct dz_control_event_filter {
+    const char *sandbox_id; /* NULL: all */
+    int64_t after;          /* numbers greater than this */
+    size_t limit;
+};
+/* Oldest first. 0: all that there are; 1: fn said stop, or it was `limit`. */
+typedef int dz_control_event_fn(void *arg, const struct dz_registry_event *event);
+DZ_NODISCARD int dz_control_events(struct dz_control *e, const struct dz_control_caller *who,
+                                   const struct dz_control_event_filter *f, dz_control_event_fn *fn,
+                                   void *arg, struct dz_why *why);
+/* Be called, at some time soon after each new event. */
+struct dz_control_ear;
+DZ_NODISCARD int dz_control_listen(struct dz_control *e, void (*fn)(void *arg), void *arg,
+                                   struct dz_control_ear **ret_ear, struct dz_why *why);
+void dz_control_unlisten(struct dz_control_ear *ear); /* NULL is fine */
+
+#endif

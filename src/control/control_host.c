@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control_host.c - what sandboxes need of the control plane: files and images for their cells,
+ * quotas, empty disks, and what must look inside a file.
+ *
+ * make, settle and carry run on workers, where they touch nothing of the control plane but what
+ * never changes; all others on the loop's thread.
+ */
+#include "control/control_int.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "cell/cell_disk.h"
+#include "cell/cell_users.h"
+#include "db/db.h"
+#include "kernel/kernel.h"
+#include "vfs/vfs.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- the clock ------------------------------------------------------------------------------- */
+
+/* The file DATA/clock: the machine's boot, and three numbers of struct dz_sandbox_clock. */
+#define CLOCK_FORMAT "%36s %" SCNd64 " %" SCNd64 " %" SCNd64
+
+enum {
+    CLOCK_TEXT = 128,
+};
+
+static void clock_path(const struct dz_control *e, char ret[static DZ_PATH_MAX])
+{
+    (void)snprintf(ret, DZ_PATH_MAX, "%s/clock", e->data_path);
+}
+
+static bool host_clock_load(void *arg, struct dz_sandbox_clock *ret_clock)
+{
+    struct dz_buf b = DZ_BUF_INIT(CLOCK_TEXT);
+    char path[DZ_PATH_MAX], boot[DZ_BOOT_ID], was[DZ_BOOT_ID] = "";
+    struct dz_sandbox_clock c = {0};
+    clock_path(arg, path);
+    bool known = dz_fd_read_file(AT_FDCWD, path, &b, NULL) == 0 && b.len > 0 &&
+                 sscanf(b.p, CLOCK_FORMAT, was, &c.offset_ms, &c.skew_ms, &c.seen_ms) == 4;
+    dz_buf_release(&b);
+    dz_clock_boot_id(boot);
+    c.same_boot = known && boot[0] && strcmp(boot, was) == 0;
+    if (known)
+        *ret_clock = c;
+    return known;
+}
+
+static void host_clock_save(void *arg, const struct dz_sandbox_clock *clock)
+{
+    char path[DZ_PATH_MAX], boot[DZ_BOOT_ID], text[CLOCK_TEXT];
+    struct dz_err err;
+    clock_path(arg, path);
+    dz_clock_boot_id(boot);
+    int n = snprintf(text, sizeof text, "%s %" PRId64 " %" PRId64 " %" PRId64 "\n",
+                     boot[0] ? boot : "-", clock->offset_ms, clock->skew_ms, clock->seen_ms);
+    if (dz_fd_replace(AT_FDCWD, path, text, (size_t)n, 0600, &err) < 0)
+        dz_log(DZ_LOG_WARN, "clock_not_saved", dz_log_err(&err));
+}
+
+static int host_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                     struct dz_err *err)
+{
+    (void)arg, (void)row;
+    return dz_ready_write(out, err);
+}
+
+static struct dz_blob_out *host_ready(void *arg)
+{
+    return dz_ready_take(&((struct dz_control *)arg)->ready);
+}
+
+/* --- what must look inside a file ------------------------------------------------------------- */
+
+static int host_settle(void *arg, const char *id, struct dz_err *err)
+{
+    const struct dz_control *e = arg;
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    int n = snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
+    return dz_cell_disk_settle(path, err);
+}
+
+static int host_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
+{
+    static const enum dz_cell_carry kinds[] = {
+        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_CARRY_FILES] = DZ_CELL_CARRY_FILES,
+        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
+    };
+    const struct dz_control *e = arg;
+    DZ_AUTO(dz_fd_close) int image = -1;
+    bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
+    int rc = below ? image = dz_image_open(e->images, c->row->image, err) : 0;
+    const struct dz_cell_disk d = {
+        .from = c->from,
+        .to = c->to,
+        .image_fd = image,
+        .image_sha256 = below ? c->row->image : NULL,
+        .label = c->row->id,
+        .cancel = c->cancel,
+    };
+    return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
+}
+
+static bool host_claimed(void *arg, const char *id)
+{
+    return dz_claim_is(arg, id);
+}
+
+const struct dz_sandbox_files dz_control_files = {
+    .make = host_make,
+    .ready = host_ready,
+    .settle = host_settle,
+    .carry = host_carry,
+    .claimed = host_claimed,
+    .make_room = dz_space_make_room,
+    .clock_load = host_clock_load,
+    .clock_save = host_clock_save,
+};
+
+/* --- what a cell is started with -----------------------------------------------------------------
+ */
+
+/* What was opened for one start, until that is over. */
+struct opened {
+    int disk_fd, wal_fd;
+    struct dz_sandbox_config config;
+    char **env;
+};
+
+static void opened_free(struct opened *o)
+{
+    dz_fd_close(&o->disk_fd);
+    dz_fd_close(&o->wal_fd);
+    dz_sandbox_config_release(&o->config);
+    dz_free(o->env);
+    dz_free(o);
+}
+
+static bool is_strict(const struct opened *o)
+{
+    return o->config.durability && strcmp(o->config.durability, "strict") == 0;
+}
+
+/* A log that is new must have its name on the disk before a commit in it counts. The wait for
+ * that is short, and comes once in the life of a log. */
+static int open_log(const struct dz_control *e, const char *path, struct opened *o,
+                    struct dz_err *err)
+{
+    bool known = access(path, F_OK) == 0;
+    o->wal_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
+    if (o->wal_fd < 0 || known || !is_strict(o))
+        return o->wal_fd < 0 ? o->wal_fd : 0;
+    return dz_fd_sync_dir(AT_FDCWD, e->live_path, err);
+}
+
+static int open_files(const struct dz_control *e, const char *id, struct opened *o,
+                      struct dz_err *err)
+{
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    int n =
+        snprintf(path, sizeof path, "%s/%s-wal", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
+    int rc = open_log(e, path, o, err);
+    path[n - 4] = '\0';
+    if (rc == 0)
+        rc = o->disk_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_NOFOLLOW, 0, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* Whom a cell of this tenant becomes. */
+static int user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user, struct dz_err *err)
+{
+    int64_t most = dz_cell_users_tenants(), number = 0;
+    if (most == INT64_MAX) {
+        *ret_user = DZ_USER_NONE;
+        return 0;
+    }
+    int rc = dz_registry_number(e->registry, tenant, most, &number, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "start a cell as its tenant's user (setting cells.uids)");
+    *ret_user = dz_cell_user_of_tenant(number);
+    return 0;
+}
+
+static void fill_start(const struct dz_instance *row, const struct opened *o,
+                       const struct engine_image *image, struct dz_sandbox_footing *f)
+{
+    const struct dz_image *info = image ? &image->info : NULL;
+    const char *policy = o->config.policy       ? o->config.policy
+                         : info && info->policy ? info->policy
+                                                : "posix";
+    f->start.disk_fd = o->disk_fd;
+    f->start.wal_fd = o->wal_fd;
+    f->start.image_fd = image ? image->fd : -1;
+    f->start.image_sha256 = info ? info->sha256 : NULL;
+    f->start.module_fds = image ? image->module_fds : NULL;
+    f->start.module_count = image ? image->module_count : 0;
+    f->start.env = (const char *const *)o->env;
+    f->start.policy = dz_policy_find(policy);
+    f->start.memory_bytes = o->config.memory_bytes ? o->config.memory_bytes
+                            : info                 ? info->memory_bytes
+                                                   : 0;
+    f->start.fresh = row->generation == 0 && image;
+    f->start.strict = is_strict(o);
+    f->workdir = info && info->workdir ? info->workdir : NULL;
+    f->user = info && info->user ? info->user : NULL;
+    f->disk_bytes = o->config.disk_bytes;
+}
+
+static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_footing *f,
+                        struct dz_err *err)
+{
+    struct dz_control *e = arg;
+    struct engine_image *image = NULL;
+    struct opened *o = dz_zalloc(sizeof *o);
+    if (!o)
+        return dz_fail(err, DZ_ENOMEM, "start %s: out of memory", row->id);
+    o->disk_fd = o->wal_fd = -1;
+    int rc = dz_sandbox_config_of(row, &o->config, err);
+    if (rc == 0 && row->image[0])
+        rc = dz_control_image_get(e, row->image, &image, err);
+    if (rc == 0)
+        rc = dz_sandbox_env_of(o->config.env, image ? image->info.env : NULL, &o->env, err);
+    if (rc == 0)
+        rc = open_files(e, row->id, o, err);
+    if (rc == 0)
+        rc = user_of(e, row->tenant, &f->start.settle_as, err);
+    if (rc < 0) {
+        dz_control_image_put(e, image);
+        opened_free(o);
+        return rc;
+    }
+    fill_start(row, o, image, f);
+    f->image = image;
+    f->own = o;
+    return 0;
+}
+
+static void host_started(void *arg, struct dz_sandbox_footing *f)
+{
+    opened_free(f->own);
+    dz_control_pool_used(arg);
+}
+
+static void host_image_put(void *arg, void *image)
+{
+    dz_control_image_put(arg, image);
+}
+
+/* --- quotas and disk space
+ * ------------------------------------------------------------------------ */
+
+static int host_may_wake(void *arg, const struct dz_instance *row, struct dz_why *why)
+{
+    return dz_use_may_wake(arg, row, why);
+}
+
+static int host_may_open(void *arg, const struct dz_instance *row, struct dz_why *why)
+{
+    return dz_use_may_open(arg, row, why);
+}
+
+static int host_warm(void *arg, struct dz_sandbox *s, const struct dz_instance *row,
+                     struct dz_why *why)
+{
+    return dz_use_warm(arg, s, row, why);
+}
+
+static void host_opened(void *arg, struct dz_sandbox *s, const struct dz_instance *row)
+{
+    dz_use_open(arg, s, row);
+}
+
+static void host_cold(void *arg, struct dz_sandbox *s)
+{
+    dz_use_cold(arg, s);
+    s->disk_left = 0;
+}
+
+static void host_limit(void *arg, struct dz_sandbox *s)
+{
+    dz_space_tell(arg, s);
+    dz_use_tell_disk(arg, s);
+}
+
+static bool host_has_file(void *arg, const char *id)
+{
+    return dz_live_bytes(arg, id) != 0;
+}
+
+static void host_counted(void *arg, const struct dz_instance *row, int by)
+{
+    dz_use_counted(arg, row, by);
+}
+
+static void host_timed(void *arg, const struct dz_sandbox_timing *timing)
+{
+    bool wake = strcmp(timing->operation, "activate") == 0;
+    const struct dz_control_timing t = {
+        .operation = wake ? "wake" : timing->operation,
+        .rung = wake && timing->code == 0 ? dz_rung_name(timing->rung) : "",
+        .code = timing->code,
+        .us = timing->us,
+    };
+    dz_control_timed(arg, &t);
+}
+
+/* --- copies
+ * --------------------------------------------------------------------------------------- */
+
+static bool host_copied(void *arg, struct dz_sandbox *s, const struct dz_cell_event *event)
+{
+    (void)arg;
+    return dz_copy_event(s, event);
+}
+
+static void host_copies_down(void *arg, struct dz_sandbox *s, int code, const char *text)
+{
+    (void)arg;
+    if (code < 0)
+        dz_copy_down(s, code, text);
+    else
+        dz_copies_free(s);
+}
+
+const struct dz_sandbox_host dz_control_host = {
+    .prepare = host_prepare,
+    .started = host_started,
+    .image_put = host_image_put,
+    .may_wake = host_may_wake,
+    .warm = host_warm,
+    .may_open = host_may_open,
+    .opened = host_opened,
+    .cold = host_cold,
+    .limit = host_limit,
+    .has_file = host_has_file,
+    .counted = host_counted,
+    .timed = host_timed,
+    .copied = host_copied,
+    .copies_down = host_copies_down,
+};

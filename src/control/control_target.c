@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control_target.c - which sandbox a word means, for who asks.
+ */
+#include "control/control_int.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct dz_control_place dz_control_place(struct dz_control_target target)
+{
+    struct dz_control_place p = {
+        .sees = dz_control_sees(target.who), .home = target.who->tenant, .word = target.word};
+    const char *slash = strchr(target.word, '/');
+    size_t n = slash ? (size_t)(slash - target.word) : 0;
+    if (n == 0 || n >= sizeof p.named)
+        return p;
+    (void)snprintf(p.named, sizeof p.named, "%.*s", (int)n, target.word);
+    /* Another tenant's is for the operator only: to others the whole is a word that nothing has. */
+    if (!p.sees || strcmp(p.sees, p.named) == 0)
+        p.word = slash + 1;
+    else
+        p.named[0] = '\0';
+    return p;
+}
+
+/* The name may be one of another tenant that the caller may see. */
+static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, struct dz_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance other = {0};
+    char quoted[DZ_STR_QUOTED];
+    struct dz_err err = {0};
+    (void)dz_str_quote(dz_str(p->word), quoted);
+    int rc = p->sees || p->named[0]
+                 ? DZ_ENOENT
+                 : dz_registry_find(e->registry, NULL, NULL, p->word, &other, &err);
+    if (rc == 0)
+        return dz_why(why, DZ_ENOENT, NULL,
+                      "tenant %s has no sandbox %s; tenant %s has one: say %s/%s or %s", p->home,
+                      quoted, other.tenant, other.tenant, p->word, other.id);
+    if (rc == DZ_EINVAL)
+        return dz_why(why, DZ_ENOENT, NULL, "tenant %s has no sandbox %s; as TENANT/NAME: %s",
+                      p->home, quoted, err.msg);
+    return dz_why(why, DZ_ENOENT, NULL, "there is no sandbox %s", quoted);
+}
+
+int dz_control_row(struct dz_control *e, struct dz_control_target target,
+                   struct dz_instance *ret_row, struct dz_why *why)
+{
+    const struct dz_control_place p = dz_control_place(target);
+    const char *word = p.word;
+    struct dz_err err;
+    int rc =
+        dz_registry_find(e->registry, p.named[0] ? p.named : p.sees, p.home, word, ret_row, &err);
+    if (rc == DZ_ENOENT)
+        return no_sandbox(e, &p, why);
+    if (rc == DZ_EINVAL)
+        return dz_why(why, DZ_EEXIST, NULL, "%s", err.msg);
+    if (rc == DZ_EGONE) /* only an id is remembered of it */
+        dz_log_about(word);
+    if (rc == 0 &&
+        dz_sandbox_tell(e->sandboxes, ret_row->id)) { /* the row is one of before its wake */
+        char id[DZ_COLD_KEY];
+        (void)snprintf(id, sizeof id, "%s", ret_row->id);
+        dz_instance_release(ret_row);
+        *ret_row = (struct dz_instance){0};
+        rc = dz_registry_get(e->registry, id, ret_row, &err);
+    }
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    dz_log_about(ret_row->id);
+    return 0;
+}
