@@ -29,26 +29,30 @@ const char *dz_cell_type_name(uint32_t mode)
     }
 }
 
+void dz_cell_json_entry(struct dz_json *j, const struct dz_cell_stat *st)
+{
+    char mode[8], time[DZ_RFC3339_TEXT];
+    const char *slash = strrchr(st->path, '/');
+    int64_t mtime_ms = st->mtime_ns / DZ_NS_PER_MS;
+    dz_json_object(j);
+    dz_json_put_strz(j, "name", slash ? slash + 1 : st->path);
+    dz_json_put_strz(j, "path", st->path);
+    dz_json_put_strz(j, "type", dz_cell_type_name(st->mode));
+    dz_json_put_u64(j, "size", st->size);
+    (void)snprintf(mode, sizeof mode, "%04o", st->mode & 07777);
+    dz_json_put_strz(j, "mode", mode);
+    dz_json_put_u64(j, "uid", st->uid);
+    dz_json_put_u64(j, "gid", st->gid);
+    dz_json_put_strz(j, "mtime", mtime_ms > 0 ? dz_rfc3339_print(mtime_ms, time) : NULL);
+    dz_json_put_strz(j, "target", st->target[0] ? st->target : NULL);
+    dz_json_end(j);
+}
+
 void dz_cell_json_entries(struct dz_json *j, struct dz_cell_view *v)
 {
     struct dz_cell_stat st;
-    char mode[8], time[DZ_RFC3339_TEXT];
-    while (dz_cell_stat_next(v, &st, NULL) == 1) {
-        const char *slash = strrchr(st.path, '/');
-        int64_t mtime_ms = st.mtime_ns / DZ_NS_PER_MS;
-        dz_json_object(j);
-        dz_json_put_strz(j, "name", slash ? slash + 1 : st.path);
-        dz_json_put_strz(j, "path", st.path);
-        dz_json_put_strz(j, "type", dz_cell_type_name(st.mode));
-        dz_json_put_u64(j, "size", st.size);
-        (void)snprintf(mode, sizeof mode, "%04o", st.mode & 07777);
-        dz_json_put_strz(j, "mode", mode);
-        dz_json_put_u64(j, "uid", st.uid);
-        dz_json_put_u64(j, "gid", st.gid);
-        dz_json_put_strz(j, "mtime", mtime_ms > 0 ? dz_rfc3339_print(mtime_ms, time) : NULL);
-        dz_json_put_strz(j, "target", st.target[0] ? st.target : NULL);
-        dz_json_end(j);
-    }
+    while (dz_cell_stat_next(v, &st, NULL) == 1)
+        dz_cell_json_entry(j, &st);
 }
 
 /* --- rows --------------------------------------------------------------------------------- */
@@ -98,7 +102,7 @@ static void end_row(struct dz_cell_json_rows *r)
     r->row = false;
 }
 
-static void put_value(struct dz_cell_json_rows *r, const struct dz_cell_value *value)
+void dz_cell_json_rows_put(struct dz_cell_json_rows *r, const struct dz_cell_value *value)
 {
     struct dz_json *j = r->json;
     if (value->kind == DZ_CELL_ROW) {
@@ -139,7 +143,7 @@ void dz_cell_json_rows_add(struct dz_cell_json_rows *r, struct dz_cell_view *v)
 {
     struct dz_cell_value value;
     while (dz_cell_value_next(v, &value, NULL) == 1)
-        put_value(r, &value);
+        dz_cell_json_rows_put(r, &value);
 }
 
 void dz_cell_json_rows_end(struct dz_cell_json_rows *r)

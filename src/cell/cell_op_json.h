@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_op_json.h - the answers of operations as JSON: the same text whether the daemon's API or
- * a command that opened the file itself asks the cell.
+ * cell_op_json.h - the answers of operations as JSON: the same text whether the daemon's API asks
+ * a cell, or a command has opened the file itself.
  *
  * A cell is not believed: records that make no sense end the data they are in, and values out of
  * their place are skipped.
@@ -17,7 +17,9 @@
  * "device" or "other". */
 const char *dz_cell_type_name(uint32_t mode);
 
-/* Add the data of LIST: each entry becomes an object of the array that json is in. */
+/* Add an entry of a directory, as an object of the array that json is in; or all of the data of
+ * LIST. */
+void dz_cell_json_entry(struct dz_json *json, const struct dz_cell_stat *entry);
 void dz_cell_json_entries(struct dz_json *json, struct dz_cell_view *v);
 
 /* Add the data of SQL, as the members "columns" and "rows" of the object that json is in. */
@@ -29,7 +31,8 @@ struct dz_cell_json_rows {
 };
 /* Release with dz_cell_json_rows_release(). json must stay until then. */
 void dz_cell_json_rows_begin(struct dz_cell_json_rows *r, struct dz_json *json);
-void dz_cell_json_rows_add(struct dz_cell_json_rows *r, struct dz_cell_view *v);
+void dz_cell_json_rows_put(struct dz_cell_json_rows *r, const struct dz_cell_value *value);
+void dz_cell_json_rows_add(struct dz_cell_json_rows *r, struct dz_cell_view *v); /* several */
 /* After the last data: end both arrays. */
 void dz_cell_json_rows_end(struct dz_cell_json_rows *r);
 void dz_cell_json_rows_release(struct dz_cell_json_rows *r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * `doze disk ls`: what is in a disk.
+ * As JSON an entry is what `doze files` and the API have it.
  *
  * It walks with a list of what is still to be looked at, not by recursion: a
  * disk may be deep.
@@ -9,6 +10,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "cell/cell_op_json.h"
 #include "cli/cli_term.h"
 #include "cli/local_disk.h"
 
@@ -41,26 +43,6 @@ static char type_letter(uint32_t mode)
         return 's';
     default:
         return '-';
-    }
-}
-
-static const char *type_name(uint32_t mode)
-{
-    switch (mode & S_IFMT) {
-    case S_IFDIR:
-        return "directory";
-    case S_IFLNK:
-        return "symlink";
-    case S_IFCHR:
-        return "char_device";
-    case S_IFBLK:
-        return "block_device";
-    case S_IFIFO:
-        return "fifo";
-    case S_IFSOCK:
-        return "socket";
-    default:
-        return "file";
     }
 }
 
@@ -105,23 +87,16 @@ static int link_target(struct listing *l, uint64_t ino, char target[static DZ_VF
 static int print_json(struct listing *l, struct dz_str name, const struct dz_vfs_attr *a,
                       const char *target, struct dz_err *err)
 {
-    char mode[8];
     struct dz_json j;
-    (void)snprintf(mode, sizeof mode, "%04o", a->mode & 07777);
+    const struct dz_cell_stat st = {.path = name.p,
+                                    .target = target,
+                                    .mode = a->mode,
+                                    .uid = a->uid,
+                                    .gid = a->gid,
+                                    .size = a->size,
+                                    .mtime_ns = a->mtime_ns};
     dz_json_init(&j, &l->text, false);
-    dz_json_object(&j);
-    dz_json_put_str(&j, "path", name);
-    dz_json_put_u64(&j, "ino", a->ino);
-    dz_json_put_strz(&j, "type", type_name(a->mode));
-    dz_json_put_strz(&j, "mode", mode);
-    dz_json_put_u64(&j, "uid", a->uid);
-    dz_json_put_u64(&j, "gid", a->gid);
-    dz_json_put_u64(&j, "nlink", a->nlink);
-    dz_json_put_u64(&j, "size", a->size);
-    dz_json_put_i64(&j, "mtime_ns", a->mtime_ns);
-    if (S_ISLNK(a->mode))
-        dz_json_put_strz(&j, "target", target);
-    dz_json_end(&j);
+    dz_cell_json_entry(&j, &st);
     int rc = dz_json_finish(&j);
     if (rc < 0)
         return dz_fail(err, rc, "list a disk: %s", dz_err_text(rc));

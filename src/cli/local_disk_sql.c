@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "cell/cell_op_json.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 #include "cli/local_disk.h"
@@ -56,56 +57,93 @@ static void put_text(struct dz_buf *out, struct dz_stmt *st, int i)
     }
 }
 
-static void put_json(struct dz_json *j, struct dz_stmt *st, int i)
+static int put_row(struct dz_cli *c, struct dz_stmt *st, struct dz_buf *row, struct dz_err *err)
 {
-    struct dz_str s;
-    dz_json_key(j, dz_col_name(st, i));
-    switch (dz_col_type(st, i)) {
-    case DZ_DB_INT:
-        dz_json_i64(j, dz_col_int(st, i));
-        break;
-    case DZ_DB_REAL:
-        dz_json_double(j, dz_col_real(st, i));
-        break;
-    case DZ_DB_TEXT:
-    case DZ_DB_BLOB:
-        s = bytes_of(st, i);
-        if (dz_str_is_utf8(s)) {
-            dz_json_str(j, s);
-        } else {
-            DZ_AUTO(dz_buf_release) struct dz_buf hex = DZ_BUF_INIT(ROW_MAX);
-            put_hex(&hex, (const unsigned char *)s.p, s.n);
-            dz_json_str(j, dz_str_n(hex.p, hex.len));
-        }
-        break;
-    case DZ_DB_NULL:
-        dz_json_null(j);
-        break;
-    }
-}
-
-static int print_row(struct dz_cli *c, struct dz_stmt *st, bool first, struct dz_buf *row,
-                     struct dz_err *err)
-{
-    struct dz_json j;
     dz_buf_reset(row);
-    if (c->json) {
-        dz_json_init(&j, row, false);
-        dz_json_object(&j);
-        for (int i = 0; i < dz_col_count(st); i++)
-            put_json(&j, st, i);
-        dz_json_end(&j);
-    } else {
-        for (int i = 0; i < dz_col_count(st); i++) {
-            dz_buf_adds(row, i ? "\t" : "");
-            put_text(row, st, i);
-        }
+    for (int i = 0; i < dz_col_count(st); i++) {
+        dz_buf_adds(row, i ? "\t" : "");
+        put_text(row, st, i);
     }
     if (row->err)
         return dz_fail(err, row->err, "print a row: %s", dz_err_text(row->err));
-    fprintf(c->out, "%s%s%s", !c->json ? "" : first ? "[" : ",", row->p, c->json ? "" : "\n");
+    fprintf(c->out, "%s\n", row->p);
     return 0;
 }
+
+/* --- JSON, as `doze sql` and the API have it ---------------------------------------------------
+ */
+
+static int put_column(struct dz_cell_json_rows *r, struct dz_stmt *st, int i, struct dz_err *err)
+{
+    static const enum dz_cell_value_kind kinds[] = {[DZ_DB_INT] = DZ_CELL_INT,
+                                                    [DZ_DB_REAL] = DZ_CELL_REAL,
+                                                    [DZ_DB_TEXT] = DZ_CELL_TEXT,
+                                                    [DZ_DB_BLOB] = DZ_CELL_BLOB,
+                                                    [DZ_DB_NULL] = DZ_CELL_NULL};
+    struct dz_cell_value v = {.kind = kinds[dz_col_type(st, i)]};
+    struct dz_str bytes = {0};
+    if (v.kind == DZ_CELL_INT)
+        v.integer = dz_col_int(st, i);
+    if (v.kind == DZ_CELL_REAL)
+        v.real = dz_col_real(st, i);
+    if (v.kind == DZ_CELL_TEXT || v.kind == DZ_CELL_BLOB)
+        bytes = bytes_of(st, i);
+    if (bytes.n > DZ_CELL_SQL_BYTES_MAX)
+        return dz_fail(err, DZ_ELIMIT,
+                       "print a row as JSON: a value of %zu bytes, over %d; as text it is printed",
+                       bytes.n, DZ_CELL_SQL_BYTES_MAX);
+    v.data = (const uint8_t *)bytes.p;
+    v.size = bytes.n;
+    dz_cell_json_rows_put(r, &v);
+    return 0;
+}
+
+/* What there is of the text so far is printed: a row at a time is held. */
+static int print(struct dz_cli *c, struct dz_buf *text, struct dz_err *err)
+{
+    if (text->err)
+        return dz_fail(err, text->err, "print a row: %s", dz_err_text(text->err));
+    fprintf(c->out, "%s", text->len ? text->p : "");
+    dz_buf_reset(text);
+    return 0;
+}
+
+static int query_json(struct dz_cli *c, struct dz_stmt *st, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(ROW_MAX);
+    struct dz_cell_json_rows rows;
+    struct dz_json j;
+    int rc = 1;
+    dz_json_init(&j, &text, false);
+    dz_json_object(&j);
+    dz_cell_json_rows_begin(&rows, &j);
+    for (int i = 0; i < dz_col_count(st); i++) {
+        const char *name = dz_col_name(st, i);
+        dz_cell_json_rows_put(&rows, &(struct dz_cell_value){.kind = DZ_CELL_COLUMN,
+                                                             .data = (const uint8_t *)name,
+                                                             .size = strlen(name)});
+    }
+    while (rc > 0 && (rc = dz_stmt_step(st, err)) > 0) {
+        dz_cell_json_rows_put(&rows, &(struct dz_cell_value){.kind = DZ_CELL_ROW});
+        int put = 0;
+        for (int i = 0; put == 0 && i < dz_col_count(st); i++)
+            put = put_column(&rows, st, i, err);
+        if (put == 0)
+            put = print(c, &text, err);
+        rc = put < 0 ? put : rc;
+    }
+    if (rc == 0) {
+        dz_cell_json_rows_end(&rows);
+        dz_json_put_bool(&j, "truncated", false);
+        dz_json_end(&j);
+        rc = print(c, &text, err);
+        fprintf(c->out, "\n");
+    }
+    dz_cell_json_rows_release(&rows);
+    return rc;
+}
+
+/* --- text ------------------------------------------------------------------------------------ */
 
 static void print_heading(struct dz_cli *c, struct dz_stmt *st)
 {
@@ -121,18 +159,14 @@ static void print_heading(struct dz_cli *c, struct dz_stmt *st)
 static int query(struct dz_cli *c, struct dz_stmt *st, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf row = DZ_BUF_INIT(ROW_MAX);
-    bool first = true;
     int rc;
-    if (!c->json && !c->quiet && dz_col_count(st) > 0)
+    if (!c->quiet && dz_col_count(st) > 0)
         print_heading(c, st);
     while ((rc = dz_stmt_step(st, err)) > 0) {
-        rc = print_row(c, st, first, &row, err);
+        rc = put_row(c, st, &row, err);
         if (rc < 0)
             return rc;
-        first = false;
     }
-    if (rc == 0 && c->json)
-        fprintf(c->out, "%s", first ? "[]\n" : "]\n");
     return rc;
 }
 
@@ -152,7 +186,7 @@ static int sql(struct dz_cli *c, struct dz_err *err)
     if (rc == 0 && rest[strspn(rest, " \t\n;")] != '\0')
         rc = dz_fail(err, DZ_EINVAL, "run SQL: one statement at a time");
     if (rc == 0)
-        rc = query(c, st, err);
+        rc = c->json ? query_json(c, st, err) : query(c, st, err);
     if (rc == DZ_EDENIED && !write)
         (void)dz_wrap(err, rc, "only reading is allowed (--write allows more)");
     dz_stmt_free(st);
