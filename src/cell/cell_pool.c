@@ -15,7 +15,8 @@
  *
  * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a number is
  * believed from the seed and from the kernel, and has one holder (dz_reap_claim()); 3. nothing here
- * waits: who has to end is a reaper's.
+ * waits: who has to end is a reaper's. assert_forks() checks 1, dz_reap_claim() 2; 3 is what this
+ * file does not call.
  */
 #include "cell/cell_pool.h"
 
@@ -272,6 +273,12 @@ static struct zygote *find(const struct dz_cell_pool *p, const char *sha256)
 
 /* --- asking for children -------------------------------------------------------------------- */
 
+static void assert_forks(const struct zygote *z)
+{
+    assert(z->fork_count <= FORKS_MAX && z->unsent <= z->fork_count);    /* 1 */
+    assert(!DZ_CHECK_DEEP || z->fork_count == dz_list_count(&z->forks)); /* 1 */
+}
+
 static struct dz_pool_fork *expect(struct zygote *z)
 {
     struct dz_pool_fork *f = z->fork_count < FORKS_MAX ? dz_zalloc(sizeof *f) : NULL;
@@ -282,6 +289,7 @@ static struct dz_pool_fork *expect(struct zygote *z)
     f->end = -1;
     dz_list_push_back(&z->forks, &f->link);
     z->fork_count++;
+    assert_forks(z);
     return f;
 }
 
@@ -519,6 +527,7 @@ static bool on_zygote(struct zygote *seed, struct dz_pool_fork *fork, const stru
 static bool on_forked(struct zygote *z, const struct dz_frame *f)
 {
     struct dz_pool_fork *fork = DZ_LIST_FIRST(struct dz_pool_fork, &z->forks, link);
+    assert_forks(z);
     if (!fork || (z == z->pool->seed && !on_zygote(z, fork, f)))
         return false;
     if (fork->cell) {

@@ -10,6 +10,9 @@
  *   1. machine_live is absent or 0 exactly when memory (the rows) and files are of
  *      one instant;
  *   2. nothing leaves a woken machine before machine_live = 1 is committed.
+ * Both speak of what is on the disk: no assertion can look at that. tests/freeze compares a machine
+ * with its rows at any safepoint, and t_cell_crash ends cells before and after each commit.
+ * assert_marks() checks what of it is in memory.
  */
 #include "machine/machine_mem.h"
 
@@ -19,6 +22,7 @@
 #include "machine/machine_state.h"
 #include "vfs/vfs.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -223,6 +227,11 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
 
 /* --- the first commit after --------------------------------------------------------------- */
 
+static void assert_marks(const struct dz_machine *m)
+{
+    assert(m->woken || (!m->live && !m->live_written)); /* who sleeps has done nothing since */
+}
+
 int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
 {
     struct dz_machine *m = arg;
@@ -237,6 +246,7 @@ int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
     else if (rc >= 0)
         rc = meta_put(db, "machine_live", 1, err);
     m->live_written = rc >= 0;
+    assert_marks(m);
     return rc < 0 ? rc : 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,6 +76,19 @@ static bool is_needed(const struct dz_sandbox *s)
            !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
 }
 
+void dz_sandbox_assert(const struct dz_sandbox *s)
+{
+    assert((s->cell != NULL) == (s->phase != DZ_PHASE_NONE));                   /* 1 */
+    assert(!s->op || s->op->sandbox == s);                                      /* 2 */
+    assert(!s->asked || (s->op && s->op->cell_asked));                          /* 2 */
+    assert(s->start != DZ_START_QUEUED || (s->asked && !s->cell));              /* 2 */
+    assert(dz_list_empty(&s->untold) || (s->phase == DZ_PHASE_UP && !s->warm)); /* 3 */
+    assert(!s->warm || s->cell || s->op);                                       /* 3 */
+    assert(s->taken || (!s->lent && !s->reserved));                             /* 4 */
+    assert(s->waiting_count <= DZ_SANDBOX_WAITING_MAX);                         /* 5 */
+    assert(!DZ_CHECK_DEEP || s->waiting_count == dz_list_count(&s->waiting));   /* 5 */
+}
+
 void dz_sandbox_unneeded(struct dz_sandbox *s)
 {
     if (!is_needed(s))
@@ -84,6 +98,7 @@ void dz_sandbox_unneeded(struct dz_sandbox *s)
 void dz_sandbox_end(struct dz_sandbox *s)
 {
     struct dz_sandboxes *all = s->all;
+    dz_sandbox_assert(s);
     if (is_needed(s))
         return;
     destroy(s);

@@ -551,6 +551,7 @@ static void on_cell(void *arg, int events)
     if (!dz_list_empty(&s->untold))
         tell_soon(s);
     s->in_turn = false;
+    dz_sandbox_assert(s);
     dz_sandbox_unneeded(s);
 }
 

@@ -174,6 +174,7 @@ void dz_share_leave(struct dz_sandboxes *all, struct share *s)
 static bool skip(struct dz_sandboxes *all, const struct dz_instance *row, int64_t until)
 {
     const struct dz_instance to = {.due = until};
+    assert(until > dz_sandboxes_now(all)); /* the invariant */
     return write_row(all, row, DZ_COLUMN(due), &to, NULL);
 }
 

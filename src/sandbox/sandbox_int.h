@@ -10,6 +10,16 @@
  * Only its turn, a task, ends an object, and only an operation's task ends that: whoever is on the
  * stack finds both where they were. Answers are tasks, too, of the same owner: they come in the
  * order in which they were given, before the end of the operation whose row they show.
+ *
+ * Invariants (dz_sandbox_assert(), at each turn of an object and after each event of its
+ * cell):
+ *   1. It has a cell in each phase but NONE, and none in that.
+ *   2. Its operation is its own; only an operation that has asked the cell is told of a start or a
+ *      stop, and who waits in the queue of starts was asked to, and has no cell.
+ *   3. One that is up and whose row does not say so yet (untold) is not warm. A warm one has a
+ * cell, or an operation that is to find out that it has none any more.
+ *   4. Its file is lent only while it is taken, and its own file-only cell has it only then.
+ *   5. waiting_count is the length of the line, which has an end.
  */
 #ifndef DZ_SANDBOX_SANDBOX_INT_H
 #define DZ_SANDBOX_SANDBOX_INT_H
@@ -400,6 +410,7 @@ int dz_sandbox_cell_start(struct dz_sandbox *s, const struct dz_instance *row, b
                           struct dz_err *err);
 bool dz_sandbox_cell_stop(struct dz_sandbox *s, bool keep_memory); /* false: there is none */
 void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row); /* its row is */
+void dz_sandbox_assert(const struct dz_sandbox *s); /* the invariants above */
 /* Free it, if nothing needs it. Only its turn does that. */
 void dz_sandbox_end(struct dz_sandbox *s);
 void dz_sandboxes_drain_look(struct dz_sandboxes *all); /* something is over */

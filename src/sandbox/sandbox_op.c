@@ -11,7 +11,7 @@
  *              v                                v
  *           PARKED <----- tries again, later and later, until it works
  *
- * Invariants:
+ * Invariants (assert_step(), before each step):
  *   1. While an operation is under way its name stands in the row's column op, and
  *      a step's name in the column step before that step does anything; but for a wake
  *      whose undoing touches no file (simple_wake), which is taken back by itself.
@@ -438,6 +438,16 @@ static bool committed(struct op *op)
     return true;
 }
 
+static void assert_step(const struct op *op)
+{
+    bool told = !simple_wake(op);
+    assert(op->sandbox->op == op);                                  /* 2 */
+    assert(!told || strcmp(op->row.op, dz_op_name(op->kind)) == 0); /* 1 */
+    assert(!told || *op->step == DZ_STEP_COMMIT ||
+           strcmp(op->row.step, dz_step_name(*op->step)) == 0); /* 1 */
+    assert(!op->unsynced && !op->flushing);                     /* 3 */
+}
+
 /* From op->step on, until something takes longer. */
 static void run(struct op *op)
 {
@@ -459,8 +469,10 @@ static void run(struct op *op)
                      : journal(op, &op->err);
         if (rc == 0)
             rc = flush(op);
-        if (rc == 0)
+        if (rc == 0) {
+            assert_step(op);
             rc = dz_sandbox_op_step(op, &op->err);
+        }
         if (rc == 1)
             return;
         if (rc < 0) {

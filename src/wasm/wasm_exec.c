@@ -16,6 +16,8 @@
  *      accumulators are dead.
  *   2. Before anything that may stop, trap or look at frames, pc and fp are
  *      written back to ctx (SAVE), pc being the address of the cell at work.
+ * An assertion in a handler would be in the loop that all guests run in. Instead make spec runs
+ * both loops, and make freeze stops, saves and compares at any safepoint.
  */
 #include "wasm/wasm_exec.h"
 #include "wasm/wasm_rt.h"

@@ -15,7 +15,7 @@
  * A mirror ends where the register or the slot is written, at labels and calls.
  *
  * Invariants at every label, call, loop head and long operation: all operands
- * below lie in their slots (settle()).
+ * below lie in their slots (dz_trans_settle(), whose callers say up to where).
  */
 #ifndef DZ_WASM_TRANS_H
 #define DZ_WASM_TRANS_H
