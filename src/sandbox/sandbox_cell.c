@@ -229,11 +229,13 @@ static void note(const struct dz_sandbox *s, const char *what, const char *text)
         dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
 }
 
-/* The cell died or could not open its file. */
-static void cell_failed(struct dz_sandbox *s, int code, const char *text)
+/* The cell died or could not open its file. The sentence may be the cell's, which goes. */
+static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
 {
+    char text[sizeof((struct dz_err *)0)->msg];
     const struct cell_end how = {.code = code, .error = text};
     enum dz_sandbox_phase was = s->phase;
+    (void)snprintf(text, sizeof text, "%s", sentence);
     bool files = s->reserved; /* an answer below may reserve it anew, for another cell */
     if (s->cell && s->ops->out_of_memory(s->cell))
         note(s, "memory_exceeded", text);
