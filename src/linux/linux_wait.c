@@ -117,7 +117,7 @@ LINUX_CALL(pidfd_send_signal)
 
 /* The time until which a wait lasts, as kernel time; INT64_MAX: without end. FUTEX_WAIT says how
  * long, the other one until when. The kernel keeps what the first issue of a call says. */
-static int deadline(const linux_call *c, bool absolute, int clock, int64_t *ret_deadline)
+static int64_t deadline(const linux_call *c, bool absolute, int clock, int64_t *ret_deadline)
 {
     int64_t ns, clock_ns;
     const int e = dz_linux_timespec(c, c->arg[3], &ns);
@@ -130,7 +130,7 @@ static int deadline(const linux_call *c, bool absolute, int clock, int64_t *ret_
     if (absolute) {
         const int64_t r = dz_sys_clock_gettime(LINUX_K(c), clock, &clock_ns);
         if (r < 0)
-            return (int)r;
+            return r;
         ns = ns > clock_ns ? ns - clock_ns : 0;
     }
     const int64_t now = dz_kernel_now(c->kernel);
@@ -141,7 +141,7 @@ static int deadline(const linux_call *c, bool absolute, int clock, int64_t *ret_
 static int64_t futex_wait(const linux_call *c, struct dz_futex f, bool bitset, int clock)
 {
     int64_t until;
-    const int e = deadline(c, bitset, clock, &until);
+    const int64_t e = deadline(c, bitset, clock, &until);
     if (e < 0)
         return e;
     return dz_sys_futex_wait(LINUX_K(c), f, arg_u32(c, 2), bitset ? arg_u32(c, 5) : UINT32_MAX,
