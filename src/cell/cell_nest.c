@@ -394,7 +394,7 @@ DZ_NORETURN static void zygote(void)
     if (rc == 0)
         rc = dz_cell_part_shared(fds + 1, count - 1, &err);
     if (rc == 0)
-        rc = dz_os_filter_new(calls, call_count, &nest.filter, &err);
+        rc = dz_os_filter_new(calls, call_count, false, &nest.filter, &err);
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)
         rc = dz_cell_enter_nest(&nest, kept, count, &report, &err);

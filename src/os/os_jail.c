@@ -277,29 +277,49 @@ enum {
              SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
 };
 
-static bool has_capabilities(uint32_t but)
+static bool has_capabilities(uint32_t but, uint32_t but_inherited)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
     return syscall(SYS_capget, &head, sets) < 0 || (sets[0].permitted & ~but) ||
-           sets[1].permitted || sets[0].inheritable || sets[1].inheritable;
+           sets[1].permitted || (sets[0].inheritable & ~but_inherited) || sets[1].inheritable;
+}
+
+/* Let programs that this process executes have the capabilities that it keeps: an ambient one must
+ * be inheritable, too. */
+static int keep_ambient(uint32_t kept, struct dz_err *err)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+    if (syscall(SYS_capget, &head, sets) < 0)
+        return dz_fail_sys(err, errno, "read the capabilities");
+    sets[0].inheritable = kept;
+    bool kept_all = syscall(SYS_capset, &head, sets) == 0;
+    for (unsigned long cap = 0; cap < 32; cap++)
+        if (kept >> cap & 1)
+            kept_all = kept_all && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) == 0;
+    return kept_all ? 0 : dz_fail_sys(err, errno, "keep the capabilities to become another user");
 }
 
 /* All but `kept`. The bounding set first: dropping from it is itself a privilege. A process that
  * never had one keeps a full bounding set, which is of no use to it: it cannot exec, and has
  * no_new_privs. */
-static int drop_capabilities(uint32_t kept, struct dz_err *err)
+static int drop_capabilities(uint32_t kept, bool ambient, struct dz_err *err)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const uint32_t inherited = ambient ? kept : 0;
     const struct __user_cap_data_struct left[_LINUX_CAPABILITY_U32S_3] = {
-        {.effective = kept, .permitted = kept}};
-    if (!has_capabilities(0))
+        {.effective = kept, .permitted = kept, .inheritable = inherited}};
+    if (!has_capabilities(0, 0))
         return 0;
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    const int rc = inherited ? keep_ambient(inherited, err) : 0;
+    if (rc < 0)
+        return rc;
     for (unsigned long cap = 0; cap < CAPABILITIES_MAX; cap++)
         (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* EINVAL behind the last that there is */
     (void)prctl(PR_SET_SECUREBITS, SECURE, 0, 0, 0);
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (syscall(SYS_capset, &head, left) < 0 || has_capabilities(kept))
+    if (syscall(SYS_capset, &head, left) < 0 || has_capabilities(kept, inherited))
         return dz_fail_sys(err, errno, "give up all capabilities");
     return 0;
 }
@@ -395,13 +415,17 @@ static int export(scmp_filter_ctx ctx, struct dz_os_filter **ret, struct dz_err 
     return 0;
 }
 
-int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count,
+int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count, bool traps,
                      struct dz_os_filter **ret_filter, struct dz_err *err)
 {
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    scmp_filter_ctx ctx = seccomp_init(traps ? SCMP_ACT_TRAP : SCMP_ACT_KILL_PROCESS);
     if (!ctx)
         return dz_fail(err, DZ_ENOMEM, "make a seccomp filter: out of memory");
     int rc = add_rows(ctx, calls, count);
+    if (rc == 0 && traps) /* guests pass it with each call: search by halves */
+        rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    if (rc == 0 && traps) /* numbers of other ABIs are the guests' matter, too */
+        rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_TRAP);
     rc = rc < 0 ? dz_fail_sys(err, -rc, "make a seccomp filter") : export(ctx, ret_filter, err);
     seccomp_release(ctx);
     return rc;
@@ -422,7 +446,7 @@ static int enter_filter(const struct dz_os_jail *jail, struct dz_err *err)
     if (jail->filter)
         return load(jail->filter, err);
     struct dz_os_filter *f = NULL;
-    int rc = dz_os_filter_new(jail->calls, jail->call_count, &f, err);
+    int rc = dz_os_filter_new(jail->calls, jail->call_count, jail->traps, &f, err);
     if (rc == 0)
         rc = load(f, err);
     dz_free(f);
@@ -450,7 +474,7 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
             (void)raise(jail->parent_signal);
     }
     uint32_t kept = jail->users && jail->settles_later ? TO_SETTLE : 0;
-    rc = jail->inherits & DZ_OS_FENCE_BIT(CAPS) ? 0 : drop_capabilities(kept, err);
+    rc = jail->inherits & DZ_OS_FENCE_BIT(CAPS) ? 0 : drop_capabilities(kept, jail->ambient, err);
     if (rc < 0)
         return rc;
     report.fences |= DZ_OS_FENCE_BIT(CAPS);
@@ -463,6 +487,8 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
     rc = check_demanded(report.fences, err);
     if (rc == 0)
         rc = enter_limits(jail, err);
+    if (rc == 0 && jail->open)
+        rc = jail->open(jail->arg, err);
     if (rc == 0)
         rc = enter_filter(jail, err);
     if (rc == 0)

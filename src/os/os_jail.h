@@ -55,9 +55,9 @@ struct dz_os_rlimit {
 };
 
 /* The filter of a list of calls, made ahead: a process that forks many into the same
- * jail makes it once. */
+ * jail makes it once. traps: as in struct dz_os_jail. */
 struct dz_os_filter;
-DZ_NODISCARD int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count,
+DZ_NODISCARD int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count, bool traps,
                                   struct dz_os_filter **ret_filter, struct dz_err *err);
 
 /* The fences that depend on the host: X(id, name, what it keeps out). */
@@ -96,6 +96,14 @@ struct dz_os_jail {
     const struct dz_os_syscall *calls;
     size_t call_count;
     const struct dz_os_filter *filter; /* of calls, made ahead; NULL: it is made now */
+    /* A call that is not on the list is a SIGSYS: it ends a process that has no handler for it, and
+     * the others go on without the call. For processes that have children with filters of their
+     * own, whose handlers answer such calls. */
+    bool traps;
+    /* Called when all fences hold but the filter: what only a jailed process may make, by calls
+     * that the filter does not have. NULL: nothing. */
+    int (*open)(void *arg, struct dz_err *err);
+    void *arg;
     const struct dz_os_rlimit *limits;
     size_t limit_count;
     int parent_signal; /* sent when the parent dies; 0: none */
@@ -109,6 +117,7 @@ struct dz_os_jail {
     /* With users: so many at once, of whatever user, while there is a user namespace. */
     uint64_t processes;
     bool settles_later; /* keep what dz_os_user_settle() needs: CAP_SETUID and CAP_SETGID */
+    bool ambient;       /* and let a program that is executed have them, too */
 };
 
 struct dz_os_jail_report {
@@ -144,5 +153,10 @@ extern const size_t dz_os_jail_nest_count;
  * (dz_os_users_calls()). */
 extern const struct dz_os_syscall dz_os_jail_users[];
 extern const size_t dz_os_jail_users_count;
+
+/* What a cell of native Linux programs needs besides, and its zygote, whose filter traps
+ * (struct dz_os_jail): guests' processes are born with the zygote's filter. */
+extern const struct dz_os_syscall dz_os_jail_linux[], dz_os_jail_linux_nest[];
+extern const size_t dz_os_jail_linux_count, dz_os_jail_linux_nest_count;
 
 #endif

@@ -10,14 +10,17 @@
  */
 #include "os/os_jail.h"
 
+#include <asm/prctl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -198,3 +201,77 @@ const struct dz_os_syscall dz_os_jail_users[] = {
     ANY(capset, "then the two capabilities that this took are given up"),
 };
 const size_t dz_os_jail_users_count = DZ_ARRAY_LEN(dz_os_jail_users);
+
+/* A cell of Linux programs is the kernel of processes that hold nothing but a guest's memory and
+ * registers (stub/). Whom it may name is decided by the other fences: the pid namespace, Landlock's
+ * domain, the user. */
+const struct dz_os_syscall dz_os_jail_linux[] = {
+    ANY(process_vm_readv, "bytes of a guest's memory"),
+    ANY(process_vm_writev, "the same"),
+    ANY(tgkill, "a thread of a guest comes to its kernel"),
+    EQUAL(kill, 1, SIGKILL, "a process of a guest ends"),
+    EQUAL(pidfd_send_signal, 1, SIGKILL, "the same"),
+    ANY(pidfd_open, "its end is noticed"),
+    ANY(waitid, "and its number given back"),
+    ANY(wait4, "the same"),
+    ANY(getsid, "is a child that nobody knows one of the guests'?"),
+    ANY(epoll_wait, "wait for guests"),
+    ANY(epoll_ctl, "the same"),
+    EQUAL(ioctl, 1, SECCOMP_IOCTL_NOTIF_RECV,
+          "a guest's process asks for what only its kernel orders"),
+    EQUAL(ioctl, 1, SECCOMP_IOCTL_NOTIF_SEND, "the answer"),
+    ONLY(openat, 2, O_CLOEXEC | O_NOFOLLOW,
+         "pagemap, children and statm of the guests, below /proc"),
+    ONLY(memfd_create, 1, MFD_CLOEXEC | MFD_ALLOW_SEALING, "a file that guests map"),
+    EQUAL(fcntl, 1, F_ADD_SEALS, "its size stays"),
+    ANY(clock_getres, "the processor time of a guest's process, by the C library"),
+};
+const size_t dz_os_jail_linux_count = DZ_ARRAY_LEN(dz_os_jail_linux);
+
+/* Its zygote may do what the first process of the guests needs until it has filters of its own, and
+ * what those let it do; they are stricter. A call that is not here is a SIGSYS, which guests'
+ * processes turn into a call of their kernel, and which ends everybody else. */
+const struct dz_os_syscall dz_os_jail_linux_nest[] = {
+    ANY(eventfd2, "the bell of the guests"),
+    ANY(epoll_create1, "the cell waits for them"),
+    EQUAL(socketpair, 0, AF_UNIX, "descriptors for them"),
+    {.number = __NR_mmap,
+     .name = "mmap",
+     .arg = 2,
+     .mask = ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC),
+     .also_mask = ~(uint64_t)(PRIVATE_FLAGS | MAP_SHARED),
+     .text = "at most PROT_READ | PROT_WRITE | PROT_EXEC, and at most PRIVATE_FLAGS | MAP_SHARED",
+     .why = "memory of guests, and what they share with their kernel"},
+    ANY(mprotect, "memory of guests"),
+    ONLY(mremap, 3, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, "the same"),
+    EQUAL(madvise, 2, MADV_REMOVE, "the same"),
+    EQUAL(madvise, 2, MADV_DONTFORK, "the same"),
+    EQUAL(madvise, 2, MADV_DOFORK, "the same"),
+    EQUAL(madvise, 2, MADV_WIPEONFORK, "the same"),
+    EQUAL(madvise, 2, MADV_KEEPONFORK, "the same"),
+    EQUAL(clone, 0, CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID | SIGCHLD,
+          "the guests' first process, by the C library's fork"),
+    EQUAL(clone, 0, CLONE_FILES | CLONE_PARENT | SIGCHLD, "a guest's fork"),
+    EQUAL(clone, 0, CLONE_VM | CLONE_FILES | CLONE_PARENT | SIGCHLD, "a guest's vfork"),
+    EQUAL(clone, 0,
+          CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM,
+          "a guest's thread"),
+    EQUAL(execveat, 4, AT_EMPTY_PATH, "the guests' first process is a program in memory"),
+    ANY(setsid, "the guests are a session"),
+    ANY(set_robust_list, "fork, by the C library"),
+    EQUAL(dup2, 1, 0, "the descriptors of the first process"),
+    EQUAL(dup2, 1, 1, "the same"),
+    EQUAL(dup2, 1, 2, "the same"),
+    EQUAL(dup2, 1, 3, "the same"),
+    EQUAL(dup2, 1, 4, "the same"),
+    EQUAL(dup2, 1, 5, "the same"),
+    EQUAL(dup3, 1, 6, "the same"),
+    EQUAL(fcntl, 1, F_DUPFD_CLOEXEC, "the same"),
+    EQUAL(prctl, 0, PR_SET_THP_DISABLE, "no huge pages for guests"),
+    EQUAL(arch_prctl, 0, ARCH_SET_FS, "registers of a guest"),
+    EQUAL(arch_prctl, 0, ARCH_SET_GS, "the same"),
+    EQUAL(seccomp, 0, SECCOMP_SET_MODE_FILTER, "the filters of the guests"),
+    EQUAL(openat, 2, O_PATH | O_DIRECTORY | O_CLOEXEC, "/proc, for the cell's Landlock rule"),
+    ANY(landlock_add_rule, "the same"),
+};
+const size_t dz_os_jail_linux_nest_count = DZ_ARRAY_LEN(dz_os_jail_linux_nest);

@@ -3,9 +3,10 @@
  * stub_filter.c - the two seccomp filters of a stub.
  *
  * The first asks the kernel's side (user notification) before a clone, a mapping of the memory
- * that holds every ctx, a recvmsg and a close. The second lets the calls of the table below pass,
- * from the stub's text; everything else becomes SIGSYS, and so an event. A trap comes before a
- * notification, so nothing outside of the table ever asks.
+ * that holds every ctx, a recvmsg, a close, and the calls by which the zygote becomes another user.
+ * The second lets the calls of the table below pass, from the stub's text; everything else becomes
+ * SIGSYS, and so an event. A trap comes before a notification, so nothing outside of the table ever
+ * asks.
  *
  * The instruction's address is no boundary, as a guest may jump to the stub: it only tells a
  * guest's call from the stub's. What a call of the table can do is bounded by its arguments, and
@@ -72,6 +73,10 @@ static const struct row rows[] = {
       {LOW_IS, 4, STUB_FD_MEMORY}}},
     {SYS_recvmsg, {{LOW_IS, 0, STUB_FD_SOCKET}, {EQUAL, 2, 0}}},
     {SYS_close, {{NONE, 0, 0}}},
+    {SYS_setresgid, {{NONE, 0, 0}}},
+    {SYS_setresuid, {{NONE, 0, 0}}},
+    {SYS_capset, {{NONE, 0, 0}}},
+    {SYS_prctl, {{EQUAL, 0, PR_SET_DUMPABLE}, {EQUAL, 1, 1}}},
 };
 
 static void add(struct stub_filter *f, uint16_t code, uint32_t k, uint8_t yes, uint8_t no)
@@ -94,17 +99,26 @@ static void answer(struct stub_filter *f, uint32_t what)
 
 void dz_stub_filter_ask(struct stub_filter *f)
 {
+    static const uint32_t asked[] = {
+        SYS_clone,   /* makes what no number is known of */
+        SYS_recvmsg, /* takes descriptors into the table that all share */
+        SYS_close,   /* and out of it */
+        SYS_setresgid, SYS_setresuid, SYS_capset, /* of the zygote that has capabilities for them */
+    };
+    const uint8_t count = DZ_ARRAY_LEN(asked);
     f->count = 0;
     load(f, offsetof(struct seccomp_data, arch));
     add(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
     answer(f, SECCOMP_RET_ALLOW); /* the other filter traps it */
     load(f, offsetof(struct seccomp_data, nr));
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 5, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 4, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 3, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 2);
     load(f, arg_at(4));
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, STUB_FD_MEMORY, 0, 1);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, STUB_FD_MEMORY, count + 3, count + 4);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 2);
+    load(f, arg_at(0));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_DUMPABLE, count, count + 1);
+    for (uint8_t i = 0; i < count; i++)
+        add(f, BPF_JMP | BPF_JEQ | BPF_K, asked[i], (uint8_t)(count - 1 - i), i + 1 == count);
     answer(f, SECCOMP_RET_USER_NOTIF);
     answer(f, SECCOMP_RET_ALLOW);
 }

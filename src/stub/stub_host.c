@@ -15,6 +15,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sys/auxv.h>
 #include <sys/epoll.h>
@@ -392,6 +393,46 @@ static int zygote_filters(struct host *h, struct dz_err *err)
     memcpy(room->code, f.code, f.count * sizeof *f.code);
     struct stub_call trap = {SYS_seccomp, {SECCOMP_SET_MODE_FILTER, 0, there}, 0};
     return zygote_calls(h, &trap, 1, err);
+}
+
+/* ---- another user ------------------------------------------------------------------------ */
+
+/* One call of the zygote that notifications are about. */
+static int zygote_ordered(struct host *h, const struct stub_call *call, struct dz_err *err)
+{
+    struct stub_call c = *call;
+    h->order = (struct order){
+        .active = true, .pid = h->threads[STUB_ZYGOTE].tid, .number = c.number, .args_counted = 7};
+    memcpy(h->order.args, c.args, sizeof h->order.args);
+    const int rc = zygote_calls(h, &c, 1, err);
+    h->order.active = false;
+    return rc;
+}
+
+int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err)
+{
+    struct host *h = host_of(stub);
+    struct room {
+        struct __user_cap_header_struct head;
+        struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+    } room = {.head = {.version = _LINUX_CAPABILITY_VERSION_3}};
+    const uint64_t there = ctx_address(STUB_ZYGOTE) + CTX_ROOM_AT;
+    memcpy(ctx_bytes(h, STUB_ZYGOTE) + CTX_ROOM_AT, &room, sizeof room);
+    const struct stub_call calls[] = {
+        {SYS_setresgid, {id, id, id}, 0},
+        {SYS_setresuid, {id, id, id}, 0},
+        {SYS_capset, {there, there + offsetof(struct room, none)}, 0},
+        /* with the user went that a process of the same user may read its memory, */
+        {SYS_prctl, {PR_SET_DUMPABLE, 1}, 0},
+        /* and that it dies with us */
+        {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL}, 0},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(calls); i++) {
+        const int rc = zygote_ordered(h, &calls[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */

@@ -6,7 +6,8 @@
  * (memfd_create, execveat), which all later processes are forks of. Afterwards it makes the calls
  * futex, tgkill, epoll_wait, poll, read, pidfd_open, pidfd_send_signal, waitid,
  * process_vm_readv, process_vm_writev, sendmsg, ioctl (of the listener and of pagemaps), openat of
- * /proc/PID/pagemap, and clock_gettime.
+ * /proc/PID/pagemap, and clock_gettime. dz_os_jail_linux has them (os_jail.h), and
+ * dz_os_jail_linux_nest those of the opening and of the stubs.
  *
  * The opener's children are its own; its SIGCHLD must not be ignored.
  */
@@ -31,5 +32,10 @@ enum {
 /* DZ_EUNSUPPORTED: the host lacks what the message says. */
 DZ_NODISCARD int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_stub,
                                    struct dz_err *err);
+/* Before the first process(): all processes become this user and this group, without a capability.
+ * The stubs need CAP_SETUID and CAP_SETGID, which an opener has for them as ambient capabilities.
+ * The caller becomes the same user itself (os_user.h), as its guests' memory is closed to others.
+ */
+DZ_NODISCARD int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err);
 
 #endif

@@ -256,6 +256,10 @@ TEST(every_allowed_call_says_why)
         CHECK(dz_os_jail_nest[i].name && dz_os_jail_nest[i].why);
     for (size_t i = 0; i < dz_os_jail_users_count; i++)
         CHECK(dz_os_jail_users[i].name && dz_os_jail_users[i].why);
+    for (size_t i = 0; i < dz_os_jail_linux_count; i++)
+        CHECK(dz_os_jail_linux[i].name && dz_os_jail_linux[i].why);
+    for (size_t i = 0; i < dz_os_jail_linux_nest_count; i++)
+        CHECK(dz_os_jail_linux_nest[i].name && dz_os_jail_linux_nest[i].why);
 }
 
 /* --- the tables in the documentation ---------------------------------------------------- */
@@ -296,6 +300,10 @@ TEST(the_documentation_has_these_tables)
     print_calls(&want, "Zygotes, besides", dz_os_jail_nest, dz_os_jail_nest_count);
     print_calls(&want, "Both, where tenants have users of their own", dz_os_jail_users,
                 dz_os_jail_users_count);
+    print_calls(&want, "Cells of Linux programs, besides", dz_os_jail_linux,
+                dz_os_jail_linux_count);
+    print_calls(&want, "Zygotes of Linux programs, besides both", dz_os_jail_linux_nest,
+                dz_os_jail_linux_nest_count);
     dz_buf_add(&want, "\n", 1);
     dz_buf_add(&want, last, strlen(last));
     CHECK_INT(want.err, 0);
