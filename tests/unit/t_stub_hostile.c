@@ -166,6 +166,9 @@ TEST(hostile_every_number)
             CHECK_INT(r, getpid());
             break;
         case SYS_close: /* not ordered */
+        case SYS_setresgid:
+        case SYS_setresuid:
+        case SYS_capset:
             CHECK_INT(r, -EPERM);
             break;
         case SYS_exit:
@@ -248,6 +251,8 @@ TEST(hostile_arguments)
     /* the rest */
     CHECK_INT(TRY(&t, SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0), TRAPPED);
     CHECK_INT(TRY(&t, SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0), TRAPPED);
+    CHECK_INT(TRY(&t, SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0), -EPERM);
+    CHECK_INT(TRY(&t, SYS_setresuid, 12, 12, 12, 0, 0), -EPERM);
     CHECK_INT(TRY(&t, SYS_arch_prctl, 0x1012 /* ARCH_CET, TSC.. */, 0, 0, 0, 0), TRAPPED);
     for (uint64_t op = 1; op < 256; op++)
         CHECK_INT(TRY(&t, SYS_futex, DATA, op, 0, 0, 0), TRAPPED);
