@@ -73,8 +73,7 @@ int dz_linux_timeval(const linux_call *c, uint64_t at, int64_t *ret_ns);
 void dz_linux_split(int64_t ns, int64_t ret_timespec[2]); /* also of times before 1970 */
 
 enum {
-    DZ_LINUX_SIGINFO = 128, /* bytes of a siginfo_t */
-    DZ_LINUX_RUSAGE = 18,   /* words of a struct rusage: two timevals and 14 longs */
+    DZ_LINUX_RUSAGE = 18, /* words of a struct rusage: two timevals and 14 longs */
 };
 void dz_linux_rusage(const struct dz_kusage *u, int64_t ret_words[DZ_LINUX_RUSAGE]);
 

@@ -5,6 +5,7 @@
  *
  * A sleep that a handler ended tells how much of it is left.
  */
+#include "linux/linux_frame.h"
 #include "linux/linux_int.h"
 
 #include <signal.h>
@@ -104,27 +105,6 @@ LINUX_CALL(pause)
     return dz_sys_sigsuspend(LINUX_K(c), mask);
 }
 
-/* siginfo_t: three ints, and from byte 16 on what the signal has to tell. */
-static void siginfo_bytes(const struct dz_siginfo *info, uint8_t out[DZ_LINUX_SIGINFO])
-{
-    const bool fault = info->code > 0 &&
-                       (info->signo == SIGSEGV || info->signo == SIGBUS || info->signo == SIGILL ||
-                        info->signo == SIGFPE || info->signo == SIGTRAP);
-    memset(out, 0, DZ_LINUX_SIGINFO);
-    memcpy(out, &info->signo, 4);
-    memcpy(out + 8, &info->code, 4);
-    if (fault) {
-        memcpy(out + 16, &info->addr, 8);
-        return;
-    }
-    memcpy(out + 16, &info->pid, 4);
-    memcpy(out + 20, &info->uid, 4);
-    if (info->signo == SIGCHLD && info->code > 0)
-        memcpy(out + 24, &info->status, 4);
-    else
-        memcpy(out + 24, &info->value, 8);
-}
-
 LINUX_CALL(rt_sigtimedwait)
 {
     uint64_t set;
@@ -141,7 +121,7 @@ LINUX_CALL(rt_sigtimedwait)
     const int64_t r = dz_sys_sigtimedwait(LINUX_K(c), set, timeout, &info);
     if (r <= 0)
         return r;
-    siginfo_bytes(&info, out);
+    dz_linux_siginfo_put(&info, out);
     return dz_linux_give(c, r, c->arg[1], out, sizeof out);
 }
 

@@ -5,6 +5,7 @@
  *
  * Futexes with priority inheritance are refused (ENOSYS), as by a Linux that was built without.
  */
+#include "linux/linux_frame.h"
 #include "linux/linux_int.h"
 
 #include <linux/futex.h>
@@ -35,6 +36,9 @@ LINUX_CALL(wait4)
     return dz_linux_give(c, r, c->arg[1], &status, sizeof status);
 }
 
+enum {
+    WAITID_BYTES = 28, /* of a siginfo_t: up to the status */
+};
 /* Of siginfo_t it writes only what it has to tell: zeros if nobody has ended. */
 LINUX_CALL(waitid)
 {
@@ -44,15 +48,13 @@ LINUX_CALL(waitid)
     const int64_t r = dz_sys_waitid(LINUX_K(c), &w, &info, &u);
     if (r < 0)
         return r;
-    int32_t out[7] = {0}; /* signo, errno, code, padding, pid, uid, status */
+    uint8_t out[DZ_LINUX_SIGINFO] = {0};
     if (info.signo != 0) {
-        const int32_t told[7] = {info.signo,        0,          info.code, 0, info.pid,
-                                 (int32_t)info.uid, info.status};
-        memcpy(out, told, sizeof out);
+        dz_linux_siginfo_put(&info, out);
         if (put_usage(c, c->arg[4], &u) < 0)
             return -EFAULT;
     }
-    return dz_linux_give(c, r, c->arg[2], out, sizeof out);
+    return dz_linux_give(c, r, c->arg[2], out, WAITID_BYTES);
 }
 
 /* ---- descriptors of processes, signals with a value ----------------------------------- */
