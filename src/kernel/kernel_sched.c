@@ -305,7 +305,7 @@ bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p)
 
 static void poll_all(struct dz_kernel *k)
 {
-    for (int i = 0; i < DZ_KERNEL_KINDS_MAX && k->away; i++)
+    for (int i = 0; i < DZ_KERNEL_KINDS_MAX; i++)
         if (k->kinds[i].runner && k->kinds[i].runner->poll)
             k->kinds[i].runner->poll(k->kinds[i].arg);
 }

@@ -39,7 +39,10 @@ struct dz_linux_mem {
     void *arg;
 };
 
+struct dz_linux_thread;
 struct dz_linux_call {
+    struct dz_linux_thread *thread; /* of the runner; NULL: there is none, and what needs its memory
+                                     * or registers is ENOSYS */
     struct dz_kernel *kernel;
     struct dz_proc *proc; /* its thread is the one that calls: dz_kernel_serve() */
     const struct dz_linux_mem *mem;

@@ -42,13 +42,13 @@
     X(6, lstat, "sp")                               \
     X(7, poll, "pud")                               \
     X(8, lseek, "flW")                              \
-    N(9, mmap, "pzPmfx>x", ENOSYS)                  \
-    N(10, mprotect, "pzP", ENOSYS)                  \
-    N(11, munmap, "pz", ENOSYS)                     \
-    N(12, brk, "p>x", ENOSYS)                       \
+    X(9, mmap, "pzPmfx>x")                          \
+    X(10, mprotect, "pzP")                          \
+    X(11, munmap, "pz")                             \
+    X(12, brk, "p>x")                               \
     X(13, rt_sigaction, "gppz")                     \
     X(14, rt_sigprocmask, "dqpz")                   \
-    N(15, rt_sigreturn, "", ENOSYS)                 \
+    X(15, rt_sigreturn, "")                         \
     X(16, ioctl, "fKx")                             \
     X(17, pread64, "frzl")                          \
     X(18, pwrite64, "fwzl")                         \
@@ -58,10 +58,10 @@
     X(22, pipe, "I")                                \
     X(23, select, "dpppp")                          \
     X(24, sched_yield, "")                          \
-    N(25, mremap, "pzzxp>x", ENOSYS)                \
-    N(26, msync, "pzx", ENOSYS)                     \
-    N(27, mincore, "pzp", ENOSYS)                   \
-    N(28, madvise, "pzd", ENOSYS)                   \
+    X(25, mremap, "pzzxp>x")                        \
+    X(26, msync, "pzx")                             \
+    X(27, mincore, "pzp")                           \
+    X(28, madvise, "pzd")                           \
     N(29, shmget, "dzx", ENOSYS)                    \
     N(30, shmat, "dpx>x", ENOSYS)                   \
     N(31, shmctl, "ddp", ENOSYS)                    \
@@ -92,7 +92,7 @@
     X(56, clone, "xpppp")                           \
     X(57, fork, "")                                 \
     X(58, vfork, "")                                \
-    N(59, execve, "saa", ENOSYS)                    \
+    X(59, execve, "saa")                            \
     X(60, exit, "d")                                \
     X(61, wait4, "dpxp")                            \
     X(62, kill, "dg")                               \
@@ -164,7 +164,7 @@
     X(128, rt_sigtimedwait, "qptz")                 \
     X(129, rt_sigqueueinfo, "dgp")                  \
     X(130, rt_sigsuspend, "qz")                     \
-    N(131, sigaltstack, "pp", ENOSYS)               \
+    X(131, sigaltstack, "pp")                       \
     X(132, utime, "sp")                             \
     X(133, mknod, "sox")                            \
     N(134, uselib, "s", ENOSYS)                     \
@@ -175,23 +175,23 @@
     N(139, sysfs, "dxx", ENOSYS)                    \
     X(140, getpriority, "dd")                       \
     X(141, setpriority, "ddd")                      \
-    N(142, sched_setparam, "dp", ENOSYS)            \
-    N(143, sched_getparam, "dp", ENOSYS)            \
-    N(144, sched_setscheduler, "ddp", ENOSYS)       \
-    N(145, sched_getscheduler, "d", ENOSYS)         \
-    N(146, sched_get_priority_max, "d", ENOSYS)     \
-    N(147, sched_get_priority_min, "d", ENOSYS)     \
-    N(148, sched_rr_get_interval, "dp", ENOSYS)     \
-    N(149, mlock, "pz", ENOSYS)                     \
-    N(150, munlock, "pz", ENOSYS)                   \
-    N(151, mlockall, "x", ENOSYS)                   \
-    N(152, munlockall, "", ENOSYS)                  \
+    X(142, sched_setparam, "dp")                    \
+    X(143, sched_getparam, "dp")                    \
+    X(144, sched_setscheduler, "ddp")               \
+    X(145, sched_getscheduler, "d")                 \
+    X(146, sched_get_priority_max, "d")             \
+    X(147, sched_get_priority_min, "d")             \
+    X(148, sched_rr_get_interval, "dp")             \
+    X(149, mlock, "pz")                             \
+    X(150, munlock, "pz")                           \
+    X(151, mlockall, "x")                           \
+    X(152, munlockall, "")                          \
     N(153, vhangup, "", EPERM)                      \
     N(154, modify_ldt, "dpz", ENOSYS)               \
     N(155, pivot_root, "ss", EPERM)                 \
     N(156, _sysctl, "p", ENOSYS)                    \
-    N(157, prctl, "dxxxx", ENOSYS)                  \
-    N(158, arch_prctl, "xp", ENOSYS)                \
+    X(157, prctl, "dxxxx")                          \
+    X(158, arch_prctl, "xp")                        \
     N(159, adjtimex, "p", EPERM)                    \
     X(160, setrlimit, "dp")                         \
     X(161, chroot, "s")                             \
@@ -236,8 +236,8 @@
     X(200, tkill, "dg")                             \
     X(201, time, "p")                               \
     X(202, futex, "pxutpu")                         \
-    N(203, sched_setaffinity, "dzp", ENOSYS)        \
-    N(204, sched_getaffinity, "dzp", ENOSYS)        \
+    X(203, sched_setaffinity, "dzp")                \
+    X(204, sched_getaffinity, "dzp")                \
     N(205, set_thread_area, "p", ENOSYS)            \
     N(206, io_setup, "up", ENOSYS)                  \
     N(207, io_destroy, "x", ENOSYS)                 \
@@ -342,7 +342,7 @@
     X(306, syncfs, "f")                             \
     N(307, sendmmsg, "fpux", ENOSYS)                \
     N(308, setns, "fx", EPERM)                      \
-    N(309, getcpu, "ppp", ENOSYS)                   \
+    X(309, getcpu, "ppp")                           \
     N(310, process_vm_readv, "dpzpzx", ENOSYS)      \
     N(311, process_vm_writev, "dpzpzx", ENOSYS)     \
     N(312, kcmp, "dddxx", ENOSYS)                   \
@@ -355,10 +355,10 @@
     X(319, memfd_create, "sx")                      \
     N(320, kexec_file_load, "ffzpx", EPERM)         \
     N(321, bpf, "dpu", EPERM)                       \
-    N(322, execveat, "FsaaA", ENOSYS)               \
+    X(322, execveat, "FsaaA")                       \
     N(323, userfaultfd, "O", ENOSYS)                \
     N(324, membarrier, "dxd", ENOSYS)               \
-    N(325, mlock2, "pzx", ENOSYS)                   \
+    X(325, mlock2, "pzx")                           \
     X(326, copy_file_range, "fpfpzx")               \
     X(327, preadv2, "fVdlxx")                       \
     X(328, pwritev2, "fvdlxx")                      \

@@ -106,9 +106,10 @@ static int shows_more(struct fib *f)
            "mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = -1 ENOSYS "
            "(Function not implemented)",
            -ENOSYS, mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    TRACED(f,
-           "execve(\"hello\", [\"hello\", \"hello\"], NULL) = -1 ENOSYS (Function not implemented)",
-           -ENOSYS, execve, text, list, 0);
+    TRACED(
+        f,
+        "execve(\"hello\", [\"hello\", \"hello\"], NULL) = -1 ENOENT (No such file or directory)",
+        -ENOENT, execve, text, list, 0);
     TRACED(f, "kill(7, SIGKILL) = -1 ESRCH (No such process)", -ESRCH, kill, 7, SIGKILL);
     TRACED(f, "epoll_ctl(9, EPOLL_CTL_DEL, 3, NULL) = -1 EBADF (Bad file descriptor)", -EBADF,
            epoll_ctl, 9, EPOLL_CTL_DEL, 3, 0);

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_memory.c - calls on memory: mmap to madvise, brk, msync, mlock.
+ *
+ * mm/ decides and answers; what is here is what a descriptor means, and who pays. A call whose
+ * list the host refuses has broken its process, which the runner then kills.
+ *
+ * Locking is accepted within RLIMIT_MEMLOCK and changes nothing, because the machine's memory is
+ * never swapped by us; MAP_POPULATE is accepted and touches nothing.
+ */
+#include "linux/linux_run_int.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum {
+    MCORE_PAGES = 4096, /* of mincore, at once */
+    MREMAP_KNOWN = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+};
+
+static uint64_t page_up(uint64_t n)
+{
+    return (n + DZ_MM_PAGE - 1) & ~(uint64_t)(DZ_MM_PAGE - 1);
+}
+
+/* Before an operation of mm: its data, with limits as they are now. NULL: ENOSYS. */
+static struct dz_mm *begin(const linux_call *c)
+{
+    if (!c->thread)
+        return NULL;
+    dz_linux_limits(c->thread);
+    return linux_mm(c->thread);
+}
+/* After it: what mm answered, when the host has it, too. */
+static int64_t end(const linux_call *c, int64_t r)
+{
+    return dz_linux_apply(c->thread) < 0 ? -ENOMEM : r;
+}
+
+/* ---- mmap ---------------------------------------------------------------------------- */
+
+/* What a descriptor can be mapped as. */
+static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_map *m)
+{
+    const bool shared = (m->flags & MAP_TYPE) != MAP_PRIVATE;
+    const int access = (int)f->flags & O_ACCMODE;
+    struct dz_kstat st;
+    if (f->kind == DZ_FILE_DEVICE && f->obj == DZ_DEVICE_ZERO) { /* as anonymous memory */
+        m->flags |= MAP_ANONYMOUS;
+        m->back.offset = 0;
+        return 0;
+    }
+    if (f->kind != DZ_FILE_DISK)
+        return -ENODEV;
+    m->may = (uint8_t)((access != O_WRONLY ? PROT_READ : 0) | (access == O_RDWR ? PROT_WRITE : 0) |
+                       PROT_EXEC);
+    if (!(m->may & PROT_READ))
+        return -EACCES;
+    if (dz_sys_fstatat(LINUX_K(c), dz_at_fd(arg_int(c, 4)), &st) < 0 || !S_ISREG(st.mode))
+        return -ENODEV;
+    const uint32_t seals = dz_kernel_seals(c->kernel, f->node.ino);
+    if (shared && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))) {
+        if (m->prot & PROT_WRITE)
+            return -EPERM;
+        m->may &= (uint8_t)~PROT_WRITE;
+    }
+    if (shared && (m->prot & PROT_WRITE) && !(m->may & PROT_WRITE))
+        return -EACCES; /* before there is a file of memory for nothing */
+    const struct linux_back b = {.ino = f->node.ino,
+                                 .shared = shared,
+                                 .writable = shared && (m->may & PROT_WRITE),
+                                 .offset = m->back.offset,
+                                 .size = page_up(m->size)};
+    return dz_linux_back_file(c->thread->l, &b, &m->back);
+}
+
+/* Would it take more private memory than the machine ever has? */
+static bool is_too_much(const linux_call *c, const struct dz_mm_map *m)
+{
+    struct dz_ksysinfo info;
+    if ((m->flags & MAP_NORESERVE) || (m->flags & MAP_TYPE) != MAP_PRIVATE ||
+        !(m->prot & PROT_WRITE))
+        return false;
+    return dz_sys_sysinfo(LINUX_K(c), &info) == 0 && m->size > info.total;
+}
+
+LINUX_CALL(mmap)
+{
+    struct dz_mm *mm = begin(c);
+    struct dz_mm_map m = {.at = c->arg[0],
+                          .size = c->arg[1],
+                          .prot = arg_int(c, 2),
+                          .flags = arg_int(c, 3),
+                          .back = {.kind = DZ_MM_ANON, .offset = c->arg[5]}};
+    if (!mm)
+        return -ENOSYS;
+    if (m.back.offset % DZ_MM_PAGE)
+        return -EINVAL;
+    const int type = m.flags & MAP_TYPE;
+    int rc = 0;
+    if (!(m.flags & MAP_ANONYMOUS)) {
+        const struct dz_fd *slot = dz_sys_fd(LINUX_K(c), arg_int(c, 4));
+        const struct dz_file *f =
+            slot ? dz_kernel_row(c->kernel, DZ_KERNEL_TABLE_FILE, slot->file) : NULL;
+        if (!f || (f->flags & O_PATH))
+            return -EBADF;
+        if (m.size == 0 ||
+            (type != MAP_PRIVATE && type != MAP_SHARED && type != MAP_SHARED_VALIDATE))
+            return -EINVAL;
+        if (page_up(m.size) < m.size)
+            return -ENOMEM;
+        rc = map_file(c, f, &m);
+    }
+    if (rc == 0 && is_too_much(c, &m))
+        rc = -ENOMEM;
+    if (rc == 0 && (m.flags & MAP_ANONYMOUS)) {
+        m.back = (struct dz_mm_back){.kind = DZ_MM_ANON};
+        if (type == MAP_SHARED && m.size > 0 && page_up(m.size) >= m.size)
+            rc = dz_linux_back_object(c->thread->l, page_up(m.size), &m.back);
+    }
+    if (rc < 0)
+        return rc;
+    if (m.flags & MAP_FIXED) /* what was there goes */
+        dz_linux_loosen(c->thread->l);
+    const int64_t r = dz_mm_mmap(mm, &m, &c->thread->l->calls);
+    if (r < 0 && m.back.kind != DZ_MM_ANON)
+        dz_linux_loosen(c->thread->l);
+    return end(c, r);
+}
+
+LINUX_CALL(munmap)
+{
+    struct dz_mm *mm = begin(c);
+    if (!mm)
+        return -ENOSYS;
+    dz_linux_loosen(c->thread->l);
+    return end(c, dz_mm_munmap(mm, c->arg[0], c->arg[1], &c->thread->l->calls));
+}
+
+LINUX_CALL(mprotect)
+{
+    struct dz_mm *mm = begin(c);
+    if (!mm)
+        return -ENOSYS;
+    return end(c, dz_mm_mprotect(mm, c->arg[0], c->arg[1], arg_int(c, 2), &c->thread->l->calls));
+}
+
+LINUX_CALL(mremap)
+{
+    struct dz_mm *mm = begin(c);
+    const struct dz_mm_remap r = {c->arg[0], c->arg[1], c->arg[2], (int)c->arg[3], c->arg[4]};
+    if (!mm)
+        return -ENOSYS;
+    if (c->arg[3] & ~(uint64_t)MREMAP_KNOWN)
+        return -EINVAL;
+    const struct dz_mm_vma *v = dz_mm_find(mm, r.at);
+    if (v && v->start <= r.at && v->back.kind == DZ_MM_PACK &&
+        page_up(r.new_size) > page_up(r.old_size))
+        return -ENOMEM; /* another file lies behind it in the pack */
+    dz_linux_loosen(c->thread->l);
+    return end(c, dz_mm_mremap(mm, &r, &c->thread->l->calls));
+}
+
+LINUX_CALL(brk)
+{
+    struct dz_mm *mm = begin(c);
+    if (!mm)
+        return -ENOSYS;
+    const int64_t r = (int64_t)dz_mm_brk(mm, c->arg[0], &c->thread->l->calls);
+    return end(c, r);
+}
+
+LINUX_CALL(madvise)
+{
+    struct dz_mm *mm = begin(c);
+    if (!mm)
+        return -ENOSYS;
+    return end(c, dz_mm_madvise(mm, c->arg[0], c->arg[1], arg_int(c, 2), &c->thread->l->calls));
+}
+
+LINUX_CALL(msync)
+{
+    struct dz_mm *mm = begin(c);
+    if (!mm)
+        return -ENOSYS;
+    struct dz_linux *l = c->thread->l;
+    int rc = dz_mm_msync(mm, c->arg[0], c->arg[1], arg_int(c, 2), &l->calls);
+    for (size_t i = 0; i < l->calls.n; i++) {
+        const struct dz_mm_call *q = &l->calls.p[i];
+        const int e = q->op == DZ_MM_SYNC ? dz_linux_file_sync(l, q->back.id) : 0;
+        rc = rc == 0 ? e : rc;
+    }
+    return end(c, rc);
+}
+
+/* Every page of a VMA counts as present: which ones are, only the host knows, and it may change. */
+LINUX_CALL(mincore)
+{
+    const struct dz_mm *mm = begin(c);
+    static const uint8_t present[MCORE_PAGES] = {[0 ... MCORE_PAGES - 1] = 1};
+    uint64_t at = c->arg[0], pages = page_up(c->arg[1]) / DZ_MM_PAGE, to = c->arg[2];
+    if (!mm)
+        return -ENOSYS;
+    if (at % DZ_MM_PAGE)
+        return -EINVAL;
+    if (at > DZ_MM_ADDRESS_MAX || c->arg[1] > DZ_MM_ADDRESS_MAX - at)
+        return -ENOMEM;
+    if (c->mem->room(c->mem->arg, to, pages) != pages)
+        return -EFAULT;
+    while (pages > 0) {
+        const struct dz_mm_vma *v = dz_mm_find(mm, at);
+        if (!v || v->start > at)
+            return -ENOMEM;
+        uint64_t n = (v->end - at) / DZ_MM_PAGE;
+        n = n < pages ? n : pages;
+        n = n < MCORE_PAGES ? n : MCORE_PAGES;
+        if (dz_linux_put(c, to, present, n) < 0)
+            return -EFAULT;
+        at += n * DZ_MM_PAGE;
+        to += n;
+        pages -= n;
+    }
+    return 0;
+}
+
+/* ---- locking ----------------------------------------------------------------------------- */
+
+static bool may_lock(const linux_call *c, uint64_t bytes)
+{
+    return c->proc->euid == 0 || bytes <= c->proc->rlimit[RLIMIT_MEMLOCK][0];
+}
+
+static int64_t lock(const linux_call *c, bool locks)
+{
+    const struct dz_mm *mm = begin(c);
+    if (!mm)
+        return -ENOSYS;
+    const uint64_t start = c->arg[0] & ~(uint64_t)(DZ_MM_PAGE - 1);
+    const uint64_t size = page_up(c->arg[1] + (c->arg[0] - start)), stop = start + size;
+    if (locks && c->proc->euid != 0 && c->proc->rlimit[RLIMIT_MEMLOCK][0] == 0)
+        return -EPERM;
+    if (locks && !may_lock(c, size))
+        return -ENOMEM;
+    if (stop < start)
+        return -EINVAL;
+    for (uint64_t at = start; at < stop;) {
+        const struct dz_mm_vma *v = dz_mm_find(mm, at);
+        if (!v || v->start > at)
+            return -ENOMEM;
+        at = v->end;
+    }
+    return 0;
+}
+LINUX_CALL(mlock)
+{
+    return lock(c, true);
+}
+LINUX_CALL(mlock2)
+{
+    return arg_u32(c, 2) & ~1u ? -EINVAL : lock(c, true); /* MLOCK_ONFAULT */
+}
+LINUX_CALL(munlock)
+{
+    return lock(c, false);
+}
+LINUX_CALL(mlockall)
+{
+    const struct dz_mm *mm = begin(c);
+    const int flags = arg_int(c, 0);
+    if (!mm)
+        return -ENOSYS;
+    if (flags == 0 || (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) || flags == MCL_ONFAULT)
+        return -EINVAL;
+    if (c->proc->euid != 0 && c->proc->rlimit[RLIMIT_MEMLOCK][0] == 0)
+        return -EPERM;
+    return (flags & MCL_CURRENT) && !may_lock(c, mm->total) ? -ENOMEM : 0;
+}
+LINUX_CALL(munlockall)
+{
+    return begin(c) ? 0 : -ENOSYS;
+}

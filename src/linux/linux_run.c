@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_run.c - the runner: what happens between an event of the stub and the guest's next
+ * instruction.
+ *
+ *     stub: CALL ──> registers are the call ── dz_linux_call() ─┬─ DONE ──> rax, runs on
+ *                                                              ├─ STOP ──> rax; the kernel has
+ *                                                              │           something to do first
+ *                                                              ├─ BLOCK ─> parked: the kernel runs
+ *                                                              │           it, it is issued again
+ *                                                              └─ EXIT ──> the kernel ends it
+ *           FAULT ─> a stack grows, or it is a signal
+ *           STOPPED > a slice is over, or a signal waits: the kernel decides
+ *           ENDED ─> somebody else killed it: SIGKILL
+ *
+ * A call that is answered at once costs one hand-over, and the kernel's scheduler does not see it.
+ *
+ * The host shares out processors. Each DZ_KERNEL_SLICE_NS threads that have run for so long are
+ * stopped, so that the kernel accounts their time and memory, and enforces its limits.
+ */
+#include "linux/linux_run_int.h"
+
+#include "linux/linux_frame.h"
+
+#include <linux/audit.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+enum {
+    ROUNDS_MAX = 64,             /* of events, before the kernel has its turn */
+    FAULTS_MAX = 3,              /* of one instruction at one address, though mm/ permits it */
+    CLOCK_AFTER_NS = 200 * 1000, /* who ran for less has its time counted later */
+    TRAP_PAGE = 14,              /* the exception's number: a page fault */
+    ERROR_WRITE = 1 << 1,        /* its error code */
+    ERROR_FETCH = 1 << 4,
+};
+
+static void assert_thread(const struct dz_linux_thread *t)
+{
+    assert(t->number == 0 ? !t->running : t->l->threads[t->number] == t);
+    assert(t->group->threads > 0);
+}
+
+static struct dz_stub_regs *regs_of(const struct dz_linux_thread *t)
+{
+    return linux_ops(t->l)->regs(t->l->o.stub, t->number);
+}
+
+/* ---- threads --------------------------------------------------------------------------- */
+
+/* group: takes one more thread. */
+static struct dz_linux_thread *thread_new(struct dz_linux *l, struct dz_task *task,
+                                          struct dz_linux_group *group)
+{
+    struct dz_linux_thread *t = dz_zalloc(sizeof *t);
+    if (!t)
+        return NULL;
+    t->l = l;
+    t->task = task;
+    t->group = group;
+    t->serial = ++l->serial;
+    t->mem = dz_linux_mem_ops;
+    t->mem.arg = t;
+    t->call = (struct dz_linux_call){
+        .thread = t, .kernel = task->kernel, .proc = task->proc, .mem = &t->mem};
+    group->threads++;
+    l->kernel = task->kernel;
+    return t;
+}
+
+static void number_set(struct dz_linux_thread *t, uint32_t number)
+{
+    assert(number > 0 && number < DZ_STUB_THREADS_MAX && !t->l->threads[number]);
+    t->number = number;
+    t->l->threads[number] = t;
+    t->l->count++;
+}
+
+static void number_clear(struct dz_linux_thread *t)
+{
+    if (t->number == 0)
+        return;
+    t->l->threads[t->number] = NULL;
+    t->l->count--;
+    t->l->running -= t->running;
+    t->running = false;
+    t->number = 0;
+}
+
+/* The row has it gone already; its group goes with its last thread. */
+static void thread_free(struct dz_linux_thread *t)
+{
+    struct dz_linux_group *g = t->group;
+    number_clear(t);
+    if (--g->threads == 0) {
+        if (g->space)
+            dz_linux_space_unref(t->l, g->space);
+        dz_free(g);
+    }
+    dz_free(t);
+}
+
+static struct dz_linux_group *group_new(struct dz_linux_space *space)
+{
+    struct dz_linux_group *g = dz_zalloc(sizeof *g);
+    if (g)
+        g->space = space;
+    return g;
+}
+
+/* The stub's process with all of its threads. */
+static void end_group(struct dz_linux_thread *t)
+{
+    struct dz_linux *l = t->l;
+    struct dz_linux_group *g = t->group;
+    if (g->ended || t->number == 0)
+        return;
+    g->ended = true;
+    linux_ops(l)->end(l->o.stub, t->number);
+    for (uint32_t i = 1; i < DZ_STUB_THREADS_MAX && l->count; i++)
+        if (l->threads[i] && l->threads[i]->group == g)
+            number_clear(l->threads[i]);
+}
+
+static void unload(void *arg, struct dz_task *task)
+{
+    struct dz_linux *l = arg;
+    struct dz_linux_thread *t = linux_thread_of(task);
+    assert_thread(t);
+    const bool alone = (task->thread->flags & DZ_THREAD_EXITING) && t->group->threads > 1;
+    if (t->number && alone && !t->running) {
+        const uint32_t number = t->number;
+        number_clear(t);
+        linux_ops(l)->exit(l->o.stub, number);
+    } else if (t->number) {
+        end_group(t); /* the process ends, or calls exec: its other threads follow */
+    }
+    thread_free(t);
+    task->own = NULL;
+}
+
+static void let_go(struct dz_linux_thread *t)
+{
+    assert(t->number && !t->running && !t->parked && !t->group->broken);
+    t->since = dz_kernel_now(t->task->kernel);
+    t->running = true;
+    t->l->running++;
+    linux_ops(t->l)->run(t->l->o.stub, t->number);
+}
+
+/* ---- accounts -------------------------------------------------------------------------- */
+
+/* CPU time of its process that nobody has reported yet. Short runs wait for the next report, but
+ * for the last one. */
+static int64_t cpu_used(struct dz_linux_thread *t, bool last)
+{
+    struct dz_linux_group *g = t->group;
+    int64_t ns;
+    if (!t->number || (!last && dz_kernel_now(t->task->kernel) - t->since < CLOCK_AFTER_NS))
+        return 0;
+    if (linux_ops(t->l)->cpu(t->l->o.stub, t->number, &ns) < 0 || ns < g->cpu_ns)
+        return 0;
+    const int64_t used = ns - g->cpu_ns;
+    g->cpu_ns = ns;
+    return used;
+}
+
+static void kill_it(const struct dz_linux_thread *t)
+{
+    const struct dz_siginfo info = {.signo = SIGKILL, .code = SI_KERNEL};
+    dz_kernel_force(t->task, &info);
+}
+
+/* ---- calls ----------------------------------------------------------------------------- */
+
+static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t result)
+{
+    struct dz_linux *l = t->l;
+    if (!l->o.trace)
+        return;
+    dz_buf_reset(&l->line);
+    dz_linux_trace(&t->call, next, result, &l->line);
+    l->o.trace(l->o.arg, t->task, l->line.p, l->line.len);
+}
+
+/* The call that the thread is parked in. Both sides of a clone stand in it, while its arguments
+ * may be gone: what is issued again is then one without any. */
+static enum dz_linux_next issue(struct dz_linux_thread *t, int64_t *ret_result)
+{
+    struct dz_linux_call again = t->call;
+    if (t->is_clone)
+        again.number = SYS_fork;
+    const enum dz_linux_next next = dz_linux_call(t->is_clone ? &again : &t->call, ret_result);
+    if (next != DZ_LINUX_BLOCK)
+        trace(t, next, next == DZ_LINUX_EXIT ? 0 : *ret_result);
+    return next;
+}
+
+/* Write the answer, unless the call has set all registers. */
+static void answer(struct dz_linux_thread *t, int64_t result)
+{
+    if (!t->returned)
+        regs_of(t)->rax = (uint64_t)result;
+    t->parked = t->is_clone = t->returned = false;
+}
+
+/* Issue it; what comes of it if it does not run on. DZ_RUN_AWAY: it runs. */
+static enum dz_run_stop serve(struct dz_linux_thread *t)
+{
+    int64_t result = 0;
+    switch (issue(t, &result)) {
+    case DZ_LINUX_BLOCK:
+        return DZ_RUN_BLOCKED;
+    case DZ_LINUX_EXIT:
+        return DZ_RUN_EXITED;
+    case DZ_LINUX_STOP:
+        answer(t, result);
+        break;
+    case DZ_LINUX_DONE:
+        answer(t, result);
+        if (!t->group->broken) {
+            let_go(t);
+            return DZ_RUN_AWAY;
+        }
+        break;
+    }
+    if (t->group->broken)
+        kill_it(t);
+    return DZ_RUN_READY;
+}
+
+static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
+{
+    const struct dz_stub_regs *r = regs_of(t);
+    if (e->arch != AUDIT_ARCH_X86_64) {
+        regs_of(t)->rax = (uint64_t)-ENOSYS;
+        let_go(t);
+        return;
+    }
+    t->call.number = r->rax;
+    const uint64_t args[6] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
+    memcpy(t->call.arg, args, sizeof args);
+    t->parked = true;
+    dz_kernel_serve(t->task);
+    const enum dz_run_stop stop = serve(t);
+    if (stop != DZ_RUN_AWAY)
+        dz_kernel_task_event(t->task, stop, 0, cpu_used(t, stop == DZ_RUN_EXITED));
+}
+
+/* ---- faults ---------------------------------------------------------------------------- */
+
+/* 0: the instruction may run again. */
+static int fix_page(struct dz_linux_thread *t, const struct dz_stub_event *e)
+{
+    const int access = e->error & ERROR_FETCH   ? PROT_EXEC
+                       : e->error & ERROR_WRITE ? PROT_WRITE
+                                                : PROT_READ;
+    if (e->addr >= DZ_MM_ADDRESS_MAX)
+        return -EFAULT;
+    dz_linux_limits(t);
+    const int rc = dz_mm_fault(linux_mm(t), e->addr, access, &t->l->calls);
+    if (rc != 1)
+        return rc < 0 ? rc : dz_linux_apply(t);
+    /* Another thread may have mapped it since. */
+    const uint64_t rip = regs_of(t)->rip;
+    const bool same = rip == t->fault_rip && e->addr == t->fault_at;
+    t->fault_rip = rip;
+    t->fault_at = e->addr;
+    t->fault_count = same ? t->fault_count + 1 : 1;
+    return t->fault_count > FAULTS_MAX ? -EFAULT : 0;
+}
+
+static void on_fault(struct dz_linux_thread *t, const struct dz_stub_event *e)
+{
+    struct dz_siginfo info = {.signo = e->signo, .code = e->code, .addr = e->addr};
+    if (e->signo == SIGSEGV && e->trap == TRAP_PAGE) {
+        const int rc = fix_page(t, e);
+        if (rc == 0) {
+            let_go(t);
+            return;
+        }
+        info.code = rc == -EACCES ? SEGV_ACCERR : SEGV_MAPERR;
+    }
+    if (info.code < 1 || info.code > SI_KERNEL) /* the guest wrote this itself */
+        info.code = SI_KERNEL;
+    t->trap = (struct dz_linux_trap){.number = e->trap,
+                                     .error = e->error,
+                                     .address = e->trap == TRAP_PAGE ? e->addr : t->trap.address};
+    if (t->group->broken)
+        kill_it(t);
+    else
+        dz_kernel_force(t->task, &info);
+    dz_kernel_task_event(t->task, DZ_RUN_READY, 0, cpu_used(t, false));
+}
+
+/* ---- events ---------------------------------------------------------------------------- */
+
+/* The host's thread is gone, and nobody here ordered that: its process cannot go on. */
+static void on_ended(struct dz_linux_thread *t)
+{
+    number_clear(t);
+    if (t->task->away)
+        dz_kernel_task_event(t->task, DZ_RUN_TRAPPED, SIGKILL, 0);
+    else
+        kill_it(t);
+}
+
+static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
+{
+    if (e->kind == DZ_STUB_ENDED) {
+        on_ended(t);
+        return;
+    }
+    assert(t->running && t->task->away);
+    t->running = false;
+    t->l->running--;
+    switch (e->kind) {
+    case DZ_STUB_CALL:
+        on_call(t, e);
+        return;
+    case DZ_STUB_FAULT:
+        on_fault(t, e);
+        return;
+    case DZ_STUB_STOPPED:
+        dz_kernel_task_event(t->task, DZ_RUN_READY, 0, cpu_used(t, false));
+        return;
+    case DZ_STUB_ENDED:
+        return;
+    }
+}
+
+/* Call back who has run for a slice. */
+static void slices(struct dz_linux *l)
+{
+    if (!l->running)
+        return;
+    const int64_t now = dz_kernel_now(l->kernel);
+    if (now - l->sliced < DZ_KERNEL_SLICE_NS)
+        return;
+    l->sliced = now;
+    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->running; i++) {
+        struct dz_linux_thread *t = l->threads[i];
+        if (!t || !t->running)
+            continue;
+        seen++;
+        if (now - t->since >= DZ_KERNEL_SLICE_NS)
+            linux_ops(l)->interrupt(l->o.stub, i);
+    }
+}
+
+/* How many there were. */
+static int events(struct dz_linux *l)
+{
+    struct dz_stub_event events[DZ_STUB_EVENTS_MAX];
+    uint64_t serial[DZ_STUB_EVENTS_MAX];
+    const int n = linux_ops(l)->wait(l->o.stub, 0, events, DZ_STUB_EVENTS_MAX);
+    for (int i = 0; i < n; i++) { /* an event may end the thread of a later one, whose number ... */
+        const struct dz_linux_thread *t = l->threads[events[i].thread];
+        serial[i] = t ? t->serial : 0;
+    }
+    for (int i = 0; i < n; i++) { /* ... somebody else has then */
+        struct dz_linux_thread *t = l->threads[events[i].thread];
+        if (t && t->serial == serial[i])
+            on_event(t, &events[i]);
+    }
+    return n;
+}
+
+/* The descriptor is readable only for what comes after a wait that had nothing. */
+static void poll_events(void *arg)
+{
+    struct dz_linux *l = arg;
+    int rounds = 0;
+    while (l->count && rounds < ROUNDS_MAX && events(l) > 0)
+        rounds++;
+    l->more = rounds == ROUNDS_MAX;
+    slices(l);
+    if (l->files.loose)
+        dz_linux_sweep(l, dz_kernel_now(l->kernel));
+}
+
+/* ---- the runner ------------------------------------------------------------------------- */
+
+static enum dz_run_stop run(void *arg, struct dz_task *task, int *ret_signal)
+{
+    struct dz_linux_thread *t = linux_thread_of(task);
+    (void)arg;
+    assert_thread(t);
+    if (!t->number || t->group->broken) {
+        *ret_signal = SIGKILL;
+        return DZ_RUN_TRAPPED;
+    }
+    if (t->parked)
+        return serve(t);
+    let_go(t);
+    return DZ_RUN_AWAY;
+}
+
+static int load(void *arg, struct dz_task *task, const struct dz_load *from)
+{
+    struct dz_linux *l = arg;
+    struct dz_linux_space *s = dz_linux_space_new(l);
+    struct dz_linux_group *g = s ? group_new(s) : NULL;
+    struct dz_linux_thread *t = g ? thread_new(l, task, g) : NULL;
+    uint32_t number = 0;
+    if (!t) {
+        if (s)
+            dz_linux_space_unref(l, s);
+        dz_free(g);
+        return -ENOMEM;
+    }
+    int rc = linux_ops(l)->process(l->o.stub, &number);
+    if (rc == 0) {
+        number_set(t, number);
+        rc = from ? dz_linux_space_load(t, from) : 0;
+    }
+    if (rc < 0) {
+        if (t->number)
+            end_group(t);
+        thread_free(t);
+        return rc == -ESRCH ? -EAGAIN : rc;
+    }
+    task->own = t;
+    return 0;
+}
+
+/* The numbers that clone(2) stores; an address that is none does not matter, as on Linux. */
+static void store_numbers(struct dz_linux_thread *from, struct dz_linux_thread *to,
+                          const struct dz_clone *how)
+{
+    const int32_t tid = to->task->thread->tid;
+    if (how->flags & CLONE_PARENT_SETTID)
+        (void)from->mem.write(from, how->parent_tid, &tid, sizeof tid);
+    if (how->flags & CLONE_CHILD_SETTID)
+        (void)to->mem.write(to, how->child_tid, &tid, sizeof tid);
+}
+
+/* The group that the copy is in. */
+static int copy_group(struct dz_linux *l, const struct dz_linux_thread *from,
+                      enum dz_stub_clone how, struct dz_linux_group **ret_group)
+{
+    struct dz_linux_space *s = from->group->space;
+    if (how == DZ_STUB_THREAD) {
+        *ret_group = from->group;
+        return 0;
+    }
+    if (how == DZ_STUB_FORK) {
+        s = dz_linux_space_new(l);
+        if (!s)
+            return -ENOMEM;
+        if (dz_mm_fork(&from->group->space->mm, &s->mm) < 0) {
+            dz_linux_space_unref(l, s);
+            return -ENOMEM;
+        }
+    } else {
+        s->groups++;
+    }
+    *ret_group = group_new(s);
+    if (*ret_group)
+        return 0;
+    dz_linux_space_unref(l, s);
+    return -ENOMEM;
+}
+
+static int copy(void *arg, struct dz_task *from_task, struct dz_task *to_task,
+                const struct dz_clone *how)
+{
+    struct dz_linux *l = arg;
+    struct dz_linux_thread *from = linux_thread_of(from_task);
+    const uint64_t flags = how ? how->flags : 0;
+    const enum dz_stub_clone kind = flags & CLONE_THREAD ? DZ_STUB_THREAD
+                                    : flags & CLONE_VM   ? DZ_STUB_SHARE
+                                                         : DZ_STUB_FORK;
+    struct dz_linux_group *g = NULL;
+    uint32_t number = 0;
+    if (!from->number)
+        return -EAGAIN;
+    int rc = copy_group(l, from, kind, &g);
+    if (rc < 0)
+        return rc;
+    struct dz_linux_thread *to = thread_new(l, to_task, g);
+    if (!to) {
+        if (g->threads == 0) {
+            dz_linux_space_unref(l, g->space);
+            dz_free(g);
+        }
+        return -ENOMEM;
+    }
+    rc = linux_ops(l)->clone(l->o.stub, from->number, kind, &number);
+    if (rc < 0) { /* what died is told by an event */
+        thread_free(to);
+        return rc == -ENOMEM ? rc : -EAGAIN;
+    }
+    number_set(to, number);
+    to->trap = from->trap;
+    memcpy(to->call.arg, from->call.arg, sizeof to->call.arg);
+    to->call.number = from->call.number;
+    to->parked = from->parked;
+    from->is_clone = to->is_clone = true;
+    struct dz_stub_regs *r = regs_of(to);
+    if (how && how->stack)
+        r->rsp = how->stack + how->stack_size;
+    if (flags & CLONE_SETTLS)
+        r->fs_base = how->tls;
+    if (how)
+        store_numbers(from, to, how);
+    to_task->own = to;
+    return 0;
+}
+
+/* ---- signals ---------------------------------------------------------------------------- */
+
+static int64_t reissue(void *arg, struct dz_task *task)
+{
+    struct dz_linux_thread *t = linux_thread_of(task);
+    int64_t result = -EINTR;
+    (void)arg;
+    const enum dz_linux_next next = issue(t, &result);
+    assert(next == DZ_LINUX_DONE || next == DZ_LINUX_STOP); /* a handler ends its wait */
+    t->parked = t->is_clone = false;
+    return result;
+}
+
+static int inject(void *arg, struct dz_task *task, const struct dz_inject *h)
+{
+    struct dz_linux *l = arg;
+    struct dz_linux_thread *t = linux_thread_of(task);
+    uint8_t xstate[DZ_STUB_XSTATE_MAX];
+    if (!t->number || t->group->broken)
+        return -EFAULT;
+    const int64_t size = linux_ops(l)->xstate_get(l->o.stub, t->number, xstate, sizeof xstate);
+    if (size < 0)
+        return -EFAULT;
+    struct dz_linux_frame f = {
+        .mem = &t->mem, .regs = regs_of(t), .xstate = xstate, .xstate_size = (size_t)size};
+    int rc = dz_linux_frame_push(&f, task->thread, &t->trap, h);
+    if (rc == 0)
+        rc = linux_ops(l)->xstate_set(l->o.stub, t->number, xstate, (size_t)size);
+    if (rc < 0 && h->in_call)
+        regs_of(t)->rax = (uint64_t)h->result;
+    return rc < 0 ? -EFAULT : 0;
+}
+
+LINUX_CALL(rt_sigreturn)
+{
+    struct dz_linux_thread *t = c->thread;
+    uint8_t xstate[DZ_STUB_XSTATE_MAX];
+    uint64_t mask = 0;
+    struct dz_altstack stack = {.at = 0};
+    if (!t || !t->number)
+        return -ENOSYS;
+    struct dz_linux *l = t->l;
+    const int64_t size = linux_ops(l)->xstate_get(l->o.stub, t->number, xstate, sizeof xstate);
+    struct dz_linux_frame f = {.mem = &t->mem,
+                               .regs = regs_of(t),
+                               .xstate = xstate,
+                               .xstate_size = size < 0 ? 0 : (size_t)size};
+    if (size < 0 || dz_linux_frame_pop(&f, &mask, &stack) < 0 ||
+        linux_ops(l)->xstate_set(l->o.stub, t->number, xstate, (size_t)size) < 0) {
+        const struct dz_siginfo info = {.signo = SIGSEGV, .code = SI_KERNEL};
+        dz_kernel_force(t->task, &info);
+        return 0;
+    }
+    (void)dz_sys_sigreturn(LINUX_K(c), mask);
+    (void)dz_sys_sigaltstack(LINUX_K(c), regs_of(t)->rsp, &stack, NULL);
+    t->returned = true;
+    return 0;
+}
+
+static void interrupt(void *arg, struct dz_task *task)
+{
+    struct dz_linux *l = arg;
+    const struct dz_linux_thread *t = linux_thread_of(task);
+    if (t && t->running)
+        linux_ops(l)->interrupt(l->o.stub, t->number);
+}
+
+const struct dz_kernel_runner dz_linux_runner = {
+    .copies_at_once = true,
+    .poll = poll_events,
+    .load = load,
+    .unload = unload,
+    .run = run,
+    .copy = copy,
+    .inject = inject,
+    .reissue = reissue,
+    .interrupt = interrupt,
+    .word = dz_linux_word,
+    .read = dz_linux_bytes,
+    .key = dz_linux_key,
+};
+
+/* ---- the embedder ------------------------------------------------------------------------ */
+
+bool dz_linux_is_program(const void *head, size_t size)
+{
+    static const uint8_t want[] = {0x7f, 'E', 'L', 'F', 2 /* 64 bits */, 1 /* little-endian */};
+    const uint8_t *p = head;
+    return size >= DZ_LINUX_HEAD && memcmp(p, want, sizeof want) == 0 &&
+           (p[16] == 2 || p[16] == 3) && p[17] == 0 && p[18] == 62 /* x86-64 */ && p[19] == 0;
+}
+
+int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err)
+{
+    struct dz_linux *l = dz_zalloc(sizeof *l);
+    if (!l)
+        return dz_fail(err, DZ_ENOMEM, "no memory for Linux programs");
+    l->calls = (struct dz_mm_calls)DZ_VEC_INIT(DZ_MM_CALLS_MAX);
+    l->line = (struct dz_buf)DZ_BUF_INIT(DZ_LINUX_TRACE_MAX);
+    l->hwcap = getauxval(AT_HWCAP);
+    l->hwcap2 = getauxval(AT_HWCAP2);
+    dz_linux_pages_init(l);
+    *ret_linux = l;
+    return 0;
+}
+
+int dz_linux_begin(struct dz_linux *l, const struct dz_linux_opts *opts, struct dz_err *err)
+{
+    assert(!l->o.stub);
+    if (opts->cpus > DZ_LINUX_CPUS_MAX)
+        return dz_fail(err, DZ_EINVAL, "programs may be told of %d processors at most",
+                       DZ_LINUX_CPUS_MAX);
+    l->o = *opts;
+    if (!l->o.file_bytes)
+        l->o.file_bytes = DZ_LINUX_FILE_BYTES;
+    if (!l->o.cpus) {
+        cpu_set_t set;
+        const bool told = sched_getaffinity(0, sizeof set, &set) == 0;
+        l->o.cpus = told && CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+    }
+    return 0;
+}
+
+void dz_linux_free(struct dz_linux *l)
+{
+    if (!l)
+        return;
+    assert(l->count == 0 && !l->spaces);
+    dz_linux_files_free(l);
+    dz_vec_release(&l->calls);
+    dz_buf_release(&l->line);
+    dz_free(l);
+}
+
+struct dz_stub_files dz_linux_files(struct dz_linux *l)
+{
+    return (struct dz_stub_files){.number = dz_linux_back_number, .arg = l};
+}
+const struct dz_kernel_pages *dz_linux_pages(struct dz_linux *l)
+{
+    return &l->pages;
+}
+
+int dz_linux_fd(const struct dz_linux *l)
+{
+    return linux_ops(l)->fd(l->o.stub);
+}
+int64_t dz_linux_due(const struct dz_linux *l)
+{
+    return l->more ? 0 : l->running ? l->sliced + DZ_KERNEL_SLICE_NS : INT64_MAX;
+}

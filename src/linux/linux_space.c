@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_space.c - address spaces: lists executed by the stub, bytes of the guest, words of
+ * futexes, and programs laid into a fresh process.
+ *
+ * An operation of mm/ appends to l->calls what the host has to do; dz_linux_apply() has the stub
+ * do it. Nothing of l->calls outlives the call of the guest that it is for.
+ */
+#include "linux/linux_run_int.h"
+
+#include "vfs/vfs.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+static const struct dz_mm_range reserved = {DZ_STUB_RESERVED_START, DZ_STUB_RESERVED_END};
+
+struct dz_linux_space *dz_linux_space_new(struct dz_linux *l)
+{
+    struct dz_linux_space *s = dz_zalloc(sizeof *s);
+    if (!s)
+        return NULL;
+    s->id = ++l->space;
+    s->groups = 1;
+    s->next = l->spaces;
+    s->link = &l->spaces;
+    if (s->next)
+        s->next->link = &s->next;
+    l->spaces = s;
+    return s;
+}
+
+void dz_linux_space_unref(struct dz_linux *l, struct dz_linux_space *s)
+{
+    if (--s->groups > 0)
+        return;
+    *s->link = s->next;
+    if (s->next)
+        s->next->link = s->link;
+    dz_mm_release(&s->mm);
+    dz_free(s);
+    dz_linux_loosen(l);
+}
+
+static struct dz_mm_limits limits_of(const struct dz_proc *p)
+{
+    return (struct dz_mm_limits){.as = p->rlimit[RLIMIT_AS][0],
+                                 .data = p->rlimit[RLIMIT_DATA][0],
+                                 .stack = p->rlimit[RLIMIT_STACK][0],
+                                 .vmas = DZ_MM_VMAS_MAX};
+}
+
+void dz_linux_limits(const struct dz_linux_thread *t)
+{
+    linux_mm(t)->limits = limits_of(t->task->proc);
+}
+
+/* What the host is asked for less than mm/ allows: to touch pages at once, which it would do
+ * without a look at the machine's memory. */
+static int prepare(struct dz_linux *l, struct dz_mm_call *c)
+{
+    if (c->op != DZ_MM_MMAP)
+        return 0;
+    c->flags &= ~MAP_POPULATE;
+    return c->back.kind == DZ_MM_FILE ? dz_linux_back_more(l, &c->back, c->size) : 0;
+}
+
+int dz_linux_apply(struct dz_linux_thread *t)
+{
+    struct dz_linux *l = t->l;
+    int rc = l->calls.err ? -ENOMEM : 0;
+    for (size_t i = 0; i < l->calls.n && rc == 0; i++)
+        rc = prepare(l, &l->calls.p[i]);
+    if (rc == 0 && l->calls.n > 0)
+        rc =
+            t->number ? linux_ops(l)->memory(l->o.stub, t->number, l->calls.p, l->calls.n) : -ESRCH;
+    l->calls.n = 0;
+    l->calls.err = 0;
+    t->group->broken = t->group->broken || rc < 0;
+    return rc;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------- */
+
+/* Would an access of the guest itself make the stack grow to there? Then it does. */
+static bool grow(struct dz_linux_thread *t, uint64_t at, int access)
+{
+    struct dz_mm *mm = linux_mm(t);
+    if (at >= DZ_MM_ADDRESS_MAX || t->running)
+        return false;
+    const struct dz_mm_vma *v = dz_mm_find(mm, at);
+    if (!v || v->start <= at || !(v->flags & DZ_MM_GROWSDOWN))
+        return false;
+    dz_linux_limits(t);
+    return dz_mm_fault(mm, at, access, &t->l->calls) == 0 && dz_linux_apply(t) == 0;
+}
+
+static size_t moved(int64_t n)
+{
+    return n > 0 ? (size_t)n : 0;
+}
+static size_t mem_read(void *arg, uint64_t at, void *to, size_t n)
+{
+    struct dz_linux_thread *t = arg;
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    size_t done = 0;
+    while (t->number && done < n) {
+        done += moved(ops->read(t->l->o.stub, t->number, at + done, (char *)to + done, n - done));
+        if (done < n && !grow(t, at + done, PROT_READ))
+            break;
+    }
+    return done;
+}
+static size_t mem_write(void *arg, uint64_t at, const void *from, size_t n)
+{
+    struct dz_linux_thread *t = arg;
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    size_t done = 0;
+    while (t->number && done < n) {
+        done += moved(
+            ops->write(t->l->o.stub, t->number, at + done, (const char *)from + done, n - done));
+        if (done < n && !grow(t, at + done, PROT_WRITE))
+            break;
+    }
+    return done;
+}
+/* By the VMAs, without a look at the pages: those behind the end of a file are counted, too. */
+static size_t mem_room(void *arg, uint64_t at, size_t n)
+{
+    struct dz_linux_thread *t = arg;
+    size_t done = 0;
+    while (t->number && done < n) {
+        const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), at + done);
+        if (v && v->start > at + done && grow(t, at + done, PROT_WRITE))
+            continue;
+        if (!v || v->start > at + done || !(v->prot & PROT_WRITE))
+            break;
+        const uint64_t more = v->end - (at + done);
+        done += more < n - done ? (size_t)more : n - done;
+    }
+    return done;
+}
+const struct dz_linux_mem dz_linux_mem_ops = {mem_read, mem_write, mem_room, NULL};
+
+int dz_linux_bytes(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n)
+{
+    (void)arg;
+    return mem_read(linux_thread_of(t), at, buf, n) == n ? 0 : -EFAULT;
+}
+
+/* ---- futexes ----------------------------------------------------------------------------- */
+
+int dz_linux_key(void *arg, struct dz_task *task, uint64_t at, bool shared, uint64_t ret_key[2])
+{
+    const struct dz_linux_thread *t = linux_thread_of(task);
+    const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), at);
+    const bool mapped = v && v->start <= at;
+    (void)arg;
+    if (at >= DZ_MM_ADDRESS_MAX || (shared && !mapped))
+        return -EFAULT;
+    ret_key[0] = t->group->space->id;
+    ret_key[1] = at;
+    if (!shared || !(v->flags & DZ_MM_SHARED))
+        return 0;
+    /* numbers of spaces stay below 2^62 */
+    ret_key[0] = v->back.id | (v->back.kind == DZ_MM_OBJECT ? UINT64_C(1) : UINT64_C(3)) << 62;
+    ret_key[1] = v->back.offset + (at - v->start);
+    return 0;
+}
+
+static uint32_t changed(const struct dz_word *w, uint32_t was)
+{
+    switch (w->op) {
+    case DZ_WORD_LOAD:
+        return was;
+    case DZ_WORD_SET:
+        return w->value;
+    case DZ_WORD_ADD:
+        return was + w->value;
+    case DZ_WORD_OR:
+        return was | w->value;
+    case DZ_WORD_ANDN:
+        return was & ~w->value;
+    case DZ_WORD_XOR:
+        return was ^ w->value;
+    case DZ_WORD_SWAP_IF:
+        return was == w->old ? w->value : was;
+    }
+    return was;
+}
+
+/* A load that meets a store in the middle is harmless: whoever stored wakes afterwards. */
+int dz_linux_word(void *arg, struct dz_task *task, const struct dz_word *w, uint32_t *ret_was)
+{
+    struct dz_linux_thread *t = linux_thread_of(task);
+    uint32_t was;
+    (void)arg;
+    if (mem_read(t, w->at, &was, sizeof was) != sizeof was)
+        return -EFAULT;
+    const uint32_t now = changed(w, was);
+    if (w->op != DZ_WORD_LOAD && (now != was || w->op == DZ_WORD_SET) &&
+        mem_write(t, w->at, &now, sizeof now) != sizeof now)
+        return -EFAULT;
+    *ret_was = was;
+    return 0;
+}
+
+/* ---- programs ---------------------------------------------------------------------------- */
+
+/* A program or its interpreter, and what is known of it. */
+struct binary {
+    struct dz_linux *l;
+    uint64_t ino;
+    struct dz_elf elf;
+    struct dz_linux_file file;
+};
+
+static int64_t binary_read(void *arg, uint64_t offset, void *to, size_t n)
+{
+    const struct binary *b = arg;
+    return dz_linux_file_read(b->l, b->ino, offset, to, n);
+}
+
+static int binary_open(struct dz_linux *l, uint64_t ino, struct binary *b)
+{
+    struct dz_vfs_attr a;
+    b->l = l;
+    b->ino = ino;
+    b->file = (struct dz_linux_file){.read = binary_read, .arg = b};
+    int rc = dz_elf_read(&b->file, &b->elf);
+    if (rc == 0)
+        rc = dz_vfs_getattr(l->o.vfs, ino, &a);
+    if (rc < 0)
+        return rc;
+    uint64_t end = 0; /* of what segments have of the file */
+    for (uint32_t i = 0; i < b->elf.segment_count; i++) {
+        const struct dz_elf_segment *s = &b->elf.segments[i];
+        end = s->offset + s->file_size > end ? s->offset + s->file_size : end;
+    }
+    end = end < a.size ? end : a.size; /* beyond it pages are faults */
+    const struct linux_back want = {.ino = ino,
+                                    .size = (end + DZ_MM_PAGE - 1) & ~(uint64_t)(DZ_MM_PAGE - 1)};
+    return dz_linux_back_file(l, &want, &b->file.back);
+}
+
+/* The interpreter's path is as the process sees it. */
+static int find_interp(const struct dz_linux *l, const struct dz_proc *p, const char *path,
+                       uint64_t *ret_ino)
+{
+    const struct dz_vfs_cred cred = {p->euid, p->egid, p->group_count, p->groups};
+    const struct dz_vfs_walk walk = {.root = p->root.ino,
+                                     .start =
+                                         p->cwd.fs == DZ_KERNEL_FS_DISK ? p->cwd.ino : p->root.ino,
+                                     .cred = &cred};
+    struct dz_vfs_walked at;
+    struct dz_vfs_attr a;
+    int rc = dz_vfs_walk(l->o.vfs, &walk, path, &at);
+    if (rc == 0)
+        rc = at.ino ? dz_vfs_getattr(l->o.vfs, at.ino, &a) : -ENOENT;
+    if (rc == 0)
+        rc = dz_vfs_access(l->o.vfs, at.ino, &cred, 1 /* X_OK */);
+    if (rc < 0)
+        return rc;
+    *ret_ino = at.ino;
+    return 0;
+}
+
+static int open_both(struct dz_linux_thread *t, uint64_t ino, struct binary both[2])
+{
+    uint64_t interp;
+    int rc = binary_open(t->l, ino, &both[0]);
+    if (rc < 0 || !both[0].elf.interp[0])
+        return rc;
+    rc = find_interp(t->l, t->task->proc, both[0].elf.interp, &interp);
+    if (rc == 0)
+        rc = binary_open(t->l, interp, &both[1]);
+    return rc == -ENOEXEC ? -ELIBBAD : rc;
+}
+
+static int write_start(struct dz_linux_thread *t, const struct dz_linux_start *start)
+{
+    static const uint8_t zeros[DZ_MM_PAGE];
+    for (size_t i = 0; i < start->zeros.n; i++) {
+        const struct dz_mm_range *z = &start->zeros.p[i];
+        assert(z->end - z->start <= sizeof zeros);
+        if (mem_write(t, z->start, zeros, z->end - z->start) != z->end - z->start)
+            return -EIO; /* the file is shorter than it says */
+    }
+    if (mem_write(t, start->sp, start->stack, start->stack_size) != start->stack_size)
+        return -ENOMEM;
+    struct dz_stub_regs *regs = linux_ops(t->l)->regs(t->l->o.stub, t->number);
+    regs->rip = start->entry;
+    regs->rsp = start->sp;
+    return 0;
+}
+
+static int lay(struct dz_linux_thread *t, const struct dz_load *from, struct binary both[2])
+{
+    struct dz_linux *l = t->l;
+    const struct dz_proc *p = t->task->proc;
+    const bool moves = both[0].elf.interp[0] != '\0';
+    uint64_t seed = 0;
+    struct dz_linux_program program = {.elf = &both[0].elf,
+                                       .elf_file = &both[0].file,
+                                       .interp = moves ? &both[1].elf : NULL,
+                                       .interp_file = moves ? &both[1].file : NULL,
+                                       .path = from->path,
+                                       .argv = from->argv,
+                                       .env = from->env,
+                                       .aux = {.uid = p->uid,
+                                               .euid = p->euid,
+                                               .gid = p->gid,
+                                               .egid = p->egid,
+                                               .hwcap = l->hwcap,
+                                               .hwcap2 = l->hwcap2}};
+    struct dz_proc *caller = t->task->proc;
+    if (dz_sys_getrandom(t->task->kernel, caller, &seed, sizeof seed) < 0 ||
+        dz_sys_getrandom(t->task->kernel, caller, program.aux.random, 16) < 0)
+        return -EIO;
+    const struct dz_mm_limits limits = limits_of(p);
+    dz_mm_init(linux_mm(t), seed, &limits, &reserved, 1);
+    program.seed = seed;
+    program.base = dz_mm_program_base(seed);
+    struct dz_linux_start start = {.sp = 0};
+    int rc = dz_linux_load(&program, linux_mm(t), &l->calls, &start);
+    if (rc < 0) {
+        l->calls.n = 0;
+        l->calls.err = 0;
+        return rc;
+    }
+    rc = dz_linux_apply(t);
+    if (rc == 0)
+        rc = write_start(t, &start);
+    dz_linux_start_release(&start);
+    return rc == -ESRCH ? -EAGAIN : rc;
+}
+
+int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from)
+{
+    struct binary *both = dz_zarray(2, sizeof *both);
+    if (!both)
+        return -ENOMEM;
+    int rc = open_both(t, from->ino, both);
+    if (rc == 0)
+        rc = lay(t, from, both);
+    dz_free(both);
+    return rc;
+}

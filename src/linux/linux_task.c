@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_task.c - exec, and calls on what only the runner has of a thread: registers, processors.
+ */
+#include "linux/linux_run_int.h"
+
+#include <asm/prctl.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+enum {
+    POINTERS = 512, /* of an array of strings that are read at once: a page */
+    ARRAY_ROOM = DZ_KERNEL_ARGS_MAX + DZ_LINUX_STRING_MAX, /* bytes, for the strings of one array */
+};
+
+/* ---- exec ---------------------------------------------------------------------------- */
+
+/* An array of pointers to strings, ended by NULL; at 0: an empty one, as on Linux. */
+static int get_strings(const linux_call *c, uint64_t at, char room[static ARRAY_ROOM],
+                       struct dz_strings *ret_strings)
+{
+    uint64_t pointers[POINTERS];
+    struct dz_strings s = {.bytes = room};
+    for (size_t i = 0, have = 0; at != 0; i++) {
+        if (i == have) { /* never into a page that is not needed */
+            const size_t n = POINTERS - (size_t)(at % DZ_MM_PAGE / 8);
+            have = c->mem->read(c->mem->arg, at, pointers, n * 8) / 8;
+            at += have * 8;
+            i = 0;
+            if (have == 0)
+                return -EFAULT;
+        }
+        if (pointers[i] == 0)
+            break;
+        const int e = dz_linux_string(c, pointers[i], room + s.size, DZ_LINUX_STRING_MAX);
+        if (e < 0)
+            return e == -ENAMETOOLONG ? -E2BIG : e;
+        s.size += strlen(room + s.size) + 1;
+        if (++s.count > DZ_KERNEL_ARG_COUNT_MAX || s.size > DZ_KERNEL_ARGS_MAX)
+            return -E2BIG;
+    }
+    *ret_strings = s;
+    return 0;
+}
+
+static int64_t exec(const linux_call *c, struct dz_at at, uint64_t argv_at, uint64_t env_at)
+{
+    struct dz_strings argv, env;
+    char *room = dz_alloc(2 * (size_t)ARRAY_ROOM);
+    if (!room)
+        return -ENOMEM;
+    int64_t r = get_strings(c, argv_at, room, &argv);
+    if (r == 0)
+        r = get_strings(c, env_at, room + ARRAY_ROOM, &env);
+    if (r == 0)
+        r = dz_sys_execve(LINUX_K(c), at, argv, env);
+    dz_free(room);
+    return r;
+}
+LINUX_CALL(execve)
+{
+    char text[PATH_MAX];
+    struct dz_at at;
+    const int e = dz_linux_at(c, -1, 0, 0, text, &at);
+    return e < 0 ? e : exec(c, at, c->arg[1], c->arg[2]);
+}
+LINUX_CALL(execveat)
+{
+    char text[PATH_MAX];
+    struct dz_at at;
+    const int flags = arg_int(c, 4);
+    if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+        return -EINVAL;
+    const int e = dz_linux_at(c, 0, 1, flags, text, &at);
+    return e < 0 ? e : exec(c, at, c->arg[2], c->arg[3]);
+}
+
+/* ---- registers ---------------------------------------------------------------------------- */
+
+LINUX_CALL(arch_prctl)
+{
+    if (!c->thread || !c->thread->number)
+        return -ENOSYS;
+    struct dz_stub_regs *regs =
+        linux_ops(c->thread->l)->regs(c->thread->l->o.stub, c->thread->number);
+    switch (arg_int(c, 0)) {
+    case ARCH_SET_FS:
+    case ARCH_SET_GS:
+        if (c->arg[1] >= DZ_MM_ADDRESS_MAX)
+            return -EPERM;
+        *(arg_int(c, 0) == ARCH_SET_FS ? &regs->fs_base : &regs->gs_base) = c->arg[1];
+        return 0;
+    case ARCH_GET_FS:
+        return dz_linux_put(c, c->arg[1], &regs->fs_base, sizeof regs->fs_base);
+    case ARCH_GET_GS:
+        return dz_linux_put(c, c->arg[1], &regs->gs_base, sizeof regs->gs_base);
+    case ARCH_GET_CPUID: /* cpuid may be executed */
+        return 1;
+    case ARCH_SET_CPUID:
+        return c->arg[1] ? 0 : -ENODEV;
+    default:
+        return -EINVAL;
+    }
+}
+
+LINUX_CALL(sigaltstack)
+{
+    struct { /* stack_t */
+        uint64_t at;
+        uint32_t flags, pad;
+        uint64_t size;
+    } s;
+    struct dz_altstack set, old;
+    if (!c->thread || !c->thread->number)
+        return -ENOSYS;
+    const uint64_t sp = linux_ops(c->thread->l)->regs(c->thread->l->o.stub, c->thread->number)->rsp;
+    if (c->arg[0]) {
+        if (dz_linux_get(c, c->arg[0], &s, sizeof s) < 0)
+            return -EFAULT;
+        set = (struct dz_altstack){.at = s.at, .size = s.size, .flags = s.flags};
+    }
+    const int64_t r = dz_sys_sigaltstack(LINUX_K(c), sp, c->arg[0] ? &set : NULL, &old);
+    if (r < 0)
+        return r;
+    memset(&s, 0, sizeof s);
+    s.at = old.at;
+    s.flags = old.flags;
+    s.size = old.size;
+    return dz_linux_give(c, r, c->arg[1], &s, sizeof s);
+}
+
+/* ---- processors ---------------------------------------------------------------------------- */
+
+static uint32_t cpus(const linux_call *c)
+{
+    return c->thread ? c->thread->l->o.cpus : 1;
+}
+
+/* A process or thread that the call may ask about; 0: the caller. */
+static int64_t find_task(const linux_call *c, int pid)
+{
+    if (pid < 0)
+        return -EINVAL;
+    return pid == 0 ? 0 : dz_sys_tgkill(LINUX_K(c), 0, pid, 0) == -ESRCH ? -ESRCH : 0;
+}
+
+/* A mask of all processors, as long as whole words hold them. */
+LINUX_CALL(sched_getaffinity)
+{
+    uint64_t mask[DZ_LINUX_CPUS_MAX / 64] = {0};
+    const uint32_t n = cpus(c), words = (n + 63) / 64;
+    if (arg_u32(c, 1) % 8 || (uint64_t)arg_u32(c, 1) * 8 < n)
+        return -EINVAL;
+    const int64_t r = find_task(c, arg_int(c, 0));
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < n; i++)
+        mask[i / 64] |= UINT64_C(1) << (i % 64);
+    return dz_linux_put(c, c->arg[2], mask, words * 8) < 0 ? -EFAULT : (int64_t)words * 8;
+}
+/* The host places threads; a set that has none of the processors is refused as on Linux. */
+LINUX_CALL(sched_setaffinity)
+{
+    uint64_t mask[DZ_LINUX_CPUS_MAX / 64] = {0};
+    const uint32_t n = cpus(c), size = arg_u32(c, 1);
+    bool any = false;
+    if (dz_linux_get(c, c->arg[2], mask, size < sizeof mask ? size : sizeof mask) < 0)
+        return -EFAULT;
+    const int64_t r = find_task(c, arg_int(c, 0));
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < n; i++)
+        any = any || (mask[i / 64] >> (i % 64) & 1);
+    return any ? 0 : -EINVAL;
+}
+LINUX_CALL(getcpu)
+{
+    const uint32_t first = 0;
+    int64_t r = dz_linux_give(c, 0, c->arg[0], &first, sizeof first);
+    return dz_linux_give(c, r, c->arg[1], &first, sizeof first);
+}
+
+/* One policy, SCHED_OTHER: real-time ones need a privilege that no program has here. */
+LINUX_CALL(sched_getscheduler)
+{
+    return find_task(c, arg_int(c, 0));
+}
+LINUX_CALL(sched_getparam)
+{
+    const int32_t priority = 0;
+    if (c->arg[1] == 0)
+        return -EINVAL;
+    const int64_t r = find_task(c, arg_int(c, 0));
+    return dz_linux_give(c, r, c->arg[1], &priority, sizeof priority);
+}
+static int64_t set_policy(const linux_call *c, int policy, uint64_t at)
+{
+    int32_t priority;
+    if (at == 0 || policy < 0)
+        return -EINVAL;
+    const int64_t r = find_task(c, arg_int(c, 0));
+    if (r < 0)
+        return r;
+    if (dz_linux_get(c, at, &priority, sizeof priority) < 0)
+        return -EFAULT;
+    switch (policy & ~SCHED_RESET_ON_FORK) {
+    case SCHED_OTHER:
+    case SCHED_BATCH:
+    case SCHED_IDLE:
+        return priority == 0 ? 0 : -EINVAL;
+    case SCHED_FIFO:
+    case SCHED_RR:
+        return priority >= 1 && priority <= 99 ? -EPERM : -EINVAL;
+    default:
+        return -EINVAL;
+    }
+}
+LINUX_CALL(sched_setparam)
+{
+    return set_policy(c, SCHED_OTHER, c->arg[1]);
+}
+LINUX_CALL(sched_setscheduler)
+{
+    return set_policy(c, arg_int(c, 1), c->arg[2]);
+}
+static int64_t priority_of(const linux_call *c, int real_time)
+{
+    switch (arg_int(c, 0)) {
+    case SCHED_OTHER:
+    case SCHED_BATCH:
+    case SCHED_IDLE:
+        return 0;
+    case SCHED_FIFO:
+    case SCHED_RR:
+        return real_time;
+    default:
+        return -EINVAL;
+    }
+}
+LINUX_CALL(sched_get_priority_max)
+{
+    return priority_of(c, 99);
+}
+LINUX_CALL(sched_get_priority_min)
+{
+    return priority_of(c, 1);
+}
+LINUX_CALL(sched_rr_get_interval)
+{
+    const int64_t slice[2] = {0, DZ_KERNEL_SLICE_NS};
+    const int64_t r = find_task(c, arg_int(c, 0));
+    return r < 0 ? r : dz_linux_put(c, c->arg[1], slice, sizeof slice);
+}
+
+/* ---- prctl ----------------------------------------------------------------------------------- */
+
+static int64_t set_name(const linux_call *c)
+{
+    char name[sizeof c->proc->comm];
+    const int e = dz_linux_string(c, c->arg[1], name, sizeof name);
+    if (e == -EFAULT)
+        return e;
+    const size_t n = strnlen(name, sizeof name - 1);
+    memset(c->proc->comm, 0, sizeof c->proc->comm);
+    memcpy(c->proc->comm, name, n);
+    return 0;
+}
+
+/* What has an effect here, and what is true already; anything else is EINVAL, as by a Linux that
+ * does not have it. */
+LINUX_CALL(prctl)
+{
+    const uint64_t arg = c->arg[1];
+    const bool rest = c->arg[2] || c->arg[3] || c->arg[4];
+    switch (arg_int(c, 0)) {
+    case PR_SET_NAME:
+        return set_name(c);
+    case PR_GET_NAME:
+        return dz_linux_put(c, arg, c->proc->comm, sizeof c->proc->comm);
+    case PR_GET_DUMPABLE:
+        return 1;
+    case PR_SET_DUMPABLE: /* nobody can dump or trace anybody */
+        return arg > 1 ? -EINVAL : 0;
+    case PR_GET_KEEPCAPS:
+    case PR_GET_SECCOMP:
+    case PR_GET_TIMING:
+    case PR_GET_THP_DISABLE:
+        return 0;
+    case PR_SET_THP_DISABLE:
+        return rest ? -EINVAL : 0;
+    case PR_GET_NO_NEW_PRIVS: /* exec gives no privilege here, to anybody */
+        return arg || rest ? -EINVAL : 1;
+    case PR_SET_NO_NEW_PRIVS:
+        return arg != 1 || rest ? -EINVAL : 0;
+    case PR_SET_TIMERSLACK:
+        return 0;
+    case PR_GET_TIMERSLACK:
+        return 50000;
+    case PR_CAPBSET_READ:
+        return arg > 40 ? -EINVAL : 1;
+    case PR_SET_TSC:
+        return arg == PR_TSC_ENABLE ? 0 : -EINVAL;
+    case PR_GET_TSC: {
+        const int32_t on = PR_TSC_ENABLE;
+        return dz_linux_put(c, arg, &on, sizeof on);
+    }
+    default:
+        return -EINVAL;
+    }
+}
