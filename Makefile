@@ -99,7 +99,7 @@ $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),sandbox)
 # hostile: attacks inside real cells; doze_hostile: the product and the same hook (hostile.h)
 HOSTILE    := $(addprefix tests/security/hostile_,hook.c calls.c acts.c words.c)
-HOSTILE_WRAPS := execve open64 unshare dz_os_jail_enter dz_many_serve dz_cell_enter dz_vfs_prepare_image
+HOSTILE_WRAPS := execve open64 unshare dz_os_jail_enter dz_cell_machine_open dz_cell_enter dz_vfs_prepare_image
 $(call program,hostile,tests/security/hostile_main.c $(HOSTILE),cell)
 $(call program,doze_hostile,src/cli/main.c $(HOSTILE),cli)
 $(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)

@@ -180,7 +180,6 @@ static void take_cell(struct bench_box *x, bool fresh, bool asleep)
                               .memory_bytes = b->memory_bytes,
                               .env = env,
                               .policy = dz_policy_find("posix"),
-                              .many = true,
                               .fresh = fresh,
                               .hold = asleep,
                               .go = asleep,

@@ -164,8 +164,8 @@ PYTHON(json_argv, "import json, sys", "json.dumps([l])");
 PYTHON(pandas_argv, "import sys, pandas", "eval(l)");
 #define PANDAS_SUM "pandas.Series([1, 2]).sum()\n"
 
-/* The first process of a cell of its own, so that it is the image's "main" later. */
-static void sleep_as_first(struct bench_box *x, const char *const *argv)
+/* The main command of a cell of its own, so that it is the image's later. */
+static void sleep_as_main(struct bench_box *x, const char *const *argv)
 {
     static const char *const env[] = {"PATH=/bin:/usr/bin", "HOME=/", "DOZE_NUMPY_QUIET=1", NULL};
     const struct bench_base *b = x->base;
@@ -178,24 +178,27 @@ static void sleep_as_first(struct bench_box *x, const char *const *argv)
                               .module_fds = b->modules,
                               .module_count = b->module_count,
                               .memory_bytes = b->memory_bytes,
-                              .argv = argv,
-                              .env = env,
                               .policy = dz_policy_find("posix"),
-                              .open_stdin = true,
+                              .asleep = DZ_CELL_BEGIN,
+                              .ends_with_main = true,
                               .fresh = true};
-    if (dz_cell_spawn(&s, &x->cell, &err) < 0 || dz_cell_go(x->cell, &err) < 0)
-        bench_die("first", &err);
+    const struct dz_cell_exec main = {
+        .id = DZ_CELL_MAIN, .argv = argv, .env = env, .open_stdin = true, .attach = true};
+    if (dz_cell_spawn(&s, &x->cell, &err) < 0 || dz_cell_go(x->cell, &err) < 0 ||
+        dz_cell_exec(x->cell, &main, &x->exec, &err) < 0)
+        bench_die("main", &err);
     while (e.type != DZ_CELL_SUSPENDED) {
         struct pollfd p = {.fd = dz_cell_fd(x->cell), .events = POLLIN};
         int rc = dz_cell_receive(x->cell, &e, &err);
-        if (rc < 0 || e.type == DZ_CELL_FAILED || e.type == DZ_CELL_ENDED)
-            bench_die(rc < 0 ? "first" : e.text, &err);
+        if (rc < 0 || e.type == DZ_CELL_FAILED || e.type == DZ_CELL_EXEC_FAILED ||
+            e.type == DZ_CELL_EXITED)
+            bench_die(rc < 0 ? "main" : e.text, &err);
         if (rc == 0)
             (void)poll(&p, 1, -1);
         if (rc > 0 && e.type == DZ_CELL_OUTPUT && (e.size < 5 || memcmp(e.data, "ready", 5) != 0))
-            bench_die("first: it says something else than ready", NULL);
+            bench_die("main: it says something else than ready", NULL);
         if (rc > 0 && e.type == DZ_CELL_OUTPUT && dz_cell_suspend(x->cell, false, &err) < 0)
-            bench_die("first", &err);
+            bench_die("main", &err);
     }
     bench_box_kill(x);
 }
@@ -238,7 +241,7 @@ static bool start_pythons(void)
     start_all(&json, 1, json_argv);
     bench_box_new(&first, &python.base);
     double began = now_ms();
-    sleep_as_first(&first, pandas_argv);
+    sleep_as_main(&first, pandas_argv);
     import_ms = now_ms() - began;
     seal(&first, &pandas.base);
     pandas.count = 1;

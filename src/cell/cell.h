@@ -9,14 +9,16 @@
  * how it ended (docs/format/cell-protocol.md). A cell cannot open a path, a
  * socket or a process; if it dies, its machine's last commit is in the file.
  *
- * Two ways to use one. With a first process, as `docker run`: it ends with that. With
- * `many`: the machine is there, and commands come and go (cell_exec.h).
- *
- *     struct dz_cell_start s = {.disk_fd = fd, .argv = …};
+ *     struct dz_cell_start s = {.disk_fd = fd, …};
  *     struct dz_cell *c;
  *     dz_cell_spawn(&s, &c, err);
- *     … poll(dz_cell_fd(c)) … dz_cell_receive(c, &event, err) …
+ *     dz_cell_go(c, err);
+ *     … dz_cell_exec() (cell_exec.h) … poll(dz_cell_fd(c), dz_cell_poll_events(c)) …
+ *     … dz_cell_receive(c, &event, err) …
  *     dz_cell_free(c);
+ *
+ * Sending never blocks: what the socket does not take is kept, at most DZ_CELL_QUEUE_MAX bytes of
+ * it (then DZ_EBUSY), until dz_cell_flush() or dz_cell_drain().
  */
 #ifndef DZ_CELL_CELL_H
 #define DZ_CELL_CELL_H
@@ -30,13 +32,14 @@ DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell
 /* The descriptor to poll: when it is readable, call dz_cell_receive(). It is another one once the
  * cell is dying, so ask again after each receive that returned 0. */
 int dz_cell_fd(const struct dz_cell *c);
-/* For a cell with many commands. Sending to it never blocks: what its socket does not take is kept.
- * Poll for POLLIN, and also for POLLOUT while something is kept; then call flush. */
+/* What to poll for: POLLIN, and POLLOUT while something is kept; then call flush. */
 short dz_cell_poll_events(const struct dz_cell *c);
 int dz_cell_flush(struct dz_cell *c, struct dz_err *err);
+/* Wait until the socket has taken all that is kept. */
+int dz_cell_drain(struct dz_cell *c, struct dz_err *err);
 int32_t dz_cell_pid(struct dz_cell *c); /* 0: the cell has no pid yet, or no longer */
 
-/* Make files in the machine before its first process starts: a directory, a symbolic link, or a
+/* Make files in the machine before it goes up: a directory, a symbolic link, or a
  * file, which its bytes follow. Missing directories above are made, and existing files are
  * replaced. mode: permission bits. A failure inside the cell comes as the event FAILED. */
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
@@ -44,7 +47,7 @@ int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, st
 int dz_cell_put_file(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
 int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz_err *err);
 int dz_cell_begin(struct dz_cell *c, struct dz_err *err);
-/* Everything was sent: start the first process, or bring up the machine. */
+/* Bring up the machine: wake the one that sleeps in the file, or begin an empty one. */
 int dz_cell_go(struct dz_cell *c, struct dz_err *err);
 
 /* Take the next event. 1: there was one; 0: there is none now. DZ_EIO: the cell died without saying
@@ -56,22 +59,14 @@ bool dz_cell_out_of_memory(const struct dz_cell *c);
  */
 bool dz_cell_pending(const struct dz_cell *c);
 
-/* Send input for STDIN or TTY. Returns how many bytes were taken, at most the window. */
-int64_t dz_cell_input(struct dz_cell *c, uint32_t stream, const void *data, size_t size,
-                      struct dz_err *err);
-size_t dz_cell_window(const struct dz_cell *c, uint32_t stream);
-int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err);
-int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err);
-int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
-/* For a cell with many commands: how much its disk may still grow before writes fail with EDQUOT;
+/* How much its disk may still grow before writes fail with EDQUOT;
  * UINT64_MAX: without limit. */
 int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err);
-/* For the same: bytes of the host's file system that guests must leave free, else writes fail with
+/* Bytes of the host's file system that guests must leave free, else writes fail with
  * ENOSPC; and the most that its disk may hold, else EDQUOT. 0: no limit. */
 int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, struct dz_err *err);
-/* Put the machine to sleep. The event SUSPENDED, AWAKE or, when its first process ended before,
- * ENDED follows. files_only: keep the disk alone. Until AWAKE the windows are 0, because input that
- * is sent now would be lost. */
+/* Put the machine to sleep. The event SUSPENDED or AWAKE follows. files_only: keep the disk alone.
+ * Until AWAKE the windows are 0, because input that is sent now would be lost. */
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
 /* Copy the machine as it is now, asleep, into an empty file, while it runs on: the event COPIED.
  * The copy is not synced, and the cell has closed it. Another cell may resume it at once: a fork.
@@ -81,8 +76,7 @@ int dz_cell_snapshot(struct dz_cell *c, int fd, struct dz_err *err);
 /* End the cell now, in whatever state it is. What it reported as durable stays durable. Then free
  * it. */
 void dz_cell_kill(struct dz_cell *c);
-/* Kill the cell unless it has ended (or, with many commands, has said SUSPENDED), reap it and free
- * it. NULL is fine. */
+/* Kill the cell unless it has said SUSPENDED, reap it and free it. NULL is fine. */
 void dz_cell_free(struct dz_cell *c);
 
 #endif

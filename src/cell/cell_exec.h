@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_exec.h - commands in the machine of a cell that was started with `many`.
+ * cell_exec.h - commands in the machine of a cell.
  *
  *     dz_cell_go(c, err);
- *     dz_cell_exec(c, &(struct dz_cell_exec){.id = "exe_1", .argv = …, .attach = true}, &exec,
- * err); … events STARTED, OUTPUT (dz_cell_exec_took()), EXITED, all with e.exec == exec …
+ *     struct dz_cell_exec x = {.id = "exe_1", .argv = …, .attach = true};
+ *     dz_cell_exec(c, &x, &exec, err);
+ *     … events STARTED, OUTPUT (dz_cell_exec_took()), EXITED, all with e.exec == exec …
  *
  * All may be sent at once, without waiting for an event between them. Nothing here
  * blocks: what the socket does not take is kept (dz_cell_poll_events()), and DZ_EBUSY
@@ -44,7 +45,7 @@ int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err)
 int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);
 int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,
                         struct dz_err *err);
-/* Send the output from this offset on, or from the oldest byte that is kept. */
+/* Send the output from this offset (or DZ_CELL_UNSENT) on, or from the oldest byte that is kept. */
 int dz_cell_exec_attach(struct dz_cell *c, uint32_t exec, uint64_t offset, struct dz_err *err);
 int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err);
 int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);

@@ -22,14 +22,15 @@
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
 struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
-                              const char *const *env)
+                              const struct dz_started *start)
 {
     struct dz_execs *x = dz_zalloc(sizeof *x);
     if (!x)
         return NULL;
     x->out = out;
     x->machine = m;
-    x->env = env;
+    x->env = start->env;
+    x->kept = !start->ephemeral;
     x->next_number = 1;
     x->next_woken = DZ_EXEC_WOKEN;
     x->kill_at = INT64_MAX;
@@ -43,6 +44,8 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
     if (!e)
         return NULL;
     e->handle = handle;
+    e->number = DZ_EXEC_NONE;
+    e->kept = x->kept;
     e->tail = (struct dz_buf)DZ_BUF_INIT((size_t)4 * DZ_KERNEL_STREAM_SIZE);
     e->argv = (struct dz_buf)DZ_BUF_INIT(DZ_EXEC_ARGV_KEPT);
     e->own = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_SPEC_MAX);
@@ -99,7 +102,7 @@ static void tell(const struct dz_execs *x, const struct dz_exec *e, enum dz_fram
 struct wanted {
     struct dz_exec_head head;
     const char *id, *program, *cwd, *user;
-    const char **argv, **env;
+    const char **argv, **env, **preopens;
     const void *own;
     enum dz_exec_wrong wrong; /* why it was not started */
 };
@@ -118,8 +121,9 @@ static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *e
     w->user = w->cwd ? dz_cursor_string(&c) : NULL;
     w->argv = w->user ? dz_cursor_strings(&c, w->head.argc) : NULL;
     w->env = w->argv ? dz_cursor_strings(&c, w->head.envc) : NULL;
+    w->preopens = w->env ? dz_cursor_strings(&c, w->head.preopens) : NULL;
     w->own = c.at;
-    if (!w->env || strlen(w->id) > DZ_CELL_ID_MAX || w->head.spec_size > DZ_CELL_SPEC_MAX ||
+    if (!w->preopens || strlen(w->id) > DZ_CELL_ID_MAX || w->head.spec_size > DZ_CELL_SPEC_MAX ||
         w->head.spec_size != (size_t)(c.end - c.at) || !w->argv[0])
         return dz_fail(err, DZ_EINVAL, "a command that is malformed or too large");
     return 0;
@@ -129,6 +133,7 @@ static void wanted_release(struct wanted *w)
 {
     dz_free(w->argv);
     dz_free(w->env);
+    dz_free(w->preopens);
 }
 
 /* What its record says of it from the beginning. */
@@ -147,26 +152,33 @@ static int describe(struct dz_exec *e, const struct wanted *w, struct dz_err *er
                                      : 0;
 }
 
+static bool is_main(const char *id)
+{
+    return strcmp(id, DZ_CELL_MAIN) == 0;
+}
+
 static int may_start(struct dz_execs *x, const char *id, struct dz_err *err)
 {
     if (!x->machine->kernel)
         return dz_fail(err, DZ_ESTATE, "run a command: the machine is not up");
     if (x->count >= DZ_CELL_EXECS_MAX)
         return dz_fail(err, DZ_ELIMIT, "run a command: %zu run, which is the most", x->count - 1);
-    if (dz_execs_known(x, id))
+    if (is_main(id) ? dz_execs_main(x) : dz_execs_known(x, id))
         return dz_fail(err, DZ_EEXIST, "run a command: %s has run in this sandbox", id);
     return 0;
 }
 
 static int launch(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struct dz_err *err)
 {
-    struct dz_cell_program p = {.number = x->next_number,
+    struct dz_cell_program p = {.number = is_main(w->id) ? DZ_EXEC_MAIN : x->next_number,
                                 .program = w->program,
                                 .cwd = w->cwd,
                                 .user = w->user,
                                 .argv = w->argv,
                                 .env = w->env,
                                 .more_env = x->env,
+                                .preopens = w->preopens,
+                                .bare = w->head.flags & DZ_EXEC_BARE,
                                 .tty = w->head.flags & DZ_EXEC_TTY,
                                 .open_stdin = w->head.flags & DZ_EXEC_STDIN,
                                 .rows = w->head.rows,
@@ -193,7 +205,8 @@ static int launch(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struc
     w->wrong = p.wrong;
     if (rc < 0)
         return rc;
-    e->number = x->next_number++;
+    e->number = p.number;
+    x->next_number += p.number != DZ_EXEC_MAIN;
     e->read_row = (uint64_t)e->number << 32;
     e->job = p.job;
     memcpy(e->streams, p.streams, sizeof e->streams);
@@ -294,6 +307,8 @@ static void take_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, 
 
 static void attach(struct dz_exec *e, uint64_t offset)
 {
+    if (offset == DZ_CELL_UNSENT)
+        offset = e->cursor;
     uint64_t kept = e->total > e->keep ? e->total - e->keep : 0;
     e->attached = true;
     e->cursor = offset < e->total ? offset : e->total;
@@ -432,6 +447,12 @@ static bool reopen(const struct dz_execs *x, struct dz_exec *e)
     return any;
 }
 
+void dz_execs_send(struct dz_execs *x)
+{
+    for (struct dz_exec *e = x->all; e; e = e->next)
+        pump(x, e);
+}
+
 static void say_exited(struct dz_execs *x, struct dz_exec *e)
 {
     struct {
@@ -444,6 +465,7 @@ static void say_exited(struct dz_execs *x, struct dz_exec *e)
     memcpy(body.why, e->why, n);
     tell(x, e, DZ_FRAME_EXITED, (uint64_t)e->code,
          dz_str_n((const char *)&body, sizeof body.head + n));
+    x->main_ended |= e->number == DZ_EXEC_MAIN;
     exec_remove(x, e);
 }
 
@@ -541,22 +563,30 @@ int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_e
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret)
 {
     for (struct dz_exec *e = x->all; e; e = e->next) {
-        if (!e->in || e->over || ret->count == DZ_CELL_INPUTS_MAX)
+        if (!e->in || e->over || ret->count == DZ_ARRAY_LEN(ret->of))
             continue;
         ret->of[ret->count].tag =
             e->number << 2 | (e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : DZ_CELL_STDIN);
         ret->of[ret->count++].in = e->in;
     }
+    const struct dz_exec *first = by_number(x, DZ_EXEC_MAIN);
+    ret->main_sent = first ? first->cursor : 0;
 }
 
-/* The image's own first process, of which the file has no record. */
+bool dz_execs_main(const struct dz_execs *x)
+{
+    const struct dz_exec *e = by_number(x, DZ_EXEC_MAIN);
+    return e && !e->over;
+}
+
+/* The main command of an image's machine: the file has no record of it. */
 static int adopt_first(struct dz_execs *x, struct dz_err *err)
 {
-    uint32_t job = dz_kernel_job_find(x->machine->kernel, DZ_MACHINE_FIRST);
-    if (!job || by_number(x, 0))
+    uint32_t job = dz_kernel_job_find(x->machine->kernel, DZ_EXEC_MAIN + 1);
+    if (!job || by_number(x, DZ_EXEC_MAIN))
         return 0;
-    struct dz_exec *e = dz_execs_add(x, x->next_woken++, "main");
-    static const char *const argv[] = {"main", NULL};
+    struct dz_exec *e = dz_execs_add(x, x->next_woken++, DZ_CELL_MAIN);
+    static const char *const argv[] = {DZ_CELL_MAIN, NULL};
     struct wanted w = {.argv = (const char **)dz_alloc(sizeof argv)};
     if (e)
         e->in = dz_alloc(sizeof *e->in);
@@ -566,6 +596,7 @@ static int adopt_first(struct dz_execs *x, struct dz_err *err)
     }
     memcpy(w.argv, argv, sizeof argv);
     e->in->head = e->in->len = e->in->eof = 0;
+    e->number = DZ_EXEC_MAIN;
     e->state = DZ_EXEC_RUNNING;
     e->started_ns = dz_clock_real_ns();
     e->changed = true;
@@ -577,9 +608,10 @@ static int adopt_first(struct dz_execs *x, struct dz_err *err)
 static void announce(const struct dz_execs *x, const struct dz_exec *e, struct dz_buf *live)
 {
     size_t size = strlen(e->id) + 1;
+    bool listens = e->in && e->streams[input_stream(e) & 3];
     const struct dz_frame_live l = {.total = e->total,
                                     .exec = input_stream(e),
-                                    .window = e->in ? (uint32_t)(DZ_CELL_WINDOW - e->in->len) : 0,
+                                    .window = listens ? (uint32_t)(DZ_CELL_WINDOW - e->in->len) : 0,
                                     .id_size = (uint32_t)size,
                                     .pid = leader_of(x, e->job)};
     dz_buf_add(live, &l, sizeof l);
@@ -594,8 +626,8 @@ static void name(struct dz_execs *x, const char *const *sleepers)
                 e->handle = i + 1;
 }
 
-int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_buf *live,
-                   uint32_t *ret_count, struct dz_err *err)
+int dz_execs_woken(struct dz_execs *x, uint64_t main_sent, const char *const *sleepers,
+                   struct dz_buf *live, uint32_t *ret_count, struct dz_err *err)
 {
     uint32_t count = 0;
     struct dz_kernel *k = x->machine->kernel;
@@ -612,6 +644,8 @@ int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_bu
             e->handle = 0;
             continue;
         }
+        if (e->number == DZ_EXEC_MAIN)
+            e->acked = e->cursor = main_sent < e->total ? main_sent : e->total;
         announce(x, e, live);
         count++;
     }

@@ -7,9 +7,13 @@
  *                 (in the transaction of the     (when attached, within
  *                  output gate)                   its window)
  *
- * Invariants: 1. what the host gets of a command is committed in the file before;
- * 2. a command's bytes are sent in the order of their rows; 3. attached, at most
- * DZ_CELL_WINDOW bytes wait to be sent, and as many are under way: then its writers wait.
+ * In an ephemeral cell nobody reads the file afterwards, so there are no rows: the bytes that were
+ * not sent yet are in memory.
+ *
+ * Invariants: 1. what the host gets of a command is committed in the file before (in an ephemeral
+ * cell: what was written to the disk before it); 2. a command's bytes are sent in their order; 3.
+ * attached, at most DZ_CELL_WINDOW bytes wait to be sent, and as many are under way: then its
+ * writers wait.
  */
 #ifndef DZ_CELL_CELL_EXECS_H
 #define DZ_CELL_CELL_EXECS_H
@@ -28,7 +32,9 @@ enum dz_exec_state {
 };
 
 enum {
-    DZ_EXEC_ARGV_KEPT = 4096, /* so many bytes of argv are kept in a record */
+    DZ_EXEC_ARGV_KEPT = 4096,   /* so many bytes of argv are kept in a record */
+    DZ_EXEC_MAIN = 0,           /* the number of DZ_CELL_MAIN; others have numbers from 1 */
+    DZ_EXEC_NONE = DZ_EXEC_MAX, /* the number of a command that was not started yet */
 };
 
 struct dz_exec_piece {
@@ -37,12 +43,13 @@ struct dz_exec_piece {
 
 struct dz_exec {
     struct dz_exec *next;
-    uint32_t number; /* the number of its row in the file */
+    uint32_t number; /* the number of its row in the file, or DZ_EXEC_NONE */
     uint32_t handle; /* the host's name for it */
     char id[DZ_CELL_ID_MAX + 1];
     uint32_t job, streams[4];
     bool attached, over; /* over: its end is in the file, and EXITED is still to be sent */
     bool changed;        /* its row in the file is to be updated */
+    bool kept;           /* it and its output get rows; false in an ephemeral cell */
     bool recorded;       /* it has a row, in which only its end is missing */
     int state, code;
     int64_t started_ns, ended_ns, cpu_ns;
@@ -62,9 +69,11 @@ struct dz_exec {
     uint64_t read_row;        /* the row of exec_output with the cursor, or an earlier one */
     uint32_t granted[4];      /* bytes collected, but not yet removed from the kernel's rings */
     bool shut[4];             /* not all was taken: it goes on when there is room */
-    struct dz_buf tail;       /* the bytes that were collected last; they begin at offset tail_at */
+    /* The bytes that were collected last, which begin at offset tail_at; !kept: all that were not
+     * sent yet. */
+    struct dz_buf tail;
     uint64_t tail_at;
-    struct dz_exec_piece pieces[4];
+    struct dz_exec_piece pieces[8];
     uint32_t piece_count, tail_row; /* tail_row: the number of the tail's first row */
     bool unwritten;                 /* the tail is not in the file yet */
 };
@@ -73,6 +82,8 @@ struct dz_execs {
     struct dz_frame_out *out;
     struct dz_cell_machine *machine;
     const char *const *env; /* the variables that every command gets */
+    bool kept;              /* as in struct dz_exec */
+    bool main_ended;        /* DZ_CELL_MAIN is over, and its EXITED was sent */
     struct dz_exec *all;
     size_t count;
     uint32_t next_number, next_woken;
@@ -83,7 +94,7 @@ struct dz_execs {
 };
 
 struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
-                              const char *const *env);
+                              const struct dz_started *start);
 
 /* cell_execs.c */
 /* Handle a frame about a command; payload has the frame's bytes. */
@@ -97,14 +108,19 @@ bool dz_execs_turn(struct dz_execs *x);
 /* Report the commands that are over, after the machine was put to sleep: nobody need wake it for
  * them. Output that was not sent is in the file. */
 void dz_execs_say_ended(struct dz_execs *x);
+/* Send what was committed, as far as the windows and the socket take it. */
+void dz_execs_send(struct dz_execs *x);
+/* Does DZ_CELL_MAIN run? */
+bool dz_execs_main(const struct dz_execs *x);
 /* When the next command is to be killed, on the boot clock in ns; INT64_MAX: never. */
 int64_t dz_execs_kill_at(const struct dz_execs *x);
-/* The input buffers that a machine is put to sleep with. */
+/* The input buffers that a machine is put to sleep with, and main_sent. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
-/* After a wake: find the commands in the kernel. Those whose ids are in `sleepers` get the handles
- * 1, 2 and so on. For each command a struct dz_frame_live, for the host, is appended to live. */
-int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_buf *live,
-                   uint32_t *ret_count, struct dz_err *err);
+/* After a wake: find the commands in the kernel. main_sent: as dz_cell_sleep_wake() set it. Those
+ * whose ids are in `sleepers` get the handles 1, 2 and so on. For each command a struct
+ * dz_frame_live, for the host, is appended to live. */
+int dz_execs_woken(struct dz_execs *x, uint64_t main_sent, const char *const *sleepers,
+                   struct dz_buf *live, uint32_t *ret_count, struct dz_err *err);
 /* Kill the command at this time (ns since 1970; 0: never). */
 void dz_execs_limit(struct dz_execs *x, struct dz_exec *e, int64_t real_ns);
 struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id);

@@ -224,31 +224,22 @@ bool dz_frame_gone(int fd)
 
 /* --- the first frame --------------------------------------------------------- */
 
-/* The fixed part of a START. Strings follow, each with its NUL, in this order: image hash, program,
- * cwd, user, policy, then argv, env, preopens, sleepers. Where there is none, the string is empty.
- */
+/* The fixed part of a START. Strings follow, each with its NUL, in this order: image hash, policy,
+ * then env, sleepers. Where there is none, the string is empty. */
 struct start_head {
-    uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
-                       64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict,
-                       2048 go */
-    uint16_t rows, cols;
-    uint32_t argc, envc, preopens, modules, lock_wait_ms, sleepers, settle_as, pad;
+    uint32_t flags;  /* START_* */
+    uint32_t asleep; /* enum dz_cell_asleep */
+    uint32_t envc, modules, lock_wait_ms, sleepers, settle_as, pad;
     uint64_t memory;
 };
 enum {
-    START_TTY = 1,
-    START_STDIN = 2,
-    START_IMAGE = 4,
-    START_FRESH = 8,
-    START_EPHEMERAL = 16,
-    START_BARE = 32,
-    START_RESUME = 64,
-    START_DROP = 128,
-    START_MANY = 256,
-    START_NESTED = 512,
-    START_STRICT = 1024,
-    START_GO = 2048,
-    START_FIXED_STRINGS = 5,
+    START_IMAGE = 1,
+    START_FRESH = 2,
+    START_EPHEMERAL = 4,
+    START_ENDS_WITH_MAIN = 8,
+    START_NESTED = 16,
+    START_STRICT = 32,
+    START_GO = 64,
 };
 
 static void add_string(struct dz_buf *b, const char *s)
@@ -300,13 +291,11 @@ int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_
     return send_with_fds(fd, head, NULL, fds, count, err);
 }
 
-static uint32_t start_flags(const struct dz_cell_start *s, bool image)
+static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool nested)
 {
-    return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
-           (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
-           (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u) |
-           (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u) |
-           (s->many ? START_MANY : 0u) | (s->strict ? START_STRICT : 0u) | (s->go ? START_GO : 0u);
+    return (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
+           (s->ephemeral ? START_EPHEMERAL : 0u) | (s->ends_with_main ? START_ENDS_WITH_MAIN : 0u) |
+           (nested ? START_NESTED : 0u) | (s->strict ? START_STRICT : 0u) | (s->go ? START_GO : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -320,9 +309,8 @@ int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starti
                     struct dz_err *err)
 {
     bool image = s->image_fd >= 0 && !nested;
-    struct start_head head = {.flags = start_flags(s, image) | (nested ? START_NESTED : 0u),
-                              .rows = s->rows,
-                              .cols = s->cols,
+    struct start_head head = {.flags = start_flags(s, image, nested),
+                              .asleep = s->asleep,
                               .modules = nested ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
                               .settle_as = s->settle_as,
@@ -337,20 +325,15 @@ int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starti
         ret->fds[ret->fd_count++] = s->module_fds[i];
     dz_buf_add(body, &head, sizeof head);
     add_string(body, s->image_sha256);
-    add_string(body, s->program ? s->program : s->argv ? s->argv[0] : NULL);
-    add_string(body, s->cwd ? s->cwd : "/");
-    add_string(body, s->user ? s->user : "0");
     add_string(body, s->policy ? s->policy->name : NULL);
-    head.argc = add_strings(body, s->argv);
     head.envc = add_strings(body, s->env);
-    head.preopens = add_strings(body, s->preopens);
     head.sleepers = (uint32_t)s->sleeper_count;
     for (size_t i = 0; i < s->sleeper_count; i++)
         add_string(body, s->sleepers[i].id);
     if (body->err || body->len > DZ_START_SIZE_MAX) {
         int code = body->err ? body->err : DZ_ELIMIT;
         dz_buf_release(body);
-        return dz_fail(err, code, "start a cell: arguments and environment exceed %d bytes",
+        return dz_fail(err, code, "start a cell: the environment exceeds %d bytes",
                        DZ_START_SIZE_MAX);
     }
     memcpy(body->p, &head, sizeof head);
@@ -460,37 +443,28 @@ static int decode(struct dz_started *s, struct dz_err *err)
         return gone(err);
     memcpy(&head, s->bytes.p, sizeof head);
     struct dz_cursor c = {s->bytes.p + sizeof head, s->bytes.p + s->bytes.len};
-    const char **fixed[START_FIXED_STRINGS] = {&s->image_sha256, &s->program, &s->cwd, &s->user,
-                                               &s->policy};
-    for (size_t i = 0; i < START_FIXED_STRINGS; i++)
-        if (!(*fixed[i] = dz_cursor_string(&c)))
-            return gone(err);
-    s->argv = dz_cursor_strings(&c, head.argc);
+    s->image_sha256 = dz_cursor_string(&c);
+    s->policy = s->image_sha256 ? dz_cursor_string(&c) : NULL;
+    if (!s->policy)
+        return gone(err);
     s->env = dz_cursor_strings(&c, head.envc);
-    s->preopens = dz_cursor_strings(&c, head.preopens);
     s->sleepers = dz_cursor_strings(&c, head.sleepers);
     bool image = (head.flags & START_IMAGE) != 0;
-    if (!s->argv || !s->env || !s->preopens || !s->sleepers ||
+    if (!s->env || !s->sleepers || head.asleep > DZ_CELL_DROP ||
         s->fd_count != 2u + image + head.modules)
         return dz_fail(err, DZ_EIO, "the start of a cell is malformed or too large");
     s->image_fd = image ? s->fds[2] : -1;
     s->module_first = 2u + image;
-    s->tty = head.flags & START_TTY;
-    s->open_stdin = head.flags & START_STDIN;
+    s->asleep = (enum dz_cell_asleep)head.asleep;
     s->fresh = head.flags & START_FRESH;
     s->ephemeral = head.flags & START_EPHEMERAL;
-    s->bare = head.flags & START_BARE;
-    s->resume = head.flags & START_RESUME;
-    s->drop_memory = head.flags & START_DROP;
-    s->many = head.flags & START_MANY;
+    s->ends_with_main = head.flags & START_ENDS_WITH_MAIN;
     s->nested = head.flags & START_NESTED;
     s->strict = head.flags & START_STRICT;
     s->go = head.flags & START_GO;
     s->lock_wait_ms = head.lock_wait_ms;
     s->settle_as = head.settle_as;
     s->memory_bytes = head.memory;
-    s->rows = head.rows;
-    s->cols = head.cols;
     return 0;
 }
 
@@ -516,9 +490,7 @@ void dz_started_release(struct dz_started *s)
 {
     for (size_t i = 0; i < s->fd_count; i++)
         dz_fd_close(&s->fds[i]);
-    dz_free(s->argv);
     dz_free(s->env);
-    dz_free(s->preopens);
     dz_free(s->sleepers);
     dz_buf_release(&s->bytes);
 }

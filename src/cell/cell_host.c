@@ -82,10 +82,9 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     dz_cell_words_init(&c->words, DZ_WORDS_CELL, start->label);
     c->pid = fork();
     if (c->pid == 0)
-        child(pair[1], start->many);
+        child(pair[1], !start->ends_with_main);
     (void)close(pair[1]);
     c->fd = pair[0];
-    c->many = start->many;
     rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
     if (rc == 0)
         rc = dz_cell_give_start(c, start, false, err);
@@ -226,29 +225,10 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         dz_cell_user_give(c->helper);
         c->helper = DZ_USER_NONE;
     }
-    int rc = c->many ? dz_cell_many_event(c, f, e, err) : 0;
+    int rc = dz_cell_exec_event(c, f, e, err);
     if (rc != 0)
         return rc;
     switch (f->type) {
-    case DZ_FRAME_OUTPUT:
-        e->type = DZ_CELL_OUTPUT;
-        return 1;
-    case DZ_FRAME_WINDOW:
-        if (f->stream >= DZ_ARRAY_LEN(c->window) || f->value > DZ_CELL_WINDOW)
-            break;
-        c->window[f->stream] += (size_t)f->value;
-        if (c->window[f->stream] > DZ_CELL_WINDOW)
-            break;
-        e->type = DZ_CELL_WINDOW_OPEN;
-        e->count = f->value;
-        return 1;
-    case DZ_FRAME_ENDED:
-        e->type = DZ_CELL_ENDED;
-        e->exit_code = f->value < 1000 ? (int)(f->value & 0xff) : -1;
-        e->signal = f->value < 1000 ? 0 : (int)((f->value - 1000) & 0x7f);
-        e->text = dz_cell_sentence(c, 0);
-        c->ended = c->tidies = true;
-        return 1;
     case DZ_FRAME_SUSPENDED:
         e->type = DZ_CELL_SUSPENDED;
         e->count = f->value;
@@ -308,7 +288,7 @@ static int next_frame(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_e
     int rc = dz_cell_together_next(c, ret_frame, err);
     if (rc == 0)
         rc = dz_frame_receive(c->fd, ret_frame, c->payload, false, err);
-    if (rc <= 0 || !c->many || ret_frame->type != DZ_FRAME_TOGETHER)
+    if (rc <= 0 || ret_frame->type != DZ_FRAME_TOGETHER)
         return rc;
     rc = dz_cell_together(c, ret_frame, err);
     return rc < 0 ? rc : dz_cell_together_next(c, ret_frame, err);
@@ -330,7 +310,7 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     if (rc != 0)
         return rc;
     rc = next_frame(c, &f, err);
-    if (rc == DZ_EIO && c->many && c->ended && dz_frame_gone(c->fd))
+    if (rc == DZ_EIO && c->ended && dz_frame_gone(c->fd))
         return gone(c, ret_event);
     if (rc == DZ_EIO)
         return died(c, err);
@@ -348,32 +328,10 @@ bool dz_cell_pending(const struct dz_cell *c)
     return c->waking || c->together;
 }
 
-size_t dz_cell_window(const struct dz_cell *c, uint32_t stream)
-{
-    return stream < DZ_ARRAY_LEN(c->window) && !c->suspending ? c->window[stream] : 0;
-}
-
-int64_t dz_cell_input(struct dz_cell *c, uint32_t stream, const void *data, size_t size,
+static int send_plain(struct dz_cell *c, enum dz_frame_type type, uint64_t value,
                       struct dz_err *err)
 {
-    size_t room = dz_cell_window(c, stream);
-    size_t n = size < room ? size : room;
-    if (n > DZ_CELL_FRAME_MAX)
-        n = DZ_CELL_FRAME_MAX;
-    if (n == 0)
-        return 0;
-    struct dz_frame f = {.type = DZ_FRAME_INPUT, .stream = stream, .size = (uint32_t)n};
-    int rc = dz_frame_send(c->fd, &f, data, false, err);
-    if (rc <= 0)
-        return rc;
-    c->window[stream] -= n;
-    return (int64_t)n;
-}
-
-static int send_plain(struct dz_cell *c, enum dz_frame_type type, uint32_t stream, uint64_t value,
-                      struct dz_err *err)
-{
-    struct dz_frame f = {.type = type, .stream = stream, .value = value};
+    struct dz_frame f = {.type = type, .value = value};
     return dz_cell_send(c, &f, NULL, err);
 }
 
@@ -386,24 +344,9 @@ static int send_text(struct dz_cell *c, enum dz_frame_type type, uint64_t value,
     return dz_cell_send(c, &f, data, err);
 }
 
-int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err)
-{
-    return send_plain(c, DZ_FRAME_EOF, stream, 0, err);
-}
-
-int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err)
-{
-    return send_plain(c, DZ_FRAME_RESIZE, 0, (uint64_t)rows << 16 | cols, err);
-}
-
-int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err)
-{
-    return send_plain(c, DZ_FRAME_SIGNAL, 0, (uint64_t)signo, err);
-}
-
 int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err)
 {
-    return send_plain(c, DZ_FRAME_ROOM, 0, bytes, err);
+    return send_plain(c, DZ_FRAME_ROOM, bytes, err);
 }
 
 int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, struct dz_err *err)
@@ -415,7 +358,7 @@ int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, s
 
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 {
-    int rc = send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);
+    int rc = send_plain(c, DZ_FRAME_SUSPEND, files_only, err);
     c->suspending |= rc == 0;
     return rc;
 }
@@ -459,7 +402,7 @@ int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz
 
 int dz_cell_go(struct dz_cell *c, struct dz_err *err)
 {
-    return send_plain(c, DZ_FRAME_GO, 0, 0, err);
+    return send_plain(c, DZ_FRAME_GO, 0, err);
 }
 
 void dz_cell_kill(struct dz_cell *c)
@@ -496,6 +439,6 @@ void dz_cell_free(struct dz_cell *c)
     dz_cell_words_end(&c->words);
     if (c->each)
         dz_os_each_leave(c->each, c->group);
-    dz_cell_many_release(c);
+    dz_cell_queue_release(c);
     dz_free(c);
 }

@@ -44,12 +44,10 @@ struct dz_cell {
     struct dz_reap_watch death; /* polled instead of the socket from then on */
     bool nonsense;              /* it was killed because it sent what no cell sends */
     int fd;
-    bool many;
-    size_t window[4]; /* how many bytes of input each stream takes */
-    bool ended;       /* it has sent its last event */
-    bool tidies;      /* that event was no failure: it may go on to tidy up its file */
-    bool suspending;  /* the machine is being put to sleep: input would be lost */
-    bool gone;        /* many: GONE was reported */
+    bool ended;      /* it has sent its last event */
+    bool tidies;     /* that event was no failure: it may go on to tidy up its file */
+    bool suspending; /* the machine is being put to sleep: input would be lost */
+    bool gone;       /* GONE was reported */
     bool silent; /* the machine is to come up at once; until then no event of a command may come */
     int status;
     uint32_t next_exec, next_op;
@@ -82,14 +80,13 @@ struct dz_cell {
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
-/* Send a frame. With many commands this never blocks, and what the socket does not take is kept;
- * otherwise it blocks. */
+/* Send a frame without blocking: what the socket does not take is kept. */
 int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                  struct dz_err *err);
 int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
                      struct dz_err *err);
-/* Turn a frame of a cell with many commands into an event; 0: it is no such frame. */
-int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+/* Turn a frame about the machine or a command into an event; 0: it is no such frame. */
+int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
 /* The next event of an UP that is waking. */
 int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err);
@@ -100,7 +97,7 @@ int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
 /* The sentence at payload[at]. An honest one fits in struct dz_err; what is longer is cut. */
 const char *dz_cell_sentence(struct dz_cell *c, size_t at);
-void dz_cell_many_release(struct dz_cell *c);
+void dz_cell_queue_release(struct dz_cell *c);
 /* Frames that came together: all of them are the next ones to come. And the next of these: 1, 0
  * when there is none. DZ_EIO: that is none. */
 int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err *err);

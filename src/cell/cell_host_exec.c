@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_host_exec.c - the host's side of many commands: what is sent without waiting,
+ * cell_host_exec.c - the host's side of commands: what is sent without waiting,
  * and what comes back.
  *
  * A cell is not believed: a frame about a command that is not open, or a window that
@@ -20,9 +20,9 @@
 
 enum {
     OFTEN = 64,           /* frames of a kind that may always come; later twice an honest rate */
-    ACTIVITIES_PER_S = 8, /* cell_many.c sends them that often: TELL_NS */
+    ACTIVITIES_PER_S = 8, /* cell_serve.c sends them that often: TELL_NS */
     FULLS_PER_S = 1,      /* FULL_NS */
-    USEDS_MOST = 16,      /* of a cell: cell_many.c sends eight of functions and one of pages */
+    USEDS_MOST = 16,      /* of a cell: cell_serve.c sends eight of functions and one of pages */
 };
 
 /* --- the queue --------------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ static struct dz_queued *add(struct dz_cell *c, const struct dz_frame *f, const 
 int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                  struct dz_err *err)
 {
-    bool waits = c->held || (c->many && !dz_list_empty(&c->queue));
-    int rc = waits ? 0 : dz_frame_send(c->fd, f, payload, !c->many, err);
+    bool waits = c->held || !dz_list_empty(&c->queue);
+    int rc = waits ? 0 : dz_frame_send(c->fd, f, payload, false, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     return add(c, f, payload, err) ? 0 : err ? err->code : DZ_EBUSY;
@@ -92,7 +92,7 @@ static int copy_fds(struct dz_queued *q, const int *fds, size_t count, struct dz
 int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
                      struct dz_err *err)
 {
-    if (!c->held && (!c->many || dz_list_empty(&c->queue))) {
+    if (!c->held && dz_list_empty(&c->queue)) {
         int rc = dz_frame_send_fds(c->fd, f, fds, count, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
@@ -117,12 +117,25 @@ int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
     return 0;
 }
 
+int dz_cell_drain(struct dz_cell *c, struct dz_err *err)
+{
+    int rc = dz_cell_flush(c, err);
+    assert(!c->held); /* it would wait forever */
+    while (rc == 0 && !dz_list_empty(&c->queue)) {
+        struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+        if (poll(&p, 1, -1) < 0 && errno != EINTR)
+            return dz_fail_sys(err, errno, "wait for the cell's socket");
+        rc = dz_cell_flush(c, err);
+    }
+    return rc;
+}
+
 short dz_cell_poll_events(const struct dz_cell *c)
 {
     return c->dying_ns || dz_list_empty(&c->queue) ? POLLIN : POLLIN | POLLOUT;
 }
 
-void dz_cell_many_release(struct dz_cell *c)
+void dz_cell_queue_release(struct dz_cell *c)
 {
     while (!dz_list_empty(&c->queue))
         drop(c, DZ_LIST_FIRST(struct dz_queued, &c->queue, link));
@@ -290,16 +303,16 @@ static uint32_t put_list(struct dz_buf *b, const char *const *list)
 
 static void encode(struct dz_buf *b, const struct dz_cell_exec *e)
 {
-    struct dz_exec_head head = {.flags = (e->tty ? DZ_EXEC_TTY : 0u) |
-                                         (e->open_stdin ? DZ_EXEC_STDIN : 0u) |
-                                         (e->attach ? DZ_EXEC_ATTACH : 0u),
-                                .rows = e->rows,
-                                .cols = e->cols,
-                                .cpu_ns = e->cpu_ns,
-                                .output_bytes = e->output_bytes,
-                                .keep_bytes = e->keep_bytes,
-                                .timeout_ns = e->timeout_ns,
-                                .spec_size = (uint32_t)e->spec_size};
+    struct dz_exec_head head = {
+        .flags = (e->tty ? DZ_EXEC_TTY : 0u) | (e->open_stdin ? DZ_EXEC_STDIN : 0u) |
+                 (e->attach ? DZ_EXEC_ATTACH : 0u) | (e->bare ? DZ_EXEC_BARE : 0u),
+        .rows = e->rows,
+        .cols = e->cols,
+        .cpu_ns = e->cpu_ns,
+        .output_bytes = e->output_bytes,
+        .keep_bytes = e->keep_bytes,
+        .timeout_ns = e->timeout_ns,
+        .spec_size = (uint32_t)e->spec_size};
     dz_buf_add(b, &head, sizeof head);
     put(b, e->id);
     put(b, e->program ? e->program : e->argv[0]);
@@ -307,6 +320,7 @@ static void encode(struct dz_buf *b, const struct dz_cell_exec *e)
     put(b, e->user ? e->user : "0");
     head.argc = put_list(b, e->argv);
     head.envc = put_list(b, e->env);
+    head.preopens = put_list(b, e->preopens);
     dz_buf_add(b, e->spec, e->spec_size);
     if (!b->err)
         memcpy(b->p, &head, sizeof head);
@@ -422,7 +436,9 @@ int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err)
 
 int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err)
 {
-    return find(c, exec) ? send_about(c, exec, DZ_FRAME_TOOK, 0, bytes, err) : 0;
+    const struct dz_frame f = {.type = DZ_FRAME_TOOK, .stream = exec << 2, .value = bytes};
+    /* Also while the machine is being put to sleep: it may stay awake and send more. */
+    return find(c, exec) && !c->ended ? dz_cell_send(c, &f, NULL, err) : 0;
 }
 
 /* --- what comes back ---------------------------------------------------------------------------
@@ -597,7 +613,7 @@ static int on_ready(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_
     return 1;
 }
 
-int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err)
 {
     e->exec = f->stream >> 2;

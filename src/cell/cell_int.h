@@ -27,7 +27,7 @@ enum dz_frame_type {
     DZ_FRAME_INPUT = 2,  /* stream; payload */
     DZ_FRAME_EOF = 3,    /* stream */
     DZ_FRAME_RESIZE = 4, /* value: rows << 16 | cols */
-    DZ_FRAME_SIGNAL = 5, /* value: signal */
+    DZ_FRAME_SIGNAL = 5, /* value: signal; stream & 1: to the whole job */
     DZ_FRAME_DIR = 6,    /* value: mode; payload: path with its NUL */
     DZ_FRAME_LINK = 7,   /* payload: path and target, each with its NUL */
     DZ_FRAME_FILE = 8,   /* value: mode; payload: path with its NUL */
@@ -36,7 +36,7 @@ enum dz_frame_type {
     DZ_FRAME_SUSPEND = 11,  /* value: 1 = keep the files only */
     DZ_FRAME_SNAPSHOT = 12, /* with the descriptor of an empty file */
     DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next of them */
-    DZ_FRAME_ATTACH = 14,   /* value: offset */
+    DZ_FRAME_ATTACH = 14,   /* value: offset, or DZ_CELL_UNSENT */
     DZ_FRAME_DETACH = 15,
     DZ_FRAME_ROOM = 54,   /* value: bytes that its disk may still take; UINT64_MAX: no limit */
     DZ_FRAME_LIMITS = 55, /* payload: struct dz_frame_limits */
@@ -50,10 +50,9 @@ enum dz_frame_type {
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: how many more bytes it takes */
-    DZ_FRAME_ENDED = 18,     /* value: exit code, or 1000 + signal; payload: why */
     DZ_FRAME_FAILED = 19,    /* value: -DZ_E*; payload: the message */
-    DZ_FRAME_SUSPENDED = 20, /* the last; the machine is durable. value: ns since 1970 when it wants
-                                to wake; with many commands, stream 1: it could run at once */
+    DZ_FRAME_SUSPENDED = 20, /* the last; the machine is durable. value: ns since 1970 of the next
+                                deadline; stream 1: a process could run at once */
     DZ_FRAME_AWAKE = 21,     /* the machine goes on. value: -DZ_E*; payload: why it did not sleep */
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
@@ -61,12 +60,13 @@ enum dz_frame_type {
     DZ_FRAME_UP = 26,     /* payload: struct dz_frame_up, and so many struct dz_frame_live */
     DZ_FRAME_STARTED = 27,     /* value: pid */
     DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; stream: enum dz_exec_wrong; payload: the message */
-    DZ_FRAME_EXITED = 29,    /* value: as in ENDED; payload: struct dz_frame_exited, the message */
-    DZ_FRAME_ACTIVITY = 30,  /* payload: struct dz_frame_activity */
-    DZ_FRAME_USED = 31,      /* payload: as in NEST_WARM */
-    DZ_FRAME_OP_DATA = 56,   /* payload */
-    DZ_FRAME_OP_WINDOW = 57, /* value: how many more bytes it takes */
-    DZ_FRAME_OP_DONE = 58,   /* value: the result; or DZ_E*, payload: the message */
+    DZ_FRAME_EXITED = 29,      /* value: exit code, or DZ_ENDED_SIGNAL + signal; payload: struct
+                                  dz_frame_exited, the message */
+    DZ_FRAME_ACTIVITY = 30,    /* payload: struct dz_frame_activity */
+    DZ_FRAME_USED = 31,        /* payload: as in NEST_WARM */
+    DZ_FRAME_OP_DATA = 56,     /* payload */
+    DZ_FRAME_OP_WINDOW = 57,   /* value: how many more bytes it takes */
+    DZ_FRAME_OP_DONE = 58,     /* value: the result; or DZ_E*, payload: the message */
     DZ_FRAME_FULL =
         60, /* nothing can be committed, the disk is full: the machine waits, and tries again from
                time to time; this frame comes again, too. payload: the message */
@@ -112,8 +112,8 @@ struct dz_frame {
 };
 _Static_assert(sizeof(struct dz_frame) == 24, "the head of a frame");
 
-/* With many commands, `stream` is exec << 2 | enum dz_cell_stream. The host numbers the commands
- * that it starts from 1 on; the cell numbers those that woke from DZ_EXEC_WOKEN on. */
+/* In frames about a command, `stream` is exec << 2 | enum dz_cell_stream. The host numbers the
+ * commands that it starts from 1 on; the cell numbers those that woke from DZ_EXEC_WOKEN on. */
 enum {
     DZ_EXEC_WOKEN = 1 << 29,
     DZ_EXEC_MAX = 1 << 30,
@@ -149,16 +149,16 @@ struct dz_frame_activity {
     uint64_t bytes_in, bytes_out, memory_bytes, disk_bytes;
     uint32_t procs, pad;
 };
-/* The payload of an EXEC. Strings with their NUL follow: id, program, cwd, user, argv, env; then
- * the bytes that the host keeps with the command. */
+/* The payload of an EXEC. Strings with their NUL follow: id, program, cwd, user, argv, env,
+ * preopens; then the bytes that the host keeps with the command. */
 struct dz_exec_head {
-    uint32_t flags; /* 1: a terminal, 2: standard input, 4: attach */
+    uint32_t flags; /* DZ_EXEC_TTY, _STDIN, _ATTACH, _BARE */
     uint16_t rows, cols;
     uint32_t argc, envc;
     int64_t cpu_ns;
     uint64_t output_bytes, keep_bytes;
     int64_t timeout_ns; /* 0: no limit */
-    uint32_t spec_size, pad;
+    uint32_t spec_size, preopens;
 };
 /* The payload of an OP. The strings path, to and text follow, with their NULs. */
 struct dz_op_args {
@@ -207,7 +207,7 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
 int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
                       struct dz_err *err);
 
-/* Gathers the frames that a cell with many commands sends into few packets. Nothing else may send
+/* Gathers the frames that a cell sends into few packets. Nothing else may send
  * on that socket. */
 enum {
     DZ_OUT_MAX = 8192, /* gathers so many bytes; a larger frame is sent alone */
@@ -304,12 +304,12 @@ struct dz_started {
     size_t fd_count;
     int image_fd; /* -1: no image; fds[0] is the disk and fds[1] its log */
     size_t module_first;
-    const char *image_sha256, *program, *cwd, *user, *policy;
+    const char *image_sha256, *policy;
     /* Each ends with NULL and is one allocation. */
-    const char **argv, **env, **preopens, **sleepers;
-    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many, strict, go;
+    const char **env, **sleepers;
+    enum dz_cell_asleep asleep;
+    bool fresh, ephemeral, strict, ends_with_main, go;
     bool nested; /* the zygote has the image and its modules */
-    uint16_t rows, cols;
     uint32_t lock_wait_ms;
     uint32_t settle_as;    /* the user that the cell becomes; 0: the one that it must */
     uint64_t memory_bytes; /* 0: as the policy says */
@@ -332,7 +332,7 @@ int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err);
 int dz_start_receive(int fd, struct dz_started *ret_started, struct dz_err *err);
 void dz_started_release(struct dz_started *s);
 
-/* Files that the host writes to the disk before the start. */
+/* Files that the host writes to the disk before the machine goes up. */
 struct dz_vfs;
 struct dz_put {
     struct dz_vfs *vfs;
@@ -353,8 +353,7 @@ struct dz_user {
 int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
                  struct dz_err *err);
 
-/* The cell itself, in its jail: serves the socket until its first process has ended. Never returns.
- */
+/* The cell itself, in its jail: serves the socket until it is told to end. Never returns. */
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest);
 
 /* Modules by their hash: those that were prepared, and those that this cell compiled. */

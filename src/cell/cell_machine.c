@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_machine.c - opening a machine inside its jail, and its first process.
+ * cell_machine.c - opening a machine inside its jail, the kinds of its programs, and starting one.
  *
- * The program is looked for in the PATH of the machine, as a shell would: a name
- * with a slash is a path. Its environment is what the host gave, and HOME unless that is all.
+ * A program is looked for in the PATH of the machine, as a shell would: a name with a slash is a
+ * path. Its environment is what the host gave, and HOME unless that is all.
  */
 #include "cell/cell_execs.h"
 #include "cell/cell_nest.h"
@@ -75,13 +75,12 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
     const struct dz_vfs_opts opts = {.db = m->db,
                                      .image = m->image,
                                      .image_sha256 = m->image_sha256,
-                                     .keep_orphans = s->resume || s->many,
+                                     .keep_orphans = s->asleep != DZ_CELL_BEGIN,
                                      .before_commit = on_before_commit,
                                      .arg = m};
     if (rc < 0)
         return rc;
-    m->wakes =
-        s->resume || (s->many && !s->drop_memory && dz_machine_found(m->keep) == DZ_MACHINE_ASLEEP);
+    m->wakes = s->asleep <= DZ_CELL_WAKE_ONLY && dz_machine_found(m->keep) == DZ_MACHINE_ASLEEP;
     return dz_vfs_open(&opts, &m->vfs, err);
 }
 
@@ -89,7 +88,9 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
 
 static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
 {
-    return dz_cell_output(((struct dz_cell_machine *)arg)->serve, stream, tag, data, n);
+    const struct dz_cell_machine *m = arg;
+    (void)stream, (void)data; /* the gate has collected the bytes */
+    return m->execs ? dz_execs_output(m->execs, tag, n) : n;
 }
 
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err)
@@ -109,30 +110,79 @@ static int on_commit(void *arg, struct dz_err *err)
     return dz_cell_machine_commit(arg, err);
 }
 
-static int on_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
-                          struct dz_program *ret_program, struct dz_err *err)
-{
-    struct dz_wasm_module *module = NULL;
-    int rc = dz_modules_get(((struct dz_cell_machine *)arg)->modules, ino, attr, &module, err);
-    if (rc == 0)
-        *ret_program = (struct dz_program){.handle = module, .kind = DZ_KIND_WASM};
-    return rc;
-}
-
-static void on_program_ref(void *arg, const struct dz_program *program)
-{
-    dz_modules_ref(((struct dz_cell_machine *)arg)->modules, program->handle);
-}
-
-static void on_program_put(void *arg, const struct dz_program *program)
-{
-    dz_modules_put(((struct dz_cell_machine *)arg)->modules, program->handle);
-}
+/* --- kinds of programs ------------------------------------------------------------------ */
 
 static bool on_map_image(void *arg, void *at, const uint8_t *image, size_t size)
 {
     return dz_modules_map(((struct dz_cell_machine *)arg)->modules, at, image, size);
 }
+
+static int wasm_begin(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
+                      struct dz_err *err)
+{
+    (void)err;
+    m->wasm = (struct dz_kernel_wasm){
+        .host = m->hosts,
+        .host_count = dz_wasi_hosts(policy->caps, m->hosts),
+        .map_image = on_map_image,
+        .arg = m,
+    };
+    *ret_arg = &m->wasm;
+    return 0;
+}
+
+static int wasm_get(struct dz_cell_machine *m, uint64_t ino, const struct dz_vfs_attr *attr,
+                    void **ret_handle, struct dz_err *err)
+{
+    struct dz_wasm_module *module = NULL;
+    int rc = dz_modules_get(m->modules, ino, attr, &module, err);
+    if (rc == 0)
+        *ret_handle = module;
+    return rc;
+}
+
+static void wasm_ref(struct dz_cell_machine *m, void *handle)
+{
+    dz_modules_ref(m->modules, handle);
+}
+
+static void wasm_put(struct dz_cell_machine *m, void *handle)
+{
+    dz_modules_put(m->modules, handle);
+}
+
+/* By enum dz_program_kind; a kind without a runner is not there. A file is offered to them in this
+ * order. */
+static const struct dz_cell_kind kinds[DZ_KERNEL_KINDS_MAX] = {
+    [DZ_KIND_WASM] = {&dz_kernel_runner_wasm, wasm_begin, wasm_get, wasm_ref, wasm_put},
+};
+
+static int on_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                          struct dz_program *ret_program, struct dz_err *err)
+{
+    int rc = DZ_EINVAL;
+    for (uint32_t i = 0; i < DZ_KERNEL_KINDS_MAX && rc == DZ_EINVAL; i++) {
+        void *handle = NULL;
+        if (!kinds[i].runner)
+            continue;
+        rc = kinds[i].get(arg, ino, attr, &handle, err);
+        if (rc == 0)
+            *ret_program = (struct dz_program){.handle = handle, .kind = i};
+    }
+    return rc;
+}
+
+static void on_program_ref(void *arg, const struct dz_program *program)
+{
+    kinds[program->kind].ref(arg, program->handle);
+}
+
+static void on_program_put(void *arg, const struct dz_program *program)
+{
+    kinds[program->kind].put(arg, program->handle);
+}
+
+/* --- up and down ------------------------------------------------------------------------ */
 
 /* A machine that wakes has the policy that it had. */
 static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
@@ -153,14 +203,12 @@ static int forget_machine(struct dz_cell_machine *m, const struct dz_started *s,
     int e = s->fresh ? 0 : dz_vfs_clear(m->vfs, DZ_VFS_TMP);
     if (e)
         return dz_fail_sys(err, -e, "clear /tmp of the disk");
-    int rc = s->many ? dz_vfs_reap(m->vfs, err) : 0;
+    int rc = s->asleep == DZ_CELL_BEGIN ? 0 : dz_vfs_reap(m->vfs, err); /* else done at open */
     return rc < 0 ? rc : dz_machine_drop(m->keep, m->vfs, err);
 }
 
-int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *loop,
-                         struct dz_err *err)
+int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
-    m->serve = loop;
     m->ops = (struct dz_kernel_ops){
         .slice = dz_cell_slice,
         .output = on_output,
@@ -191,20 +239,14 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *s, st
     struct dz_kernel_limits limits = policy->limits;
     if (s->memory_bytes)
         limits.memory_bytes = s->memory_bytes;
-    m->wasm = (struct dz_kernel_wasm){
-        .host = m->hosts,
-        .host_count = dz_wasi_hosts(policy->caps, m->hosts),
-        .map_image = on_map_image,
-        .arg = m,
-    };
-    const struct dz_kernel_opts opts = {
-        .vfs = m->vfs,
-        .ops = &m->ops,
-        .limits = &limits,
-        .caps = policy->caps,
-        .kinds = {[DZ_KIND_WASM] = {&dz_kernel_runner_wasm, &m->wasm}},
-    };
-    return dz_kernel_new(&opts, &m->kernel, err);
+    struct dz_kernel_opts opts = {
+        .vfs = m->vfs, .ops = &m->ops, .limits = &limits, .caps = policy->caps};
+    for (size_t i = 0; rc == 0 && i < DZ_KERNEL_KINDS_MAX; i++) {
+        opts.kinds[i].runner = kinds[i].runner;
+        if (kinds[i].runner)
+            rc = kinds[i].begin(m, policy, &opts.kinds[i].arg, err);
+    }
+    return rc < 0 ? rc : dz_kernel_new(&opts, &m->kernel, err);
 }
 
 static int close_all(struct dz_cell_machine *m, bool drop, struct dz_err *err)
@@ -232,7 +274,7 @@ int dz_cell_machine_leave(struct dz_cell_machine *m, struct dz_err *err)
     return dz_machine_untouched(m->keep) ? dz_cell_sleep_close(m, err) : close_all(m, false, err);
 }
 
-/* --- the first process -------------------------------------------------------------------- */
+/* --- a program ---------------------------------------------------------------------------- */
 
 static int open_streams(struct dz_cell_machine *m, struct dz_cell_program *p,
                         struct dz_spawn_fd fds[3], struct dz_err *err)
@@ -412,24 +454,5 @@ int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, 
             (void)dz_kernel_stream_close(m->kernel, p->streams[i]);
         p->streams[i] = 0;
     }
-    return rc;
-}
-
-int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
-{
-    struct dz_cell_program p = {.program = s->program,
-                                .cwd = s->cwd,
-                                .user = s->user,
-                                .argv = s->argv,
-                                .env = s->env,
-                                .preopens = s->preopens,
-                                .bare = s->bare,
-                                .tty = s->tty,
-                                .open_stdin = s->open_stdin,
-                                .rows = s->rows,
-                                .cols = s->cols};
-    int rc = dz_cell_machine_spawn(m, &p, err);
-    memcpy(m->streams, p.streams, sizeof m->streams);
-    m->job = p.job;
     return rc;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * cell_machine.h - a machine made of the descriptors that a cell was handed.
+ *
+ * Its programs are of several kinds (kernel.h). What the cell has to know about a kind is a row of
+ * the table in cell_machine.c: struct dz_cell_kind.
  */
 #ifndef DZ_CELL_CELL_MACHINE_H
 #define DZ_CELL_CELL_MACHINE_H
@@ -10,12 +13,24 @@
 #include "machine/machine.h"
 #include "wasi/wasi.h"
 
-enum {
-    DZ_MACHINE_FIRST =
-        1, /* tag of the first process's job; the tag of a command is its number plus 1 */
+struct dz_cell_machine;
+
+/* A kind of programs, as a machine in a cell has it. */
+struct dz_cell_kind {
+    const struct dz_kernel_runner *runner;
+    /* Make the runner's arg, which outlives the kernel. */
+    int (*begin)(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
+                 struct dz_err *err);
+    /* program_get, _ref and _put of struct dz_kernel_ops, for this kind. DZ_EINVAL: the file is no
+     * program of this kind, and the next kind is asked. */
+    int (*get)(struct dz_cell_machine *m, uint64_t ino, const struct dz_vfs_attr *attr,
+               void **ret_handle, struct dz_err *err);
+    void (*ref)(struct dz_cell_machine *m, void *handle);
+    void (*put)(struct dz_cell_machine *m, void *handle);
 };
 
-/* A program to start. The tag of a stream is tag << 2 | enum dz_cell_stream. */
+/* A program to start. The tag of its job is its number plus 1; the tag of a stream is number << 2 |
+ * enum dz_cell_stream. */
 struct dz_cell_program {
     uint32_t number;
     const char *program, *cwd, *user;
@@ -41,23 +56,19 @@ struct dz_cell_machine {
     struct dz_kernel_wasm wasm;
     struct dz_wasm_host hosts[DZ_WASI_HOSTS_MAX];
     struct dz_kernel_ops ops;
-    void *serve;         /* the argument that the serving loop's dz_cell_output() gets */
-    uint32_t streams[4]; /* of the first process, by enum dz_cell_stream; 0: there is none */
-    uint32_t job;
     const char *policy;
     struct dz_machine *keep; /* the machine in the file */
     struct dz_machine_ops keep_ops;
     struct dz_os_dirty *dirty;
     struct dz_nest *nest; /* what the zygote prepared before it forked this cell; NULL: nothing */
     const char *image_sha256; /* NULL: there is no image */
-    struct dz_execs *execs;   /* NULL: the machine has a first process instead of commands */
+    struct dz_execs *execs;   /* its commands; NULL while the machine is given up */
     bool lost;                /* a crash has left the file, and the machine's memory is lost */
     bool wakes;               /* the machine that sleeps in the file is to be woken */
 };
 
 /* Open the disk. *m must be zero but for `dirty`, and must not move afterwards. */
-int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start, void *serve,
-                         struct dz_err *err);
+int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start, struct dz_err *err);
 /* Make a kernel: an empty one, or with m->wakes one for the machine in the file. */
 int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start,
                        struct dz_err *err);
@@ -65,9 +76,6 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start
 int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err);
 /* Commit the output of commands, with their records: the output gate. */
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err);
-/* Start the first process. DZ_ENOENT: no such program, user or directory. */
-int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *start,
-                          struct dz_err *err);
 /* End the machine: only the files stay in the file. Commits and closes it. */
 int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err);
 /* End without orders, because the host has gone. A machine that was woken and has done nothing
@@ -75,8 +83,7 @@ int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err);
  * lost. */
 int dz_cell_machine_leave(struct dz_cell_machine *m, struct dz_err *err);
 
-/* The callbacks of struct dz_kernel_ops that the serving loop has. */
+/* slice() of struct dz_kernel_ops: the serving loop has the signal. */
 void dz_cell_slice(void *arg, int64_t ns);
-size_t dz_cell_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
 
 #endif

@@ -365,7 +365,6 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
             c->fork = fork;
             c->helper = z->user;
             dz_cell_user_hold(z->user);
-            c->many = true;
             return c;
         }
         unexpect(z, fork);
@@ -898,7 +897,7 @@ static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, 
 int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
                        struct dz_cell **ret_cell, struct dz_err *err)
 {
-    assert(s->many);
+    assert(!s->ends_with_main); /* such a cell dies with its host: it is no child of a zygote */
     bool image = s->image_fd >= 0 && s->image_sha256;
     struct zygote *z = image ? find(p, s->image_sha256) : NULL;
     if (s->module_count > DZ_CELL_MODULES_MAX)

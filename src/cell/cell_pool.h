@@ -50,10 +50,11 @@ DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
 /* End the zygotes and the cells that wait; cells that were started go on. NULL is fine. */
 void dz_cell_pool_free(struct dz_cell_pool *p);
 
-/* Start a cell as dz_cell_spawn() does; `start` must have `many`. The descriptors stay the
- * caller's, who may close them at once. When the zygote is busy the start waits here; DZ_EBUSY:
- * thousands wait already. DZ_EUNSUPPORTED: this host lacks a fence that dz_os_jail_demand()
- * requires; until the first zygote has found that out, dz_cell_receive() reports it instead. */
+/* Start a cell as dz_cell_spawn() does; `start` must not have `ends_with_main`. The descriptors
+ * stay the caller's, who may close them at once. When the zygote is busy the start waits here;
+ * DZ_EBUSY: thousands wait already. DZ_EUNSUPPORTED: this host lacks a fence that
+ * dz_os_jail_demand() requires; until the first zygote has found that out, dz_cell_receive()
+ * reports it instead. */
 DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
                                     struct dz_cell **ret_cell, struct dz_err *err);
 

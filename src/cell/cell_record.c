@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "db/db.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
@@ -107,7 +108,7 @@ static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
     e->recorded = true;
     e->keep = keep > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : keep;
     dz_execs_limit(x, e, e->kill_real_ns);
-    if ((e->flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN)) || number == 0) {
+    if ((e->flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN)) || number == DZ_EXEC_MAIN) {
         e->in = dz_alloc(sizeof *e->in);
         if (!e->in)
             return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory");
@@ -145,9 +146,15 @@ int dz_execs_load(struct dz_execs *x, struct dz_err *err)
 int dz_execs_lose(struct dz_execs *x, struct dz_err *err)
 {
     struct dz_db *db = x->machine->db;
+    int64_t number;
+    if (!x->kept)
+        return 0;
     int rc = load_next_number(x, err);
-    if (rc < 0 || x->next_number == 1)
+    if (rc == 0 && x->next_number == 1)
+        rc = dz_execs_find(db, DZ_CELL_MAIN, &number, err);
+    if (rc < 0 || (rc == 0 && x->next_number == 1))
         return rc;
+    rc = 0;
     if (!dz_db_in_txn(db))
         rc = dz_db_begin(db, err);
     if (rc < 0)
@@ -174,14 +181,24 @@ bool dz_execs_known(struct dz_execs *x, const char *id)
     for (const struct dz_exec *e = x->all; e; e = e->next)
         if (e->state != 0 && strcmp(e->id, id) == 0)
             return true;
-    return dz_execs_find(x->machine->db, id, &number, NULL) > 0;
+    return x->kept && dz_execs_find(x->machine->db, id, &number, NULL) > 0;
 }
 
 /* --- collecting -------------------------------------------------------------------------- */
 
+/* Has the tail no room for a piece of each stream? The bytes of a tail that is on its way into the
+ * file, or only in memory, cannot make room. */
+static bool full(const struct dz_exec *e)
+{
+    return (e->unwritten || !e->kept) &&
+           e->piece_count + DZ_ARRAY_LEN(out_streams) > DZ_ARRAY_LEN(e->pieces);
+}
+
 size_t dz_execs_room(const struct dz_exec *e)
 {
     uint64_t waits = e->total - e->cursor;
+    if (!e->kept && full(e))
+        return 0;
     if (!e->attached)
         return SIZE_MAX;
     return waits < DZ_CELL_WINDOW ? DZ_CELL_WINDOW - (size_t)waits : 0;
@@ -216,20 +233,40 @@ static void take(struct dz_exec *e, uint32_t stream, const struct ring *r, size_
     dz_buf_add(&e->tail, r->bytes, n - first);
     if (e->tail.err)
         return;
-    e->pieces[e->piece_count++] = (struct dz_exec_piece){stream, (uint32_t)n};
+    struct dz_exec_piece *last = e->piece_count ? &e->pieces[e->piece_count - 1] : NULL;
+    if (last && last->stream == stream)
+        last->size += (uint32_t)n;
+    else
+        e->pieces[e->piece_count++] = (struct dz_exec_piece){stream, (uint32_t)n};
     e->total += n;
     e->unwritten = true;
 }
 
-static bool full(const struct dz_exec *e)
+/* Forget the bytes of a tail that is only in memory which were sent, or which nobody listens to. */
+static void drop_sent(struct dz_exec *e)
 {
-    return e->unwritten && e->piece_count == DZ_ARRAY_LEN(e->pieces);
+    if (!e->attached)
+        e->acked = e->cursor = e->total;
+    size_t sent = (size_t)(e->cursor - e->tail_at), left = e->tail.len - sent;
+    uint32_t gone = 0;
+    assert(e->tail_at + e->tail.len == e->total);
+    if (sent == 0)
+        return;
+    for (; gone < e->piece_count && sent >= e->pieces[gone].size; gone++)
+        sent -= e->pieces[gone].size;
+    e->piece_count -= gone;
+    memmove(e->pieces, e->pieces + gone, e->piece_count * sizeof e->pieces[0]);
+    if (e->piece_count)
+        e->pieces[0].size -= (uint32_t)sent;
+    memmove(e->tail.p, e->tail.p + (e->tail.len - left), left + 1); /* and its NUL */
+    e->tail.len = left;
+    e->tail_at = e->cursor;
 }
 
 static void begin_tail(struct dz_exec *e)
 {
-    if (e->unwritten)
-        return; /* the last commit failed; the same rows are written again, with what is new */
+    if (!e->kept || e->unwritten)
+        return; /* the last commit failed: the same rows are written again, with what is new */
     dz_buf_reset(&e->tail);
     e->tail_at = e->total;
     e->tail_row = e->next_row;
@@ -239,6 +276,8 @@ static void begin_tail(struct dz_exec *e)
 static void collect(struct dz_execs *x, struct dz_exec *e)
 {
     bool begun = false;
+    if (!e->kept)
+        drop_sent(e);
     for (size_t i = 0; i < DZ_ARRAY_LEN(out_streams); i++) {
         uint32_t s = out_streams[i];
         if (!e->streams[s] || full(e))
@@ -265,8 +304,9 @@ void dz_execs_drain(struct dz_execs *x, struct dz_exec *e)
         uint32_t s = out_streams[i];
         struct ring r = e->streams[s] ? ring_of(x, e->streams[s]) : (struct ring){0};
         size_t from = r.len < e->granted[s] ? r.len : e->granted[s];
-        if (r.len == from || full(e))
+        if (r.len == from)
             continue;
+        assert(e->piece_count < DZ_ARRAY_LEN(e->pieces)); /* full() left room for it */
         if (!begun)
             begin_tail(e);
         begun = true;
@@ -282,11 +322,21 @@ bool dz_execs_collect(struct dz_execs *x)
             collect(x, e);
         any |= e->changed || e->unwritten;
     }
-    return any;
+    return any && x->kept;
 }
 
 /* --- writing -----------------------------------------------------------------------------------
  */
+
+/* The main command before this one had the same number: the row replaces its own, and these go. */
+static int forget_main(struct dz_db *db, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, "DELETE FROM exec_output WHERE id BETWEEN ?1 AND ?2");
+    dz_bind_int(st, 1, row_id(DZ_EXEC_MAIN, 0));
+    dz_bind_int(st, 2, row_id(DZ_EXEC_MAIN, UINT32_MAX));
+    return dz_stmt_run(st, err);
+}
 
 /* The row of a command is inserted once. At its end only the columns that changed are written. */
 static int put_exec(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
@@ -377,8 +427,10 @@ static int forget(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 int dz_execs_write(struct dz_execs *x, struct dz_db *db, struct dz_err *err)
 {
     int rc = 0;
-    for (struct dz_exec *e = x->all; rc == 0 && e; e = e->next) {
-        if (e->changed)
+    for (struct dz_exec *e = x->kept ? x->all : NULL; rc == 0 && e; e = e->next) {
+        if (e->number == DZ_EXEC_MAIN && e->changed && !e->recorded)
+            rc = forget_main(db, err);
+        if (rc == 0 && e->changed)
             rc = put_exec(e, db, err);
         if (rc == 0 && e->changed)
             rc = forget(e, db, err);

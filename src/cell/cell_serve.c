@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_serve.c - the life of a cell behind its jail: take the start, open the
- * machine, run it, carry its streams, say how it ended.
+ * cell_serve.c - the life of a cell behind its jail: file-only at first, then its machine is up and
+ * commands come and go, at last it sleeps or ends.
  *
- * The loop: run processes for at most RUN_NS or until nothing can run, then look
- * at the socket; asleep, wait for it and for the next deadline. Output leaves as
- * frames after a commit (the kernel's output gate); when the socket is full the
- * kernel keeps it and writers wait. Input waits in a ring a stream until the
- * kernel takes it; what it took, the host may send anew (the window).
+ * The loop: take frames, run processes for RUN_NS or until none can run, send what they said, wait
+ * for the socket and the next deadline. Frames of the cell wait for HOLD_NS at most for others to
+ * be sent with them: so a host learns of a wake, and of what the woken commands printed, from one
+ * packet. Output leaves after a commit (the kernel's output gate); what the host's window does not
+ * take stays in the kernel's rings, and writers wait.
+ *
+ * A host whose socket closes has died. A machine that outlives its host is then put to sleep as if
+ * the host had asked for it.
  */
 #include "cell/cell_serve.h"
 
@@ -17,39 +20,50 @@
 #include "base/vm.h"
 #include "cell/cell_nest.h"
 #include "db/db.h"
-#include "kernel/kernel.h"
 #include "os/os_user.h"
+#include "os/os_warm.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
-    RUN_NS = 10 * 1000 * 1000,    /* between two looks at the socket */
-    SETTLE_TURNS = 20,            /* of RUN_NS, for processes to come out of vfork */
-    LOG_PAGES = 64,               /* that are worth a checkpoint when nothing happens */
-    QUIET_NS = 100 * 1000 * 1000, /* of waiting, until memory is given back */
+    USED_MAX = 8,                   /* reports of used functions that a cell sends */
+    RUN_NS = 2 * 1000 * 1000,       /* how long to run before looking at the socket again */
+    HOLD_NS = 500 * 1000,           /* how long a frame may wait for others to be sent with it */
+    TELL_NS = 250 * 1000 * 1000,    /* between two reports of activity */
+    QUIET_NS = 20 * 1000 * 1000,    /* without an event: then a short WAL moves to the file */
+    REST_NS = 100 * 1000 * 1000,    /* without an event: then memory is given back, */
+    TRIM_NS = 1000 * 1000 * 1000,   /* at most once in this time */
+    STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
+    FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
+    LOCK_END_US = 10 * 1000, /* between the signals that end the wait for the lock of the file */
+    SETTLE_NS = 10 * 1000 * 1000, /* for processes to come out of vfork, */
+    SETTLE_TURNS = 20,            /* so many times at most */
+    WAL_PAGES = 64,               /* that are worth a checkpoint when nothing happens */
 };
 
 static struct dz_serve serve; /* one process, one machine */
 
 void dz_serve_warm(void)
 {
-    uintptr_t page = dz_vm_page(), from = (uintptr_t)&serve.start / page * page;
-    uintptr_t mid = (uintptr_t)&serve.log_refused / page * page;
-    uintptr_t last = (uintptr_t)&serve.up / page * page;
-    dz_vm_populate((void *)from, (uintptr_t)serve.in - from + page);
-    dz_vm_populate((void *)mid, page);
-    dz_vm_populate((void *)last, (uintptr_t)(&serve + 1) - last + page);
+    uintptr_t page = dz_vm_page(), from = (uintptr_t)&serve / page * page;
+    dz_vm_populate((void *)from, (uintptr_t)serve.payload - from + page);
 }
 
-DZ_NORETURN void dz_serve_fail(struct dz_serve *s, int code, const struct dz_err *err)
+static void say(struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
+                size_t n)
+{
+    struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)n};
+    (void)dz_out_add(&s->out, &f, p, true);
+}
+
+/* Send the last frame, FAILED, and end. */
+DZ_NORETURN static void fail(struct dz_serve *s, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
         .type = DZ_FRAME_FAILED, .value = (uint64_t)-code, .size = (uint32_t)strlen(err->msg)};
@@ -74,400 +88,626 @@ void dz_cell_slice(void *arg, int64_t ns)
     (void)setitimer(ITIMER_REAL, &t, NULL);
 }
 
-/* --- output ------------------------------------------------------------------------------ */
+/* --- processes --------------------------------------------------------------------------- */
 
-size_t dz_cell_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
-{
-    struct dz_serve *s = arg;
-    size_t done = 0;
-    (void)stream;
-    if (s->machine.execs)
-        return dz_execs_output(s->machine.execs, tag, n);
-    while (done < n) {
-        size_t step = n - done < DZ_CELL_FRAME_MAX ? n - done : DZ_CELL_FRAME_MAX;
-        struct dz_frame f = {
-            .type = DZ_FRAME_OUTPUT, .stream = (uint32_t)tag, .size = (uint32_t)step};
-        int rc = dz_frame_send(s->fd, &f, (const uint8_t *)data + done, s->block, NULL);
-        if (rc < 0)
-            return n; /* nobody is there any more */
-        if (rc == 0)
-            break;
-        done += step;
-    }
-    s->refused[tag & 3] = done < n;
-    return done;
-}
-
-static bool any_refused(const struct dz_serve *s)
-{
-    return s->refused[DZ_CELL_STDOUT] || s->refused[DZ_CELL_STDERR] || s->refused[DZ_CELL_TTY];
-}
-
-static void output_ready(struct dz_serve *s)
-{
-    for (int i = 0; i < 4; i++) {
-        if (s->refused[i])
-            (void)dz_kernel_stream_ready(s->machine.kernel, s->machine.streams[i]);
-        s->refused[i] = false;
-    }
-}
-
-/* --- input --------------------------------------------------------------------------------- */
-
-static void take_input(struct dz_serve *s, const struct dz_frame *f)
-{
-    struct dz_cell_input *in = f->stream < 4 ? &s->in[f->stream] : NULL;
-    if (!in || f->size > sizeof in->bytes - in->len)
-        return; /* a host that does not keep to its window loses bytes */
-    for (size_t i = 0; i < f->size; i++)
-        in->bytes[(in->head + in->len + i) % sizeof in->bytes] = s->payload[i];
-    in->len += f->size;
-}
-
-/* Give the kernel what it can take, and the host as much window again. */
-static void push_input(struct dz_serve *s, uint32_t stream)
-{
-    struct dz_cell_input *in = &s->in[stream];
-    uint64_t pushed = 0;
-    while (in->len > 0) {
-        size_t piece = sizeof in->bytes - in->head;
-        piece = piece < in->len ? piece : in->len;
-        int64_t n = dz_kernel_stream_push(s->machine.kernel, s->machine.streams[stream],
-                                          in->bytes + in->head, piece);
-        if (n < 0)
-            n = (int64_t)piece; /* closed: as a pipe whose reader is gone */
-        in->head = (in->head + (size_t)n) % sizeof in->bytes;
-        in->len -= (size_t)n;
-        pushed += (uint64_t)n;
-        if ((size_t)n < piece)
-            break;
-    }
-    if (pushed > 0) {
-        struct dz_frame f = {.type = DZ_FRAME_WINDOW, .stream = stream, .value = pushed};
-        (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
-    }
-    if (in->eof && in->len == 0) {
-        (void)dz_kernel_stream_eof(s->machine.kernel, s->machine.streams[stream]);
-        in->eof = false;
-    }
-}
-
-static void open_windows(struct dz_serve *s)
-{
-    for (uint32_t i = 0; i < 4; i += DZ_CELL_TTY) {
-        struct dz_frame f = {
-            .type = DZ_FRAME_WINDOW, .stream = i, .value = DZ_CELL_WINDOW - s->in[i].len};
-        if (s->machine.streams[i])
-            (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
-    }
-}
-
-/* --- the host's frames --------------------------------------------------------------------- */
-
-static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
-{
-    struct dz_kernel *k = s->machine.kernel;
-    struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
-    switch (f->type) {
-    case DZ_FRAME_INPUT:
-        take_input(s, f);
-        break;
-    case DZ_FRAME_EOF:
-        if (f->stream < 4)
-            s->in[f->stream].eof = true;
-        break;
-    case DZ_FRAME_RESIZE:
-        (void)dz_kernel_pty_resize(k, s->machine.streams[DZ_CELL_TTY], &size);
-        break;
-    case DZ_FRAME_SUSPEND:
-        s->suspend = true;
-        s->files_only = f->value == 1;
-        break;
-    case DZ_FRAME_SNAPSHOT:
-        if (fds->count == 1 && s->copy.count == 0)
-            s->copy = *fds;
-        break;
-    case DZ_FRAME_SIGNAL:
-        (void)dz_kernel_signal(k, s->machine.job, (int)f->value, false);
-        break;
-    default:
-        break;
-    }
-}
-
-/* All frames that are there; the host's end ends the cell. */
-static void receive_all(struct dz_serve *s)
-{
-    struct dz_frame f;
-    struct dz_err err = {0};
-    int rc;
-    struct dz_frame_fds fds;
-    while ((rc = dz_frame_receive_fds(s->fd, &f, s->payload, false, &fds, &err)) > 0)
-        obey(s, &f, &fds);
-    if (rc < 0) {
-        (void)dz_cell_machine_leave(&s->machine, &err);
-        _exit(1);
-    }
-    push_input(s, DZ_CELL_STDIN);
-    push_input(s, DZ_CELL_TTY);
-}
-
-static bool log_is_due(const struct dz_serve *s, int least)
-{
-    int pages = dz_db_wal_pages(s->machine.db);
-    return pages >= least && pages >= s->log_refused + LOG_PAGES &&
-           !dz_machine_untouched(s->machine.keep); /* nothing is committed that was not asked for */
-}
-
-static bool is_due_when_quiet(const struct dz_serve *s)
-{
-    return !s->start.ephemeral && log_is_due(s, LOG_PAGES);
-}
-
-/* What fails here costs nothing but room; what cannot be committed is told by the gate. */
-static void move_log(struct dz_serve *s, bool quiet)
-{
-    int rc = dz_cell_machine_commit(&s->machine, NULL);
-    if (rc == 0)
-        rc = dz_vfs_maintain(s->machine.vfs, quiet, NULL);
-    s->log_refused = rc == 1 ? 0 : dz_db_wal_pages(s->machine.db);
-}
-
-void dz_serve_log(struct dz_serve *s)
-{
-    if (log_is_due(s, DZ_DB_CHECKPOINT_PAGES))
-        move_log(s, false);
-}
-
-bool dz_serve_tidy_due(const struct dz_serve *s)
-{
-    return is_due_when_quiet(s) || !dz_machine_rests(s->machine.keep);
-}
-
-void dz_serve_tidy(struct dz_serve *s)
-{
-    dz_machine_rest(s->machine.keep);
-    if (is_due_when_quiet(s))
-        move_log(s, true);
-}
-
-void dz_serve_trim(struct dz_serve *s)
-{
-    dz_wasm_mem_trim();
-    if (s->machine.db)
-        dz_db_trim(s->machine.db);
-    dz_mem_trim();
-}
-
-static void wait_for_anything(struct dz_serve *s)
-{
-    struct pollfd p = {.fd = s->fd, .events = POLLIN};
-    int64_t next = dz_kernel_next_deadline(s->machine.kernel);
-    int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(s->machine.kernel);
-    if (next != INT64_MAX && left < 0)
-        left = 0;
-    if (any_refused(s))
-        p.events |= POLLOUT;
-    int64_t first = left < 0 || left > QUIET_NS ? QUIET_NS : left;
-    struct timespec ts = {first / DZ_NS_PER_S, first % DZ_NS_PER_S};
-    int n = ppoll(&p, 1, &ts, NULL);
-    if (n == 0 && first != left) {
-        dz_serve_tidy(s);
-        dz_serve_trim(s);
-        if (left > 0)
-            left -= first;
-        ts = (struct timespec){left / DZ_NS_PER_S, left % DZ_NS_PER_S};
-        n = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
-    }
-    if (n > 0 && (p.revents & POLLOUT))
-        output_ready(s);
-}
-
-/* --- from the start to the end -----------------------------------------------------------------
- */
-
-int dz_serve_put(struct dz_serve *s, const struct dz_frame *f, struct dz_err *err)
-{
-    if (f->type < DZ_FRAME_DIR || f->type > DZ_FRAME_DATA)
-        return dz_fail(err, DZ_EINVAL, "a frame of type %u before the start", f->type);
-    s->put.vfs = s->machine.vfs;
-    s->payload[f->size] = '\0';
-    return dz_put_frame(&s->put, f, (const char *)s->payload, err);
-}
-
-/* Files until GO. */
-static void receive_files(struct dz_serve *s)
-{
-    struct dz_frame f;
-    struct dz_err err = {0};
-    for (;;) {
-        int rc = dz_frame_receive(s->fd, &f, s->payload, true, &err);
-        if (rc < 0)
-            _exit(1);
-        if (f.type == DZ_FRAME_GO)
-            break;
-        rc = dz_serve_put(s, &f, &err);
-        if (rc < 0)
-            dz_serve_fail(s, rc, &err);
-    }
-    dz_put_release(&s->put);
-}
-
-/* The first process has ended: so has the cell. */
-DZ_NORETURN static void end(struct dz_serve *s, const struct dz_job *job)
-{
-    char text[160] = "";
-    struct dz_err err = {0};
-    s->block = true;
-    output_ready(s);
-    int rc = dz_kernel_flush(s->machine.kernel, &err);
-    if (rc == 0 && !s->start.ephemeral)
-        rc = dz_cell_machine_close(&s->machine, &err);
-    if (rc < 0)
-        dz_serve_fail(s, rc, &err);
-    if (job->end != DZ_JOB_EXITED)
-        (void)dz_job_end_text(job, text, sizeof text);
-    struct dz_frame f = {.type = DZ_FRAME_ENDED, .size = (uint32_t)strlen(text)};
-    f.value = WIFEXITED(job->status) ? (uint64_t)WEXITSTATUS(job->status)
-                                     : DZ_ENDED_SIGNAL + (uint64_t)WTERMSIG(job->status);
-    (void)dz_frame_send(s->fd, &f, text, true, NULL);
-    _exit(0);
-}
-
-/* --- sleep ----------------------------------------------------------------------------------- */
-
-/* The first process may end meanwhile: then that is what happened. */
-enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns)
+/* Run processes, and see to the ends of jobs. */
+static enum dz_kernel_state run(struct dz_serve *s, int64_t ns)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_err err = {0};
     struct dz_job job;
     enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + ns, &err);
     int damage = dz_machine_damage(s->machine.keep, &err);
-    if (state == DZ_KERNEL_FAILED && damage == 0 && s->start.many && err.code == DZ_ENOSPC) {
+    if (state == DZ_KERNEL_FAILED && damage == 0 && err.code == DZ_ENOSPC) {
         s->stalled = true; /* all is as before: the flush is tried again */
         s->full = err;
         return state;
     }
     if (state == DZ_KERNEL_FAILED || damage < 0)
-        dz_serve_fail(s, err.code, &err);
+        fail(s, err.code, &err);
     while (dz_kernel_event(k, &job)) {
-        int rc = s->machine.execs ? dz_execs_job_ended(s->machine.execs, &job, &err) : 0;
+        int rc = dz_execs_job_ended(s->machine.execs, &job, &err);
         if (rc == DZ_ENOSPC) { /* its record goes with the next commit, before the host hears */
             s->stalled = true;
             s->full = err;
         } else if (rc < 0) {
-            dz_serve_fail(s, rc, &err);
+            fail(s, rc, &err);
         }
-        if (!s->machine.execs && job.tag == DZ_MACHINE_FIRST)
-            end(s, &job);
     }
     return state;
 }
 
-static void inputs_of(struct dz_serve *s, struct dz_cell_inputs *ret)
+/* --- the WAL, and memory that is given back ------------------------------------------------- */
+
+static bool wal_is_due(const struct dz_serve *s, int least)
 {
-    if (s->machine.execs)
-        dz_execs_inputs(s->machine.execs, ret);
-    for (uint32_t i = 0; !s->machine.execs && i < 4; i++) {
-        ret->of[i].tag = i;
-        ret->of[ret->count++].in = &s->in[i];
+    int pages = dz_db_wal_pages(s->machine.db);
+    return pages >= least && pages >= s->wal_refused + WAL_PAGES &&
+           !dz_machine_untouched(s->machine.keep); /* nothing is committed that was not asked for */
+}
+
+/* A failure costs nothing but room; what cannot be committed is reported by the output gate. */
+static void move_wal(struct dz_serve *s, bool quiet)
+{
+    int rc = dz_cell_machine_commit(&s->machine, NULL);
+    if (rc == 0)
+        rc = dz_vfs_maintain(s->machine.vfs, quiet, NULL);
+    s->wal_refused = rc == 1 ? 0 : dz_db_wal_pages(s->machine.db);
+}
+
+static bool is_due_when_quiet(const struct dz_serve *s)
+{
+    return !s->start.ephemeral && wal_is_due(s, WAL_PAGES);
+}
+
+static bool tidy_is_due(const struct dz_serve *s)
+{
+    return is_due_when_quiet(s) || !dz_machine_rests(s->machine.keep);
+}
+
+/* After how much time without any event there is something to tidy up. */
+static int64_t rest_ns(const struct dz_serve *s)
+{
+    int64_t again = s->trimmed_at ? s->trimmed_at + TRIM_NS - dz_clock_boot_ns() : 0;
+    if (tidy_is_due(s))
+        return QUIET_NS;
+    if (s->trimmed)
+        return INT64_MAX;
+    return again > REST_NS ? again : REST_NS;
+}
+
+static void tidy_up(struct dz_serve *s)
+{
+    if (tidy_is_due(s)) {
+        dz_machine_rest(s->machine.keep);
+        if (is_due_when_quiet(s))
+            move_wal(s, true);
+        return;
+    }
+    dz_wasm_mem_trim();
+    if (s->machine.db)
+        dz_db_trim(s->machine.db);
+    dz_mem_trim();
+    s->trimmed = true;
+    s->trimmed_at = dz_clock_boot_ns();
+}
+
+/* --- the file -------------------------------------------------------------------------- */
+
+static void on_lock_end(int signo)
+{
+    (void)signo; /* it ends a system call */
+}
+
+/* Have a signal end the wait for the lock. It is repeated until it is disarmed, because the first
+ * one may come just before the wait begins. lock_wait_ms 0 disarms. */
+static void arm_lock_end(uint32_t lock_wait_ms)
+{
+    const struct itimerval t = {.it_value = {lock_wait_ms / 1000, lock_wait_ms % 1000 * 1000},
+                                .it_interval = {0, lock_wait_ms ? LOCK_END_US : 0}};
+    (void)setitimer(ITIMER_REAL, &t, NULL);
+}
+
+/* A cell whose host died may still be writing to the file: wait for its lock. If our own host dies
+ * meanwhile, we see it when we have the lock, before anything was written. */
+static int open_locked(struct dz_serve *s, struct dz_err *err)
+{
+    const struct sigaction ends = {.sa_handler = on_lock_end};
+    struct sigaction slices;
+    int rc = dz_cell_machine_open(&s->machine, &s->start, err);
+    if (rc != DZ_EBUSY || s->start.lock_wait_ms == 0)
+        return rc;
+    int64_t until = dz_clock_boot_ns() + (int64_t)s->start.lock_wait_ms * DZ_NS_PER_MS;
+    (void)sigaction(SIGALRM, &ends, &slices);
+    arm_lock_end(s->start.lock_wait_ms);
+    while (rc == DZ_EBUSY && dz_clock_boot_ns() < until && dz_db_lock_wait(s->start.fds[0]) == 0) {
+        if (dz_frame_gone(s->fd))
+            _exit(1);
+        rc = dz_cell_machine_open(&s->machine, &s->start, err);
+    }
+    arm_lock_end(0);
+    (void)sigaction(SIGALRM, &slices, NULL);
+    return rc;
+}
+
+/* When the machine has to wake, in ns since 1970: no later than the next command is to be killed.
+ */
+static int64_t sooner(const struct dz_serve *s, int64_t wake_at)
+{
+    int64_t at = dz_execs_kill_at(s->machine.execs);
+    if (at != INT64_MAX)
+        at += dz_clock_real_ns() - dz_clock_boot_ns();
+    return at < wake_at ? at : wake_at;
+}
+
+static int64_t sleeper_wakes_at(const struct dz_serve *s)
+{
+    const struct dz_machine *m = s->machine.keep;
+    return dz_machine_found(m) == DZ_MACHINE_ASLEEP ? dz_machine_wake_at(m) : INT64_MAX;
+}
+
+/* --- up ----------------------------------------------------------------------------------- */
+
+static int wake(struct dz_serve *s, struct dz_buf *live, uint32_t *ret_count, struct dz_err *err)
+{
+    struct dz_execs *x = s->machine.execs;
+    struct dz_cell_inputs in = {0};
+    int rc = dz_execs_load(x, err);
+    dz_execs_inputs(x, &in);
+    if (rc == 0)
+        rc = dz_cell_sleep_wake(&s->machine, &in, err);
+    return rc < 0 ? rc : dz_execs_woken(x, in.main_sent, s->start.sleepers, live, ret_count, err);
+}
+
+static void go(struct dz_serve *s)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf told = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
+    struct dz_frame_up head = {.pid = getpid()};
+    struct dz_err err = {0};
+    if (s->up)
+        return;
+    dz_buf_add(&told, &head, sizeof head);
+    dz_put_release(&s->put);
+    int rc = dz_cell_machine_up(&s->machine, &s->start, &err);
+    if (rc == 0)
+        rc = s->machine.wakes ? wake(s, &told, &head.live, &err)
+                              : dz_execs_lose(s->machine.execs, &err);
+    if (rc == 0 && s->machine.wakes && s->start.ends_with_main && !dz_execs_main(s->machine.execs))
+        rc = dz_fail(&err, DZ_ESTATE,
+                     "the machine in the file has no main command: a daemon put it to sleep, and "
+                     "a daemon can wake it");
+    if (rc == 0 && told.err)
+        rc = dz_fail(&err, told.err, "wake the machine: out of memory");
+    if (rc < 0)
+        fail(s, rc, &err);
+    memcpy(told.p, &head, sizeof head);
+    s->up = true;
+    dz_ops_let_go(s->ops);
+    say(s, DZ_FRAME_UP, 0, told.p, told.len);
+}
+
+static void begin(struct dz_serve *s)
+{
+    struct dz_err err = {0};
+    int rc = open_locked(s, &err);
+    if (rc == 0)
+        s->machine.execs = dz_execs_new(&s->out, &s->machine, &s->start);
+    if (rc == 0)
+        s->ops = dz_ops_new(s);
+    if (rc == 0 && (!s->machine.execs || !s->ops))
+        rc = dz_fail(&err, DZ_ENOMEM, "open the sandbox's file: out of memory");
+    if (rc < 0)
+        fail(s, rc, &err);
+    if (s->machine.lost)
+        say(s, DZ_FRAME_LOST, 0, NULL, 0);
+    if (s->start.go) {
+        go(s);
+        return;
+    }
+    const struct dz_frame_ready r = {.wake_at = sleeper_wakes_at(s), .pid = getpid()};
+    say(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &r, sizeof r);
+}
+
+/* --- down ------------------------------------------------------------------------------------ */
+
+static int give_up_memory(struct dz_serve *s, struct dz_err *err)
+{
+    int rc = dz_cell_machine_commit(&s->machine, err);
+    struct dz_execs *x = s->machine.execs;
+    s->machine.execs = NULL;
+    if (rc == 0)
+        rc = dz_execs_lose(x, err);
+    return rc < 0 ? rc : dz_cell_machine_close(&s->machine, err);
+}
+
+/* The earliest deadline of a process, in ns since 1970. A process that could run at once has none.
+ */
+static int64_t next_deadline(const struct dz_serve *s)
+{
+    int64_t next = dz_kernel_next_deadline(s->machine.kernel);
+    if (next != INT64_MAX)
+        next += dz_clock_real_ns() - dz_kernel_now(s->machine.kernel);
+    return sooner(s, next);
+}
+
+struct used {
+    struct dz_nest_warm head;
+    uint32_t numbers[DZ_NEST_WARM_MAX];
+};
+
+static int words; /* about functions */
+
+/* Report which functions of the image's modules were used, so that the image's zygote can translate
+ * them for the cells after this one. */
+static void tell_used(struct dz_serve *s)
+{
+    static struct used body;
+    size_t n = DZ_NEST_WARM_MAX;
+    while (s->start.nested && words < USED_MAX &&
+           dz_modules_used(s->machine.modules, body.head.sha256, body.numbers, &n)) {
+        words++;
+        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
+        n = DZ_NEST_WARM_MAX;
     }
 }
 
-int dz_serve_sleep(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
+/* Report which pages of the heap were written; the cells after this one get copies of them ahead. A
+ * cell that had to translate functions wrote more pages than those will. */
+static void tell_written(struct dz_serve *s)
+{
+    static struct used body;
+    size_t n = s->start.nested && s->up && words == 0
+                   ? dz_os_warm_wrote(s->machine.dirty, body.numbers, DZ_NEST_WARM_MAX)
+                   : 0;
+    if (n > 0)
+        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
+}
+
+/* Let processes come out of vfork, send their output as far as the host takes it now, and write the
+ * machine. 1: it did not, because the machine has ended with its main command. */
+static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_cell_inputs in = {0};
     for (int i = 0; i < SETTLE_TURNS && !dz_kernel_settled(k); i++)
-        (void)dz_serve_run(s, RUN_NS);
+        (void)run(s, SETTLE_NS);
     int rc = dz_kernel_settle(k, err);
     if (rc == 0)
         rc = dz_kernel_flush(k, err);
-    inputs_of(s, &in);
-    return rc < 0 ? rc : dz_cell_sleep_write(&s->machine, &in, goes_on, ret_wake_at, err);
+    if (rc < 0)
+        return rc;
+    if (s->start.ends_with_main && !dz_execs_main(s->machine.execs))
+        return 1;
+    dz_execs_send(s->machine.execs);
+    dz_execs_inputs(s->machine.execs, &in);
+    return dz_cell_sleep_write(&s->machine, &in, goes_on, ret_wake_at, err);
 }
 
-/* Durable first, then said, then tidied up. */
+/* The order is: make it durable, report it, tidy up. */
 static void suspend(struct dz_serve *s)
 {
     struct dz_err err = {0};
-    int64_t wake_at = INT64_MAX;
     struct dz_frame f = {.type = DZ_FRAME_SUSPENDED};
+    int64_t wake_at = s->up ? INT64_MAX : sleeper_wakes_at(s);
+    bool memory = s->up && !s->files_only;
     s->suspend = false;
-    int rc = s->files_only ? dz_cell_machine_close(&s->machine, &err)
-                           : dz_serve_sleep(s, false, &wake_at, &err);
-    if (rc < 0 && s->files_only)
-        dz_serve_fail(s, rc, &err);
-    if (rc < 0) {
-        f = (struct dz_frame){
-            .type = DZ_FRAME_AWAKE, .value = (uint64_t)-rc, .size = (uint32_t)strlen(err.msg)};
-        (void)dz_frame_send(s->fd, &f, err.msg, true, NULL);
+    dz_ops_cancel(s->ops);
+    if (s->up)
+        tell_used(s); /* the machine may have run for less than TELL_NS */
+    tell_written(s);
+    int rc = memory               ? sleep_now(s, false, &wake_at, &err)
+             : s->start.ephemeral ? 0
+             : s->up              ? give_up_memory(s, &err)
+                                  : dz_cell_sleep_leave(&s->machine, &err);
+    if (rc == 1)
+        return;
+    if (rc < 0 && memory) {
+        say(s, DZ_FRAME_AWAKE, (uint64_t)-rc, err.msg, strlen(err.msg));
         return;
     }
-    f.value = (uint64_t)wake_at;
-    (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
-    if (!s->files_only)
+    if (rc < 0)
+        fail(s, rc, &err);
+    if (memory)
+        dz_execs_say_ended(s->machine.execs);
+    f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
+    f.stream = memory && dz_kernel_runnable(s->machine.kernel);
+    (void)dz_out_add(&s->out, &f, NULL, true);
+    (void)dz_out_flush(&s->out, true);
+    if (memory)
         dz_cell_sleep_end(&s->machine);
     _exit(0);
 }
 
-void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err)
+/* The host has gone. A machine that outlives it is put to sleep; if that fails, its files are kept.
+ * Of a machine that does not, nobody ordered anything: see dz_cell_machine_leave(). */
+DZ_NORETURN static void orphaned(struct dz_serve *s)
 {
-    uint64_t bytes = 0;
-    if (rc == 0)
-        rc = dz_db_copy(s->machine.db, s->copy.fds[0], &bytes, err);
-    struct dz_frame f = {.type = DZ_FRAME_COPIED, .value = bytes};
-    if (rc < 0)
-        f = (struct dz_frame){.type = DZ_FRAME_COPIED,
-                              .stream = 1,
-                              .value = (uint64_t)-rc,
-                              .size = (uint32_t)strlen(err->msg)};
-    for (size_t i = 0; i < s->copy.count; i++)
-        dz_fd_close(&s->copy.fds[i]);
-    s->copy.count = 0;
-    (void)dz_frame_send(s->fd, &f, err->msg, true, NULL);
+    if (s->start.ends_with_main && !s->start.ephemeral)
+        (void)dz_cell_machine_leave(&s->machine, NULL);
+    if (s->start.ends_with_main || s->start.ephemeral)
+        _exit(1);
+    s->files_only = false;
+    suspend(s);
+    s->files_only = true;
+    suspend(s);
+    _exit(1);
 }
 
-/* As asleep at this instant, copied; then on. */
+/* Write the machine into its file as if it slept, copy that, and go on. */
 static void snapshot(struct dz_serve *s)
 {
     struct dz_err err = {0};
     int64_t wake_at;
-    int rc = dz_serve_sleep(s, true, &wake_at, &err);
-    dz_serve_copy(s, rc, &err);
+    uint64_t bytes = 0;
+    int rc = s->up ? sleep_now(s, true, &wake_at, &err)
+                   : dz_vfs_quiesce(s->machine.vfs, NULL, NULL, &err);
+    if (rc == 1)
+        rc = dz_fail(&err, DZ_ESTATE, "copy the machine: its main command has ended");
+    (void)dz_out_flush(&s->out, true);
+    if (rc == 0)
+        rc = dz_db_copy(s->machine.db, s->copy.fds[0], &bytes, &err);
+    for (size_t i = 0; i < s->copy.count; i++)
+        dz_fd_close(&s->copy.fds[i]);
+    s->copy.count = 0;
+    struct dz_frame f = {.type = DZ_FRAME_COPIED, .value = bytes};
+    if (rc < 0) {
+        f.stream = 1;
+        f.value = (uint64_t)-rc;
+        f.size = (uint32_t)strlen(err.msg);
+    }
+    (void)dz_frame_send(s->fd, &f, err.msg, true, NULL);
 }
 
-DZ_NORETURN static void run(struct dz_serve *s)
+/* --- frames ------------------------------------------------------------------------------------
+ */
+
+static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
+{
+    struct dz_frame_fds got = *fds;
+    if (got.count == 1 && s->copy.count == 0) {
+        s->copy = got;
+        return;
+    }
+    for (size_t i = 0; i < got.count; i++)
+        dz_fd_close(&got.fds[i]);
+}
+
+/* Let the disk grow by `room` bytes, but not beyond its own limit. */
+static void limit_disk(struct dz_serve *s)
+{
+    if (!s->machine.vfs)
+        return;
+    uint64_t used = dz_vfs_used_bytes(s->machine.vfs);
+    uint64_t bytes = s->room >= UINT64_MAX - used ? 0 : used + s->room; /* 0: no limit */
+    if (bytes == 0 && s->room != UINT64_MAX)
+        bytes = 1;
+    if (s->disk_limit && (bytes == 0 || s->disk_limit < bytes))
+        bytes = s->disk_limit;
+    dz_vfs_set_limits(s->machine.vfs, bytes, 0);
+}
+
+static void take_limits(struct dz_serve *s, const struct dz_frame *f)
+{
+    struct dz_frame_limits l;
+    if (f->size != sizeof l || !s->machine.vfs)
+        return;
+    memcpy(&l, s->payload, sizeof l);
+    s->disk_limit = l.disk_bytes;
+    limit_disk(s);
+    dz_vfs_keep_free(s->machine.vfs, l.keep_free);
+}
+
+/* A file that the host puts into the disk before the machine goes up. */
+static void put(struct dz_serve *s, const struct dz_frame *f)
+{
+    struct dz_err err = {0};
+    s->put.vfs = s->machine.vfs;
+    s->payload[f->size] = '\0';
+    int rc = dz_put_frame(&s->put, f, (const char *)s->payload, &err);
+    if (rc < 0)
+        fail(s, rc, &err);
+}
+
+static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
+{
+    switch (f->type) {
+    case DZ_FRAME_GO:
+        go(s);
+        break;
+    case DZ_FRAME_DIR:
+    case DZ_FRAME_LINK:
+    case DZ_FRAME_FILE:
+    case DZ_FRAME_DATA:
+        if (!s->up)
+            put(s, f);
+        break;
+    case DZ_FRAME_SUSPEND:
+        s->suspend = true;
+        s->files_only = f->value == 1;
+        break;
+    case DZ_FRAME_SNAPSHOT:
+        take_copy(s, fds);
+        break;
+    case DZ_FRAME_ROOM:
+        s->room = f->value;
+        limit_disk(s);
+        break;
+    case DZ_FRAME_LIMITS:
+        take_limits(s, f);
+        break;
+    case DZ_FRAME_OP:
+    case DZ_FRAME_OP_INPUT:
+    case DZ_FRAME_OP_END:
+    case DZ_FRAME_OP_CANCEL:
+    case DZ_FRAME_OP_TOOK:
+        dz_ops_frame(s->ops, f, s->payload);
+        break;
+    default:
+        dz_execs_frame(s->machine.execs, f, s->payload);
+        break;
+    }
+}
+
+/* What came with the start. */
+static void take_early(struct dz_serve *s)
+{
+    struct dz_started *st = &s->start;
+    struct dz_frame f;
+    while (st->bytes.len - st->early >= sizeof f) {
+        memcpy(&f, st->bytes.p + st->early, sizeof f);
+        st->early += sizeof f;
+        if (f.size > DZ_CELL_FRAME_MAX || f.size > st->bytes.len - st->early)
+            return;
+        memcpy(s->payload, st->bytes.p + st->early, f.size);
+        st->early += f.size;
+        obey(s, &f, &(struct dz_frame_fds){.count = 0});
+    }
+}
+
+static void receive_all(struct dz_serve *s)
+{
+    struct dz_frame f;
+    struct dz_frame_fds fds;
+    int rc = 1;
+    while (rc > 0 && !s->suspend && s->copy.count == 0) {
+        rc = dz_frame_receive_fds(s->fd, &f, s->payload, false, &fds, NULL);
+        if (rc > 0)
+            obey(s, &f, &fds);
+    }
+    if (rc < 0)
+        orphaned(s);
+}
+
+/* --- activity ------------------------------------------------------------------------------------
+ */
+
+static struct dz_frame_activity activity(const struct dz_serve *s)
 {
     struct dz_kernel *k = s->machine.kernel;
+    struct dz_kernel_misc misc;
+    dz_kernel_misc_get(k, &misc);
+    struct dz_frame_activity a = {.disk_bytes = dz_vfs_used_bytes(s->machine.vfs),
+                                  .cpu_ns = (int64_t)misc.total_cpu_ns,
+                                  .bytes_in = s->machine.execs->bytes_in,
+                                  .bytes_out = s->machine.execs->bytes_out};
+    a.wake_at = dz_kernel_runnable(k) ? 0 : next_deadline(s);
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
+        if (!p || (p->flags & DZ_PROC_INIT))
+            continue;
+        a.procs++;
+        a.memory_bytes += p->mem_bytes;
+    }
+    return a;
+}
+
+/* Report activity, if there was any and the last report is old enough. Returns the nanoseconds
+ * until the next report may be sent; -1: there is nothing to report. */
+static int64_t tell_activity(struct dz_serve *s)
+{
+    struct dz_kernel_misc misc;
+    const struct dz_execs *x = s->machine.execs;
+    dz_kernel_misc_get(s->machine.kernel, &misc);
+    if (s->told_at != 0 && (int64_t)misc.total_cpu_ns == s->told.cpu_ns &&
+        x->bytes_in == s->told.bytes_in && x->bytes_out == s->told.bytes_out)
+        return -1;
+    int64_t now = dz_clock_boot_ns();
+    if (s->told_at != 0 && now - s->told_at < TELL_NS)
+        return TELL_NS - (now - s->told_at);
+    bool first = s->told_at == 0; /* it would come just when somebody waits for an answer */
+    s->told = activity(s);
+    s->told_at = now;
+    say(s, DZ_FRAME_ACTIVITY, 0, &s->told, sizeof s->told);
+    if (s->told.wake_at != 0)
+        tell_used(s);
+    if (s->told.wake_at != 0 && !first)
+        tell_written(s);
+    return -1;
+}
+
+/* --- a full disk -------------------------------------------------------------------------- */
+
+/* The disk is full. Report it to the host, which may make room or put the machine to sleep. */
+static void stand_still(struct dz_serve *s)
+{
+    int64_t now = dz_clock_boot_ns();
+    if (s->full_at == 0 || now - s->full_at >= FULL_NS) {
+        s->full_at = now;
+        say(s, DZ_FRAME_FULL, 0, s->full.msg, strlen(s->full.msg));
+    }
+    (void)dz_out_flush(&s->out, false);
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    const struct timespec ts = {0, STALL_NS};
+    (void)ppoll(&p, 1, &ts, NULL);
+}
+
+/* Can what was held up be committed now? */
+static bool goes_on(struct dz_serve *s)
+{
+    int rc = dz_cell_machine_commit(&s->machine, &s->full);
+    if (rc < 0 && rc != DZ_ENOSPC)
+        fail(s, rc, &s->full);
+    s->stalled = rc < 0;
+    return !s->stalled;
+}
+
+/* --- the loop ------------------------------------------------------------------------------- */
+
+static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    struct dz_kernel *k = s->machine.kernel;
+    int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX;
+    int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(k);
+    if (next != INT64_MAX && left < 0)
+        left = 0;
+    if (most_ns >= 0 && (left < 0 || most_ns < left))
+        left = most_ns;
+    int64_t kill_at = dz_execs_kill_at(s->machine.execs);
+    int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
+    if (kill_at != INT64_MAX && (left < 0 || until < left))
+        left = until > 0 ? until : 0;
+    bool told = left == most_ns; /* the wait ends for a report of activity: that is no event */
+    int64_t rest = rest_ns(s);
+    bool rests = rest != INT64_MAX && (left < 0 || left > rest);
+    if (rests)
+        left = rest;
+    const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
+    if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
+        p.events |= POLLOUT;
+    int n = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+    if (n == 0 && rests)
+        tidy_up(s);
+    else if (n != 0 || !told)
+        s->trimmed = false;
+}
+
+/* The main command is over and its end was sent: so is the machine. */
+static void end_with_main(struct dz_serve *s)
+{
+    s->files_only = true;
+    suspend(s);
+}
+
+DZ_NORETURN static void loop(struct dz_serve *s)
+{
+    struct dz_execs *x = s->machine.execs;
     for (;;) {
+        int64_t tell_in = -1;
         receive_all(s);
         if (s->suspend)
             suspend(s);
         if (s->copy.count)
             snapshot(s);
-        enum dz_kernel_state state = dz_serve_run(s, RUN_NS);
-        push_input(s, DZ_CELL_STDIN);
-        push_input(s, DZ_CELL_TTY);
-        dz_serve_log(s);
-        if (state == DZ_KERNEL_IDLE && !dz_kernel_runnable(k))
-            wait_for_anything(s);
-        else if (any_refused(s))
-            output_ready(s); /* try again */
+        bool busy = dz_ops_turn(s->ops);
+        if (s->stalled && !goes_on(s)) {
+            stand_still(s);
+            continue;
+        }
+        if (s->up) {
+            (void)dz_execs_turn(x);
+            busy |= run(s, s->out.count ? HOLD_NS : RUN_NS) != DZ_KERNEL_IDLE;
+            if (s->stalled) {
+                stand_still(s);
+                continue;
+            }
+            busy |= dz_execs_turn(x);
+            busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
+            if (s->start.ends_with_main && x->main_ended)
+                end_with_main(s);
+            tell_in = tell_activity(s);
+        }
+        /* What the socket does not take is sent later: wait_for_anything() polls for that. */
+        (void)dz_out_flush(&s->out, false);
+        if (wal_is_due(s, DZ_DB_CHECKPOINT_PAGES))
+            move_wal(s, false);
+        if (busy)
+            continue;
+        if (s->up && !s->cool)
+            dz_machine_cool();
+        s->cool = s->up;
+        wait_for_anything(s, tell_in);
     }
-}
-
-/* Its first process, or those that it slept with. */
-static int begin(struct dz_serve *s, struct dz_err *err)
-{
-    struct dz_frame lost = {.type = DZ_FRAME_LOST};
-    if (s->machine.lost)
-        (void)dz_frame_send(s->fd, &lost, NULL, true, NULL);
-    struct dz_cell_inputs in = {0};
-    inputs_of(s, &in);
-    return s->start.resume ? dz_cell_sleep_wake(&s->machine, &in, err)
-                           : dz_cell_machine_start(&s->machine, &s->start, err);
 }
 
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest)
@@ -478,25 +718,15 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest
     s->fd = s->out.fd = fd;
     s->machine.dirty = dirty;
     s->machine.nest = nest;
+    s->room = UINT64_MAX;
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
     if (rc == 0 && nest && nest->users.count)
         rc = dz_os_user_settle(s->start.settle_as ? s->start.settle_as : nest->user, &err);
-    if (rc == 0 && s->start.many)
-        dz_many_serve(s);
-    if (rc == 0)
-        rc = dz_cell_machine_open(&s->machine, &s->start, s, &err);
-    if (rc == 0)
-        rc = dz_cell_machine_up(&s->machine, &s->start, &err);
-    if (rc == DZ_ENOENT || rc == DZ_EINVAL || rc == DZ_EDENIED)
-        rc = DZ_ESTATE; /* those are what a program that cannot be started gets */
     if (rc < 0)
-        dz_serve_fail(s, rc, &err);
-    receive_files(s);
-    rc = begin(s, &err);
-    if (rc < 0)
-        dz_serve_fail(s, rc, &err);
-    open_windows(s);
-    run(s);
+        fail(s, rc, &err);
+    begin(s);
+    take_early(s);
+    loop(s);
 }

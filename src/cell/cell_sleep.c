@@ -127,14 +127,15 @@ static bool on_base_map(void *arg, void *at, const uint8_t *part, size_t size)
 
 static int allowed(enum dz_machine_found found, const struct dz_started *s, struct dz_err *err)
 {
-    if (s->resume && found == DZ_MACHINE_NONE)
+    bool only = s->asleep == DZ_CELL_WAKE_ONLY;
+    if (only && found == DZ_MACHINE_NONE)
         return dz_fail(err, DZ_ESTATE,
                        "no machine sleeps in the file: `doze run --file` starts one");
-    if (s->resume && found == DZ_MACHINE_LOST)
+    if (only && found == DZ_MACHINE_LOST)
         return dz_fail(err, DZ_ESTATE,
                        "memory_lost: the machine ran and was not put to sleep, so only its files "
                        "are there: `doze run --file` starts with them");
-    if (!s->resume && found == DZ_MACHINE_ASLEEP && !s->drop_memory)
+    if (s->asleep == DZ_CELL_BEGIN && found == DZ_MACHINE_ASLEEP)
         return dz_fail(err, DZ_ESTATE,
                        "a machine sleeps in the file: `doze resume` goes on with it, --drop-memory "
                        "keeps its files only");
@@ -161,22 +162,29 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .base_get = on_base_get,
                                           .base_map = on_base_map,
                                           .arg = m};
-    const struct dz_machine_opts opts = {
-        .db = m->db, .image = m->image, .ops = &m->keep_ops, .to_drop = start->drop_memory};
+    const struct dz_machine_opts opts = {.db = m->db,
+                                         .image = m->image,
+                                         .ops = &m->keep_ops,
+                                         .to_drop = start->asleep == DZ_CELL_DROP};
     int rc = dz_machine_open(&opts, &m->keep, err);
     if (rc < 0)
         return rc;
     m->lost = dz_machine_found(m->keep) == DZ_MACHINE_LOST;
-    if (dz_machine_of_image(m->keep) && !start->resume)
+    if (dz_machine_of_image(m->keep) && start->asleep == DZ_CELL_BEGIN)
         return 0; /* something else is started over the same image */
-    return start->many ? 0 : allowed(dz_machine_found(m->keep), start, err);
+    return allowed(dz_machine_found(m->keep), start, err);
 }
 
 /* --- waking, sleeping --------------------------------------------------------------------- */
 
-struct saved_input { /* before the bytes of each stream */
+/* Before the bytes of each stream. Of MAIN_SENT, which is no stream for input, the bytes are a u64:
+ * how many of the main command's output hosts were sent. */
+struct saved_input {
     uint32_t stream, eof;
     uint64_t size;
+};
+enum {
+    MAIN_SENT = DZ_CELL_STDOUT, /* the tag of the main command's output */
 };
 
 static struct dz_cell_input *find_input(const struct dz_cell_inputs *in, uint32_t tag)
@@ -187,7 +195,7 @@ static struct dz_cell_input *find_input(const struct dz_cell_inputs *in, uint32_
     return NULL;
 }
 
-static int take_inputs(const struct dz_cell_inputs *in, const uint8_t *at, size_t left,
+static int take_inputs(struct dz_cell_inputs *in, const uint8_t *at, size_t left,
                        struct dz_err *err)
 {
     while (left > 0) {
@@ -200,7 +208,9 @@ static int take_inputs(const struct dz_cell_inputs *in, const uint8_t *at, size_
         if (h.size > left || h.size > DZ_CELL_WINDOW)
             break;
         struct dz_cell_input *to = find_input(in, h.stream);
-        if (to) {
+        if (h.stream == MAIN_SENT && h.size == sizeof in->main_sent) {
+            memcpy(&in->main_sent, at, sizeof in->main_sent);
+        } else if (to) {
             memcpy(to->bytes, at, (size_t)h.size);
             to->head = 0;
             to->len = (size_t)h.size;
@@ -212,8 +222,7 @@ static int take_inputs(const struct dz_cell_inputs *in, const uint8_t *at, size_
     return left ? dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its input") : 0;
 }
 
-int dz_cell_sleep_wake(struct dz_cell_machine *m, const struct dz_cell_inputs *in,
-                       struct dz_err *err)
+int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, struct dz_err *err)
 {
     size_t size;
     const uint8_t *bytes = dz_machine_host_bytes(m->keep, &size);
@@ -222,14 +231,7 @@ int dz_cell_sleep_wake(struct dz_cell_machine *m, const struct dz_cell_inputs *i
         rc = dz_machine_wake(m->keep, m->kernel, m->vfs, err);
     if (rc == 0)
         rc = dz_vfs_reap(m->vfs, err);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < 4; i++)
-        m->streams[i] = dz_kernel_stream_find(m->kernel, i);
-    m->job = dz_kernel_job_find(m->kernel, DZ_MACHINE_FIRST);
-    return m->job || m->execs
-               ? 0
-               : dz_fail(err, DZ_ECORRUPT, "the machine in the file has no first process");
+    return rc;
 }
 
 static void put_input(struct dz_buf *b, uint32_t stream, const struct dz_cell_input *in)
@@ -249,6 +251,11 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
     for (size_t i = 0; i < in->count; i++)
         if (in->of[i].in->len || in->of[i].in->eof)
             put_input(&host, in->of[i].tag, in->of[i].in);
+    if (in->main_sent) {
+        struct saved_input h = {.stream = MAIN_SENT, .size = sizeof in->main_sent};
+        dz_buf_add(&host, &h, sizeof h);
+        dz_buf_add(&host, &in->main_sent, sizeof in->main_sent);
+    }
     if (host.err)
         return dz_fail(err, host.err, "put the machine to sleep: out of memory");
     const struct dz_machine_how how = {

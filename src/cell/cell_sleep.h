@@ -7,33 +7,32 @@
 
 #include "cell/cell_machine.h"
 #include "os/os_dirty.h"
+#include "runtime/runtime_exec.h"
 
 /* Input that the host has sent and the kernel has not taken. */
-enum {
-    DZ_CELL_INPUTS_MAX = 132, /* of DZ_CELL_EXECS_MAX commands, and the first process */
-};
 struct dz_cell_input {
     uint8_t bytes[DZ_CELL_WINDOW];
     size_t head, len;
     bool eof;
 };
 
-/* The same with the tag of its stream. */
+/* The same with the tags of their streams; and how many bytes of the main command's output hosts
+ * were sent. */
 struct dz_cell_inputs {
     struct {
         uint32_t tag;
         struct dz_cell_input *in;
-    } of[DZ_CELL_INPUTS_MAX];
+    } of[DZ_CELL_EXECS_MAX];
     size_t count;
+    uint64_t main_sent;
 };
 
 /* Look into the file for a machine; m->db is open. Fills m->keep and m->lost. Says no
  * to what start wants with a file that is otherwise. */
 int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start,
                        struct dz_err *err);
-/* Fill m->kernel, m->streams, m->job and the inputs; what was for another one is lost. */
-int dz_cell_sleep_wake(struct dz_cell_machine *m, const struct dz_cell_inputs *in,
-                       struct dz_err *err);
+/* Fill m->kernel and the inputs, and set in->main_sent. Input for other streams is lost. */
+int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, struct dz_err *err);
 /* Write the machine and commit; *ret_wake_at as of DZ_FRAME_SUSPENDED. */
 int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *in, bool goes_on,
                         int64_t *ret_wake_at, struct dz_err *err);

@@ -200,7 +200,8 @@ static int open_disk(struct dz_cli_cell *c, struct dz_err *err)
     if (rc < 0)
         return rc;
     c->start.disk_fd = open(c->file, O_RDWR | O_CLOEXEC);
-    c->made = c->start.disk_fd < 0 && errno == ENOENT && (!c->start.resume || c->create);
+    bool resume = c->start.asleep == DZ_CELL_WAKE_ONLY;
+    c->made = c->start.disk_fd < 0 && errno == ENOENT && (!resume || c->create);
     if (c->made)
         c->start.disk_fd = dz_fd_open(AT_FDCWD, c->file, O_RDWR | O_CREAT | O_EXCL, 0600, err);
     if (c->start.disk_fd < 0)
@@ -214,11 +215,23 @@ static int open_disk(struct dz_cli_cell *c, struct dz_err *err)
 
 int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err)
 {
+    static const struct dz_cell_sleeper sleeper = {.id = DZ_CELL_MAIN};
     int rc = open_disk(c, err);
+    c->start.ends_with_main = c->start.asleep != DZ_CELL_WAKE;
+    if (c->start.asleep == DZ_CELL_WAKE_ONLY) {
+        c->start.sleepers = &sleeper;
+        c->start.sleeper_count = 1;
+    }
     return rc < 0 ? rc : dz_cell_spawn(&c->start, &c->cell, err);
 }
 
 /* --- files brought in ------------------------------------------------------------------------ */
+
+/* Once a frame is sent, wait until the socket has taken it. */
+static int put(struct dz_cli_cell *c, int rc, struct dz_err *err)
+{
+    return rc < 0 ? rc : dz_cell_drain(c->cell, err);
+}
 
 static int copy_bytes(struct dz_cli_cell *c, const struct dz_tree_entry *e, const char *host,
                       struct dz_err *err)
@@ -227,7 +240,7 @@ static int copy_bytes(struct dz_cli_cell *c, const struct dz_tree_entry *e, cons
     ssize_t n = 1;
     int rc = 0;
     while (rc == 0 && (n = read(e->fd, step, sizeof step)) > 0)
-        rc = dz_cell_put_data(c->cell, step, (size_t)n, err);
+        rc = put(c, dz_cell_put_data(c->cell, step, (size_t)n, err), err);
     return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read %s/%s", host, e->path) : rc;
 }
 
@@ -236,12 +249,12 @@ static int copy_entry(struct dz_cli_cell *c, const struct dz_tree_entry *e, cons
 {
     int rc;
     if (e->kind == DZ_TREE_DIR)
-        return dz_cell_put_dir(c->cell, to, e->st.st_mode & 07777, err);
+        return put(c, dz_cell_put_dir(c->cell, to, e->st.st_mode & 07777, err), err);
     if (e->kind == DZ_TREE_LINK)
-        return dz_cell_put_link(c->cell, to, e->link, err);
+        return put(c, dz_cell_put_link(c->cell, to, e->link, err), err);
     if (e->kind != DZ_TREE_FILE)
         return 0;
-    rc = dz_cell_put_file(c->cell, to, e->st.st_mode & 07777, err);
+    rc = put(c, dz_cell_put_file(c->cell, to, e->st.st_mode & 07777, err), err);
     return rc < 0 ? rc : copy_bytes(c, e, host, err);
 }
 
@@ -290,16 +303,16 @@ int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status)
     return status;
 }
 
-int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_start *start, struct dz_err *err)
+int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_exec *exec, struct dz_err *err)
 {
     struct winsize w = {0};
-    start->tty = dz_cli_flag(cli, "tty");
-    start->open_stdin = dz_cli_flag(cli, "interactive");
-    if (start->tty && start->open_stdin && !isatty(STDIN_FILENO))
+    exec->tty = dz_cli_flag(cli, "tty");
+    exec->open_stdin = dz_cli_flag(cli, "interactive");
+    if (exec->tty && exec->open_stdin && !isatty(STDIN_FILENO))
         return dz_cli_usage(cli, err, "-t with -i needs a terminal as standard input");
     (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
-    start->rows = w.ws_row ? w.ws_row : 24;
-    start->cols = w.ws_col ? w.ws_col : 80;
+    exec->rows = w.ws_row ? w.ws_row : 24;
+    exec->cols = w.ws_col ? w.ws_col : 80;
     return 0;
 }
 

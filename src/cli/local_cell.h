@@ -7,12 +7,13 @@
 #define DZ_CLI_LOCAL_CELL_H
 
 #include "base/hash.h"
-#include "cell/cell.h"
+#include "cell/cell_exec.h"
 #include "cli/cli.h"
 #include "image/image.h"
 
 struct dz_cli_cell {
     struct dz_cell_start start; /* disk_fd, wal_fd, image_fd: -1 or open, owned */
+    struct dz_cell_exec main;   /* the command that is run; argv NULL: the one that sleeps */
     char image_sha256[65];
     int module_fds[DZ_CELL_MODULES_MAX];
     const char *file;   /* --file, or NULL: ephemeral */
@@ -24,8 +25,13 @@ struct dz_cli_cell {
     int64_t suspend_ns; /* so does this much time; 0: none */
     struct dz_cell *cell;
 };
-#define DZ_CLI_CELL_INIT \
-    {.start = {.disk_fd = -1, .wal_fd = -1, .image_fd = -1, .cwd = "/", .user = "0"}}
+#define DZ_CLI_CELL_INIT                                                  \
+    {                                                                     \
+        .start = {.disk_fd = -1, .wal_fd = -1, .image_fd = -1}, .main = { \
+            .id = DZ_CELL_MAIN,                                           \
+            .attach = true                                                \
+        }                                                                 \
+    }
 
 /* The image of this name below, with its prepared modules; how it is run goes to
  * *ret_image, to be released. */
@@ -48,8 +54,8 @@ int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err);
 /* A host file or directory tree, to the path `guest`. */
 int dz_cli_cell_copy(struct dz_cli_cell *c, struct dz_cli *cli, const char *host, const char *guest,
                      struct dz_err *err);
-/* Start the first process, carry the streams until it ends. An exit status as
- * of `docker run`, or DZ_E*. */
+/* Run c->main, or wake it, and carry its streams until it ends. An exit status as of `docker run`,
+ * or DZ_E*. */
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err);
 /* After an error before dz_cli_cell_run(): what the cell said, if it said why. */
 int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz_err *err);
@@ -61,7 +67,7 @@ void dz_cli_cell_unlink(const struct dz_cli_cell *c);
 /* A command whose status is its program's: what fails before is no 1, but 125. */
 int dz_cli_cell_status(struct dz_cli *cli, int rc);
 /* The options -t and -i, and the size of our terminal. */
-int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_start *start, struct dz_err *err);
+int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_exec *exec, struct dz_err *err);
 /* The options --keep and --suspend-after of a command that has c->file. */
 int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err);
 /* Go on with what sleeps in file, which `make` (NULL: it is there) makes when the options of

@@ -3,7 +3,7 @@
  * local_cell_run.c - standard streams to and from a cell, and how it ended.
  *
  * One poll over the cell, our input and a signalfd. Signals that a user sends go to
- * the first process inside, as `docker run` does; with a terminal ^C is a byte, and
+ * the first process of the main command, as `docker run` does; with a terminal ^C is a byte, and
  * a change of its size goes inside. Our terminal is raw meanwhile, and put back
  * whatever happens.
  */
@@ -31,8 +31,10 @@ enum {
 struct carrier {
     struct dz_cell *cell;
     struct dz_cli *cli;
-    uint32_t in; /* stream that our input goes to */
+    uint32_t exec; /* the main command in the cell */
+    bool ephemeral;
     bool input, tty, over, failed, timed_out, keep;
+    bool exited, suspending; /* the main command has ended; the machine is being put to sleep */
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
@@ -64,7 +66,7 @@ static int send_size(const struct carrier *r, struct dz_err *err)
     struct winsize w;
     if (!r->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_row || !w.ws_col)
         return 0;
-    return dz_cell_resize(r->cell, w.ws_row, w.ws_col, err);
+    return dz_cell_exec_resize(r->cell, r->exec, w.ws_row, w.ws_col, err);
 }
 
 /* --- what comes ------------------------------------------------------------------------------ */
@@ -75,59 +77,88 @@ static int failed(struct dz_cli *cli, const struct dz_cell_event *e)
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 16);
     dz_cli_escape(&text, dz_str(e->text));
     dz_cli_warn(cli, "%s", text.p);
+    if (e->type != DZ_CELL_EXEC_FAILED)
+        return DZ_EXIT_RUN_FAILED;
     if (e->code == DZ_ENOENT)
         return DZ_EXIT_NOT_FOUND;
     return e->code == DZ_EINVAL || e->code == DZ_EDENIED ? DZ_EXIT_NOT_EXECUTABLE
                                                          : DZ_EXIT_RUN_FAILED;
 }
 
+/* The cell says what became of it: what cannot be run, or kept, is over. */
+static void give_up(struct carrier *r, const struct dz_cell_event *e)
+{
+    r->over = r->failed = true;
+    r->status = failed(r->cli, e);
+}
+
+/* With a file, the cell is over when it has closed that. */
+static void on_exited(struct carrier *r, const struct dz_cell_event *e)
+{
+    r->exited = true;
+    r->over = r->ephemeral;
+    r->status = e->signal ? DZ_EXIT_SIGNAL + e->signal : e->exit_code;
+    if (*e->text)
+        dz_cli_warn(r->cli, "%s", e->text);
+}
+
+static void on_suspended(struct carrier *r)
+{
+    r->over = true;
+    if (r->exited)
+        return;
+    r->status = DZ_EXIT_ASLEEP;
+    if (!r->cli->quiet)
+        dz_cli_warn(r->cli, "asleep: `doze resume %s` goes on", r->file);
+}
+
+static int on_output(const struct carrier *r, const struct dz_cell_event *e, struct dz_err *err)
+{
+    int rc = dz_fd_write(e->stream == DZ_CELL_STDERR ? STDERR_FILENO : STDOUT_FILENO, e->data,
+                         e->size, err);
+    (void)dz_cell_exec_took(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
+    return rc < 0 ? rc : 0;
+}
+
 static int take_event(struct carrier *r, const struct dz_cell_event *e, struct dz_err *err)
 {
     switch (e->type) {
     case DZ_CELL_OUTPUT:
-        return dz_fd_write(e->stream == DZ_CELL_STDERR ? STDERR_FILENO : STDOUT_FILENO, e->data,
-                           e->size, err);
-    case DZ_CELL_WINDOW_OPEN:
-        return 0;
-    case DZ_CELL_ENDED:
-        r->over = true;
-        r->status = e->signal ? DZ_EXIT_SIGNAL + e->signal : e->exit_code;
-        if (*e->text)
-            dz_cli_warn(r->cli, "%s", e->text);
+        return on_output(r, e, err);
+    case DZ_CELL_EXITED:
+        if (e->exec == r->exec)
+            on_exited(r, e);
         return 0;
     case DZ_CELL_SUSPENDED:
-        r->over = true;
-        r->status = DZ_EXIT_ASLEEP;
-        if (!r->cli->quiet)
-            dz_cli_warn(r->cli, "asleep: `doze resume %s` goes on", r->file);
+        on_suspended(r);
         return 0;
     case DZ_CELL_AWAKE:
+        r->suspending = false;
         dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
         return 0;
     case DZ_CELL_COPIED:
         dz_cli_control_answer(&r->control, e->count, e->code, e->text);
         return 0;
-    case DZ_CELL_READY: /* these are of cells with many commands */
+    case DZ_CELL_LOST:
+        dz_cli_warn(r->cli, "memory_lost: %s was left by a crash and starts from its files",
+                    r->file);
+        return 0;
     case DZ_CELL_FULL:
-    case DZ_CELL_LIVE:
-    case DZ_CELL_UP:
-    case DZ_CELL_STARTED:
+    case DZ_CELL_FAILED:
     case DZ_CELL_EXEC_FAILED:
-    case DZ_CELL_EXITED:
+        give_up(r, e);
+        return 0;
+    case DZ_CELL_READY:
+    case DZ_CELL_UP:
+    case DZ_CELL_LIVE:
+    case DZ_CELL_STARTED:
+    case DZ_CELL_WINDOW_OPEN:
     case DZ_CELL_ACTIVITY:
     case DZ_CELL_NOTHING:
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
     case DZ_CELL_OP_DONE:
     case DZ_CELL_GONE:
-        return 0;
-    case DZ_CELL_LOST:
-        dz_cli_warn(r->cli, "memory_lost: %s was left by a crash and starts from its files",
-                    r->file);
-        return 0;
-    case DZ_CELL_FAILED:
-        r->over = r->failed = true;
-        r->status = failed(r->cli, e);
         return 0;
     }
     return 0;
@@ -149,24 +180,36 @@ static int take_events(struct carrier *r, struct dz_err *err)
 static int take_input(struct carrier *r, struct dz_err *err)
 {
     char step[INPUT_STEP];
-    size_t room = dz_cell_window(r->cell, r->in);
+    size_t room = dz_cell_exec_window(r->cell, r->exec);
     ssize_t n = read(STDIN_FILENO, step, room < sizeof step ? room : sizeof step);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (n <= 0) {
         r->input = false;
-        return dz_cell_input_end(r->cell, r->in, err);
+        return dz_cell_exec_input_end(r->cell, r->exec, err);
     }
-    for (ssize_t at = 0; at < n;) {
-        int64_t took = dz_cell_input(r->cell, r->in, step + at, (size_t)(n - at), err);
+    for (ssize_t at = 0; at < n;) { /* what is more than a frame takes several */
+        int64_t took = dz_cell_exec_input(r->cell, r->exec, step + at, (size_t)(n - at), err);
         if (took < 0)
             return (int)took;
-        struct pollfd p = {.fd = dz_cell_fd(r->cell), .events = POLLOUT};
-        if (took == 0 && poll(&p, 1, -1) < 0 && errno != EINTR)
-            return dz_fail_sys(err, errno, "wait for the cell");
+        if (took == 0 && dz_cell_drain(r->cell, err) < 0)
+            return err->code;
         at += took;
     }
     return 0;
+}
+
+static int suspend(struct carrier *r, struct dz_err *err)
+{
+    r->suspending = true;
+    return dz_cell_suspend(r->cell, false, err);
+}
+
+/* While the machine is being put to sleep, or is over, nobody gets them. */
+static int send_signal(const struct carrier *r, int signo, struct dz_err *err)
+{
+    return r->suspending || r->exited ? 0
+                                      : dz_cell_exec_signal(r->cell, r->exec, signo, false, err);
 }
 
 static int take_signal(struct carrier *r, struct dz_err *err)
@@ -177,8 +220,8 @@ static int take_signal(struct carrier *r, struct dz_err *err)
     if (info.ssi_signo == SIGWINCH)
         return send_size(r, err);
     if (r->keep && info.ssi_signo == SIGTERM)
-        return dz_cell_suspend(r->cell, false, err);
-    return dz_cell_signal(r->cell, (int)info.ssi_signo, err);
+        return suspend(r, err);
+    return send_signal(r, (int)info.ssi_signo, err);
 }
 
 /* Somebody wants a copy of the machine. */
@@ -221,7 +264,7 @@ static int time_is_over(struct carrier *r, struct dz_err *err)
     r->timed_out = true;
     r->deadline = dz_clock_boot_ns() + LAST_WORDS_MS * DZ_NS_PER_MS;
     dz_cli_warn(r->cli, "stopped: ran longer than its --timeout");
-    return dz_cell_signal(r->cell, SIGKILL, err);
+    return send_signal(r, SIGKILL, err);
 }
 
 /* Milliseconds until something is due, and do what is: -1 for never. */
@@ -230,7 +273,7 @@ static int64_t due(struct carrier *r, int *rc, struct dz_err *err)
     int64_t now = dz_clock_boot_ns(), next = INT64_MAX;
     if (r->suspend_at && now >= r->suspend_at) {
         r->suspend_at = 0;
-        *rc = dz_cell_suspend(r->cell, false, err);
+        *rc = suspend(r, err);
     }
     if (*rc >= 0 && r->deadline && now >= r->deadline)
         *rc = time_is_over(r, err);
@@ -243,9 +286,9 @@ static int carry(struct carrier *r, struct dz_err *err)
 {
     int rc = 0;
     while (rc >= 0 && !r->over) {
-        bool listen = r->input && dz_cell_window(r->cell, r->in) > 0;
+        bool listen = r->input && !r->exited && dz_cell_exec_window(r->cell, r->exec) > 0;
         int asked = r->control.client < 0 ? r->control.listener : -1;
-        struct pollfd p[] = {{.fd = dz_cell_fd(r->cell), .events = POLLIN},
+        struct pollfd p[] = {{.fd = dz_cell_fd(r->cell), .events = dz_cell_poll_events(r->cell)},
                              {.fd = r->signals, .events = POLLIN},
                              {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN},
                              {.fd = asked, .events = POLLIN}};
@@ -259,7 +302,9 @@ static int carry(struct carrier *r, struct dz_err *err)
             rc = take_input(r, err);
         if (rc >= 0 && p[3].revents)
             rc = take_request(r, err);
-        if (rc >= 0 && p[0].revents)
+        if (rc >= 0 && (p[0].revents & POLLOUT))
+            rc = dz_cell_flush(r->cell, err);
+        if (rc >= 0 && (p[0].revents & ~POLLOUT))
             rc = take_events(r, err);
         else if (rc < 0) /* the cell is gone: it may have said why */
             (void)take_events(r, NULL);
@@ -267,21 +312,32 @@ static int carry(struct carrier *r, struct dz_err *err)
     return r->over ? r->status : rc;
 }
 
+/* Bring up the machine, with the command that is run or the one that sleeps. All of it is sent at
+ * once. */
+static int begin(struct carrier *r, const struct dz_cli_cell *c, struct dz_err *err)
+{
+    int rc = dz_cell_go(c->cell, err);
+    if (rc == 0 && c->main.argv)
+        return dz_cell_exec(c->cell, &c->main, &r->exec, err);
+    r->exec = 1; /* the sleeper that dz_cli_cell_open() named */
+    return rc < 0 ? rc : dz_cell_exec_attach(c->cell, r->exec, DZ_CELL_UNSENT, err);
+}
+
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err)
 {
     struct carrier r = {.cell = c->cell,
                         .cli = cli,
-                        .tty = c->start.tty,
+                        .ephemeral = c->start.ephemeral,
+                        .tty = c->main.tty,
                         .keep = c->keep,
                         .file = c->file,
                         .control = DZ_CLI_CONTROL_INIT};
-    r.input = c->start.open_stdin;
-    r.in = c->start.tty ? DZ_CELL_TTY : DZ_CELL_STDIN;
+    r.input = c->main.open_stdin;
     r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;
     r.suspend_at = c->suspend_ns ? dz_clock_boot_ns() + c->suspend_ns : 0;
     int rc = r.signals = open_signals(err);
     if (rc >= 0)
-        rc = dz_cell_go(c->cell, err);
+        rc = begin(&r, c, err);
     if (rc < 0)
         return dz_cli_cell_why(c, cli, rc, err);
     if (c->keep)

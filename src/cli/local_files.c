@@ -138,7 +138,6 @@ int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_file
     f->cell = (struct dz_cli_cell)DZ_CLI_CELL_INIT;
     f->cell.file = file;
     int rc = find_root(f, err);
-    f->cell.start.many = true;
     f->cell.start.lock_wait_ms = LOCK_WAIT_MS;
     if (rc == 0)
         rc = dz_cli_cell_open(&f->cell, err);

@@ -20,7 +20,7 @@ int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *e
     if (after && dz_duration_parse(dz_str(after), 1, SUSPEND_MAX_MS, &ms, err) < 0)
         return dz_cli_usage(cli, err, "--suspend-after wants a duration such as 5m, not %s", after);
     c->suspend_ns = ms * 1000000;
-    c->keep = c->start.resume || after || dz_cli_flag(cli, "keep");
+    c->keep = c->start.asleep == DZ_CELL_WAKE_ONLY || after || dz_cli_flag(cli, "keep");
     if (c->keep && !c->file)
         return dz_cli_usage(cli, err, "--keep and --suspend-after want --file");
     return 0;
@@ -28,9 +28,8 @@ int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *e
 
 static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
 {
-    struct dz_cell_start *s = &cell->start;
-    s->resume = true;
-    int rc = dz_cli_cell_tty(c, s, err);
+    cell->start.asleep = DZ_CELL_WAKE_ONLY;
+    int rc = dz_cli_cell_tty(c, &cell->main, err);
     return rc < 0 ? rc : dz_cli_cell_keep(c, cell, err);
 }
 

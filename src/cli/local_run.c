@@ -117,7 +117,9 @@ static int go_on(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
                                 "--%s wants a COMMAND: without one, the machine that sleeps in "
                                 "the image goes on as it was",
                                 chosen[i]);
-    cell->start.resume = cell->create = true;
+    cell->start.asleep = DZ_CELL_WAKE_ONLY;
+    cell->create = true;
+    cell->main.argv = NULL;
     return 0;
 }
 
@@ -126,13 +128,12 @@ static int go_on(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
 static int read_command(struct dz_cli *c, struct dz_cli_cell *cell, const struct dz_image *image,
                         struct dz_err *err)
 {
-    struct dz_cell_start *s = &cell->start;
-    s->argv = (const char *const *)c->argv;
+    cell->main.argv = (const char *const *)c->argv;
     if (c->argc > 0)
         return 0;
     if (image->machine_bytes && (!cell->file || access(cell->file, F_OK) < 0))
         return go_on(c, cell, err);
-    s->argv = image->entry;
+    cell->main.argv = image->entry;
     return image->entry[0] ? 0 : dz_cli_usage(c, err, "COMMAND is missing, and no image has one");
 }
 
@@ -150,11 +151,11 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
         return dz_cli_usage(c, err, "--timeout wants a duration such as 30s, not %s", timeout);
     cell->timeout_ns = ms * 1000000;
     const char *cwd = dz_cli_value(c, "workdir"), *user = dz_cli_value(c, "user");
-    s->cwd = cwd ? cwd : image->workdir ? image->workdir : s->cwd;
-    s->user = user ? user : image->user ? image->user : s->user;
+    cell->main.cwd = cwd ? cwd : image->workdir;
+    cell->main.user = user ? user : image->user;
     cell->file = dz_cli_value(c, "file");
-    s->drop_memory = dz_cli_flag(c, "drop-memory");
-    int rc = dz_cli_cell_tty(c, s, err);
+    s->asleep = dz_cli_flag(c, "drop-memory") ? DZ_CELL_DROP : DZ_CELL_BEGIN;
+    int rc = dz_cli_cell_tty(c, &cell->main, err);
     if (rc == 0)
         rc = dz_cli_cell_keep(c, cell, err);
     if (rc == 0)
@@ -170,7 +171,7 @@ static int run_machine(struct dz_cli *c, struct dz_err *err)
     int rc = dz_cli_cell_root(&cell, c, dz_cli_value(c, "file"), &image, err);
     if (rc == 0)
         rc = read_options(c, &cell, &image, err);
-    cell.start.env = env.list;
+    cell.main.env = env.list;
     if (rc == 0)
         rc = make_env(c, &env, &image, err);
     if (rc == 0)

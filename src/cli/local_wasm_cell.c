@@ -59,9 +59,11 @@ static int put_program(struct dz_cli_cell *cell, int fd, struct dz_err *err)
     static char step[DZ_CELL_FRAME_MAX];
     off_t at = 0;
     ssize_t n = 1;
-    int rc = dz_cell_put_file(cell->cell, cell->start.program, 0755, err);
+    int rc = dz_cell_put_file(cell->cell, cell->main.program, 0755, err);
     while (rc == 0 && (n = pread(fd, step, sizeof step, at)) > 0) {
         rc = dz_cell_put_data(cell->cell, step, (size_t)n, err);
+        if (rc == 0)
+            rc = dz_cell_drain(cell->cell, err);
         at += n;
     }
     return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read the program") : rc;
@@ -85,11 +87,12 @@ int dz_cli_wasm_in_cell(struct dz_cli *c, int fd, struct dz_err *err)
     if (rc == 0)
         rc = read_env(c, env, err);
     cell.start.policy = dz_policy_find("posix");
-    cell.start.argv = (const char *const *)c->argv;
-    cell.start.env = env;
-    cell.start.preopens = dirs.list;
-    cell.start.program = "/program.wasm";
-    cell.start.bare = cell.start.open_stdin = true;
+    cell.start.asleep = DZ_CELL_BEGIN;
+    cell.main.argv = (const char *const *)c->argv;
+    cell.main.env = env;
+    cell.main.preopens = dirs.list;
+    cell.main.program = "/program.wasm";
+    cell.main.bare = cell.main.open_stdin = true;
     if (rc == 0)
         rc = dz_cli_cell_open(&cell, err);
     if (rc < 0)

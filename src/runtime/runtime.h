@@ -40,7 +40,7 @@ enum {
     DZ_CELL_MODULE_MAX = 512 << 20, /* bytes of a module's file */
 };
 
-/* Which streams the first process has. */
+/* The streams of a command. */
 enum dz_cell_stream {
     DZ_CELL_STDIN = 0,
     DZ_CELL_STDOUT = 1,
@@ -54,41 +54,39 @@ struct dz_cell_sleeper {
     size_t window; /* bytes of input that it took */
 };
 
+/* What to do about a machine that sleeps in the file. */
+enum dz_cell_asleep {
+    DZ_CELL_WAKE,      /* wake it; if there is none, begin an empty machine */
+    DZ_CELL_WAKE_ONLY, /* wake it; if there is none, the cell fails with DZ_ESTATE */
+    /* Begin an empty machine. If one sleeps in the file itself, the cell fails with DZ_ESTATE; one
+     * that sleeps in the image below is ignored. */
+    DZ_CELL_BEGIN,
+    DZ_CELL_DROP, /* begin an empty machine; the memory of the one that sleeps is dropped */
+};
+
+/* The cell begins file-only; dz_cell_go() (or `go`) brings up the machine. Then commands come and
+ * go (runtime_exec.h). */
 struct dz_cell_start {
-    int disk_fd, wal_fd; /* the machine's file and its log */
+    int disk_fd, wal_fd; /* the machine's file and its WAL */
     int image_fd;        /* -1: none */
     const char *image_sha256;
     const int *module_fds; /* prepared modules, in any order */
     size_t module_count;
-    const char *const *argv;     /* ends with NULL; argv[0] is looked for in the guest's PATH */
-    const char *const *env;      /* "K=V", ends with NULL */
-    const char *program;         /* path in the machine; NULL: argv[0] */
-    const char *cwd, *user;      /* NULL: "/", root. user: a name of /etc/passwd or "UID[:GID]" */
-    const char *const *preopens; /* "PATH=NAME", ends with NULL; NULL: none */
-    const struct dz_policy *policy;
-    uint64_t memory_bytes; /* instead of the policy's; 0: the policy's */
-    bool tty, open_stdin;
-    uint16_t rows, cols;
-    bool fresh;     /* the disk is a new one: bind it to the image */
-    bool bare;      /* no variable but those of env, no preopen but those given: else HOME is
-                     * added, and a program that knows WASI only is given the root */
-    bool ephemeral; /* nobody looks at the disk afterwards: end without tidying it */
-    /* Go on with the machine that sleeps in the file; argv, program, env, cwd, user,
-     * preopens and policy are its own (argv NULL). */
-    bool resume;
-    bool drop_memory; /* a machine that sleeps in the file is given up: files only */
-    bool strict;      /* each commit is on the disk before anything is told that rests on it */
-
-    /* No first process: commands come by dz_cell_exec(). Of the fields above argv,
-     * program, cwd, user, preopens, tty, open_stdin and resume are not used, and env is
-     * what every command has besides its own. The cell begins file-only; dz_cell_go() (or `go`)
-     * wakes the machine that sleeps in the file, or begins an empty one. It does not die
-     * with its host: on a closed socket it puts itself to sleep. */
-    bool many;
-    /* many: the descriptors stay, and nothing is sent, until dz_cell_begin(). What is sent to the
-     * cell before that goes with the start, so that it is woken once. */
+    const char *const *env; /* "K=V", ends with NULL: what every command has besides its own */
+    const struct dz_policy *policy; /* of a machine that begins; one that wakes has its own */
+    uint64_t memory_bytes;          /* instead of the policy's; 0: the policy's */
+    enum dz_cell_asleep asleep;
+    bool fresh;     /* the disk is new: bind it to the image */
+    bool ephemeral; /* nobody reads the file afterwards: it gets no records of commands */
+    bool strict;    /* each commit is on the disk before anything is reported that rests on it */
+    /* The machine ends with its command DZ_CELL_MAIN, as a container ends with its first process:
+     * EXITED, then SUSPENDED, and only the files remain. The cell dies with its host. Without this,
+     * it outlives the host: on a closed socket it puts its machine to sleep. */
+    bool ends_with_main;
+    /* The descriptors stay, and nothing is sent, until dz_cell_begin(). What is sent to the cell
+     * before that goes with the start, so that the cell is woken once. */
     bool hold;
-    bool go; /* many: at once. There is no READY, and no dz_cell_go() */
+    bool go; /* bring up the machine at once: there is no READY, and no dz_cell_go() */
     /* go: these are called 1, 2, ... from now on, and can be told things at once (cell_exec.h). */
     const struct dz_cell_sleeper *sleepers;
     size_t sleeper_count; /* at most DZ_CELL_EXECS_MAX */
@@ -101,20 +99,15 @@ struct dz_cell_start {
 enum dz_cell_event_type {
     DZ_CELL_OUTPUT = 1,  /* bytes of a stream */
     DZ_CELL_WINDOW_OPEN, /* stream can take `count` more bytes of input */
-    DZ_CELL_ENDED,       /* the first process is over: exit_code or signal, and text says why
-                            when it was stopped */
     DZ_CELL_FAILED,      /* the machine could not be run: code and text */
-    DZ_CELL_SUSPENDED,   /* it sleeps in its file, durably. count: when it wants to wake, ns since
-                            1970, INT64_MAX: never; with many commands the next deadline of
-                            those that wait, and busy: others would compute */
+    DZ_CELL_SUSPENDED,   /* it sleeps in its file, durably. count: the next deadline that a process
+                            waits for, ns since 1970, INT64_MAX: none; busy: another could run */
     DZ_CELL_AWAKE,       /* it could not be put to sleep and goes on: code and text */
     DZ_CELL_COPIED,      /* the snapshot is there, count bytes; or code and text say why not */
     DZ_CELL_LOST,        /* memory_lost: the file was left by a crash, this starts from its files */
-
-    /* of a cell with many commands */
     DZ_CELL_READY,       /* the file is open, nothing runs. count: enum dz_cell_found; wake_at */
     DZ_CELL_LIVE,        /* a command that slept in the machine: exec, text: its id, count: bytes it
-                            has printed ever, pid; detached. The image's own has the id "main" */
+                            has printed ever, pid; detached. The first of an image has the id "main" */
     DZ_CELL_UP,          /* the machine runs */
     DZ_CELL_STARTED,     /* exec, pid */
     DZ_CELL_EXEC_FAILED, /* exec could not be started: code and text. The last of it */
@@ -148,7 +141,7 @@ enum dz_exec_wrong {
 
 struct dz_cell_event {
     enum dz_cell_event_type type;
-    uint32_t exec; /* the command, of a cell with many; 0: none */
+    uint32_t exec; /* the command; 0: none */
     uint32_t op;   /* the operation; 0: none */
     uint32_t stream;
     uint64_t count;
@@ -163,7 +156,7 @@ struct dz_cell_event {
     size_t size;
     int exit_code; /* 0 to 255; -1: signal */
     int signal;
-    bool busy;                /* SUSPENDED, with many commands: something could run */
+    bool busy;                /* SUSPENDED: something could run */
     bool timed_out;           /* EXITED: it was killed when its time was over */
     int code;                 /* DZ_E* of FAILED */
     enum dz_exec_wrong wrong; /* of EXEC_FAILED */
@@ -213,9 +206,9 @@ struct dz_cell_file_ops {
 struct dz_cell_ops {
     const char *kind; /* "wasm" */
 
-    /* runtime: what the kind needs to make cells (wasm: struct dz_cell_pool). The start says
-     * `many`. Its descriptors and texts stay the caller's and may go when start returns. With
-     * `hold` the cell does nothing before begin. DZ_EBUSY: too many starts wait.
+    /* runtime: what the kind needs to make cells (wasm: struct dz_cell_pool). The
+     * start's descriptors and texts stay the caller's and may go when start returns. With `hold`
+     * the cell does nothing before begin. DZ_EBUSY: too many starts wait.
      * DZ_EUNSUPPORTED: this host cannot run such cells. */
     int (*start)(void *runtime, const struct dz_cell_start *start, struct dz_cell **ret_cell,
                  struct dz_err *err);

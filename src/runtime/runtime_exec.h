@@ -20,10 +20,22 @@ enum {
     DZ_CELL_QUEUE_MAX = 8 << 20, /* bytes that wait for a cell's socket */
 };
 
+/* The id of a machine's main command: what `doze run` starts, and the first process of an image. It
+ * may be used again when the one before is over; its record in the file is then replaced. */
+#define DZ_CELL_MAIN "main"
+
+/* As an offset to attach at: the first byte that no host was sent. Known of DZ_CELL_MAIN only. */
+#define DZ_CELL_UNSENT UINT64_MAX
+
 struct dz_cell_exec {
-    const char *id;                       /* never twice in one file */
-    const char *const *argv, *const *env; /* as in dz_cell_start; env may be NULL */
-    const char *program, *cwd, *user;     /* NULL: argv[0], "/", root */
+    const char *id;                       /* but for DZ_CELL_MAIN never twice in one file */
+    const char *const *argv, *const *env; /* each ends with NULL; env may be NULL */
+    /* program: a path in the machine, or a name that is looked for in its PATH; user: a name of
+     * /etc/passwd or "UID[:GID]". NULL: argv[0], "/", root */
+    const char *program, *cwd, *user;
+    const char *const *preopens; /* WASI's directories, "PATH=NAME", ends with NULL; NULL: none */
+    bool bare; /* no preopens but those given, and no HOME: else a program that knows WASI only is
+                * given the root, and HOME is added */
     bool tty, open_stdin;
     uint16_t rows, cols;
     bool attach;           /* send what it prints, from the beginning */

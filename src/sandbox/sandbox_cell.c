@@ -493,8 +493,6 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         if (!s->all->opts.host->copied(s->all->opts.arg, s, event))
             return unasked(s);
         break;
-    case DZ_CELL_ENDED: /* of a cell that runs one command only */
-        return unasked(s);
     case DZ_CELL_ACTIVITY:
         on_activity(s, event);
         break;
@@ -591,11 +589,10 @@ static int make_cell(struct dz_sandbox *s, const struct dz_instance *row,
         return dz_fail(err, DZ_EUNSUPPORTED, "start %s: this daemon has no cells of the kind %.40s",
                        s->id, row->kind);
     s->ops = runtime->ops;
-    start.many = true;
     start.hold = start.go = go;
     start.sleepers = sleepers;
     start.sleeper_count = go ? dz_exec_sleepers(s, sleepers, DZ_ARRAY_LEN(sleepers)) : 0;
-    start.drop_memory = go && s->drop_memory;
+    start.asleep = go && s->drop_memory ? DZ_CELL_DROP : DZ_CELL_WAKE;
     start.lock_wait_ms = LOCK_WAIT_MS;
     start.label = s->id;
     s->born = ++s->all->cells_born;

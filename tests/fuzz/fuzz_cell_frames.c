@@ -5,6 +5,7 @@
  * comes out must be within its limits, whatever was sent. */
 #include "base/fd.h"
 #include "cell/cell_called.h"
+#include "cell/cell_exec.h"
 #include "cell/cell_int.h"
 
 #include <assert.h>
@@ -59,8 +60,7 @@ static void machine_host(int fd)
             break;
         assert(e.size <= DZ_CELL_FRAME_MAX && memchr(e.text, 0, DZ_CELL_FRAME_MAX + 1));
         assert(e.exit_code >= -1 && e.exit_code <= 255 && e.signal >= 0 && e.signal < 128);
-        for (uint32_t i = 0; i < 8; i++)
-            assert(dz_cell_window(c, i) <= DZ_CELL_WINDOW);
+        assert(dz_cell_exec_window(c, e.exec) <= DZ_CELL_WINDOW);
     }
     assert(rc >= 0 || err.msg[0]);
     dz_cell_free(c);
@@ -102,9 +102,9 @@ static void cell_start(int fd)
     struct dz_err err = {0};
     int rc = dz_start_receive(fd, &s, &err);
     if (rc == 0) {
-        assert(s.fd_count >= 2 && s.program && s.cwd && s.user && s.policy && s.image_sha256);
-        for (size_t i = 0; s.argv[i]; i++)
-            assert(s.argv[i] >= s.bytes.p && s.argv[i] < s.bytes.p + s.bytes.len);
+        assert(s.fd_count >= 2 && s.policy && s.image_sha256);
+        for (size_t i = 0; s.env[i]; i++)
+            assert(s.env[i] >= s.bytes.p && s.env[i] < s.bytes.p + s.bytes.len);
     }
     dz_started_release(&s);
 }

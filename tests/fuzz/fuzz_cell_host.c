@@ -119,14 +119,11 @@ static void check(const struct dz_cell *c, const struct dz_cell_event *e)
 /* Handles 1 and 2, one of them with input that was sent before it woke. */
 static void name_sleepers(struct dz_cell *c)
 {
-    static const char *const argv[] = {"g", NULL};
     static const struct dz_cell_sleeper sleepers[] = {{"exe_s", 100}, {"exe_t", 0}};
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const struct dz_cell_start start = {.disk_fd = null,
                                         .wal_fd = null,
                                         .image_fd = -1,
-                                        .argv = argv,
-                                        .many = true,
                                         .go = true,
                                         .sleepers = sleepers,
                                         .sleeper_count = 2};
@@ -164,7 +161,6 @@ static void hear(const uint8_t *data, size_t size, bool wakes)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return;
     struct dz_cell *c = dz_cell_adopt(pair[1]);
-    c->many = true;
     if (wakes)
         name_sleepers(c);
     open_things(c);

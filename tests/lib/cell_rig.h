@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_rig.h - a real cell over nameless files, for tests. Include it once.
+ * cell_rig.h - a real cell over nameless files that ends with its main command, for tests. Include
+ * it once.
  */
 #ifndef DZ_TESTS_CELL_RIG_H
 #define DZ_TESTS_CELL_RIG_H
@@ -9,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "cell/cell.h"
+#include "cell/cell_exec.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
 #include "vfs/vfs.h"
@@ -21,6 +22,8 @@
 struct crig {
     struct dz_cell *cell;
     struct dz_cell_start start;
+    struct dz_cell_exec main;
+    uint32_t exec;
     struct dz_buf out, err_out;
     struct dz_cell_event end;
     char text[256];
@@ -39,6 +42,27 @@ static inline int crig_file(void)
 
 static const char *const crig_env[] = {"PATH=/bin", NULL};
 
+/* Bring up the machine, with its main command: one that begins, or the one that sleeps. */
+static inline int crig_go(struct crig *r)
+{
+    int rc = dz_cell_go(r->cell, &r->err);
+    if (rc == 0 && r->start.asleep != DZ_CELL_WAKE_ONLY)
+        return dz_cell_exec(r->cell, &r->main, &r->exec, &r->err);
+    r->exec = 1; /* the only sleeper */
+    return rc ? rc : dz_cell_exec_attach(r->cell, r->exec, DZ_CELL_UNSENT, &r->err);
+}
+
+static inline int crig_again(struct crig *r, enum dz_cell_asleep asleep)
+{
+    static const struct dz_cell_sleeper sleeper = {.id = DZ_CELL_MAIN};
+    r->start.asleep = asleep;
+    r->start.fresh = false;
+    r->start.sleepers = &sleeper;
+    r->start.sleeper_count = asleep == DZ_CELL_WAKE_ONLY;
+    int rc = dz_cell_spawn(&r->start, &r->cell, &r->err);
+    return rc < 0 ? rc : crig_go(r);
+}
+
 /* A cell, its disk empty but for /bin/g; not started yet. */
 static inline int crig_spawn(struct crig *r, const char *const *argv, const char *policy)
 {
@@ -47,11 +71,12 @@ static inline int crig_spawn(struct crig *r, const char *const *argv, const char
     r->start = (struct dz_cell_start){.disk_fd = crig_file(),
                                       .wal_fd = crig_file(),
                                       .image_fd = -1,
-                                      .argv = argv,
-                                      .env = crig_env,
                                       .policy = dz_policy_find(policy),
-                                      .open_stdin = true,
+                                      .asleep = DZ_CELL_BEGIN,
+                                      .ends_with_main = true,
                                       .fresh = true};
+    r->main = (struct dz_cell_exec){
+        .id = DZ_CELL_MAIN, .argv = argv, .env = crig_env, .open_stdin = true, .attach = true};
     if (dz_db_template(&dz_vfs_schema, &t, &r->err) < 0 ||
         dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err) < 0)
         abort();
@@ -63,13 +88,30 @@ static inline int crig_spawn(struct crig *r, const char *const *argv, const char
 
 static inline void crig_take(struct crig *r, const struct dz_cell_event *e)
 {
-    if (e->type == DZ_CELL_OUTPUT) {
+    switch ((int)e->type) {
+    case DZ_CELL_OUTPUT:
         dz_buf_add(e->stream == DZ_CELL_STDERR ? &r->err_out : &r->out, e->data, e->size);
         r->out_seen += e->size;
-    } else if (e->type != DZ_CELL_WINDOW_OPEN) {
+        (void)dz_cell_exec_took(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
+        break;
+    case DZ_CELL_READY:
+    case DZ_CELL_UP:
+    case DZ_CELL_LIVE:
+    case DZ_CELL_STARTED:
+    case DZ_CELL_ACTIVITY:
+    case DZ_CELL_WINDOW_OPEN:
+        break;
+    default:
         r->end = *e;
         (void)snprintf(r->text, sizeof r->text, "%s", e->text);
     }
+}
+
+/* Is this event the end of the main command, or of the cell? */
+static inline bool crig_is_end(enum dz_cell_event_type type)
+{
+    return type == DZ_CELL_EXITED || type == DZ_CELL_FAILED || type == DZ_CELL_EXEC_FAILED ||
+           type == DZ_CELL_FULL;
 }
 
 /* Receive until the end, or until `type` came: its type, or DZ_E*. */
@@ -78,16 +120,30 @@ static inline int crig_wait(struct crig *r, enum dz_cell_event_type type)
     struct dz_cell_event e;
     for (;;) {
         int rc = dz_cell_receive(r->cell, &e, &r->err);
-        struct pollfd p = {.fd = dz_cell_fd(r->cell), .events = POLLIN};
+        struct pollfd p = {.fd = dz_cell_fd(r->cell), .events = dz_cell_poll_events(r->cell)};
         if (rc < 0)
             return rc;
         if (rc == 0) {
             (void)poll(&p, 1, -1);
+            if ((p.revents & POLLOUT) && (rc = dz_cell_flush(r->cell, &r->err)) < 0)
+                return rc;
             continue;
         }
         crig_take(r, &e);
-        if (e.type == type || e.type == DZ_CELL_ENDED || e.type == DZ_CELL_FAILED)
+        if (e.type == type || crig_is_end(e.type))
             return (int)e.type;
+    }
+}
+
+/* Type into the main command, as its window opens. */
+static inline void crig_input(struct crig *r, const char *text, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        int64_t took = dz_cell_exec_input(r->cell, r->exec, text + done, n - done, &r->err);
+        CHECK(took >= 0);
+        done += (size_t)took;
+        if (took <= 0 && crig_wait(r, DZ_CELL_WINDOW_OPEN) != DZ_CELL_WINDOW_OPEN)
+            return;
     }
 }
 

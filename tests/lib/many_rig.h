@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * many_rig.h - a cell with many commands over nameless files, for tests: each command's
+ * many_rig.h - a cell that outlives its host over nameless files, for tests: each command's
  * output is kept, and taken at once unless it is slow. Include it once.
  */
 #ifndef DZ_TESTS_MANY_RIG_H
@@ -296,7 +296,6 @@ static inline void mrig_start_by(struct mrig *r)
                                       .image_fd = -1,
                                       .env = crig_env,
                                       .policy = dz_policy_find("posix"),
-                                      .many = true,
                                       .lock_wait_ms = 5000,
                                       .fresh = true};
     if (dz_db_template(&dz_vfs_schema, &t, &r->err) < 0 ||

@@ -146,7 +146,7 @@ static inline int played_start(void *runtime, const struct dz_cell_start *start,
     c->played = p;
     c->fd = PLAYED_FD_FIRST + p->cells_made++;
     c->go = start->go;
-    c->drop_memory = start->drop_memory;
+    c->drop_memory = start->asleep == DZ_CELL_DROP;
     (void)snprintf(c->id, sizeof c->id, "%s", start->label);
     dz_list_init(&c->link);
     dz_list_push_back(&p->cells, &c->link);

@@ -7,14 +7,13 @@
  *   dz_os_jail_enter       leaves out fences, for control runs
  *   unshare                makes no pid namespace, for the same
  *   open64                 does not open an image anew, for the same
- *   dz_many_serve          a cell of a pool has its start
+ *   dz_cell_machine_open   a cell of a pool has its start
  *   dz_cell_enter          a cell of `doze run`, or a call, is jailed
  *   dz_vfs_prepare_image   a zygote has opened its image
  */
 #include "hostile.h"
 
 #include "base/fd.h"
-#include "cell/cell_int.h"
 #include "cell/cell_nest.h"
 #include "cell/cell_serve.h"
 #include "os/os_jail.h"
@@ -192,20 +191,23 @@ static void hostile_arrive(const struct taken *t)
     _exit(0);
 }
 
-DZ_NORETURN void __real_dz_many_serve(struct dz_serve *s);
-DZ_NORETURN void __wrap_dz_many_serve(struct dz_serve *s);
-DZ_NORETURN void __wrap_dz_many_serve(struct dz_serve *s)
+int __real_dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start,
+                                struct dz_err *err);
+int __wrap_dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start,
+                                struct dz_err *err);
+int __wrap_dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start,
+                                struct dz_err *err)
 {
-    const struct dz_nest *nest = s->machine.nest;
-    struct taken t = {.place = PLACE_CELL,
-                      .socket = s->fd,
-                      .disk = s->start.fds[0],
-                      .wal = s->start.fds[1],
-                      .image = nest && nest->fd_count > 0 ? nest->fds[0] : s->start.image_fd};
-    if (hostile_board && !(nest && nest->image))
-        t.place = PLACE_FIRST;
-    hostile_arrive(&t);
-    __real_dz_many_serve(s);
+    const struct dz_nest *nest = m->nest;
+    const void *serve = (const char *)m - offsetof(struct dz_serve, machine);
+    struct taken t = {.place = nest && nest->image ? PLACE_CELL : PLACE_FIRST,
+                      .socket = ((const struct dz_serve *)serve)->fd,
+                      .disk = start->fds[0],
+                      .wal = start->fds[1],
+                      .image = nest && nest->fd_count > 0 ? nest->fds[0] : start->image_fd};
+    if (nest)
+        hostile_arrive(&t);
+    return __real_dz_cell_machine_open(m, start, err);
 }
 
 int __real_dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count,

@@ -243,7 +243,6 @@ static void rig_open(struct rig *r, const struct host *h)
                                       .image_fd = -1,
                                       .env = crig_env,
                                       .policy = dz_policy_find("posix"),
-                                      .many = true,
                                       .fresh = true,
                                       .lock_wait_ms = 10000};
     if (h->users)
@@ -323,11 +322,9 @@ static void attack_first(struct rig *r)
 
 static void attack_run(struct rig *r)
 {
-    static const char *const argv[] = {"g", NULL};
     struct dz_cell_start start = r->start;
     struct dz_cell *c = NULL;
-    start.many = false;
-    start.argv = argv;
+    start.ends_with_main = true;
     int rc = dz_cell_spawn(&start, &c, &r->err);
     struct dz_cell_event e;
     while (rc == 0 || (rc > 0 && e.type != DZ_CELL_FAILED)) { /* else it had ended already */

@@ -174,7 +174,7 @@ static int run(const struct mod *m, int patience_ms, char text[static 256])
     if (rc == 0)
         rc = dz_cell_put_data(r.cell, m->p, m->n, &r.err);
     if (rc == 0)
-        rc = dz_cell_go(r.cell, &r.err);
+        rc = crig_go(&r);
     for (int waited = 0, ran = 0; rc == 0 && waited + ran < patience_ms;) {
         struct dz_cell_event e;
         struct pollfd p = {.fd = dz_cell_fd(r.cell), .events = POLLIN};
@@ -186,7 +186,7 @@ static int run(const struct mod *m, int patience_ms, char text[static 256])
         }
         if (rc > 0) {
             (void)snprintf(text, 256, "%s", e.text);
-            rc = e.type == DZ_CELL_ENDED || e.type == DZ_CELL_FAILED ? (int)e.type : 0;
+            rc = crig_is_end(e.type) ? (int)e.type : 0;
         }
     }
     if (rc < 0)
@@ -210,7 +210,7 @@ static void try_rows(const char *module, size_t part, size_t parts)
             char text[256] = "";
             make(&m, h, &d);
             int rc = run(&m, PATIENCE_MS, text);
-            if (rc != 0 && rc != DZ_CELL_ENDED) {
+            if (rc != 0 && rc != DZ_CELL_EXITED) {
                 printf("# %s.%s, module %d: %d %s\n", h->module, h->name, (int)k, rc, text);
                 CHECK(false);
             }
@@ -250,5 +250,5 @@ TEST(what_is_wrong_is_seen)
     struct mod m = MOD_INIT;
     char text[256] = "";
     mod_byte(&m, 0xff);
-    CHECK_INT(run(&m, END_MS, text), DZ_CELL_FAILED);
+    CHECK_INT(run(&m, END_MS, text), DZ_CELL_EXEC_FAILED);
 }

@@ -190,7 +190,7 @@ static void send_frames(uint64_t seed, bool go)
     int rc = 0;
     CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
     if (go) {
-        CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+        CHECK_INT(crig_go(&r), 0);
         CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
     }
     for (int i = 0; rc == 0 && i < 60; i++) {
@@ -234,11 +234,10 @@ TEST(a_start_that_lies_is_refused)
         struct dz_started s = {0};
         struct dz_err err = {0};
         CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-        const char *const argv[] = {"a", "b", NULL}, *const env[] = {"K=V", NULL};
+        const char *const env[] = {"K=V", "L=W", NULL};
         const struct dz_cell_start good = {.disk_fd = devnull,
                                            .wal_fd = devnull,
                                            .image_fd = -1,
-                                           .argv = argv,
                                            .env = env,
                                            .policy = dz_policy_find("posix")};
         struct dz_starting sent;

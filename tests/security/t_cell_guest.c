@@ -58,9 +58,9 @@ static void attack(struct crig *r, const char *name)
     (void)alarm(PATIENCE_S);
     CHECK_INT(crig_spawn(r, argv, "minimal"), 0);
     put_guest(r);
-    CHECK_INT(dz_cell_go(r->cell, &r->err), 0);
-    int rc = crig_wait(r, DZ_CELL_ENDED);
-    CHECK_INT(rc, DZ_CELL_ENDED);
+    CHECK_INT(crig_go(r), 0);
+    int rc = crig_wait(r, DZ_CELL_EXITED);
+    CHECK_INT(rc, DZ_CELL_EXITED);
     if (rc < 0)
         printf("# %s\n", r->err.msg);
 }
@@ -159,12 +159,12 @@ TEST(a_disk_that_outgrows_its_file_is_full_and_whole)
     (void)alarm(PATIENCE_S);
     CHECK_INT(crig_spawn(&r, argv, "minimal"), 0);
     put_guest(&r);
-    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
-    int rc = crig_wait(&r, DZ_CELL_ENDED);
-    if (rc == DZ_CELL_ENDED)
+    CHECK_INT(crig_go(&r), 0);
+    int rc = crig_wait(&r, DZ_CELL_EXITED);
+    if (rc == DZ_CELL_EXITED)
         CHECK_STR(r.out.p, "calm: nothing\n");
     else
-        CHECK(rc == DZ_CELL_FAILED && strstr(r.text, "full") != NULL);
+        CHECK(rc == DZ_CELL_FULL && strstr(r.text, "full") != NULL);
     dz_cell_free(r.cell);
     r.cell = NULL;
     CHECK_INT(damages(&r), 0);

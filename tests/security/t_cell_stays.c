@@ -37,7 +37,6 @@ static struct dz_cell *cell_that_says(enum dz_frame_type type, bool closes)
     CHECK(c);
     c->pid = pid;
     c->known = true;
-    c->many = true;
     return c;
 }
 

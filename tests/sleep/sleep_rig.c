@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "cell/cell_exec.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
 #include "machine/machine_state.h"
@@ -117,20 +118,22 @@ void srig_release(struct srig *r)
 
 /* --- a leg -------------------------------------------------------------------------------- */
 
-static int take(struct srig *r, const struct dz_cell_event *e)
+static int take(struct srig *r, struct dz_cell *c, const struct dz_cell_event *e)
 {
-    switch ((int)e->type) { /* a machine with one command has no other events */
+    switch ((int)e->type) {
     case DZ_CELL_OUTPUT:
         dz_buf_add(&r->out, e->data, e->size);
+        (void)dz_cell_exec_took(c, e->exec, e->size, NULL); /* it may have ended meanwhile */
         return 0;
-    case DZ_CELL_ENDED:
+    case DZ_CELL_EXITED: /* the file closes: SUSPENDED follows */
         r->over = true;
         r->exit_code = e->exit_code;
         r->signal = e->signal;
-        return 1;
+        return 0;
     case DZ_CELL_SUSPENDED:
-        r->asleep = true;
+        r->asleep = !r->over;
         return 1;
+    case DZ_CELL_EXEC_FAILED:
     case DZ_CELL_FAILED:
     case DZ_CELL_AWAKE:
     case DZ_CELL_LOST:
@@ -143,24 +146,23 @@ static int take(struct srig *r, const struct dz_cell_event *e)
 }
 
 /* Some of the input; its end when there is no more. */
-static int type(struct srig *r, struct dz_cell *c)
+static int type(struct srig *r, struct dz_cell *c, uint32_t exec)
 {
-    uint32_t stream = r->tty ? DZ_CELL_TTY : DZ_CELL_STDIN;
     size_t left = r->typed ? strlen(r->typed) : 0;
-    if (!r->typed || dz_cell_window(c, stream) == 0 || (r->tty && r->out.len == 0))
+    if (!r->typed || dz_cell_exec_window(c, exec) == 0 || (r->tty && r->out.len == 0))
         return 0; /* at a terminal, not before it says something: what is echoed depends on it */
     size_t n = left < 7 ? left : 7;
-    int64_t took = n ? dz_cell_input(c, stream, r->typed, n, NULL) : 0;
+    int64_t took = n ? dz_cell_exec_input(c, exec, r->typed, n, NULL) : 0;
     if (took < 0)
         return -1;
     r->typed += took;
     if (n > 0 || r->more)
         return 0;
     r->typed = NULL;
-    return r->tty ? 0 : dz_cell_input_end(c, stream, NULL);
+    return r->tty ? 0 : dz_cell_exec_input_end(c, exec, NULL);
 }
 
-static int carry(struct srig *r, struct dz_cell *c, int64_t delay_us)
+static int carry(struct srig *r, struct dz_cell *c, uint32_t exec, int64_t delay_us)
 {
     struct dz_err err = {0};
     struct dz_cell_event e;
@@ -168,24 +170,26 @@ static int carry(struct srig *r, struct dz_cell *c, int64_t delay_us)
     for (;;) {
         int rc;
         while ((rc = dz_cell_receive(c, &e, &err)) > 0) {
-            int done = take(r, &e);
+            int done = take(r, c, &e);
             if (done)
                 return done < 0 ? -1 : 0;
         }
-        if (rc == 0)
-            rc = type(r, c);
+        if (rc == 0 && !r->over)
+            rc = type(r, c, exec);
         if (rc < 0) {
             (void)snprintf(r->text, sizeof r->text, "%s", err.msg);
             return -1;
         }
         int64_t left = at == INT64_MAX ? -1 : at - dz_clock_boot_ns();
         if (at != INT64_MAX && left <= 0) {
-            if (dz_cell_suspend(c, false, &err) < 0)
+            if (!r->over && dz_cell_suspend(c, false, &err) < 0)
                 return -1;
             at = INT64_MAX;
             continue;
         }
-        struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
+        if (dz_cell_flush(c, &err) < 0)
+            continue; /* the cell says why */
+        struct pollfd p = {.fd = dz_cell_fd(c), .events = dz_cell_poll_events(c)};
         struct timespec ts = {left / 1000000000, left % 1000000000};
         (void)ppoll(&p, 1, at == INT64_MAX ? NULL : &ts, NULL);
     }
@@ -197,30 +201,40 @@ int srig_leg(struct srig *r, const char *const *argv, int64_t delay_us)
                                       NULL};
     struct dz_err err = {0};
     struct dz_cell *c = NULL;
+    static const struct dz_cell_sleeper sleeper = {.id = DZ_CELL_MAIN};
     struct dz_cell_start s = {.disk_fd = r->disk,
                               .wal_fd = r->wal,
                               .image_fd = r->base->fd,
                               .image_sha256 = r->base->sha256,
                               .module_fds = r->base->modules,
                               .module_count = r->base->module_count,
-                              .argv = argv,
-                              .env = env,
                               .policy = dz_policy_find("posix"),
-                              .tty = r->tty,
-                              .open_stdin = r->typed != NULL,
-                              .rows = 24,
-                              .cols = 80,
-                              .fresh = !r->asleep,
-                              .resume = r->asleep};
+                              .asleep = r->asleep ? DZ_CELL_WAKE_ONLY : DZ_CELL_BEGIN,
+                              .sleepers = &sleeper,
+                              .sleeper_count = r->asleep,
+                              .ends_with_main = true,
+                              .fresh = !r->asleep};
+    const struct dz_cell_exec x = {.id = DZ_CELL_MAIN,
+                                   .argv = argv,
+                                   .env = env,
+                                   .tty = r->tty,
+                                   .open_stdin = r->typed != NULL,
+                                   .rows = 24,
+                                   .cols = 80,
+                                   .attach = true};
+    uint32_t exec = 1; /* of the sleeper */
     r->legs++;
-    r->asleep = false;
     int rc = dz_cell_spawn(&s, &c, &err);
     if (rc == 0)
         rc = dz_cell_go(c, &err);
+    if (rc == 0)
+        rc = r->asleep ? dz_cell_exec_attach(c, exec, DZ_CELL_UNSENT, &err)
+                       : dz_cell_exec(c, &x, &exec, &err);
+    r->asleep = false;
     if (rc < 0)
         (void)snprintf(r->text, sizeof r->text, "%s", err.msg);
     else
-        rc = carry(r, c, delay_us);
+        rc = carry(r, c, exec, delay_us);
     dz_cell_free(c);
     return rc < 0 ? -1 : 0;
 }

@@ -94,21 +94,20 @@ TEST(a_full_socket_says_so)
 TEST(last_words_are_heard_after_a_reset)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
-    struct dz_frame f = {.type = DZ_FRAME_ENDED, .value = 3}, unread = {.type = DZ_FRAME_EOF}, got;
+    struct dz_frame f = {.type = DZ_FRAME_SUSPENDED, .value = 3}, unread = {.type = DZ_FRAME_EOF},
+                    got;
     struct dz_err err = {0};
     open_pair();
     CHECK_INT(dz_frame_send(pair[0], &f, NULL, true, &err), 1);
     CHECK_INT(dz_frame_send(pair[1], &unread, NULL, true, &err), 1);
     dz_fd_close(&pair[0]);
     CHECK_INT(dz_frame_receive(pair[1], &got, payload, true, &err), 1);
-    CHECK(got.type == DZ_FRAME_ENDED && got.value == 3);
+    CHECK(got.type == DZ_FRAME_SUSPENDED && got.value == 3);
     CHECK_INT(dz_frame_receive(pair[1], &got, payload, true, &err), DZ_EIO);
     close_pair();
 }
 
-static const char *const argv[] = {"prog", "a b", "", NULL};
 static const char *const env[] = {"A=1", "B=", NULL};
-static const char *const preopens[] = {"/d=/", NULL};
 
 static struct dz_cell_start a_start(int fd)
 {
@@ -117,15 +116,11 @@ static struct dz_cell_start a_start(int fd)
                                   .image_fd = fd,
                                   .image_sha256 = "abc",
                                   .module_fds = NULL,
-                                  .argv = argv,
                                   .env = env,
-                                  .preopens = preopens,
-                                  .cwd = "/tmp",
                                   .policy = dz_policy_find("minimal"),
-                                  .tty = true,
-                                  .fresh = true,
-                                  .rows = 24,
-                                  .cols = 80};
+                                  .asleep = DZ_CELL_WAKE_ONLY,
+                                  .ends_with_main = true,
+                                  .fresh = true};
 }
 
 TORTURE(a_start_arrives_whole)
@@ -151,18 +146,13 @@ TORTURE(a_start_arrives_whole)
             CHECK_INT(got.bytes.len - got.early, sizeof early + 5);
             CHECK(memcmp(got.bytes.p + got.early, &early, sizeof early) == 0 &&
                   memcmp(got.bytes.p + got.early + sizeof early, "early", 5) == 0);
-            CHECK_STR(got.program, "prog");
-            CHECK_STR(got.argv[1], "a b");
-            CHECK_STR(got.argv[2], "");
-            CHECK(got.argv[3] == NULL && got.env[2] == NULL && got.preopens[1] == NULL);
+            CHECK(got.env[2] == NULL);
             CHECK_STR(got.env[1], "B=");
-            CHECK_STR(got.preopens[0], "/d=/");
-            CHECK_STR(got.cwd, "/tmp");
-            CHECK_STR(got.user, "0");
             CHECK_STR(got.policy, "minimal");
             CHECK_STR(got.image_sha256, "abc");
-            CHECK(got.tty && got.fresh && !got.open_stdin && !got.ephemeral);
-            CHECK(got.rows == 24 && got.cols == 80 && got.image_fd >= 0);
+            CHECK(got.ends_with_main && got.fresh && !got.ephemeral && !got.go);
+            CHECK_INT(got.asleep, DZ_CELL_WAKE_ONLY);
+            CHECK(got.image_fd >= 0);
             CHECK_INT(got.fd_count, 3);
         }
         if (rc == 0)
@@ -255,7 +245,6 @@ static int hear(const void *inside, uint32_t size)
     open_pair();
     CHECK_INT(dz_frame_send(pair[0], &f, inside, true, &err), 1);
     struct dz_cell *c = dz_cell_adopt(pair[1]);
-    c->many = true;
     for (; (rc = dz_cell_receive(c, &event, &err)) == 1; heard++)
         CHECK_INT(event.type, DZ_CELL_LOST);
     CHECK(rc == 0 || (rc == DZ_EIO && strstr(err.msg, "invalid frame")));
@@ -292,7 +281,7 @@ static int hear_again(const struct dz_frame *f, const void *payload, int count, 
     int heard = 0, rc = 0;
     open_pair();
     struct dz_cell *c = dz_cell_adopt(pair[1]);
-    c->many = c->known = true;
+    c->known = true;
     c->reaper = forked ? &nobody : NULL;
     for (int i = 0; i < count && rc >= 0; i++) {
         CHECK_INT(dz_frame_send(pair[0], f, payload, true, &err), 1);
@@ -369,12 +358,11 @@ static struct dz_cell *started_for_two(bool hold)
     open_pair();
     int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct dz_cell_start s = a_start(fd);
-    s.many = s.go = true;
+    s.go = true;
     s.hold = hold;
     s.sleepers = sleepers;
     s.sleeper_count = 2;
     struct dz_cell *c = dz_cell_adopt(pair[1]);
-    c->many = true;
     CHECK_INT(dz_cell_give_start(c, &s, false, &err), 0);
     if (!hold)
         dz_fd_close(&fd);
@@ -555,12 +543,11 @@ TEST(a_start_that_is_none_is_refused)
 /* --- windows ------------------------------------------------------------------------------------
  */
 
-/* A cell with many commands, of which nothing has been heard. */
+/* A cell of which nothing has been heard. */
 static struct dz_cell *silent_cell(void)
 {
     open_pair();
     struct dz_cell *c = dz_cell_adopt(pair[1]);
-    c->many = true;
     return c;
 }
 
@@ -585,9 +572,6 @@ TEST(each_word_of_use_counts_as_an_event)
         CHECK_INT(event.type, DZ_CELL_NOTHING);
     }
     CHECK_INT(dz_cell_receive(c, &event, &err), 0);
-    c->many = false; /* a cell with one command has no zygote to tell */
-    utter(DZ_FRAME_USED, 0, 0, use, sizeof use);
-    CHECK_INT(dz_cell_receive(c, &event, &err), DZ_EIO);
     dz_cell_free(c);
     (void)close(pair[0]);
 }
@@ -674,16 +658,19 @@ TEST(an_operation_is_begun_while_there_is_somebody_to_do_it)
     ended_for_two(c);
 }
 
-/* The same of a command's input; the first process of a cell with one. */
+/* The same of a command's input. */
 TEST(a_window_of_input_has_its_most)
 {
+    static const char *const argv[] = {"g", NULL};
+    const struct dz_cell_exec main = {.id = DZ_CELL_MAIN, .argv = argv, .open_stdin = true};
     struct dz_cell_event event;
     struct dz_err err = {0};
     for (uint64_t more = 0; more < 2; more++) {
-        open_pair();
-        struct dz_cell *c = dz_cell_adopt(pair[1]);
-        utter(DZ_FRAME_WINDOW, DZ_CELL_STDIN, DZ_CELL_WINDOW - 1, NULL, 0);
-        utter(DZ_FRAME_WINDOW, DZ_CELL_STDIN, 1 + more, NULL, 0);
+        struct dz_cell *c = silent_cell();
+        uint32_t exec;
+        CHECK_INT(dz_cell_exec(c, &main, &exec, &err), 0);
+        utter(DZ_FRAME_WINDOW, exec << 2 | DZ_CELL_STDIN, DZ_CELL_WINDOW - 1, NULL, 0);
+        utter(DZ_FRAME_WINDOW, exec << 2 | DZ_CELL_STDIN, 1 + more, NULL, 0);
         CHECK_INT(dz_cell_receive(c, &event, &err), 1);
         CHECK_INT(dz_cell_receive(c, &event, &err), more ? DZ_EIO : 1);
         ended_for_two(c);

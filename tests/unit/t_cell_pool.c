@@ -159,11 +159,8 @@ TEST(starts_wait_for_a_zygote_that_has_no_time)
     mrig_start_by(&r);
     settle(p, 1, 2);
     pid_t zygote = stats(p).blank_pid;
-    const struct dz_cell_start start = {.disk_fd = r.start.disk_fd,
-                                        .wal_fd = r.start.wal_fd,
-                                        .image_fd = -1,
-                                        .many = true,
-                                        .go = true};
+    const struct dz_cell_start start = {
+        .disk_fd = r.start.disk_fd, .wal_fd = r.start.wal_fd, .image_fd = -1, .go = true};
     CHECK_INT(kill(zygote, SIGSTOP), 0);
     for (int i = 0; i < CELLS; i++)
         CHECK_INT(dz_cell_pool_start(p, &start, &cells[i], &err), 0);
@@ -346,8 +343,7 @@ TEST(a_missing_fence_refuses_cells_and_calls)
                                .wal_fd = crig_file(),
                                .image_fd = -1,
                                .env = crig_env,
-                               .policy = dz_policy_find("posix"),
-                               .many = true}};
+                               .policy = dz_policy_find("posix")}};
     struct dz_err err = {0};
     deny_namespaces();
     dz_os_jail_demand(DZ_OS_FENCE_BIT(NET));
@@ -443,7 +439,6 @@ static void of_image(struct mrig *r, struct dz_cell_pool *p, const struct mrig *
                                       .image_sha256 = sha,
                                       .env = crig_env,
                                       .policy = dz_policy_find("posix"),
-                                      .many = true,
                                       .fresh = true};
     CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r->err), 0);
     CHECK_INT(dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err), 0);
@@ -602,7 +597,6 @@ TEST(the_image_that_was_not_used_for_longest_goes)
                                          .image_sha256 = other,
                                          .env = crig_env,
                                          .policy = dz_policy_find("posix"),
-                                         .many = true,
                                          .fresh = true};
         CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r.err), 0);
         CHECK_INT(dz_db_create_fd(r.start.disk_fd, t.p, t.len, false, &r.err), 0);

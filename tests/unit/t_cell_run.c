@@ -13,14 +13,14 @@ static const char *const flood[] = {"g", "f", NULL};
 static void start(struct crig *r, const char *const *argv)
 {
     CHECK_INT(crig_spawn(r, argv, "posix"), 0);
-    CHECK_INT(dz_cell_go(r->cell, &r->err), 0);
+    CHECK_INT(crig_go(r), 0);
 }
 
 TEST(output_and_exit_code_come_out)
 {
     struct crig r;
     start(&r, say_hi);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXITED);
     CHECK_INT(r.end.exit_code, 3);
     CHECK_STR(r.out.p, "hi\n");
     CHECK_STR(r.err_out.p, "err\n");
@@ -32,20 +32,11 @@ TEST(input_goes_in_within_its_window)
 {
     static char big[200000];
     struct crig r;
-    size_t at = 0;
     memset(big, 'x', sizeof big);
     start(&r, copy);
-    while (at < sizeof big) {
-        if (dz_cell_window(r.cell, DZ_CELL_STDIN) == 0)
-            CHECK(crig_wait(&r, DZ_CELL_WINDOW_OPEN) == DZ_CELL_WINDOW_OPEN);
-        int64_t n = dz_cell_input(r.cell, DZ_CELL_STDIN, big + at, sizeof big - at, &r.err);
-        CHECK(n >= 0);
-        if (n <= 0)
-            break;
-        at += (size_t)n;
-    }
-    CHECK_INT(dz_cell_input_end(r.cell, DZ_CELL_STDIN, &r.err), 0);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    crig_input(&r, big, sizeof big);
+    CHECK_INT(dz_cell_exec_input_end(r.cell, r.exec, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXITED);
     CHECK_INT(r.end.exit_code, 0);
     CHECK_INT(r.out_seen, sizeof big);
     crig_free(&r);
@@ -55,13 +46,13 @@ TEST(signals_and_traps_are_told)
 {
     struct crig r;
     start(&r, trap);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXITED);
     CHECK_INT(r.end.signal, SIGILL);
     crig_free(&r);
     for (int i = 0; i < 2; i++) { /* one that burns, one that sleeps */
         start(&r, i ? wait_long : loop);
-        CHECK_INT(dz_cell_signal(r.cell, SIGTERM, &r.err), 0);
-        CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+        CHECK_INT(dz_cell_exec_signal(r.cell, r.exec, SIGTERM, false, &r.err), 0);
+        CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXITED);
         CHECK_INT(r.end.signal, SIGTERM);
         crig_free(&r);
     }
@@ -73,15 +64,15 @@ TEST(what_cannot_be_started_is_told)
     static const char *const file[] = {"/text", NULL};
     struct crig r;
     start(&r, missing);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_FAILED);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXEC_FAILED);
     CHECK_INT(r.end.code, DZ_ENOENT);
     CHECK(strstr(r.text, "nothing") != NULL);
     crig_free(&r);
     CHECK_INT(crig_spawn(&r, file, "posix"), 0);
     CHECK_INT(dz_cell_put_file(r.cell, "/text", 0755, &r.err), 0);
     CHECK_INT(dz_cell_put_data(r.cell, "hello", 5, &r.err), 0);
-    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_FAILED);
+    CHECK_INT(crig_go(&r), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXEC_FAILED);
     CHECK_INT(r.end.code, DZ_EINVAL);
     crig_free(&r);
 }
@@ -91,12 +82,12 @@ TEST(a_bad_path_ends_the_cell_with_a_word)
     struct crig r;
     CHECK_INT(crig_spawn(&r, say_hi, "posix"), 0);
     CHECK_INT(dz_cell_put_dir(r.cell, "relative", 0755, &r.err), 0);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_FAILED);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_FAILED);
     CHECK_INT(r.end.code, DZ_EINVAL);
     crig_free(&r);
     CHECK_INT(crig_spawn(&r, say_hi, "posix"), 0);
     CHECK_INT(dz_cell_put_file(r.cell, "/bin/g/below/a/file", 0644, &r.err), 0);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_FAILED);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_FAILED);
     crig_free(&r);
 }
 
@@ -107,8 +98,8 @@ TEST(a_flood_waits_for_its_reader)
     start(&r, flood);
     for (int i = 0; i < 200; i++)
         CHECK_INT(crig_wait(&r, DZ_CELL_OUTPUT), DZ_CELL_OUTPUT);
-    CHECK_INT(dz_cell_signal(r.cell, SIGKILL, &r.err), 0);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(dz_cell_exec_signal(r.cell, r.exec, SIGKILL, false, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_CELL_EXITED);
     CHECK_INT(r.end.signal, SIGKILL);
     crig_free(&r);
 }
@@ -154,7 +145,7 @@ TEST(a_dead_cell_is_told_as_such)
         SKIP("this kernel does not list children in /proc");
     (void)fclose(f);
     CHECK_INT(kill(pid, SIGKILL), 0);
-    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_EIO);
+    CHECK_INT(crig_wait(&r, DZ_CELL_EXITED), DZ_EIO);
     CHECK(strstr(r.err.msg, "signal 9") != NULL);
     crig_free(&r);
 }
