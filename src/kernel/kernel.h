@@ -38,6 +38,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+struct dz_buf;
 struct dz_kernel;
 struct dz_vfs;
 struct dz_vfs_attr;
@@ -205,6 +206,8 @@ struct dz_kernel_runner {
     int (*word)(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
     int (*read)(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
     int (*key)(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
+    /* The text of /proc/PID/maps. NULL: the kernel's, of one linear memory. */
+    void (*maps)(void *arg, struct dz_task *t, struct dz_buf *to);
 };
 /* A task that was away has stopped. cpu_ns: the CPU time that it has used since it last ran or was
  * reported. */

@@ -339,7 +339,7 @@ static const uint64_t first_limits[DZ_KERNEL_RLIMITS] = {
     [RLIMIT_DATA] = UINT64_MAX,  [RLIMIT_STACK] = UINT64_MAX,
     [RLIMIT_CORE] = 0,           [RLIMIT_RSS] = UINT64_MAX,
     [RLIMIT_NPROC] = UINT64_MAX, [RLIMIT_NOFILE] = DZ_KERNEL_FDS_MAX,
-    [RLIMIT_MEMLOCK] = 0,        [RLIMIT_AS] = UINT64_MAX,
+    [RLIMIT_MEMLOCK] = 8 << 20,  [RLIMIT_AS] = UINT64_MAX,
     [RLIMIT_LOCKS] = UINT64_MAX, [RLIMIT_SIGPENDING] = DZ_KERNEL_SIGINFOS_MAX / 8,
     [RLIMIT_MSGQUEUE] = 0,       [RLIMIT_NICE] = 0,
     [RLIMIT_RTPRIO] = 0,         [RLIMIT_RTTIME] = UINT64_MAX,
@@ -362,6 +362,7 @@ static int spawn_ids(struct dz_kernel *k, struct dz_proc *p, const struct dz_spa
     for (int i = 0; i < DZ_KERNEL_RLIMITS; i++)
         p->rlimit[i][0] = p->rlimit[i][1] = first_limits[i];
     p->rlimit[RLIMIT_NOFILE][0] = k->limits.fds;
+    p->rlimit[RLIMIT_STACK][0] = 8 << 20; /* as Linux begins: threads of glibc get such stacks */
     if (!spec->cwd)
         return 0;
     return (int)dz_sys_chdir(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = spec->cwd});

@@ -245,11 +245,13 @@ static void text_comm(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
     dz_buf_addf(out, "%s\n", of->comm);
 }
 
-/* /proc/PID/maps has one line, because a guest's address space is its linear memory only. */
+/* The address space of a WebAssembly process is its linear memory: one line. */
 static void text_maps(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
-    (void)k;
-    if (of->mem_bytes)
+    struct dz_task *t = of->threads ? k->task[of->threads] : NULL;
+    if (t && t->runner->maps)
+        t->runner->maps(t->runner_arg, t, out);
+    else if (of->mem_bytes)
         dz_buf_addf(out, "00000000-%08llx rw-p 00000000 00:00 0          [heap]\n",
                     (ull)of->mem_bytes);
 }

@@ -40,6 +40,7 @@ enum {
     GRANULE = 256 << 10,
     CHUNK = DZ_VFS_CHUNK, /* of a shared file: what has a sum */
     FILES_MAX = 2048,
+    PACKED_MAX = 4096,
     CACHE_FILES = 128,       /* snapshots that nobody maps: so many */
     CACHE_BYTES = 64 << 20,  /* and so large */
     SYNC_BYTES = 8 << 20,    /* of a file that is looked at before each output */
@@ -425,7 +426,24 @@ static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct
         return false;
     l->files.has_pack = true;
     *ret_back = (struct dz_mm_back){.kind = DZ_MM_PACK, .offset = at + b->offset};
+    for (size_t i = 0; i < l->files.packed.n; i++)
+        if (l->files.packed.p[i].start == at)
+            return true;
+    /* one that is not kept has no name in /proc/PID/maps */
+    dz_vec_push(&l->files.packed, ((struct linux_packed){at, at + page_up(a->size), b->ino}));
     return true;
+}
+
+uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back)
+{
+    if (back->kind == DZ_MM_FILE)
+        return back->id;
+    for (size_t i = 0; back->kind == DZ_MM_PACK && i < l->files.packed.n; i++) {
+        const struct linux_packed *p = &l->files.packed.p[i];
+        if (back->offset >= p->start && back->offset < p->end)
+            return p->ino;
+    }
+    return 0;
 }
 
 static uint32_t next_generation(struct dz_linux *l)
@@ -627,6 +645,7 @@ void dz_linux_pages_init(struct dz_linux *l)
                                         .truncate = pages_truncate,
                                         .sync = pages_sync,
                                         .arg = l};
+    l->files.packed.max = PACKED_MAX;
 }
 
 void dz_linux_files_free(struct dz_linux *l)
@@ -641,4 +660,5 @@ void dz_linux_files_free(struct dz_linux *l)
     assert(l->files.count == 0 && l->files.bytes == 0);
     if (l->files.has_pack)
         linux_ops(l)->file_close(l->o.stub, l->files.pack);
+    dz_vec_release(&l->files.packed);
 }

@@ -31,11 +31,11 @@
 #include <sys/syscall.h>
 
 enum {
-    ROUNDS_MAX = 64,             /* of events, before the kernel has its turn */
-    FAULTS_MAX = 3,              /* of one instruction at one address, though mm/ permits it */
-    CLOCK_AFTER_NS = 200 * 1000, /* who ran for less has its time counted later */
-    TRAP_PAGE = 14,              /* the exception's number: a page fault */
-    ERROR_WRITE = 1 << 1,        /* its error code */
+    ROUNDS_MAX = 64,               /* of events, before the kernel has its turn */
+    FAULTS_MAX = 3,                /* of one instruction at one address, though mm/ permits it */
+    ACCOUNT_AFTER_NS = 200 * 1000, /* a process that ran for less is accounted later */
+    TRAP_PAGE = 14,                /* the exception's number: a page fault */
+    ERROR_WRITE = 1 << 1,          /* its error code */
     ERROR_FETCH = 1 << 4,
 };
 
@@ -107,8 +107,10 @@ static void thread_free(struct dz_linux_thread *t)
 static struct dz_linux_group *group_new(struct dz_linux_space *space)
 {
     struct dz_linux_group *g = dz_zalloc(sizeof *g);
-    if (g)
+    if (g) {
         g->space = space;
+        g->ran_ns = ACCOUNT_AFTER_NS; /* its memory is looked at when it first waits */
+    }
     return g;
 }
 
@@ -154,25 +156,55 @@ static void let_go(struct dz_linux_thread *t)
 
 /* ---- accounts -------------------------------------------------------------------------- */
 
-/* CPU time of its process that nobody has reported yet. Short runs wait for the next report, but
- * for the last one. */
-static int64_t cpu_used(struct dz_linux_thread *t, bool last)
+static void kill_it(const struct dz_linux_thread *t)
+{
+    const struct dz_siginfo info = {.signo = SIGKILL, .code = SI_KERNEL};
+    dz_kernel_force(t->task, &info);
+}
+
+/* What processes have after a fork counts for each of them, until there is no room: then it is
+ * looked at exactly. */
+static void recount(struct dz_linux *l)
+{
+    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++) {
+        const struct dz_linux_thread *t = l->threads[i];
+        uint64_t bytes;
+        seen += t != NULL;
+        if (t && !t->group->borrows && linux_ops(l)->resident(l->o.stub, i, true, &bytes) == 0)
+            (void)dz_kernel_memory(t->task->kernel, t->task->proc, bytes);
+    }
+}
+
+/* A process that has more than there is room for is killed, as on Linux. */
+static void count_memory(struct dz_linux_thread *t)
+{
+    struct dz_linux *l = t->l;
+    uint64_t bytes;
+    if (t->group->borrows || linux_ops(l)->resident(l->o.stub, t->number, false, &bytes) < 0 ||
+        dz_kernel_memory(t->task->kernel, t->task->proc, bytes) == 0)
+        return;
+    recount(l);
+    if (linux_ops(l)->resident(l->o.stub, t->number, true, &bytes) < 0 ||
+        dz_kernel_memory(t->task->kernel, t->task->proc, bytes) < 0)
+        kill_it(t);
+}
+
+/* Take the accounts of its process: the CPU time that nobody has reported yet. Short runs wait for
+ * the next time, but for the last one. */
+static int64_t account(struct dz_linux_thread *t, bool last)
 {
     struct dz_linux_group *g = t->group;
     int64_t ns;
-    if (!t->number || (!last && dz_kernel_now(t->task->kernel) - t->since < CLOCK_AFTER_NS))
+    if (!t->number || (!last && g->ran_ns < ACCOUNT_AFTER_NS))
         return 0;
+    g->ran_ns = 0;
+    if (!last)
+        count_memory(t);
     if (linux_ops(t->l)->cpu(t->l->o.stub, t->number, &ns) < 0 || ns < g->cpu_ns)
         return 0;
     const int64_t used = ns - g->cpu_ns;
     g->cpu_ns = ns;
     return used;
-}
-
-static void kill_it(const struct dz_linux_thread *t)
-{
-    const struct dz_siginfo info = {.signo = SIGKILL, .code = SI_KERNEL};
-    dz_kernel_force(t->task, &info);
 }
 
 /* ---- calls ----------------------------------------------------------------------------- */
@@ -222,7 +254,7 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
         break;
     case DZ_LINUX_DONE:
         answer(t, result);
-        if (!t->group->broken) {
+        if (!t->group->broken && t->group->ran_ns < DZ_KERNEL_SLICE_NS) {
             let_go(t);
             return DZ_RUN_AWAY;
         }
@@ -231,6 +263,20 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
     if (t->group->broken)
         kill_it(t);
     return DZ_RUN_READY;
+}
+
+/* Is the answer how much CPU time the process has used? */
+static bool asks_for_time(const struct dz_linux_call *c)
+{
+    switch (c->number) {
+    case SYS_getrusage:
+    case SYS_times:
+        return true;
+    case SYS_clock_gettime:
+        return (int32_t)c->arg[0] == 2 || (int32_t)c->arg[0] == 3 || (int32_t)c->arg[0] < 0;
+    default:
+        return false;
+    }
 }
 
 static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
@@ -245,10 +291,14 @@ static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
     const uint64_t args[6] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
     memcpy(t->call.arg, args, sizeof args);
     t->parked = true;
+    if (asks_for_time(&t->call)) { /* by way of the kernel, which then knows how much it was */
+        dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, true));
+        return;
+    }
     dz_kernel_serve(t->task);
     const enum dz_run_stop stop = serve(t);
     if (stop != DZ_RUN_AWAY)
-        dz_kernel_task_event(t->task, stop, 0, cpu_used(t, stop == DZ_RUN_EXITED));
+        dz_kernel_task_event(t->task, stop, 0, account(t, stop == DZ_RUN_EXITED));
 }
 
 /* ---- faults ---------------------------------------------------------------------------- */
@@ -294,7 +344,7 @@ static void on_fault(struct dz_linux_thread *t, const struct dz_stub_event *e)
         kill_it(t);
     else
         dz_kernel_force(t->task, &info);
-    dz_kernel_task_event(t->task, DZ_RUN_READY, 0, cpu_used(t, false));
+    dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, false));
 }
 
 /* ---- events ---------------------------------------------------------------------------- */
@@ -318,6 +368,7 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
     assert(t->running && t->task->away);
     t->running = false;
     t->l->running--;
+    t->group->ran_ns += dz_kernel_now(t->task->kernel) - t->since;
     switch (e->kind) {
     case DZ_STUB_CALL:
         on_call(t, e);
@@ -326,7 +377,7 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
         on_fault(t, e);
         return;
     case DZ_STUB_STOPPED:
-        dz_kernel_task_event(t->task, DZ_RUN_READY, 0, cpu_used(t, false));
+        dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, false));
         return;
     case DZ_STUB_ENDED:
         return;
@@ -347,7 +398,7 @@ static void slices(struct dz_linux *l)
         if (!t || !t->running)
             continue;
         seen++;
-        if (now - t->since >= DZ_KERNEL_SLICE_NS)
+        if (now - t->since + t->group->ran_ns >= DZ_KERNEL_SLICE_NS)
             linux_ops(l)->interrupt(l->o.stub, i);
     }
 }
@@ -460,8 +511,10 @@ static int copy_group(struct dz_linux *l, const struct dz_linux_thread *from,
         s->groups++;
     }
     *ret_group = group_new(s);
-    if (*ret_group)
+    if (*ret_group) {
+        (*ret_group)->borrows = how == DZ_STUB_SHARE;
         return 0;
+    }
     dz_linux_space_unref(l, s);
     return -ENOMEM;
 }
@@ -592,6 +645,7 @@ const struct dz_kernel_runner dz_linux_runner = {
     .word = dz_linux_word,
     .read = dz_linux_bytes,
     .key = dz_linux_key,
+    .maps = dz_linux_maps,
 };
 
 /* ---- the embedder ------------------------------------------------------------------------ */

@@ -88,7 +88,4 @@ int dz_linux_fd(const struct dz_linux *l);
  * looked at. INT64_MAX: nothing runs. */
 int64_t dz_linux_due(const struct dz_linux *l);
 
-/* The text of /proc/PID/maps of the process that t is a thread of. */
-void dz_linux_maps(const struct dz_task *t, struct dz_buf *to);
-
 #endif

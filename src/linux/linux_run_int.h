@@ -47,7 +47,9 @@ struct dz_linux_group {
     uint32_t threads;
     bool ended;     /* the stub's process is gone, or was told to go */
     bool broken;    /* invariant 2 */
+    bool borrows;   /* a vfork child: its memory is its parent's, and counted there */
     int64_t cpu_ns; /* that the kernel has been told of */
+    int64_t ran_ns; /* that its threads ran, by the clock, since its accounts were taken */
 };
 
 struct dz_linux_thread {
@@ -69,6 +71,9 @@ struct dz_linux_thread {
 };
 
 struct linux_file;
+struct linux_packed { /* a file of the pack that was mapped: whose pages these are */
+    uint64_t start, end, ino;
+};
 enum {
     LINUX_FILES_HASH = 256,
 };
@@ -85,6 +90,7 @@ struct linux_files {
     uint8_t *chunk;      /* for copying */
     uint32_t pack;       /* the stub's number */
     bool has_pack;
+    DZ_VEC(, struct linux_packed) packed;
 };
 
 struct dz_linux {
@@ -128,6 +134,7 @@ extern const struct dz_linux_mem dz_linux_mem_ops; /* arg: the thread */
 int dz_linux_word(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
 int dz_linux_bytes(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
 int dz_linux_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
+void dz_linux_maps(void *arg, struct dz_task *t, struct dz_buf *to);
 /* Lay a program into the fresh process of this thread. 0 or -errno of execve(2). */
 int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 
@@ -154,6 +161,8 @@ static inline void dz_linux_loosen(struct dz_linux *l)
 {
     l->files.loose = true;
 }
+/* The inode of the file that a mapping shows; 0: shared memory, or unknown. */
+uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back);
 void dz_linux_sweep(struct dz_linux *l, int64_t now); /* now and then: drop what nobody maps */
 void dz_linux_files_free(struct dz_linux *l);
 void dz_linux_pages_init(struct dz_linux *l);

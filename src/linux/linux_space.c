@@ -13,6 +13,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+enum {
+    SWAPS_MAX = 256, /* tries of an atomic change */
+};
 static const struct dz_mm_range reserved = {DZ_STUB_RESERVED_START, DZ_STUB_RESERVED_END};
 
 struct dz_linux_space *dz_linux_space_new(struct dz_linux *l)
@@ -189,6 +192,25 @@ static uint32_t changed(const struct dz_word *w, uint32_t was)
     return was;
 }
 
+/* Of a thread that stands still: atomically, while others of its memory run. */
+static int change(struct dz_linux_thread *t, const struct dz_word *w, uint32_t *was)
+{
+    const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), w->at);
+    if (!v || v->start > w->at || !(v->prot & PROT_WRITE))
+        return -EFAULT;
+    for (int i = 0; i < SWAPS_MAX; i++) {
+        uint32_t had = *was;
+        const int rc =
+            linux_ops(t->l)->swap(t->l->o.stub, t->number, w->at, *was, changed(w, *was), &had);
+        if (rc < 0)
+            return -EFAULT;
+        if (had == *was)
+            return 0;
+        *was = had;
+    }
+    return -EAGAIN; /* somebody changes it all the time */
+}
+
 /* A load that meets a store in the middle is harmless: whoever stored wakes afterwards. */
 int dz_linux_word(void *arg, struct dz_task *task, const struct dz_word *w, uint32_t *ret_was)
 {
@@ -198,11 +220,48 @@ int dz_linux_word(void *arg, struct dz_task *task, const struct dz_word *w, uint
     if (mem_read(t, w->at, &was, sizeof was) != sizeof was)
         return -EFAULT;
     const uint32_t now = changed(w, was);
-    if (w->op != DZ_WORD_LOAD && (now != was || w->op == DZ_WORD_SET) &&
-        mem_write(t, w->at, &now, sizeof now) != sizeof now)
-        return -EFAULT;
+    /* One that runs is about to be killed: what it shares with others may meet a change of theirs.
+     */
+    const bool plain = w->op == DZ_WORD_SET || t->running;
+    if (w->op == DZ_WORD_SET || (plain && now != was)) {
+        if (mem_write(t, w->at, &now, sizeof now) != sizeof now)
+            return -EFAULT;
+    } else if (w->op != DZ_WORD_LOAD && !plain) {
+        const int rc = change(t, w, &was);
+        if (rc < 0)
+            return rc;
+    }
     *ret_was = was;
     return 0;
+}
+
+/* ---- /proc/PID/maps ------------------------------------------------------------------------ */
+
+struct names {
+    struct dz_linux *l;
+    uint64_t root, ino; /* ino: whose path it is; many VMAs in turn are of one file */
+    char path[PATH_MAX];
+};
+static void name_of(void *arg, const struct dz_mm_back *back, struct dz_mm_name *ret_name)
+{
+    struct names *n = arg;
+    const uint64_t ino = dz_linux_back_ino(n->l, back);
+    if (back->kind == DZ_MM_OBJECT)
+        ret_name->path = "/dev/zero (deleted)";
+    if (ino == 0)
+        return;
+    if (ino != n->ino && dz_vfs_find_path(n->l->o.vfs, n->root, ino, n->path, sizeof n->path) < 0)
+        (void)snprintf(n->path, sizeof n->path, "(deleted)");
+    n->ino = ino;
+    *ret_name =
+        (struct dz_mm_name){.path = n->path, .minor = 1 /* as stat(2) has it */, .inode = ino};
+}
+
+void dz_linux_maps(void *arg, struct dz_task *task, struct dz_buf *to)
+{
+    const struct dz_linux_thread *t = linux_thread_of(task);
+    struct names n = {.l = arg, .root = task->proc->root.ino};
+    dz_mm_maps(linux_mm(t), name_of, &n, to);
 }
 
 /* ---- programs ---------------------------------------------------------------------------- */

@@ -119,6 +119,11 @@ struct dz_stub_ops {
      * one could not be, -EFAULT if none. */
     int64_t (*read)(struct dz_stub *s, uint32_t thread, uint64_t at, void *ret_bytes, size_t n);
     int64_t (*write)(struct dz_stub *s, uint32_t thread, uint64_t at, const void *bytes, size_t n);
+    /* Stopped: the word at this address (a multiple of 4) becomes `now` if it is `was`, atomically
+     * for all that have it mapped; what it was. Where the word cannot be written by the guest, its
+     * process may die: -ESRCH; look at the memory's VMAs before. */
+    int (*swap)(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t was, uint32_t now,
+                uint32_t *ret_was);
     /* Append the pages in [start, end) that were written: that are present in private memory and
      * no longer what lies behind it. -EOPNOTSUPP: the host does not tell. */
     int (*changed)(struct dz_stub *s, uint32_t thread, uint64_t start, uint64_t end,
@@ -131,6 +136,10 @@ struct dz_stub_ops {
 
     /* Nanoseconds of CPU of its process. */
     int (*cpu)(struct dz_stub *s, uint32_t thread, int64_t *ret_ns);
+    /* Bytes of memory that its process has for itself: pages that it wrote. exact: those that it
+     * still shares with others after a fork count in part only, which takes longer to find out.
+     * -EOPNOTSUPP: the host does not tell. */
+    int (*resident)(struct dz_stub *s, uint32_t thread, bool exact, uint64_t *ret_bytes);
     /* How many events there are (at most DZ_STUB_EVENTS_MAX, and `max`), waiting for the first
      * one until timeout_ns have passed; negative: for ever. It returns 0 early when nothing runs.
      */

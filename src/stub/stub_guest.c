@@ -129,6 +129,13 @@ __attribute__((noreturn)) static void serve(struct stub_ctx *c)
         case STUB_CLONE:
             c->clone_result = clone_thread(c->clone_flags, c->clone_ctx);
             break;
+        case STUB_SWAP: {
+            uint32_t was = c->swap_was;
+            atomic_compare_exchange_strong((_Atomic uint32_t *)c->swap_at, &was, /* NOLINT */
+                                           c->swap_now);
+            c->swap_was = was;
+            break;
+        }
         default:
             CALL(SYS_exit);
         }

@@ -8,6 +8,7 @@
 #include "os/os_uapi.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -134,7 +135,32 @@ static int64_t mem_write(struct dz_stub *s, uint32_t thread, uint64_t at, const 
     return moved(process_vm_writev(t->tid, &from, 1, &to, 1, 0));
 }
 
+static int mem_swap(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t was, uint32_t now,
+                    uint32_t *ret_was)
+{
+    struct host *h = host_of(s);
+    struct stub_ctx *c = ctx_of(h, thread);
+    if (at % sizeof was || !reachable(at, sizeof was))
+        return -EFAULT;
+    (void)stopped_of(h, thread);
+    c->swap_at = at;
+    c->swap_was = was;
+    c->swap_now = now;
+    const int rc = dz_stub_order(h, thread, STUB_SWAP);
+    if (rc == 0)
+        *ret_was = *(volatile uint32_t *)&c->swap_was;
+    return rc;
+}
+
 /* ---- written pages ------------------------------------------------------------------------ */
+
+static int open_proc(pid_t pid, const char *name)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? fd : errno == ENOENT || errno == ESRCH ? -ESRCH : -EOPNOTSUPP;
+}
 
 #define PAGE_IS_ZERO (1u << 5) /* PAGE_IS_PFNZERO */
 
@@ -176,16 +202,46 @@ static int mem_changed(struct dz_stub *s, uint32_t thread, uint64_t start, uint6
     const struct thread *t = thread_of(host_of(s), thread);
     if (t->state == T_DEAD)
         return -ESRCH;
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/%d/pagemap", (int)t->tid);
-    DZ_AUTO(dz_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    DZ_AUTO(dz_fd_close) int fd = open_proc(t->tid, "pagemap");
     if (fd < 0)
-        return errno == ENOENT ? -ESRCH : -EOPNOTSUPP;
+        return fd;
     end = end < DZ_MM_ADDRESS_MAX ? end : DZ_MM_ADDRESS_MAX;
     const uint64_t low = end < DZ_STUB_RESERVED_START ? end : DZ_STUB_RESERVED_START;
     const uint64_t high = start > DZ_STUB_RESERVED_END ? start : DZ_STUB_RESERVED_END;
     const int rc = scan(fd, start, low, runs);
     return rc < 0 ? rc : scan(fd, high, end, runs);
+}
+
+/* The number behind `name` in the text, or the n-th word of it; 0: there is none. */
+static uint64_t number_in(const char *text, const char *name, int n)
+{
+    const char *at = name ? strstr(text, name) : text;
+    uint64_t v = 0;
+    at = at && name ? at + strlen(name) : at;
+    for (; at && n > 0; n--)
+        at = (at = strchr(at, ' ')) ? at + 1 : NULL;
+    for (at += at ? strspn(at, " \t") : 0; at && *at >= '0' && *at <= '9'; at++)
+        v = v * 10 + (uint64_t)(*at - '0');
+    return v;
+}
+
+/* statm: pages in words, of which the second are present and the third a file's. */
+static int mem_resident(struct dz_stub *s, uint32_t thread, bool exact, uint64_t *ret_bytes)
+{
+    const struct thread *t = thread_of(host_of(s), thread);
+    char text[4096];
+    if (t->state == T_DEAD)
+        return -ESRCH;
+    DZ_AUTO(dz_fd_close) int fd = open_proc(t->tid, exact ? "smaps_rollup" : "statm");
+    if (fd < 0)
+        return fd;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return n < 0 && errno != ESRCH ? -EOPNOTSUPP : -ESRCH;
+    text[n] = '\0';
+    *ret_bytes = exact ? number_in(text, "\nPss_Anon:", 0) * 1024
+                       : (number_in(text, NULL, 1) - number_in(text, NULL, 2)) * DZ_MM_PAGE;
+    return 0;
 }
 
 /* ---- files ----------------------------------------------------------------------------- */
@@ -256,7 +312,9 @@ void dz_stub_ops_mem(struct dz_stub_ops *ops)
     ops->memory = mem_memory;
     ops->read = mem_read;
     ops->write = mem_write;
+    ops->swap = mem_swap;
     ops->changed = mem_changed;
+    ops->resident = mem_resident;
     ops->file = mem_file;
     ops->file_close = mem_file_close;
 }

@@ -51,6 +51,7 @@ enum stub_command {
     STUB_RUN = 1, /* registers as the frame has them */
     STUB_CALLS,
     STUB_CLONE,
+    STUB_SWAP,
     STUB_EXIT,
 };
 enum {                     /* struct stub_ctx.bases */
@@ -71,6 +72,8 @@ struct stub_ctx {
     uint64_t fs_base, gs_base;
     uint64_t clone_flags, clone_ctx; /* clone_ctx: address of the child's */
     int64_t clone_result;
+    uint64_t swap_at;
+    uint32_t swap_was, swap_now; /* swap_was: and what it was */
 };
 struct stub_bell {
     _Atomic uint32_t asleep;

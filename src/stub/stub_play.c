@@ -383,6 +383,34 @@ static int64_t play_write(struct dz_stub *s, uint32_t thread, uint64_t at, const
     const size_t done = copy(t->memory, at, (void *)(uintptr_t)bytes, n, PROT_WRITE, &rc);
     return done || !rc ? (int64_t)done : rc;
 }
+static int play_swap(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t was, uint32_t now,
+                     uint32_t *ret_was)
+{
+    int rc;
+    uint32_t word;
+    struct dz_play *t = thread_of(s, thread);
+    assert(t->state != RUNNING);
+    if (at % sizeof was)
+        return -EFAULT;
+    if (t->state == DEAD ||
+        copy(t->memory, at, &word, sizeof word, PROT_READ, &rc) != sizeof word ||
+        (word == was && copy(t->memory, at, &now, sizeof now, PROT_WRITE, &rc) != sizeof now))
+        return -ESRCH;
+    *ret_was = word;
+    return 0;
+}
+static int play_resident(struct dz_stub *s, uint32_t thread, bool exact, uint64_t *ret_bytes)
+{
+    const struct memory *m = thread_of(s, thread)->memory;
+    uint64_t bytes = 0;
+    (void)exact; /* a fork copies */
+    for (size_t i = 0; i < m->entries.n; i++) {
+        const struct entry *e = &m->entries.p[i];
+        bytes += e->page && !e->page->read && !e->shared ? DZ_MM_PAGE : 0;
+    }
+    *ret_bytes = bytes;
+    return 0;
+}
 static int play_changed(struct dz_stub *s, uint32_t thread, uint64_t start, uint64_t end,
                         struct dz_stub_runs *runs)
 {
@@ -774,7 +802,9 @@ static const struct dz_stub_ops play_ops = {
     .memory = play_memory,
     .read = play_read,
     .write = play_write,
+    .swap = play_swap,
     .changed = play_changed,
+    .resident = play_resident,
     .file = play_file,
     .file_close = play_file_close,
     .cpu = play_cpu,

@@ -305,6 +305,42 @@ TEST(host_bytes_and_pages)
     end();
 }
 
+/* A thread spins on a word with locked increments, another one's swaps lose none of them. */
+TEST(host_swaps)
+{
+    start(0);
+    const uint32_t t = process(guest_loop);
+    uint32_t other = 0, word = 0, was = 0, added = 0;
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_THREAD, &other), 0);
+    CHECK_INT(stub->ops->swap(stub, other, DATA + 8, 1, 2, &was), 0);
+    CHECK_INT(was, 0);
+    CHECK_INT(stub->ops->swap(stub, other, DATA + 8, 0, 2, &was), 0);
+    CHECK_INT(was, 0);
+    CHECK_INT(stub->ops->swap(stub, other, DATA + 8, 7, 9, &was), 0);
+    CHECK_INT(was, 2);
+    CHECK_INT(stub->ops->swap(stub, other, DATA + 2, 0, 2, &was), -EFAULT);
+    CHECK_INT(stub->ops->swap(stub, other, PAGE_CTX, 0, 2, &was), -EFAULT);
+    for (uint32_t turn = 0; turn < 200; turn++) { /* it counts: one each turn, beside ours */
+        stub->ops->run(stub, t);
+        CHECK_INT(stub->ops->read(stub, other, DATA, &word, sizeof word), sizeof word);
+        for (;; word = was) {
+            CHECK_INT(stub->ops->swap(stub, other, DATA, word, word + 1, &was), 0);
+            if (was == word)
+                break;
+        }
+        added++;
+        CHECK_INT(next().thread, t);
+    }
+    CHECK_INT(stub->ops->read(stub, other, DATA, &word, sizeof word), sizeof word);
+    CHECK_INT(word, added + 200);
+    uint64_t bytes = 0, exactly = 0;
+    CHECK_INT(stub->ops->resident(stub, t, false, &bytes), 0);
+    CHECK_INT(stub->ops->resident(stub, t, true, &exactly), 0);
+    CHECK(bytes >= 4096 && bytes <= 64 * 4096 && exactly >= 4096 && exactly <= bytes);
+    CHECK_INT(stub->ops->swap(stub, other, TEXT, 0, 2, &was), -ESRCH); /* its own fault */
+    end();
+}
+
 TEST(host_lists)
 {
     enum {

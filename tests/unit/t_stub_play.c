@@ -296,6 +296,17 @@ TEST(play_lists)
     CHECK_INT(stub->ops->write(stub, t, MEMORY, "y", 1), 1);
     CHECK_INT(stub->ops->changed(stub, t, 0, UINT64_MAX, &runs), 0);
     CHECK_INT(runs.n, 1);
+    uint64_t resident = 0;
+    CHECK_INT(stub->ops->resident(stub, t, false, &resident), 0);
+    CHECK_INT(resident, 4096); /* what is shared is nobody's */
+    uint32_t was = 9;
+    CHECK_INT(stub->ops->swap(stub, t, MEMORY + 4, 1, 5, &was), 0);
+    CHECK_INT(was, 0);
+    CHECK_INT(byte_at(t, MEMORY + 4), 0);
+    CHECK_INT(stub->ops->swap(stub, t, MEMORY + 4, 0, 5, &was), 0);
+    CHECK_INT(byte_at(t, MEMORY + 4), 5);
+    CHECK_INT(stub->ops->swap(stub, t, MEMORY + 5, 0, 5, &was), -EFAULT);
+    CHECK_INT(stub->ops->swap(stub, t, MEMORY + 0x50000, 0, 5, &was), -ESRCH);
     dz_vec_release(&runs);
     const struct dz_mm_call moved = {.op = DZ_MM_MREMAP,
                                      .at = MEMORY,
