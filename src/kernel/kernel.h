@@ -530,6 +530,19 @@ int64_t dz_sys_setuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid); /* 
 int64_t dz_sys_setgid(struct dz_kernel *k, struct dz_proc *p, uint32_t gid);
 int64_t dz_sys_getgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, uint32_t *ret_groups);
 int64_t dz_sys_setgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, const uint32_t *groups);
+/* The thread or process with this number, 0: the caller. capset: only the caller. */
+int64_t dz_sys_capget(struct dz_kernel *k, struct dz_proc *p, int pid, struct dz_capsets *ret_sets);
+int64_t dz_sys_capset(struct dz_kernel *k, struct dz_proc *p, int pid,
+                      const struct dz_capsets *sets);
+/* Both answer what it was. */
+int64_t dz_sys_setfsuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid);
+int64_t dz_sys_setfsgid(struct dz_kernel *k, struct dz_proc *p, uint32_t gid);
+int64_t dz_sys_personality(struct dz_kernel *k, struct dz_proc *p,
+                           uint32_t persona); /* UINT32_MAX: asks */
+/* PR_{SET,GET}_PDEATHSIG, CHILD_SUBREAPER, DUMPABLE, TIMERSLACK, KEEPCAPS, SECUREBITS,
+ * CAPBSET_READ, CAPBSET_DROP, CAP_AMBIENT. What GET asks for is the answer, where Linux has an
+ * address, too. */
+int64_t dz_sys_prctl(struct dz_kernel *k, struct dz_proc *p, int op, const uint64_t arg[3]);
 /* which: PRIO_PROCESS, PRIO_PGRP, PRIO_USER. getpriority returns 20 - nice, 1..40. */
 int64_t dz_sys_getpriority(struct dz_kernel *k, struct dz_proc *p, int which, int who);
 int64_t dz_sys_setpriority(struct dz_kernel *k, struct dz_proc *p, int which, int who, int nice);
@@ -606,6 +619,7 @@ int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struc
 /* Returns the thread's number. */
 int64_t dz_sys_set_tid_address(struct dz_kernel *k, struct dz_proc *p, uint64_t at);
 int64_t dz_sys_set_robust_list(struct dz_kernel *k, struct dz_proc *p, uint64_t head, size_t size);
+int64_t dz_sys_get_robust_list(struct dz_kernel *k, struct dz_proc *p, int tid, uint64_t *ret_head);
 
 /* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME. */
 int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);

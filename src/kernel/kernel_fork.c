@@ -44,8 +44,9 @@ static void inherit(struct dz_proc *c, const struct dz_proc *p)
     c->lock_owner = own.lock_owner;
     c->ppid = p->pid;
     c->state = DZ_PROC_LIVE;
-    c->flags = 0;
+    c->flags = p->flags & (DZ_PROC_CAPS | DZ_PROC_FSUID | DZ_PROC_FSGID | DZ_PROC_SECRET);
     c->exit_signal = 0;
+    c->death_sig = 0;
     c->sig_pending = 0;
     c->alarm_at = INT64_MAX;
     memset(c->itimer, 0, sizeof c->itimer);
@@ -75,6 +76,7 @@ static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
     t->sig_pending = 0;
     t->alarm_at = INT64_MAX;
     t->utime_ns = t->stime_ns = 0;
+    dz_k_slack_fork(t);
     t->clear_tid = t->robust = 0;
     t->vfork_child = 0;
     t->futex_bits = t->futex_next = 0;

@@ -20,6 +20,7 @@
  */
 #include "kernel/kernel_int.h"
 
+#include <linux/capability.h>
 enum {
     WAITERS = (int)0x80000000,
     OWNER_DIED = 0x40000000,
@@ -285,6 +286,19 @@ int64_t dz_sys_set_robust_list(struct dz_kernel *k, struct dz_proc *p, uint64_t 
     if (size != 3 * sizeof(uint64_t)) /* next, offset of the word, the one being locked */
         return -EINVAL;
     dz_k_me(k, p)->robust = head;
+    return 0;
+}
+
+int64_t dz_sys_get_robust_list(struct dz_kernel *k, struct dz_proc *p, int tid, uint64_t *ret_head)
+{
+    const struct dz_thread *t = tid == 0 ? dz_k_me(k, p) : dz_k_thread_find(k, tid);
+    if (!t) /* process 1 has no thread */
+        return dz_k_find(k, tid) ? -EPERM : -ESRCH;
+    const struct dz_proc *of = dz_k_proc_of(k, t);
+    const bool own = p->uid == of->uid && p->uid == of->euid && p->uid == of->suid;
+    if (of != p && !own && !dz_k_capable(p, CAP_SYS_PTRACE))
+        return -EPERM;
+    *ret_head = t->robust;
     return 0;
 }
 

@@ -8,12 +8,17 @@
  */
 #include "kernel/kernel_int.h"
 
+#include <linux/capability.h>
 #include <sys/resource.h>
 
 struct dz_vfs_who dz_k_who(const struct dz_proc *p)
 {
     return (struct dz_vfs_who){
-        .cred = {p->euid, p->egid, p->group_count, p->groups},
+        .cred = {.uid = dz_k_fsuid(p),
+                 .gid = dz_k_fsgid(p),
+                 .group_count = p->group_count,
+                 .groups = p->groups,
+                 .plain = (p->flags & DZ_PROC_CAPS) && !dz_k_capable(p, CAP_DAC_OVERRIDE)},
         .root = p->root.ino,
         .umask = p->umask,
     };
@@ -113,11 +118,12 @@ int64_t dz_sys_setresuid(struct dz_kernel *k, struct dz_proc *p, const uint32_t 
 {
     uint32_t have[3];
     dz_sys_getresuid(k, p, have);
-    if (p->euid != 0 && !may_take(ids, have))
+    if (!dz_k_capable(p, CAP_SETUID) && !may_take(ids, have))
         return -EPERM;
     p->uid = ids[0] != UINT32_MAX ? ids[0] : p->uid;
     p->euid = ids[1] != UINT32_MAX ? ids[1] : p->euid;
     p->suid = ids[2] != UINT32_MAX ? ids[2] : p->suid;
+    dz_k_caps_ids(p, have);
     return 0;
 }
 
@@ -125,17 +131,18 @@ int64_t dz_sys_setresgid(struct dz_kernel *k, struct dz_proc *p, const uint32_t 
 {
     uint32_t have[3];
     dz_sys_getresgid(k, p, have);
-    if (p->euid != 0 && !may_take(ids, have))
+    if (!dz_k_capable(p, CAP_SETGID) && !may_take(ids, have))
         return -EPERM;
     p->gid = ids[0] != UINT32_MAX ? ids[0] : p->gid;
     p->egid = ids[1] != UINT32_MAX ? ids[1] : p->egid;
     p->sgid = ids[2] != UINT32_MAX ? ids[2] : p->sgid;
+    p->flags &= ~(uint32_t)DZ_PROC_FSGID;
     return 0;
 }
 
 int64_t dz_sys_setuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid)
 {
-    bool root = p->euid == 0;
+    bool root = dz_k_capable(p, CAP_SETUID);
     if (uid == UINT32_MAX)
         return -EINVAL;
     return dz_sys_setresuid(k, p,
@@ -144,7 +151,7 @@ int64_t dz_sys_setuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid)
 
 int64_t dz_sys_setgid(struct dz_kernel *k, struct dz_proc *p, uint32_t gid)
 {
-    bool root = p->euid == 0;
+    bool root = dz_k_capable(p, CAP_SETGID);
     if (gid == UINT32_MAX)
         return -EINVAL;
     return dz_sys_setresgid(k, p,
@@ -165,7 +172,7 @@ int64_t dz_sys_getgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, uint3
 int64_t dz_sys_setgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, const uint32_t *groups)
 {
     (void)k;
-    if (p->euid != 0)
+    if (!dz_k_capable(p, CAP_SETGID))
         return -EPERM;
     if (n > DZ_KERNEL_GROUPS_MAX)
         return -EINVAL;
@@ -212,9 +219,10 @@ int64_t dz_sys_setpriority(struct dz_kernel *k, struct dz_proc *p, int which, in
     {
         if (!prio_of(p, q, which, who))
             continue;
-        if (p->euid != 0 && p->euid != q->uid && p->euid != q->euid)
+        const bool may = dz_k_capable(p, CAP_SYS_NICE);
+        if (!may && p->euid != q->uid && p->euid != q->euid)
             return -EPERM;
-        if (nice < q->nice && p->euid != 0)
+        if (nice < q->nice && !may)
             return -EACCES;
         q->nice = nice;
         r = 0;
@@ -235,7 +243,7 @@ int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, con
     if (set) {
         if (set[0] > set[1])
             return -EINVAL;
-        if (set[1] > own[1] && p->euid != 0)
+        if (set[1] > own[1] && !dz_k_capable(p, CAP_SYS_RESOURCE))
             return -EPERM;
         if (resource == RLIMIT_NOFILE && set[1] > DZ_KERNEL_FDS_MAX)
             return -EPERM;

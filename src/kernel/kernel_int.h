@@ -269,6 +269,14 @@ void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_hash_add(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* signo 0: exit */
 bool dz_k_is_member(const struct dz_proc *p, uint32_t gid);
+/* kernel_caps.c: CAP_* of linux/capability.h. */
+bool dz_k_capable(const struct dz_proc *p, int cap);
+bool dz_k_caps_ok(const struct dz_proc *p);
+void dz_k_caps_ids(struct dz_proc *p, const uint32_t was[3]); /* its user ids were set */
+void dz_k_caps_exec(struct dz_proc *p);
+void dz_k_slack_fork(struct dz_thread *child); /* a copy of its parent's so far */
+uint32_t dz_k_fsuid(const struct dz_proc *p);  /* ids of file access */
+uint32_t dz_k_fsgid(const struct dz_proc *p);
 bool dz_k_pgrp_orphaned(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without);
 bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid);
 struct dz_vfs_who dz_k_who(const struct dz_proc *p);

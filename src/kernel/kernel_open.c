@@ -18,6 +18,7 @@
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -517,7 +518,7 @@ static int synth_access(const struct dz_kstat *st, const struct dz_vfs_cred *c, 
     uint32_t bits = c->uid == st->uid   ? st->mode >> 6
                     : c->gid == st->gid ? st->mode >> 3
                                         : st->mode;
-    if (c->uid == 0)
+    if (dz_vfs_cred_is_root(c))
         bits |= R_OK | W_OK | (st->mode & 0111 ? X_OK : 0);
     return (bits & (uint32_t)mask) == (uint32_t)mask ? 0 : -EACCES;
 }
@@ -536,6 +537,8 @@ int64_t dz_sys_faccessat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at
     if (!(at.flags & DZ_AT_EACCESS)) {
         cred.uid = p->uid;
         cred.gid = p->gid;
+        cred.plain =
+            (p->flags & DZ_PROC_CAPS) && !(p->caps.permitted & UINT64_C(1) << CAP_DAC_OVERRIDE);
     }
     if (n.fs != DZ_KERNEL_FS_DISK)
         return synth_access(&st, &cred, mode);
@@ -731,7 +734,7 @@ int64_t dz_sys_fchmodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     struct dz_vfs_who who = dz_k_who(p);
     struct dz_pty *t = tty_of(k, p, at);
     if (t) {
-        if (p->euid != 0 && p->euid != t->uid)
+        if (!dz_k_capable(p, CAP_FOWNER) && p->euid != t->uid)
             return -EPERM;
         t->mode = mode & 0777;
         return 0;
@@ -747,7 +750,7 @@ int64_t dz_sys_fchownat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     struct dz_vfs_who who = dz_k_who(p);
     struct dz_pty *t = tty_of(k, p, at);
     if (t) {
-        if (p->euid != 0)
+        if (!dz_k_capable(p, CAP_CHOWN))
             return -EPERM;
         t->uid = uid != UINT32_MAX ? uid : t->uid;
         t->gid = gid != UINT32_MAX ? gid : t->gid;
@@ -802,7 +805,7 @@ int64_t dz_sys_chroot(struct dz_kernel *k, struct dz_proc *p, struct dz_at at)
     int e = directory(k, p, at, &n);
     if (e)
         return e;
-    if (p->euid != 0)
+    if (!dz_k_capable(p, CAP_SYS_CHROOT))
         return -EPERM;
     if (n.fs != DZ_KERNEL_FS_DISK)
         return -EINVAL;

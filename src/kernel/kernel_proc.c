@@ -242,15 +242,28 @@ static void tell_parent(struct dz_kernel *k, struct dz_proc *p)
         reap(k, p);
 }
 
+/* Who adopts what p leaves: the nearest ancestor that wants to, or process 1. */
+static struct dz_proc *adopter(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    struct dz_proc *a = dz_k_find(k, p->ppid);
+    while (a && !(a->flags & (DZ_PROC_INIT | DZ_PROC_SUBREAPER)))
+        a = dz_k_find(k, a->ppid);
+    return a;
+}
+
 static void give_children_away(struct dz_kernel *k, struct dz_proc *p)
 {
+    const struct dz_proc *to = adopter(k, p);
     DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
     {
         if (q->ppid != p->pid)
             continue;
-        q->ppid = 1;
+        q->ppid = to->pid;
+        q->exit_signal = 0;
         if (q->state == DZ_PROC_ZOMBIE)
-            reap(k, q);
+            tell_parent(k, q);
+        else if (q->death_sig)
+            dz_k_send(k, q, (int)q->death_sig, SI_USER);
     }
 }
 

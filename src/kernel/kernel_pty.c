@@ -15,6 +15,7 @@
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -293,7 +294,7 @@ static int64_t set_ctty(struct dz_kernel *k, struct dz_proc *p, struct dz_pty *t
     if (p->pid != p->sid || p->tty != 0)
         return -EPERM;
     if (t->session != 0) {
-        if (!steal || p->euid != 0)
+        if (!steal || !dz_k_capable(p, CAP_SYS_ADMIN))
             return -EPERM;
         leave_session(k, t);
     }
@@ -348,7 +349,7 @@ static int64_t set_size(struct dz_kernel *k, struct dz_pty *t, const struct dz_w
 
 static int64_t type_in(struct dz_kernel *k, struct dz_proc *p, struct dz_pty *t, const uint8_t *c)
 {
-    if (p->tty != t->index && p->euid != 0)
+    if (p->tty != t->index && !dz_k_capable(p, CAP_SYS_ADMIN))
         return -EPERM;
     (void)dz_k_ldisc_input(k, t, c, 1);
     return 0;

@@ -215,6 +215,7 @@ static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
     ok = ok && p->stop_sig <= DZ_KERNEL_SIGNALS;
     ok = ok && (p->state != DZ_PROC_ZOMBIE || p->job == 0); /* it left its job when it died */
     ok = ok && p->term_sig <= DZ_KERNEL_SIGNALS && p->comm[15] == '\0';
+    ok = ok && p->death_sig <= DZ_KERNEL_SIGNALS && dz_k_caps_ok(p);
     ok = ok && node_ok(&p->cwd) && node_ok(&p->root) && p->root.fs == DZ_KERNEL_FS_DISK;
     ok = ok && (p->tty == 0 || dz_k_pty(k, p->tty)) && (p->job == 0 || dz_k_job(k, p->job));
     ok = ok && is_text(k, p->argv) && is_text(k, p->envv) && is_text(k, p->exe_path);

@@ -31,6 +31,7 @@
  */
 #include "kernel/kernel_int.h"
 
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -443,8 +444,8 @@ void dz_k_sig_exec(struct dz_kernel *k, struct dz_proc *p)
 
 static bool may_signal(const struct dz_proc *p, const struct dz_proc *to, int signo)
 {
-    return p->euid == 0 || p->euid == to->uid || p->euid == to->suid || p->uid == to->uid ||
-           p->uid == to->suid || (signo == SIGCONT && p->sid == to->sid);
+    return dz_k_capable(p, CAP_KILL) || p->euid == to->uid || p->euid == to->suid ||
+           p->uid == to->uid || p->uid == to->suid || (signo == SIGCONT && p->sid == to->sid);
 }
 
 static bool kill_selects(const struct dz_proc *p, const struct dz_proc *q, int pid)

@@ -24,6 +24,7 @@
  */
 #include "kernel/kernel_sock.h"
 
+#include <linux/capability.h>
 #include <sys/resource.h>
 
 const struct dz_ucred dz_k_nobody = {0, UINT32_MAX, UINT32_MAX};
@@ -68,7 +69,7 @@ int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int
     for (size_t i = 0; i < n; i++)
         if (!dz_k_fd_file(k, p, fds[i]))
             return -EBADF;
-    if (p->euid == 0 || most > DZ_KERNEL_IN_FLIGHT_MAX)
+    if (dz_k_capable(p, CAP_SYS_RESOURCE) || most > DZ_KERNEL_IN_FLIGHT_MAX)
         most = DZ_KERNEL_IN_FLIGHT_MAX;
     return n > 0 && (k->in_flight > most || n > DZ_KERNEL_IN_FLIGHT_MAX - k->in_flight)
                ? -ETOOMANYREFS

@@ -15,6 +15,7 @@
 #include "kernel/kernel_sock.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -511,7 +512,7 @@ void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf
 /* Whom the message says that it is from: itself, or, for root, anybody. */
 static int check_cred(const struct dz_kernel *k, const struct dz_proc *p, const struct dz_ucred *c)
 {
-    if (p->euid == 0)
+    if (dz_k_capable(p, CAP_SYS_ADMIN))
         return dz_k_find(k, c->pid) ? 0 : -ESRCH;
     bool uid = c->uid == p->uid || c->uid == p->euid || c->uid == p->suid;
     bool gid = c->gid == p->gid || c->gid == p->egid || c->gid == p->sgid;

@@ -420,6 +420,19 @@ enum {
     DZ_PROC_LEADER = 2048,       /* of its job */
     DZ_PROC_INITIALIZING = 4096, /* a reactor's _initialize runs before its entry */
     DZ_PROC_LED = 8192,          /* its first thread has ended, with exit_code */
+    DZ_PROC_CAPS = 16384,        /* caps count; else they follow from the ids */
+    DZ_PROC_FSUID = 32768,       /* fsuid counts; else it is euid */
+    DZ_PROC_FSGID = 65536,       /* fsgid counts; else it is egid */
+    DZ_PROC_SUBREAPER = 131072,  /* adopts what its descendants leave */
+    DZ_PROC_SECRET = 262144,     /* PR_SET_DUMPABLE 0 */
+};
+/* Sets of capabilities, bit n for number n. */
+struct dz_capsets {
+    uint64_t effective, permitted, inheritable, ambient;
+    uint64_t unbounded; /* not in the bounding set */
+};
+enum {
+    DZ_CAPABILITY_LAST = 40, /* CAP_CHECKPOINT_RESTORE */
 };
 enum {
     DZ_PROC_SILENT = -1, /* dz_proc.exit_signal: none */
@@ -453,6 +466,7 @@ struct dz_thread {
     uint32_t futex_bits;            /* 0 = none, or it was woken */
     uint32_t pad;
     uint64_t utime_ns, stime_ns;
+    uint64_t timer_slack, timer_slack_first; /* PR_SET_TIMERSLACK, ns; 0 = never set */
 
     int64_t alarm_at;                       /* the current call's deadline; link */
     uint32_t run_next, run_prev, run_queue; /* link */
@@ -497,7 +511,11 @@ struct dz_proc {
     int32_t exit_code; /* 0..255 */
     uint32_t stop_sig;
     int32_t exit_signal; /* that its end sends to its parent; 0: SIGCHLD; DZ_PROC_SILENT */
-    uint32_t pad;
+    uint32_t death_sig;  /* that its parent's end sends to it; 0 = none */
+
+    struct dz_capsets caps;
+    uint32_t fsuid, fsgid;
+    uint32_t securebits, persona; /* of prctl(2) and personality(2) */
 
     uint32_t threads; /* link: the first one */
     uint32_t thread;  /* link: the one whose call is served */

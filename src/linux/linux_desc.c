@@ -12,6 +12,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 
 enum {
@@ -242,7 +243,8 @@ static int64_t deadline_of(const linux_call *c, int64_t timeout_ns)
 static void put_left(const linux_call *c, uint64_t at, int64_t deadline, int64_t unit)
 {
     int64_t v[2];
-    if (at == 0 || deadline == INT64_MAX)
+    if (at == 0 || deadline == INT64_MAX ||
+        (dz_sys_personality(LINUX_K(c), UINT32_MAX) & STICKY_TIMEOUTS))
         return;
     const int64_t left = deadline - dz_kernel_now(c->kernel);
     dz_linux_split(left > 0 ? left : 0, v);

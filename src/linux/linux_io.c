@@ -500,7 +500,21 @@ LINUX_CALL(sync)
     return 0;
 }
 
-/* Hints: nothing to do but to refuse what Linux refuses. */
+/* Hints: nothing to do but to refuse what Linux refuses. Nothing lasts by this one. */
+LINUX_CALL(sync_file_range)
+{
+    struct dz_kstat st;
+    const int64_t off = arg_long(c, 1), n = arg_long(c, 2);
+    int64_t end;
+    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+        return -EBADF;
+    if ((arg_u32(c, 3) & ~7u) || off < 0 || n < 0 || __builtin_add_overflow(off, n, &end))
+        return -EINVAL;
+    const int64_t r = dz_sys_fstatat(LINUX_K(c), dz_at_fd(arg_int(c, 0)), &st);
+    if (r < 0)
+        return r;
+    return S_ISREG(st.mode) || S_ISDIR(st.mode) || S_ISBLK(st.mode) ? 0 : -ESPIPE;
+}
 LINUX_CALL(fadvise64)
 {
     const int fd = arg_int(c, 0), advice = arg_int(c, 3);

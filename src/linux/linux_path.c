@@ -183,6 +183,30 @@ LINUX_CALL(statfs)
     int e = dz_linux_at(c, NO_DIR, 0, 0, text, &at);
     return e < 0 ? e : put_statfs(c, at, c->arg[1]);
 }
+/* The file system by the number of its device: that of the disk. */
+LINUX_CALL(ustat)
+{
+    struct { /* struct ustat */
+        int32_t free;
+        uint32_t pad;
+        uint64_t inodes;
+        char name[6], pack[6];
+        uint32_t pad2;
+    } u = {0};
+    struct dz_kstatfs f;
+    struct dz_kstat st;
+    const struct dz_at root = {.dirfd = AT_FDCWD, .path = "/"};
+    int64_t r = dz_sys_fstatat(LINUX_K(c), root, &st);
+    if (r == 0 && st.dev != arg_u32(c, 0))
+        return -EINVAL;
+    if (r == 0)
+        r = dz_sys_statfs(LINUX_K(c), root, &f);
+    if (r < 0)
+        return r;
+    u.free = f.bfree < INT32_MAX ? (int32_t)f.bfree : INT32_MAX;
+    u.inodes = f.ffree;
+    return dz_linux_put(c, c->arg[1], &u, sizeof u);
+}
 LINUX_CALL(fstatfs)
 {
     struct dz_at at;

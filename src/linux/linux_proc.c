@@ -5,6 +5,8 @@
  */
 #include "linux/linux_int.h"
 
+#include <linux/capability.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -164,13 +166,92 @@ LINUX_CALL(setgroups)
 {
     uint32_t groups[DZ_KERNEL_GROUPS_MAX];
     const uint32_t n = arg_u32(c, 0);
-    if (c->proc->euid != 0)
+    struct dz_capsets caps;
+    if (dz_sys_capget(LINUX_K(c), 0, &caps) < 0 || !(caps.effective & 1u << CAP_SETGID))
         return -EPERM;
+    if (n > NGROUPS_MAX)
+        return -EINVAL;
+    for (uint32_t i = 0; i < n; i++) /* Linux reads all of them first */
+        if (dz_linux_get(c, c->arg[1] + i * sizeof *groups, &groups[i % DZ_ARRAY_LEN(groups)],
+                         sizeof *groups) < 0)
+            return -EFAULT;
     if (n > DZ_ARRAY_LEN(groups))
         return -EINVAL;
-    if (dz_linux_get(c, c->arg[1], groups, n * sizeof *groups) < 0)
-        return -EFAULT;
     return dz_sys_setgroups(LINUX_K(c), n, groups);
+}
+
+LINUX_CALL(setfsuid)
+{
+    return dz_sys_setfsuid(LINUX_K(c), arg_u32(c, 0));
+}
+LINUX_CALL(setfsgid)
+{
+    return dz_sys_setfsgid(LINUX_K(c), arg_u32(c, 0));
+}
+LINUX_CALL(personality)
+{
+    return dz_sys_personality(LINUX_K(c), arg_u32(c, 0));
+}
+
+/* ---- capabilities -----------------------------------------------------------------------------
+ */
+
+/* Sets of 32 bits each: one element in the first version, two in the later ones. */
+static int64_t cap_head(const linux_call *c, struct __user_cap_header_struct *h, uint32_t *ret_n)
+{
+    if (dz_linux_get(c, c->arg[0], h, sizeof *h) < 0)
+        return -EFAULT;
+    switch (h->version) {
+    case _LINUX_CAPABILITY_VERSION_1:
+        *ret_n = 1;
+        return 0;
+    case _LINUX_CAPABILITY_VERSION_2:
+    case _LINUX_CAPABILITY_VERSION_3:
+        *ret_n = 2;
+        return 0;
+    default: /* which one there is */
+        h->version = _LINUX_CAPABILITY_VERSION_3;
+        return dz_linux_put(c, c->arg[0], &h->version, sizeof h->version) < 0 ? -EFAULT : -EINVAL;
+    }
+}
+LINUX_CALL(capget)
+{
+    struct __user_cap_header_struct h;
+    struct __user_cap_data_struct out[2];
+    struct dz_capsets s;
+    uint32_t n = 0;
+    int64_t r = cap_head(c, &h, &n);
+    if (c->arg[1] == 0)
+        return r == -EINVAL ? 0 : r;
+    if (r == 0)
+        r = dz_sys_capget(LINUX_K(c), h.pid, &s);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] =
+            (struct __user_cap_data_struct){.effective = (uint32_t)(s.effective >> 32 * i),
+                                            .permitted = (uint32_t)(s.permitted >> 32 * i),
+                                            .inheritable = (uint32_t)(s.inheritable >> 32 * i)};
+    return dz_linux_put(c, c->arg[1], out, n * sizeof *out);
+}
+LINUX_CALL(capset)
+{
+    struct __user_cap_header_struct h;
+    struct __user_cap_data_struct in[2] = {{0}};
+    uint32_t n = 0;
+    const int64_t r = cap_head(c, &h, &n);
+    if (r < 0)
+        return r;
+    if (h.pid != 0 && h.pid != dz_sys_gettid(LINUX_K(c)))
+        return -EPERM;
+    if (dz_linux_get(c, c->arg[1], in, n * sizeof *in) < 0)
+        return -EFAULT;
+    const struct dz_capsets s = {
+        .effective = in[0].effective | (uint64_t)in[1].effective << 32,
+        .permitted = in[0].permitted | (uint64_t)in[1].permitted << 32,
+        .inheritable = in[0].inheritable | (uint64_t)in[1].inheritable << 32,
+    };
+    return dz_sys_capset(LINUX_K(c), h.pid, &s);
 }
 
 /* ---- limits, priority, usage ---------------------------------------------------------------- */
@@ -325,7 +406,8 @@ LINUX_CALL(uname)
     struct utsname u = {0};
     name_set(u.sysname, "Linux");
     name_set(u.nodename, dz_kernel_hostname(c->kernel));
-    name_set(u.release, "6.1.0-doze");
+    const bool old = dz_sys_personality(LINUX_K(c), UINT32_MAX) & UNAME26;
+    name_set(u.release, old ? "2.6.61-doze" : "6.1.0-doze");
     name_set(u.version, "#1 SMP doze");
     name_set(u.machine, "x86_64");
     name_set(u.domainname, "(none)");

@@ -306,7 +306,7 @@ static int binary_open(struct dz_linux *l, uint64_t ino, struct binary *b)
 static int find_interp(const struct dz_linux *l, const struct dz_proc *p, const char *path,
                        uint64_t *ret_ino)
 {
-    const struct dz_vfs_cred cred = {p->euid, p->egid, p->group_count, p->groups};
+    const struct dz_vfs_cred cred = {p->euid, p->egid, p->group_count, p->groups, .plain = false};
     const struct dz_vfs_walk walk = {.root = p->root.ino,
                                      .start =
                                          p->cwd.fs == DZ_KERNEL_FS_DISK ? p->cwd.ino : p->root.ino,

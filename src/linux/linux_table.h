@@ -155,11 +155,11 @@
     X(119, setresgid, "iii")                        \
     X(120, getresgid, "ppp")                        \
     X(121, getpgid, "d")                            \
-    N(122, setfsuid, "i", ENOSYS)                   \
-    N(123, setfsgid, "i", ENOSYS)                   \
+    X(122, setfsuid, "i")                           \
+    X(123, setfsgid, "i")                           \
     X(124, getsid, "d")                             \
-    N(125, capget, "pp", ENOSYS)                    \
-    N(126, capset, "pp", EPERM)                     \
+    X(125, capget, "pp")                            \
+    X(126, capset, "pp")                            \
     X(127, rt_sigpending, "pz")                     \
     X(128, rt_sigtimedwait, "qptz")                 \
     X(129, rt_sigqueueinfo, "dgp")                  \
@@ -168,8 +168,8 @@
     X(132, utime, "sp")                             \
     X(133, mknod, "sox")                            \
     N(134, uselib, "s", ENOSYS)                     \
-    N(135, personality, "x>x", ENOSYS)              \
-    N(136, ustat, "xp", ENOSYS)                     \
+    X(135, personality, "x>x")                      \
+    X(136, ustat, "xp")                             \
     X(137, statfs, "sp")                            \
     X(138, fstatfs, "fp")                           \
     N(139, sysfs, "dxx", ENOSYS)                    \
@@ -307,10 +307,10 @@
     X(271, ppoll, "putqz")                          \
     N(272, unshare, "x", EPERM)                     \
     X(273, set_robust_list, "pz")                   \
-    N(274, get_robust_list, "dpp", ENOSYS)          \
+    X(274, get_robust_list, "dpp")                  \
     N(275, splice, "fpfpzx", ENOSYS)                \
     N(276, tee, "ffzx", ENOSYS)                     \
-    N(277, sync_file_range, "fllx", ENOSYS)         \
+    X(277, sync_file_range, "fllx")                 \
     N(278, vmsplice, "fvzx", ENOSYS)                \
     N(279, move_pages, "dzpppx", ENOSYS)            \
     X(280, utimensat, "FspA")                       \

@@ -278,11 +278,15 @@ LINUX_CALL(prctl)
         return set_name(c);
     case PR_GET_NAME:
         return dz_linux_put(c, arg, c->proc->comm, sizeof c->proc->comm);
-    case PR_GET_DUMPABLE:
-        return 1;
-    case PR_SET_DUMPABLE: /* nobody can dump or trace anybody */
-        return arg > 1 ? -EINVAL : 0;
-    case PR_GET_KEEPCAPS:
+    case PR_GET_PDEATHSIG:
+    case PR_GET_CHILD_SUBREAPER: {
+        const int32_t is = (int32_t)dz_sys_prctl(LINUX_K(c), arg_int(c, 0), &c->arg[1]);
+        return dz_linux_put(c, arg, &is, sizeof is);
+    }
+    case PR_CAP_AMBIENT:
+        return c->arg[3] || c->arg[4] || (arg == PR_CAP_AMBIENT_CLEAR_ALL && c->arg[2])
+                   ? -EINVAL
+                   : dz_sys_prctl(LINUX_K(c), PR_CAP_AMBIENT, &c->arg[1]);
     case PR_GET_SECCOMP:
     case PR_GET_TIMING:
     case PR_GET_THP_DISABLE:
@@ -293,12 +297,6 @@ LINUX_CALL(prctl)
         return arg || rest ? -EINVAL : 1;
     case PR_SET_NO_NEW_PRIVS:
         return arg != 1 || rest ? -EINVAL : 0;
-    case PR_SET_TIMERSLACK:
-        return 0;
-    case PR_GET_TIMERSLACK:
-        return 50000;
-    case PR_CAPBSET_READ:
-        return arg > 40 ? -EINVAL : 1;
     case PR_SET_TSC:
         return arg == PR_TSC_ENABLE ? 0 : -EINVAL;
     case PR_GET_TSC: {
@@ -306,6 +304,6 @@ LINUX_CALL(prctl)
         return dz_linux_put(c, arg, &on, sizeof on);
     }
     default:
-        return -EINVAL;
+        return dz_sys_prctl(LINUX_K(c), arg_int(c, 0), &c->arg[1]);
     }
 }

@@ -192,6 +192,17 @@ LINUX_CALL(set_tid_address)
 {
     return dz_sys_set_tid_address(LINUX_K(c), c->arg[0]);
 }
+LINUX_CALL(get_robust_list)
+{
+    const uint64_t size = 3 * sizeof(uint64_t);
+    uint64_t head;
+    const int64_t r = dz_sys_get_robust_list(LINUX_K(c), arg_int(c, 0), &head);
+    if (r < 0)
+        return r;
+    return dz_linux_put(c, c->arg[2], &size, sizeof size) < 0
+               ? -EFAULT
+               : dz_linux_put(c, c->arg[1], &head, sizeof head);
+}
 LINUX_CALL(set_robust_list)
 {
     return dz_sys_set_robust_list(LINUX_K(c), c->arg[0], c->arg[1]);

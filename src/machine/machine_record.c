@@ -270,6 +270,15 @@ static const struct dz_field fd_fields[] = {
 #undef T
 const struct dz_record dz_machine_fd_record = DZ_RECORD("descriptor", struct dz_fd, fd_fields);
 
+#define T struct dz_capsets
+static const struct dz_field capsets_fields[] = {
+    DZ_FIELD(T, 1, effective), DZ_FIELD(T, 2, permitted), DZ_FIELD(T, 3, inheritable),
+    DZ_FIELD(T, 4, ambient),   DZ_FIELD(T, 5, unbounded),
+};
+#undef T
+static const struct dz_record capsets =
+    DZ_RECORD("capabilities", struct dz_capsets, capsets_fields);
+
 /* --- the tables: rows of the kernel ------------------------------------------------------ */
 
 #define T struct dz_proc
@@ -321,6 +330,12 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 50, exit_code),
     DZ_FIELD(T, 51, stop_sig),
     DZ_FIELD(T, 53, exit_signal), /* version 1 used number 52 */
+    DZ_FIELD(T, 54, death_sig),
+    DZ_FIELD_SUB(T, 55, caps, &capsets),
+    DZ_FIELD(T, 56, fsuid),
+    DZ_FIELD(T, 57, fsgid),
+    DZ_FIELD(T, 58, securebits),
+    DZ_FIELD(T, 59, persona),
 };
 #undef T
 
@@ -348,6 +363,8 @@ static const struct dz_field thread_fields[] = {
     DZ_FIELD(T, 20, futex_at),
     DZ_FIELD(T, 21, futex_order),
     DZ_FIELD(T, 22, futex_bits),
+    DZ_FIELD(T, 23, timer_slack),
+    DZ_FIELD(T, 24, timer_slack_first),
 };
 #undef T
 

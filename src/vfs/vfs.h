@@ -302,10 +302,15 @@ int dz_vfs_removexattr(struct dz_vfs *v, uint64_t ino, const char *name);
 /* ---- permission -------------------------------------------------------------------- */
 
 struct dz_vfs_cred {
-    uint32_t uid, gid; /* uid 0 may do everything */
+    uint32_t uid, gid; /* uid 0 may do everything, */
     uint32_t group_count;
     const uint32_t *groups;
+    bool plain; /* unless it is as any other */
 };
+static inline bool dz_vfs_cred_is_root(const struct dz_vfs_cred *c)
+{
+    return c->uid == 0 && !c->plain;
+}
 /* mask: R_OK | W_OK | X_OK. 0 or -EACCES. A NULL cred is uid 0. */
 int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred, int mask);
 /* May cred remove or rename ino out of dir: W and X on dir, and the sticky bit. */

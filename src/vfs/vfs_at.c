@@ -102,7 +102,7 @@ int dz_vfs_mknod_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vf
         spec.mode |= S_IFREG;
     if (S_ISDIR(spec.mode) || S_ISLNK(spec.mode))
         return S_ISDIR(spec.mode) ? -EPERM : -EINVAL;
-    if ((S_ISCHR(spec.mode) || S_ISBLK(spec.mode)) && who->cred.uid != 0)
+    if ((S_ISCHR(spec.mode) || S_ISBLK(spec.mode)) && !dz_vfs_cred_is_root(&who->cred))
         return -EPERM;
     int rc = walk_free(v, who, at, false, &end);
     return rc ? rc : make(v, who, &end, &spec, NULL);
@@ -175,7 +175,7 @@ static int check_open(struct dz_vfs *v, const struct dz_vfs_who *who, const stru
         return -EISDIR;
     if (S_ISSOCK(a->mode))
         return -ENXIO;
-    if (flags & O_NOATIME && who->cred.uid != 0 && who->cred.uid != a->uid)
+    if (flags & O_NOATIME && !dz_vfs_cred_is_root(&who->cred) && who->cred.uid != a->uid)
         return -EPERM;
     return dz_vfs_access(v, a->ino, &who->cred, want_of(flags));
 }
@@ -376,12 +376,12 @@ int dz_vfs_truncate_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz
 
 static bool is_owner(const struct dz_vfs_who *who, const struct dz_vfs_attr *a)
 {
-    return who->cred.uid == 0 || who->cred.uid == a->uid;
+    return dz_vfs_cred_is_root(&who->cred) || who->cred.uid == a->uid;
 }
 
 static bool member(const struct dz_vfs_who *who, uint32_t gid)
 {
-    bool is = who->cred.uid == 0 || who->cred.gid == gid;
+    bool is = dz_vfs_cred_is_root(&who->cred) || who->cred.gid == gid;
     for (uint32_t i = 0; i < who->cred.group_count && !is; i++)
         is = who->cred.groups[i] == gid;
     return is;
@@ -412,7 +412,8 @@ int dz_vfs_chown(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t ino, u
     if (rc)
         return rc;
     bool new_uid = uid != UINT32_MAX && uid != a.uid, new_gid = gid != UINT32_MAX && gid != a.gid;
-    if (who->cred.uid != 0 && (new_uid || (new_gid && !member(who, gid)) || !is_owner(who, &a)))
+    if (!dz_vfs_cred_is_root(&who->cred) &&
+        (new_uid || (new_gid && !member(who, gid)) || !is_owner(who, &a)))
         return -EPERM;
     if (uid != UINT32_MAX) {
         a.uid = uid;

@@ -146,7 +146,7 @@ int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred
     if (rc)
         return rc;
     unsigned want = (unsigned)mask & 7; /* R_OK 4, W_OK 2, X_OK 1, as the mode's bits */
-    if (!cred || cred->uid == 0)
+    if (!cred || dz_vfs_cred_is_root(cred))
         return want & X_OK && !dz_is_dir(ip) && !(ip->mode & 0111) ? -EACCES : 0;
     unsigned shift = cred->uid == ip->uid ? 6 : in_group(cred, ip->gid) ? 3 : 0;
     return (ip->mode >> shift & want) == want ? 0 : -EACCES;
@@ -160,7 +160,7 @@ int dz_vfs_may_remove(struct dz_vfs *v, uint64_t dir, uint64_t ino, const struct
         rc = dz_iget(v, dir, &dp);
     if (!rc)
         rc = dz_iget(v, ino, &ip);
-    if (rc || !cred || cred->uid == 0 || !(dp->mode & S_ISVTX))
+    if (rc || !cred || dz_vfs_cred_is_root(cred) || !(dp->mode & S_ISVTX))
         return rc;
     return cred->uid == ip->uid || cred->uid == dp->uid ? 0 : -EPERM;
 }
