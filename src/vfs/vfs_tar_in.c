@@ -677,6 +677,11 @@ static int put_node(struct import *imp, const struct dz_vfs_name *at, struct dz_
         return disk_error(imp, r, err);
     if (m->type == '0')
         r = put_content(imp, ino, err);
+    if (r == 0 && m->type == '0' && (spec.mode & 06000)) { /* writing took set-id bits away */
+        const struct dz_vfs_attr attr = {.mode = spec.mode};
+        r = dz_vfs_setattr(imp->v, ino, DZ_VFS_SET_MODE, &attr);
+        r = r < 0 ? disk_error(imp, r, err) : 0;
+    }
     if (r == 0)
         r = set_attributes(imp, ino, err);
     if (r == BAD) { /* do not keep half a file */

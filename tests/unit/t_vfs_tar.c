@@ -520,6 +520,26 @@ TEST(tar_without_owners_keeps_no_privilege)
     disk_close(&d);
 }
 
+TEST(tar_with_owners_keeps_set_id_bits_of_a_file_with_content)
+{
+    struct dz_tar_stats stats;
+    struct dz_vfs_attr a;
+    struct disk d = begin();
+    char h[512];
+    ARCHIVE(b);
+    tar_member(&b, '0', "su", "", "content");
+    memcpy(h, b.p, sizeof h);
+    memcpy(h + TAR_MODE, "0006755", 8);
+    tar_seal(h);
+    memcpy(b.p, h, sizeof h);
+    tar_end(&b);
+    CHECK_INT(import(&d, &b, &(struct dz_tar_in){.owners = true}, &stats, NULL), 0);
+    CHECK_INT(dz_vfs_getattr(d.vfs, ino_of(&d, "/workspace/su"), &a), 0);
+    CHECK_INT(a.mode, S_IFREG | 06755);
+    dz_buf_release(&b);
+    disk_close(&d);
+}
+
 TEST(tar_bomb_meets_the_limits)
 {
     struct dz_tar_stats stats;
