@@ -57,6 +57,6 @@ BASE_PARTS := $(wildcard guest/base/* guest/base/etc/* guest/programs/*)
 build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(BASE_PARTS)
 	guest/base/build $(B)/doze build/guest-sys $@
 test-images: export DOZE_DATA = build/data
-images test-images: base ## the images base, python and js, in DOZE_DATA (test-images: in build/data)
+images test-images: base ## the images base, python, js and debian, in DOZE_DATA (test-images: in build/data)
 	@images/build $(B)/doze
 .PHONY: guests guest guest-native guest-sandbox busybox-suite base images test-images

@@ -60,6 +60,7 @@
     X(clone)               \
     X(share)               \
     X(image_build)         \
+    X(image_lock)          \
     X(image_snapshot)      \
     X(image_ls)            \
     X(image_inspect)       \

@@ -15,7 +15,7 @@ enum {
 
 int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
 {
-    static const char *const lines[] = {"sha256", "policy", "user", "workdir", NULL};
+    static const char *const lines[] = {"sha256", "kind", "policy", "user", "workdir", NULL};
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char size[DZ_CLI_SIZE_TEXT];
     json_t *answer = NULL, *item;

@@ -388,6 +388,7 @@ int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err)
 {
     static const struct dz_cli_shown shown[] = {{"NAME", "name", DZ_CLI_SHOW_TEXT},
                                                 {"IMAGE", "id", DZ_CLI_SHOW_TEXT},
+                                                {"KIND", "kind", DZ_CLI_SHOW_TEXT},
                                                 {"SIZE", "size_bytes", DZ_CLI_SHOW_SIZE}};
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);

@@ -54,6 +54,7 @@ static void ls_json(struct listing *l, const char *sha256, const char *tags,
     dz_json_end(&l->json);
     if (image) {
         dz_json_put_u64(&l->json, "size_bytes", image->bytes);
+        dz_json_put_strz(&l->json, "kind", dz_image_kind_text(image->kind));
         dz_json_put_u64(&l->json, "machine_bytes", image->machine_bytes);
         dz_json_put_u64(&l->json, "programs", image->program_count);
         dz_json_put_u64(&l->json, "packages", image->package_count);
@@ -78,6 +79,8 @@ static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err
         dz_cli_table_cell(&l->table, DZ_CLI_BOLD, *tags ? dz_str(tags) : DZ_STR("-"));
         dz_cli_table_cell(&l->table, DZ_CLI_PLAIN, dz_str(dz_image_ref(sha256, ref)));
         dz_cli_table_cell(&l->table, DZ_CLI_PLAIN,
+                          dz_str(known ? dz_image_kind_text(image.kind) : "-"));
+        dz_cli_table_cell(&l->table, DZ_CLI_PLAIN,
                           known ? dz_str(dz_cli_size(image.bytes, size)) : DZ_STR("damaged"));
         dz_cli_table_cellf(&l->table, DZ_CLI_PLAIN, "%zu", known ? image.program_count : 0);
     }
@@ -101,7 +104,7 @@ static void note_place(struct dz_cli *c, const char *data, bool empty)
 static int ls(struct dz_cli *c, struct dz_err *err)
 {
     static const struct dz_cli_column columns[] = {
-        {"NAME", false}, {"IMAGE", false}, {"SIZE", true}, {"PROGRAMS", true}};
+        {"NAME", false}, {"IMAGE", false}, {"KIND", false}, {"SIZE", true}, {"PROGRAMS", true}};
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
     struct listing l = {.c = c};
@@ -167,6 +170,7 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     dz_json_put_strz(&j, "id", dz_image_ref(i->sha256, ref));
     dz_json_put_strz(&j, "sha256", i->sha256);
     dz_json_put_u64(&j, "size_bytes", i->bytes);
+    dz_json_put_strz(&j, "kind", dz_image_kind_text(i->kind));
     dz_json_put_strz(&j, "policy", i->policy);
     dz_json_put_u64(&j, "memory_bytes", i->memory_bytes);
     dz_json_put_u64(&j, "machine_bytes", i->machine_bytes);
@@ -201,6 +205,7 @@ static void inspect_text(struct dz_cli *c, const struct dz_image *i)
                        dz_cli_size(i->machine_bytes, memory));
         line(c, "machine", asleep);
     }
+    line(c, "kind", dz_image_kind_text(i->kind));
     line(c, "policy", i->policy);
     line(c, "memory", i->memory_bytes ? dz_cli_size(i->memory_bytes, memory) : NULL);
     line(c, "user", i->user);

@@ -127,6 +127,7 @@ static int print_result(struct dz_cli *c, struct dz_image_store *s, const char *
     dz_json_put_strz(&j, "sha256", sha256);
     dz_json_put_strz(&j, "status", dz_image_status_text(DZ_IMAGE_DEPLOYED));
     dz_json_put_u64(&j, "size_bytes", image.bytes);
+    dz_json_put_strz(&j, "kind", dz_image_kind_text(image.kind));
     dz_json_put_u64(&j, "machine_bytes", image.machine_bytes);
     dz_json_end(&j);
     dz_image_release(&image);
@@ -207,6 +208,36 @@ const struct dz_cli_command dz_cmd_image_build = {
             "one, with the exact hash. Fetched and compiled files are cached, so an\n"
             "interrupted build continues where it stopped. Prints the image's id.\n",
     .run = build,
+};
+
+/* --- lock ------------------------------------------------------------------------------------ */
+
+static int lock(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    struct building b = {.c = c};
+    const struct dz_image_build how = {
+        .recipe = c->argv[0], .output = on_output, .stop = on_stop, .arg = &b};
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
+    dz_cli_catch_interrupts();
+    return rc < 0 ? rc : dz_image_relock(s, &how, err);
+}
+
+const struct dz_cli_command dz_cmd_image_lock = {
+    .name = "image lock",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "choose the versions of a recipe's Debian packages",
+    .args = "RECIPE",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "Asks the apt of this machine which packages the section [apt FILE] of RECIPE needs\n"
+            "and writes FILE: exact versions and hashes, which `doze image build` then fetches.\n"
+            "Nothing is installed, and no privilege is needed. Run it again to take newer\n"
+            "versions, or when the archive has a locked version no longer.\n",
+    .run = lock,
 };
 
 /* --- snapshot ------------------------------------------------------------------------------- */

@@ -49,6 +49,13 @@ enum {
 
 /* --- what is in an image -------------------------------------------------------- */
 
+/* What runs an image's programs. */
+enum dz_image_kind {
+    DZ_IMAGE_WASM,  /* modules of WebAssembly, prepared once for all */
+    DZ_IMAGE_LINUX, /* programs for Linux on x86-64, as they are */
+};
+const char *dz_image_kind_text(enum dz_image_kind kind);
+
 struct dz_image_program {
     char sha256[DZ_SHA256_HEX];
     uint64_t bytes, ino;
@@ -62,7 +69,8 @@ struct dz_image_package {
 struct dz_image {
     struct dz_arena arena; /* owns all below */
     char sha256[DZ_SHA256_HEX];
-    uint64_t bytes;        /* of the file */
+    uint64_t bytes; /* of the file */
+    enum dz_image_kind kind;
     const char *policy;    /* NULL: none said */
     const char *user;      /* NULL: none said */
     const char *workdir;   /* NULL: none said */
@@ -202,6 +210,10 @@ struct dz_image_build {
  * is what it was but for the cache; the log is kept: dz_image_log(). */
 DZ_NODISCARD int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
                                 char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+/* Ask apt which packages the recipe's [apt] section needs and write its lock. DZ_EINVAL: it has no
+ * such section. The log is that of a build. */
+DZ_NODISCARD int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how,
+                                 struct dz_err *err);
 /* Path of the log of the last build of NAME:TAG. */
 DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
                               struct dz_err *err);

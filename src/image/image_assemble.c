@@ -31,134 +31,16 @@ static const char staging[] = ".doze-archive"; /* of the root, while a tar is ta
 
 struct assembly {
     struct dz_build *b;
+    size_t steps;
     int fd, wal_fd;
     bool fresh;
     /* inside */
     struct dz_call *call;
     struct dz_db *db;
-    struct dz_vfs *vfs;
     const struct dz_step *step;
-    uint64_t ino, at; /* the file being filled */
-    uint64_t room;    /* bytes that the archive of this step may still hold */
+    struct dz_put put;
     struct dz_err *err;
 };
-
-static const struct dz_vfs_who root = {.root = DZ_VFS_ROOT};
-
-static struct dz_vfs_path at_root(const char *path)
-{
-    return (struct dz_vfs_path){DZ_VFS_ROOT, path};
-}
-
-static int put_failed(struct assembly *a, const char *path, int e)
-{
-    return dz_fail_sys(a->err, -e, "add %s to the image", path);
-}
-
-/* --- entries ---------------------------------------------------------------------------- */
-
-static int make_above(struct assembly *a, const char *path)
-{
-    char dir[DZ_VFS_PATH_MAX];
-    size_t n = strlen(path);
-    if (n >= sizeof dir)
-        return put_failed(a, path, -ENAMETOOLONG);
-    for (size_t i = 1; i < n; i++) {
-        if (path[i] != '/')
-            continue;
-        memcpy(dir, path, i);
-        dir[i] = '\0';
-        int e = dz_vfs_mkdir_at(a->vfs, &root, at_root(dir), 0755);
-        if (e && e != -EEXIST)
-            return put_failed(a, path, e);
-    }
-    return 0;
-}
-
-static int own(struct assembly *a, const char *path, bool follow)
-{
-    const struct dz_vfs_attr owner = {.uid = a->step->uid, .gid = a->step->gid};
-    int e = 0;
-    if (owner.uid || owner.gid)
-        e = dz_vfs_chown_at(a->vfs, &root, at_root(path), &owner, follow);
-    return e ? put_failed(a, path, e) : 0;
-}
-
-static int put_dir(struct assembly *a, const char *path, uint32_t mode)
-{
-    int rc = make_above(a, path);
-    int e = rc < 0 ? 0 : dz_vfs_mkdir_at(a->vfs, &root, at_root(path), mode);
-    if (e == -EEXIST)
-        e = 0;
-    if (rc == 0 && e == 0 && strcmp(path, "/") != 0)
-        e = dz_vfs_chmod_at(a->vfs, &root, at_root(path), mode);
-    return rc < 0 ? rc : e ? put_failed(a, path, e) : own(a, path, true);
-}
-
-static int unlink_old(struct assembly *a, const char *path)
-{
-    int rc = make_above(a, path);
-    int e = rc < 0 ? 0 : dz_vfs_unlink_at(a->vfs, &root, at_root(path));
-    return rc < 0 ? rc : e && e != -ENOENT ? put_failed(a, path, e) : 0;
-}
-
-static int put_link(struct assembly *a, const char *path, const char *target)
-{
-    int rc = unlink_old(a, path);
-    int e = rc < 0 ? 0 : dz_vfs_symlink_at(a->vfs, &root, target, at_root(path));
-    return rc < 0 ? rc : e ? put_failed(a, path, e) : own(a, path, false);
-}
-
-static void close_file(struct assembly *a)
-{
-    if (a->ino)
-        dz_vfs_unref(a->vfs, a->ino);
-    a->ino = a->at = 0;
-}
-
-static int open_file(struct assembly *a, const char *path, uint32_t mode)
-{
-    close_file(a);
-    int rc = unlink_old(a, path);
-    int e = rc < 0 ? 0
-                   : dz_vfs_open_at(a->vfs, &root, at_root(path), O_WRONLY | O_CREAT | O_EXCL, mode,
-                                    &a->ino);
-    if (rc == 0 && e == 0)
-        e = dz_vfs_chmod_at(a->vfs, &root, at_root(path), mode);
-    return rc < 0 ? rc : e ? put_failed(a, path, e) : own(a, path, true);
-}
-
-static int fill_file(struct assembly *a, const void *data, size_t n)
-{
-    for (const char *p = data; n > 0;) {
-        ssize_t done = a->ino ? dz_vfs_write(a->vfs, a->ino, a->at, p, n) : -EBADF;
-        if (done <= 0)
-            return put_failed(a, "a file", done < 0 ? (int)done : -EIO);
-        a->at += (uint64_t)done;
-        p += done;
-        n -= (size_t)done;
-    }
-    return 0;
-}
-
-/* Of an archive's content. */
-static int take_room(struct assembly *a, size_t n)
-{
-    if (n > a->room)
-        return dz_fail(a->err, DZ_ELIMIT,
-                       "the archive holds more than %d times its own size and more than %d MiB: "
-                       "refused",
-                       DZ_ARCHIVE_RATIO, DZ_ARCHIVE_FREE >> 20);
-    a->room -= n;
-    return 0;
-}
-
-static int sink_to_file(void *arg, const void *data, size_t n, struct dz_err *err)
-{
-    (void)err;
-    int rc = take_room(arg, n);
-    return rc < 0 ? rc : fill_file(arg, data, n);
-}
 
 /* --- files of the host ---------------------------------------------------------------- */
 
@@ -182,13 +64,13 @@ static int take_feed(struct assembly *a, const struct dz_call_msg *m)
     uint32_t mode = (uint32_t)m->value & 07777;
     switch ((enum dz_feed_tag)m->tag) {
     case DZ_FEED_DATA:
-        return fill_file(a, m->data, m->size);
+        return dz_put_data(&a->put, m->data, m->size);
     case DZ_FEED_DIR:
-        return put_dir(a, text, mode);
+        return dz_put_dir(&a->put, text, mode);
     case DZ_FEED_FILE:
-        return open_file(a, text, s->has_mode && s->kind != DZ_STEP_TREE ? s->mode : mode);
+        return dz_put_open(&a->put, text, s->has_mode && s->kind != DZ_STEP_TREE ? s->mode : mode);
     case DZ_FEED_LINK:
-        return put_link(a, text, text + strlen(text) + 1);
+        return dz_put_link(&a->put, text, text + strlen(text) + 1);
     case DZ_FEED_END:
         break;
     }
@@ -205,7 +87,7 @@ static int do_feed(struct assembly *a)
         if (rc == 0 && m.tag != DZ_FEED_END)
             rc = take_feed(a, &m);
     }
-    close_file(a);
+    dz_put_close(&a->put);
     return rc < 0 ? rc : 0;
 }
 
@@ -233,7 +115,7 @@ struct inner {
 static int sink_to_buf(void *arg, const void *data, size_t n, struct dz_err *err)
 {
     struct inner *i = arg;
-    int rc = take_room(i->a, n);
+    int rc = dz_put_room(&i->a->put, n);
     if (rc == 0)
         dz_buf_add(&i->bytes, data, n);
     return rc < 0         ? rc
@@ -268,7 +150,7 @@ static int put_zip_link(struct assembly *a, struct dz_zip *z, const char *path)
     if (rc == 0 && (i.bytes.len == 0 || memchr(i.bytes.p, 0, i.bytes.len)))
         rc = dz_fail(a->err, DZ_EINVAL, "a symbolic link in the archive has no target");
     if (rc == 0)
-        rc = put_link(a, path, i.bytes.p);
+        rc = dz_put_link(&a->put, path, i.bytes.p);
     dz_buf_release(&i.bytes);
     return rc;
 }
@@ -284,11 +166,11 @@ static int refuse_through_link(struct assembly *a, const char *path, size_t own)
         .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .keep_last = true, .nofollow = true};
     for (const char *p = path + own; (p = strchr(p, '/')); p++) {
         (void)snprintf(part, sizeof part, "%.*s", (int)(p - path), path);
-        if (p == path + own || dz_vfs_walk(a->vfs, &req, part, &at) != 0 || !at.ino)
+        if (p == path + own || dz_vfs_walk(a->put.vfs, &req, part, &at) != 0 || !at.ino)
             continue;
-        int e = dz_vfs_getattr(a->vfs, at.ino, &attr);
+        int e = dz_vfs_getattr(a->put.vfs, at.ino, &attr);
         if (e)
-            return put_failed(a, part, e);
+            return dz_put_failed(&a->put, part, e);
         if (S_ISLNK(attr.mode))
             return dz_fail(a->err, DZ_EINVAL,
                            "a member of the zip archive goes through the symbolic link %s", part);
@@ -303,13 +185,13 @@ static int put_zip_member(struct assembly *a, struct dz_zip *z, const struct dz_
     if (rc < 0)
         return rc;
     if (S_ISDIR(m->mode))
-        return put_dir(a, path, m->mode & 0777);
+        return dz_put_dir(&a->put, path, m->mode & 0777);
     if (S_ISLNK(m->mode))
         return put_zip_link(a, z, path);
-    rc = open_file(a, path, a->step->has_mode ? a->step->mode : m->mode & 0777);
+    rc = dz_put_open(&a->put, path, a->step->has_mode ? a->step->mode : m->mode & 0777);
     if (rc == 0)
-        rc = dz_zip_read(z, sink_to_file, a, a->err);
-    close_file(a);
+        rc = dz_zip_read(z, dz_put_sink, &a->put, a->err);
+    dz_put_close(&a->put);
     return rc;
 }
 
@@ -359,31 +241,36 @@ static int take_zip(struct assembly *a, const struct dz_zip_source *source, cons
 
 /* --- tar ------------------------------------------------------------------------------------ */
 
-static int untar(struct assembly *a, int fd, uint64_t dir)
+static int untar(struct assembly *a, int fd, uint64_t dir, bool all)
 {
-    struct dz_gunzip *g = NULL;
+    struct dz_fd_bytes file = {fd, 0};
+    const struct dz_bytes from = {dz_bytes_of_fd, &file};
+    struct dz_decompress *d = NULL;
     struct dz_tar_stats stats;
-    int rc = dz_gunzip_open(fd, &g, a->err);
+    int rc = dz_decompress_open(&from, &d, a->err);
     if (rc == 0) {
-        const struct dz_tar_in in = {.vfs = a->vfs,
+        const struct dz_tar_in in = {.vfs = a->put.vfs,
                                      .dir = dir,
-                                     .read = dz_gunzip_read,
-                                     .arg = g,
+                                     .read = dz_decompress_read,
+                                     .arg = d,
+                                     .owners = all,
+                                     .links = all,
                                      .uid = a->step->uid,
                                      .gid = a->step->gid,
-                                     .max_bytes = a->room};
+                                     .max_bytes = a->put.room};
         rc = dz_vfs_tar_in(&in, &stats, a->err);
     }
-    dz_gunzip_close(g);
+    dz_decompress_close(d);
     return rc;
 }
 
 /* Move one thing out of the staging directory. */
 static int move_out(struct assembly *a, const char *from, const char *to)
 {
-    int rc = unlink_old(a, to);
-    int e = rc < 0 ? 0 : dz_vfs_rename_at(a->vfs, &root, at_root(from), at_root(to), 0);
-    return rc < 0 ? rc : e ? put_failed(a, to, e) : 0;
+    int rc = dz_put_unlink(&a->put, to);
+    int e =
+        rc < 0 ? 0 : dz_vfs_rename_at(a->put.vfs, &dz_put_root, dz_put_at(from), dz_put_at(to), 0);
+    return rc < 0 ? rc : e ? dz_put_failed(&a->put, to, e) : 0;
 }
 
 struct children {
@@ -406,15 +293,16 @@ static int move_children(struct assembly *a, const char *from, const char *to)
     char here[DZ_IMAGE_PATH], there[DZ_IMAGE_PATH];
     struct children c = {DZ_BUF_INIT(16 << 20)};
     uint64_t ino = 0;
-    int e = dz_vfs_resolve(a->vfs, from, &ino);
+    int e = dz_vfs_resolve(a->put.vfs, from, &ino);
     if (!e)
-        e = dz_vfs_readdir(a->vfs, ino, 0, add_child, &c);
-    int rc = e || c.names.err ? put_failed(a, to, e ? e : -ENOMEM) : put_dir(a, to, 0755);
+        e = dz_vfs_readdir(a->put.vfs, ino, 0, add_child, &c);
+    int rc = e || c.names.err ? dz_put_failed(&a->put, to, e ? e : -ENOMEM)
+                              : dz_put_dir(&a->put, to, 0755);
     for (size_t at = 0; rc == 0 && at < c.names.len; at += strlen(c.names.p + at) + 1) {
         if (snprintf(here, sizeof here, "%s/%s", from, c.names.p + at) >= DZ_VFS_PATH_MAX ||
             snprintf(there, sizeof there, "%s/%s", strcmp(to, "/") == 0 ? "" : to,
                      c.names.p + at) >= DZ_VFS_PATH_MAX)
-            rc = put_failed(a, to, -ENAMETOOLONG);
+            rc = dz_put_failed(&a->put, to, -ENAMETOOLONG);
         else
             rc = move_out(a, here, there);
     }
@@ -429,14 +317,14 @@ static int copy_from_staging(struct assembly *a, const struct dz_copy *c)
     bool dir = c->from[n - 1] == '/', into = m > 1 && c->to[m - 1] == '/';
     struct dz_str name = dz_path_name(dz_str_n(c->from, n - (dir ? 1 : 0)));
     if (n >= DZ_VFS_PATH_MAX / 2 || m >= DZ_VFS_PATH_MAX / 2)
-        return put_failed(a, c->to, -ENAMETOOLONG);
+        return dz_put_failed(&a->put, c->to, -ENAMETOOLONG);
     (void)snprintf(from, sizeof from, "/%s/%.*s", staging, (int)(n - (dir ? 1 : 0)), c->from);
     if (dir || !into)
         name = dz_str_n("", 0);
     (void)snprintf(to, sizeof to, "%.*s%s%.*s", (int)(m - (into ? 1 : 0)), c->to, name.n ? "/" : "",
                    DZ_STR_ARG(name));
     uint64_t ino;
-    if (dz_vfs_resolve(a->vfs, from, &ino) != 0)
+    if (dz_vfs_resolve(a->put.vfs, from, &ino) != 0)
         return dz_fail(a->err, DZ_EINVAL, "the archive has no %s", c->from);
     return dir ? move_children(a, from, to) : move_out(a, from, to);
 }
@@ -449,8 +337,8 @@ static int give_mode(void *arg, const struct dz_image_entry *e, struct dz_err *e
     if (!S_ISREG(e->type) || strncmp(e->path + 1, staging, sizeof staging - 1) != 0 ||
         e->path[sizeof staging] != '/')
         return 0;
-    int bad = dz_vfs_chmod_at(a->vfs, &root, at_root(e->path), a->step->mode);
-    return bad ? put_failed(a, e->path, bad) : 0;
+    int bad = dz_vfs_chmod_at(a->put.vfs, &dz_put_root, dz_put_at(e->path), a->step->mode);
+    return bad ? dz_put_failed(&a->put, e->path, bad) : 0;
 }
 
 static int take_tar(struct assembly *a, int fd)
@@ -458,26 +346,36 @@ static int take_tar(struct assembly *a, int fd)
     char dir[64];
     uint64_t ino = 0;
     (void)snprintf(dir, sizeof dir, "/%s", staging);
-    int rc = put_dir(a, dir, 0700);
-    if (rc == 0 && dz_vfs_resolve(a->vfs, dir, &ino) != 0)
-        rc = put_failed(a, dir, -EIO);
+    int rc = dz_put_dir(&a->put, dir, 0700);
+    if (rc == 0 && dz_vfs_resolve(a->put.vfs, dir, &ino) != 0)
+        rc = dz_put_failed(&a->put, dir, -EIO);
     if (rc == 0)
-        rc = untar(a, fd, ino);
+        rc = untar(a, fd, ino, false);
     if (rc == 0 && a->step->has_mode)
-        rc = dz_image_walk(a->vfs, give_mode, a, a->err);
+        rc = dz_image_walk(a->put.vfs, give_mode, a, a->err);
     for (size_t i = 0; rc == 0 && i < a->step->copy_count; i++)
         rc = copy_from_staging(a, &a->step->copies[i]);
-    int e = rc == 0 ? dz_vfs_remove_tree(a->vfs, DZ_VFS_ROOT, staging, strlen(staging)) : 0;
-    return rc < 0 ? rc : e ? put_failed(a, dir, e) : 0;
+    int e = rc == 0 ? dz_vfs_remove_tree(a->put.vfs, DZ_VFS_ROOT, staging, strlen(staging)) : 0;
+    return rc < 0 ? rc : e ? dz_put_failed(&a->put, dir, e) : 0;
 }
 
 /* Right into the place, with what is there already. */
 static int merge_tar(struct assembly *a, int fd)
 {
     uint64_t ino = 0;
-    int rc = put_dir(a, a->step->path, 0755);
-    int e = rc < 0 ? 0 : dz_vfs_resolve(a->vfs, a->step->path, &ino);
-    return rc < 0 ? rc : e ? put_failed(a, a->step->path, e) : untar(a, fd, ino);
+    int rc = dz_put_dir(&a->put, a->step->path, 0755);
+    int e = rc < 0 ? 0 : dz_vfs_resolve(a->put.vfs, a->step->path, &ino);
+    return rc < 0 ? rc : e ? dz_put_failed(&a->put, a->step->path, e) : untar(a, fd, ino, false);
+}
+
+/* What a script of the recipe made, with its owners and links. */
+static int merge_made(struct assembly *a)
+{
+    struct stat st;
+    if (dz_fd_stat(a->step->fd, &st) < 0)
+        return dz_fail_sys(a->err, errno, "look at what the script made");
+    a->put.room = dz_archive_room((uint64_t)st.st_size);
+    return untar(a, a->step->fd, DZ_VFS_ROOT, true);
 }
 
 /* A zip likewise. */
@@ -487,8 +385,8 @@ static int take_all(struct assembly *a, const struct dz_zip_source *source)
     size_t n = strlen(a->step->path);
     if (snprintf(to, sizeof to, "%s%s", a->step->path,
                  n && a->step->path[n - 1] == '/' ? "" : "/") >= DZ_VFS_PATH_MAX)
-        return put_failed(a, a->step->path, -ENAMETOOLONG);
-    int rc = put_dir(a, a->step->path, 0755);
+        return dz_put_failed(&a->put, a->step->path, -ENAMETOOLONG);
+    int rc = dz_put_dir(&a->put, a->step->path, 0755);
     return rc < 0 ? rc : take_zip(a, source, "/", to);
 }
 
@@ -504,7 +402,7 @@ static int do_archive(struct assembly *a)
     const struct dz_zip_source source = {fd_read_at, &fd, (uint64_t)st.st_size};
     if (dz_fd_pread(fd, magic, sizeof magic, 0, NULL) < 0)
         return dz_fail(a->err, DZ_EINVAL, "the archive is too short to be one");
-    a->room = dz_archive_room((uint64_t)st.st_size);
+    a->put.room = dz_archive_room((uint64_t)st.st_size);
     bool zip = memcmp(magic, "PK", 2) == 0;
     if (zip && a->step->copy_count == 0)
         return take_all(a, &source);
@@ -517,14 +415,67 @@ static int do_archive(struct assembly *a)
     return rc;
 }
 
+/* The bytes of one package, as the host gives them. */
+struct deb_bytes {
+    struct assembly *a;
+    const uint8_t *data;
+    size_t left;
+    struct dz_call_msg next; /* that did not belong to it */
+};
+
+static int next_message(struct deb_bytes *d)
+{
+    const struct dz_call_msg question = {.value = (uint64_t)(d->a->step - d->a->b->recipe->steps)};
+    return dz_call_ask(d->a->call, &question, &d->next, d->a->err);
+}
+
+static ssize_t read_deb(void *arg, void *buf, size_t n)
+{
+    struct deb_bytes *d = arg;
+    if (d->left == 0 && d->next.tag == DZ_FEED_DATA) {
+        if (next_message(d) < 0)
+            return -EIO;
+        d->data = d->next.data;
+        d->left = d->next.tag == DZ_FEED_DATA ? d->next.size : 0;
+    }
+    size_t take = n < d->left ? n : d->left;
+    if (take == 0)
+        return 0;
+    memcpy(buf, d->data, take);
+    d->data += take;
+    d->left -= take;
+    return (ssize_t)take;
+}
+
+static int do_debs(struct assembly *a)
+{
+    struct deb_bytes d = {.a = a};
+    const struct dz_bytes from = {read_deb, &d};
+    char rest[512];
+    int rc = next_message(&d);
+    while (rc >= 0 && d.next.tag == DZ_FEED_FILE) {
+        if (d.next.value >= a->step->deb_count)
+            return dz_fail(a->err, DZ_EIO, "the host sent a package that is not in the lock");
+        const struct dz_deb *deb = &a->step->debs[d.next.value];
+        d.next.tag = DZ_FEED_DATA;
+        rc = dz_call_stopped(a->call) ? dz_fail(a->err, DZ_ECANCELED, "stopped")
+                                      : dz_deb_install(&a->put, a->step, deb, &from, a->err);
+        if (rc < 0)
+            return dz_wrap(a->err, rc, "%s %s", deb->name, deb->version);
+        while (read_deb(&d, rest, sizeof rest) > 0)
+            ;
+    }
+    return rc < 0 ? rc : 0;
+}
+
 static int do_remove(struct assembly *a)
 {
     struct dz_vfs_walked at;
     const struct dz_vfs_walk req = {
         .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .keep_last = true, .nofollow = true};
-    int e = dz_vfs_walk(a->vfs, &req, a->step->path, &at);
+    int e = dz_vfs_walk(a->put.vfs, &req, a->step->path, &at);
     if (!e && at.ino && !at.dot)
-        e = dz_vfs_remove_tree(a->vfs, at.dir, at.name, at.len);
+        e = dz_vfs_remove_tree(a->put.vfs, at.dir, at.name, at.len);
     else if (!e)
         e = -ENOENT;
     return e ? dz_fail_sys(a->err, -e, "remove %s", a->step->path) : 0;
@@ -532,10 +483,10 @@ static int do_remove(struct assembly *a)
 
 static int do_text(struct assembly *a)
 {
-    int rc = open_file(a, a->step->path, a->step->mode);
+    int rc = dz_put_open(&a->put, a->step->path, a->step->mode);
     if (rc == 0)
-        rc = fill_file(a, a->step->text, strlen(a->step->text));
-    close_file(a);
+        rc = dz_put_data(&a->put, a->step->text, strlen(a->step->text));
+    dz_put_close(&a->put);
     return rc;
 }
 
@@ -544,11 +495,15 @@ static int do_step(struct assembly *a)
     const struct dz_step *s = a->step;
     switch (s->kind) {
     case DZ_STEP_DIR:
-        return put_dir(a, s->path, s->mode);
+        return dz_put_dir(&a->put, s->path, s->mode);
     case DZ_STEP_LINK:
-        return put_link(a, s->path, s->text);
+        return dz_put_link(&a->put, s->path, s->text);
     case DZ_STEP_FILE:
         return s->text ? do_text(a) : do_feed(a);
+    case DZ_STEP_SCRIPT:
+        return merge_made(a);
+    case DZ_STEP_APT:
+        return do_debs(a);
     case DZ_STEP_TREE:
     case DZ_STEP_C:
     case DZ_STEP_DEBIAN:
@@ -568,14 +523,16 @@ static int do_steps(struct assembly *a)
 {
     const struct dz_recipe *r = a->b->recipe;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < r->step_count; i++) {
+    for (size_t i = 0; rc == 0 && i < a->steps; i++) {
         const struct dz_call_msg at = {.value = i};
         a->step = &r->steps[i];
+        a->put.uid = a->step->uid;
+        a->put.gid = a->step->gid;
         rc = dz_call_say(a->call, &at);
         if (rc == 0)
             rc = do_step(a);
         if (rc == 0)
-            rc = dz_vfs_commit(a->vfs, a->err);
+            rc = dz_vfs_commit(a->put.vfs, a->err);
         if (rc < 0 && a->step->line > 0)
             rc = dz_wrap(a->err, rc, "line %d, %s", a->step->line, a->step->label);
     }
@@ -605,7 +562,7 @@ static int open_disk(struct assembly *a)
     if (rc == 0 && a->fresh)
         rc = dz_db_exec(a->db, "UPDATE meta SET v=1 WHERE k='seed'", a->err);
     const struct dz_vfs_opts disk = {.db = a->db, .noatime = true, .now_ns = epoch};
-    return rc < 0 ? rc : dz_vfs_open(&disk, &a->vfs, a->err);
+    return rc < 0 ? rc : dz_vfs_open(&disk, &a->put.vfs, a->err);
 }
 
 static int close_disk(struct assembly *a)
@@ -613,15 +570,18 @@ static int close_disk(struct assembly *a)
     DZ_AUTO(dz_buf_release) struct dz_buf config = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     dz_image_print_config(&a->b->recipe->config, &config);
     int rc = config.err ? dz_fail(a->err, config.err, "the image's settings are too large")
-                        : dz_vfs_commit(a->vfs, a->err);
+                        : dz_vfs_commit(a->put.vfs, a->err);
+    if (rc == 0 && a->b->recipe->config.kind == DZ_IMAGE_LINUX &&
+        a->steps == a->b->recipe->step_count)
+        rc = dz_programs_check_native(a->put.vfs, &a->b->recipe->config, a->err);
     if (rc == 0)
         rc = dz_db_begin(a->db, a->err);
     if (rc == 0)
-        rc = dz_image_tables_write(a->db, a->vfs, &config, a->err);
+        rc = dz_image_tables_write(a->db, a->put.vfs, a->b->recipe->config.kind, &config, a->err);
     if (rc == 0)
         rc = dz_db_commit(a->db, a->err);
     if (rc == 0)
-        rc = dz_vfs_close(a->vfs, a->err);
+        rc = dz_vfs_close(a->put.vfs, a->err);
     if (rc == 0)
         rc = dz_db_exec(a->db, "UPDATE node SET atime=0,mtime=0,ctime=0", a->err);
     return rc < 0 ? rc : dz_db_close(a->db, false, a->err);
@@ -631,7 +591,7 @@ static int assemble_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct assembly *a = arg;
     a->call = call;
-    a->err = err;
+    a->put.err = a->err = err;
     int rc = open_disk(a);
     if (rc == 0)
         rc = do_steps(a);
@@ -668,7 +628,7 @@ static bool on_stop(void *host)
     return dz_build_stopped(((struct listening *)host)->b);
 }
 
-int dz_build_assemble(struct dz_build *b, int fd, bool fresh, struct dz_err *err)
+int dz_build_assemble(struct dz_build *b, size_t steps, int fd, bool fresh, struct dz_err *err)
 {
     char work[DZ_IMAGE_PATH];
     int fds[DZ_CALL_FDS_MAX];
@@ -679,7 +639,7 @@ int dz_build_assemble(struct dz_build *b, int fd, bool fresh, struct dz_err *err
     (void)unlinkat(b->store->dir, work, 0);
     fds[0] = fd;
     fds[1] = wal;
-    for (size_t i = 0; i < b->recipe->step_count; i++) {
+    for (size_t i = 0; i < steps; i++) {
         const struct dz_step *s = &b->recipe->steps[i];
         if (s->fd < 0)
             continue;
@@ -689,8 +649,11 @@ int dz_build_assemble(struct dz_build *b, int fd, bool fresh, struct dz_err *err
         fds[n++] = s->fd;
     }
     struct listening l = {.b = b};
-    int rc = dz_feed_new(b->recipe, &l.feed, err);
-    struct assembly a = {.b = b, .fd = fd, .wal_fd = wal, .fresh = fresh};
+    int rc = dz_decompress_load(err);
+    if (rc < 0)
+        return rc;
+    rc = dz_feed_new(b->store, b->recipe, &l.feed, err);
+    struct assembly a = {.b = b, .steps = steps, .fd = fd, .wal_fd = wal, .fresh = fresh};
     const struct dz_call_opts opts = {.what = "put the image together",
                                       .run = assemble_inside,
                                       .arg = &a,

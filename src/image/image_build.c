@@ -137,6 +137,30 @@ static void add_notes(struct dz_image *c, const struct dz_image *base)
         c->note[n++] = base->note[i];
 }
 
+/* An image keeps the kind of the one that it starts from: their programs could not run in one
+ * sandbox. The recipe must build nothing for the other kind. */
+static int check_kind(const struct dz_build *b, const struct dz_image *base, struct dz_err *err)
+{
+    struct dz_recipe *r = b->recipe;
+    const bool below = base->sha256[0];
+    if (below && r->has_kind && r->config.kind != base->kind)
+        return dz_fail(err, DZ_EINVAL, "kind: the image that it starts from is of kind %s",
+                       dz_image_kind_text(base->kind));
+    if (below)
+        r->config.kind = base->kind;
+    for (size_t i = 0; i < r->step_count; i++) {
+        const struct dz_step *s = &r->steps[i];
+        const bool wasm = s->kind == DZ_STEP_C || (s->build && s->kind != DZ_STEP_SCRIPT),
+                   native = s->kind == DZ_STEP_APT;
+        if (r->config.kind == DZ_IMAGE_LINUX ? wasm : native)
+            return dz_fail(err, DZ_EINVAL,
+                           "line %d, %s: the programs are for %s, the image is of kind %s", s->line,
+                           s->label, wasm ? "WebAssembly" : "Linux",
+                           dz_image_kind_text(r->config.kind));
+    }
+    return 0;
+}
+
 /* A recipe says what it changes of the image that it starts from. */
 static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image *ret_base,
                    struct dz_err *err)
@@ -201,6 +225,8 @@ static int list_packages(struct dz_build *b, const struct dz_image *base, struct
     struct dz_recipe *r = b->recipe;
     struct dz_image *c = &r->config;
     size_t most = base->package_count + c->package_count + r->step_count;
+    for (size_t i = 0; i < r->step_count; i++)
+        most += r->steps[i].deb_count;
     struct packages all = {dz_arena_array(&r->arena, most, sizeof *all.p), 0};
     if (!all.p)
         return dz_fail(err, DZ_ENOMEM, "list the packages of an image: out of memory");
@@ -213,6 +239,11 @@ static int list_packages(struct dz_build *b, const struct dz_image *base, struct
                                            s->license ? s->license : "-"};
         if (p.kind)
             add_package(&all, &p);
+        for (size_t k = 0; k < s->deb_count; k++) {
+            const struct dz_deb *d = &s->debs[k];
+            add_package(&all,
+                        &(struct dz_image_package){"deb", d->name, d->version, d->sha256, "-"});
+        }
     }
     for (size_t i = 0; i < c->package_count; i++)
         add_package(&all, &c->packages[i]);
@@ -231,8 +262,8 @@ static void hash_str(struct dz_sha256 *h, const char *s)
     dz_sha256_update(h, s ? s : "", (s ? strlen(s) : 0) + 1);
 }
 
-static int result_key(struct dz_build *b, const char *base_sha256, char ret[static DZ_SHA256_HEX],
-                      struct dz_err *err)
+int dz_build_key(struct dz_build *b, size_t steps, char ret[static DZ_SHA256_HEX],
+                 struct dz_err *err)
 {
     uint8_t digest[DZ_SHA256_BYTES];
     const uint32_t format = FORMAT;
@@ -241,9 +272,9 @@ static int result_key(struct dz_build *b, const char *base_sha256, char ret[stat
     int rc = dz_sha256_init(&h, err);
     dz_image_print_config(&b->recipe->config, &config);
     dz_sha256_update(&h, &format, sizeof format);
-    hash_str(&h, base_sha256);
+    hash_str(&h, b->base_sha256);
     dz_sha256_update(&h, config.p, config.len);
-    for (size_t i = 0; rc == 0 && i < b->recipe->step_count; i++) {
+    for (size_t i = 0; rc == 0 && i < steps; i++) {
         const struct dz_step *s = &b->recipe->steps[i];
         const uint32_t numbers[] = {(uint32_t)s->kind, s->mode, s->uid, s->gid, s->has_mode};
         dz_sha256_update(&h, numbers, sizeof numbers);
@@ -253,6 +284,10 @@ static int result_key(struct dz_build *b, const char *base_sha256, char ret[stat
         for (size_t k = 0; k < s->copy_count; k++) {
             hash_str(&h, s->copies[k].from);
             hash_str(&h, s->copies[k].to);
+        }
+        for (size_t k = 0; k < s->pattern_count; k++) {
+            hash_str(&h, s->patterns[k].exclude ? "exclude" : "include");
+            hash_str(&h, s->patterns[k].glob);
         }
     }
     if (rc == 0)
@@ -316,16 +351,19 @@ int dz_image_new_disk(int fd, struct dz_err *err)
     return rc < 0 ? rc : dz_db_create_fd(fd, empty.p, empty.len, false, err);
 }
 
-static int make_image(struct dz_build *b, int base, char ret_sha256[static DZ_SHA256_HEX],
-                      struct dz_err *err)
+int dz_build_disk(struct dz_build *b, size_t steps, int fd, struct dz_err *err)
+{
+    int rc = b->base >= 0 ? copy_base(b->base, fd, err) : dz_image_new_disk(fd, err);
+    return rc < 0 ? rc : dz_build_assemble(b, steps, fd, b->base < 0, err);
+}
+
+static int make_image(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
     char work[DZ_IMAGE_PATH];
     DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(b->store, work, err);
     if (fd < 0)
         return fd;
-    int rc = base >= 0 ? copy_base(base, fd, err) : dz_image_new_disk(fd, err);
-    if (rc == 0)
-        rc = dz_build_assemble(b, fd, base < 0, err);
+    int rc = dz_build_disk(b, b->recipe->step_count, fd, err);
     if (rc == 0)
         rc = dz_image_deploy(b->store, fd, work, b->how, ret_sha256, err);
     (void)unlinkat(b->store->dir, work, 0); /* there no more when it was published */
@@ -339,8 +377,12 @@ static int build(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], stru
     tell(b, DZ_IMAGE_UPLOADING);
     DZ_AUTO(dz_fd_close) int base_fd = -1;
     int rc = open_base(b, &base_fd, base_sha256, err);
+    b->base = base_fd;
+    b->base_sha256 = base_sha256;
     if (rc == 0 && base_fd >= 0)
         rc = inherit(b, base_sha256, &base, err);
+    if (rc == 0)
+        rc = check_kind(b, &base, err);
     if (rc == 0) {
         tell(b, DZ_IMAGE_BUILDING);
         rc = fetch_all(b, err);
@@ -348,9 +390,9 @@ static int build(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], stru
     if (rc == 0)
         rc = list_packages(b, &base, err);
     if (rc == 0)
-        rc = result_key(b, base_sha256, key, err);
+        rc = dz_build_key(b, b->recipe->step_count, key, err);
     if (rc == 0 && known_result(b, key, ret_sha256) == 0) {
-        rc = make_image(b, base_fd, ret_sha256, err);
+        rc = make_image(b, ret_sha256, err);
         if (rc == 0)
             remember_result(b, key, ret_sha256);
     }
@@ -423,6 +465,45 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
         rc = dz_fd_remove_tree(AT_FDCWD, b.scratch, rc < 0 ? NULL : err) < 0 && rc == 0 ? err->code
                                                                                         : rc;
     }
+    dz_fd_close(&b.log);
+    dz_recipe_release(&recipe);
+    return rc;
+}
+
+int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how, struct dz_err *err)
+{
+    static struct dz_recipe recipe;
+    char full[DZ_IMAGE_NAME_MAX + 1], base_sha256[DZ_SHA256_HEX];
+    struct dz_image base = {0};
+    struct dz_step *apt = NULL;
+    struct dz_build b = {.store = s, .how = how, .recipe = &recipe, .name = full, .log = -1};
+    DZ_AUTO(dz_fd_close) int lock = -1, base_fd = -1;
+    recipe = (struct dz_recipe){0};
+    int rc = dz_recipe_read(how->recipe, &recipe, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < recipe.step_count; i++)
+        if (recipe.steps[i].kind == DZ_STEP_APT)
+            apt = &recipe.steps[i];
+    if (!apt)
+        rc = dz_fail(err, DZ_EINVAL, "%s has no [apt] section: there is nothing to lock",
+                     how->recipe);
+    if (rc == 0)
+        rc = dz_image_full_name(recipe.name ? recipe.name : "lock", full, err);
+    if (rc == 0)
+        rc = dz_image_lock(s, &lock, err);
+    if (rc == 0)
+        rc = open_build(&b, err);
+    if (rc == 0)
+        rc = open_base(&b, &base_fd, base_sha256, err);
+    if (rc == 0 && base_fd >= 0)
+        rc = inherit(&b, base_sha256, &base, err);
+    if (rc == 0)
+        rc = dz_build_lock(&b, apt, &base, err);
+    if (b.log >= 0)
+        rc = dz_fd_remove_tree(AT_FDCWD, b.scratch, rc < 0 ? NULL : err) < 0 && rc == 0 ? err->code
+                                                                                        : rc;
+    dz_image_release(&base);
     dz_fd_close(&b.log);
     dz_recipe_release(&recipe);
     return rc;

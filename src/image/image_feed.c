@@ -16,21 +16,25 @@
 #include <unistd.h>
 
 struct dz_feed {
+    const struct dz_image_store *store;
     struct dz_recipe *r;
     size_t step; /* index + 1 of the one that is open; 0: none */
     struct dz_tree_read *tree;
     int fd;     /* the file whose bytes come */
     bool owned; /* fd is ours, not the reader's */
     bool given; /* of a single file: its name */
+    size_t deb; /* of packages: the next */
     char text[2 * DZ_IMAGE_PATH];
     uint8_t data[DZ_CALL_DATA_MAX];
 };
 
-int dz_feed_new(struct dz_recipe *r, struct dz_feed **ret_feed, struct dz_err *err)
+int dz_feed_new(const struct dz_image_store *store, struct dz_recipe *r, struct dz_feed **ret_feed,
+                struct dz_err *err)
 {
     struct dz_feed *f = dz_zalloc(sizeof *f);
     if (!f)
         return dz_fail(err, DZ_ENOMEM, "read the files of an image: out of memory");
+    f->store = store;
     f->r = r;
     f->fd = -1;
     *ret_feed = f;
@@ -51,6 +55,7 @@ static void close_step(struct dz_feed *f)
     f->tree = NULL;
     f->step = 0;
     f->given = false;
+    f->deb = 0;
 }
 
 void dz_feed_free(struct dz_feed *f)
@@ -105,6 +110,19 @@ static int next_single(struct dz_feed *f, const struct dz_step *s, struct dz_cal
     return rc < 0 ? dz_wrap(err, rc, "[file %s]", s->label) : 0;
 }
 
+/* APT: each package, its index and then its bytes. */
+static int next_deb(struct dz_feed *f, const struct dz_step *s, struct dz_call_msg *ret,
+                    struct dz_err *err)
+{
+    if (f->deb == s->deb_count) {
+        *ret = (struct dz_call_msg){.tag = DZ_FEED_END};
+        return 0;
+    }
+    int rc = f->fd = dz_deb_open(f->store, &s->debs[f->deb], err);
+    *ret = (struct dz_call_msg){.tag = DZ_FEED_FILE, .value = f->deb++};
+    return rc < 0 ? rc : 0;
+}
+
 /* --- a tree ----------------------------------------------------------------------------- */
 
 static int entry(struct dz_feed *f, const struct dz_step *s, const struct dz_tree_entry *e,
@@ -154,6 +172,8 @@ int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_cal
         rc = next_data(f, ret_answer, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
+    if (s->kind == DZ_STEP_APT)
+        return next_deb(f, s, ret_answer, err);
     if (f->tree)
         return next_of_tree(f, s, ret_answer, err);
     return next_single(f, s, ret_answer, err);
@@ -170,7 +190,7 @@ int dz_feed_hash(struct dz_recipe *r, struct dz_step *step, struct dz_err *err)
     struct dz_call_msg m = {.tag = DZ_FEED_DIR};
     int rc = dz_sha256_init(&h, err);
     if (rc == 0)
-        rc = dz_feed_new(r, &f, err);
+        rc = dz_feed_new(NULL, r, &f, err);
     while (rc == 0 && m.tag != DZ_FEED_END) {
         rc = dz_feed_answer(f, &question, &m, err);
         const uint64_t head[3] = {m.tag, m.value, m.size};

@@ -114,7 +114,7 @@ static int wait_for(struct dz_build *b, struct dz_os_proc *p, struct dz_os_statu
     return rc;
 }
 
-static int run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err)
+int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err)
 {
     char cause[CAUSE_MAX];
     struct dz_os_proc p = DZ_OS_PROC_NONE;
@@ -142,8 +142,8 @@ static int run(struct dz_build *b, const char *const *argv, const char *cwd, str
 
 /* --- the cache --------------------------------------------------------------------------- */
 
-static void cache_path(char out[static DZ_IMAGE_PATH], const char *kind, const char *name,
-                       const char *key)
+void dz_build_cache_path(char out[static DZ_IMAGE_PATH], const char *kind, const char *name,
+                         const char *key)
 {
     char safe[200];
     (void)snprintf(safe, sizeof safe, "%s-%s-%s", kind, name, key);
@@ -153,7 +153,8 @@ static void cache_path(char out[static DZ_IMAGE_PATH], const char *kind, const c
     (void)snprintf(out, DZ_IMAGE_PATH, "cache/%s", safe);
 }
 
-static int open_cached(struct dz_build *b, const char *path, struct dz_step *s, struct dz_err *err)
+int dz_build_open_cached(struct dz_build *b, const char *path, struct dz_step *s,
+                         struct dz_err *err)
 {
     int fd = openat(b->store->dir, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -164,8 +165,8 @@ static int open_cached(struct dz_build *b, const char *path, struct dz_step *s, 
 }
 
 /* A file that a tool left behind becomes the cache's; its hash must be the recipe's. */
-static int into_cache(struct dz_build *b, const char *file, const char *path, struct dz_step *s,
-                      struct dz_err *err)
+int dz_build_into_cache(struct dz_build *b, const char *file, const char *path, struct dz_step *s,
+                        struct dz_err *err)
 {
     char got[DZ_SHA256_HEX];
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, file, O_RDONLY, 0, err);
@@ -181,8 +182,7 @@ static int into_cache(struct dz_build *b, const char *file, const char *path, st
     return 0;
 }
 
-/* A directory below the build's own, new and empty. */
-static int new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct dz_err *err)
+int dz_build_new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct dz_err *err)
 {
     static unsigned count;
     if (snprintf(out, DZ_IMAGE_PATH, "%s/%u", b->scratch, ++count) >= DZ_IMAGE_PATH)
@@ -230,7 +230,7 @@ static int fetch_pypi(struct dz_build *b, struct dz_step *s, const char *dir,
                                 list,
                                 NULL};
     if (rc == 0)
-        rc = run(b, argv, dir, err);
+        rc = dz_build_run(b, argv, dir, err);
     return rc < 0 ? rc : only_file(dir, ".whl", out, err);
 }
 
@@ -240,7 +240,7 @@ static int fetch_npm(struct dz_build *b, struct dz_step *s, const char *dir,
     char what[512];
     (void)snprintf(what, sizeof what, "%s@%s", s->label, s->version);
     const char *const argv[] = {"npm", "pack", what, "--pack-destination", dir, NULL};
-    int rc = run(b, argv, dir, err);
+    int rc = dz_build_run(b, argv, dir, err);
     return rc < 0 ? rc : only_file(dir, ".tgz", out, err);
 }
 
@@ -269,11 +269,11 @@ static int find_crate(const struct dz_step *s, char out[static DZ_IMAGE_PATH], s
     return found ? 0 : dz_fail(err, DZ_ENOENT, "cargo did not keep %s %s", s->label, s->version);
 }
 
-static int copy_file(const char *from, const char *to, struct dz_err *err)
+int dz_build_copy_file(int dir, const char *from, const char *to, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf all = DZ_BUF_INIT(512u << 20);
     int rc = dz_fd_read_file(AT_FDCWD, from, &all, err);
-    return rc < 0 ? rc : dz_fd_replace(AT_FDCWD, to, all.p, all.len, 0644, err);
+    return rc < 0 ? rc : dz_fd_replace(dir, to, all.p, all.len, 0644, err);
 }
 
 static int fetch_crate(struct dz_build *b, struct dz_step *s, const char *dir,
@@ -293,12 +293,12 @@ static int fetch_crate(struct dz_build *b, struct dz_step *s, const char *dir,
         if (rc == 0)
             rc = dz_fd_replace(AT_FDCWD, source, "", 0, 0600, err);
         if (rc == 0)
-            rc = run(b, argv, dir, err);
+            rc = dz_build_run(b, argv, dir, err);
         if (rc == 0)
             rc = find_crate(s, kept, err);
     }
     (void)snprintf(out, DZ_IMAGE_PATH, "%.4000s/fetched.crate", dir);
-    return rc < 0 ? rc : copy_file(kept, out, err);
+    return rc < 0 ? rc : dz_build_copy_file(AT_FDCWD, kept, out, err);
 }
 
 /* --- compiling ---------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ static int compile_c(struct dz_build *b, const struct dz_step *s, const char *ou
     (void)snprintf(flags, sizeof flags, "%s", s->flags ? s->flags : "");
     add_words(argv, &n, flags);
     add_words(argv, &n, source);
-    return run(b, argv, NULL, err);
+    return dz_build_run(b, argv, NULL, err);
 }
 
 /* The one directory that an archive held, or all of what it held, when that is more. */
@@ -410,7 +410,7 @@ static int run_script(struct dz_build *b, const struct dz_step *s, const char *d
     int rc = source_dir(dir, source, err);
     const char *const argv[] = {s->build, source, b->how->guest, out, NULL};
     if (rc == 0)
-        rc = run(b, argv, NULL, err);
+        rc = dz_build_run(b, argv, NULL, err);
     if (rc == 0 && access(out, R_OK) < 0)
         rc = dz_fail(err, DZ_EIO, "%s ran and did not make its output", s->build);
     return rc;
@@ -423,7 +423,7 @@ static int compile_debian(struct dz_build *b, const struct dz_step *s, const cha
     (void)snprintf(fetch, sizeof fetch, "%.4000s/fetch-source", b->how->guest);
     (void)snprintf(source, sizeof source, "%.4000s/source", dir);
     const char *const argv[] = {fetch, s->label, s->version, source, NULL};
-    int rc = run(b, argv, NULL, err);
+    int rc = dz_build_run(b, argv, NULL, err);
     return rc < 0 ? rc : run_script(b, s, source, out, err);
 }
 
@@ -458,12 +458,12 @@ static int compile(struct dz_build *b, struct dz_step *s, struct dz_err *err)
     if (rc < 0)
         return rc;
     const char *slash = strrchr(s->label, '/');
-    cache_path(path, "program", slash ? slash + 1 : s->label, key);
-    rc = b->how->fresh ? 0 : open_cached(b, path, s, err);
+    dz_build_cache_path(path, "program", slash ? slash + 1 : s->label, key);
+    rc = b->how->fresh ? 0 : dz_build_open_cached(b, path, s, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     dz_build_log(b, "compile %s", s->label);
-    rc = new_dir(b, dir, err);
+    rc = dz_build_new_dir(b, dir, err);
     (void)snprintf(out, sizeof out, "%.4000s/program.wasm", dir);
     if (rc == 0)
         rc = s->kind == DZ_STEP_C        ? compile_c(b, s, out, err)
@@ -472,7 +472,7 @@ static int compile(struct dz_build *b, struct dz_step *s, struct dz_err *err)
     if (rc == 0) {
         const char *wanted = s->sha256; /* of the source, not of the program */
         s->sha256 = NULL;
-        rc = into_cache(b, out, path, s, err);
+        rc = dz_build_into_cache(b, out, path, s, err);
         s->sha256 = wanted;
     }
     return rc;
@@ -486,17 +486,17 @@ static int fetch_archive(struct dz_build *b, struct dz_step *s, struct dz_err *e
     char path[DZ_IMAGE_PATH], dir[DZ_IMAGE_PATH], file[DZ_IMAGE_PATH], key[160];
     const char *kind = s->kind == DZ_STEP_PYPI ? "pypi" : s->kind == DZ_STEP_NPM ? "npm" : "crate";
     (void)snprintf(key, sizeof key, "%s-%s", s->version, s->sha256 ? s->sha256 : "any");
-    cache_path(path, kind, s->label, key);
-    int rc = b->how->fresh ? 0 : open_cached(b, path, s, err);
+    dz_build_cache_path(path, kind, s->label, key);
+    int rc = b->how->fresh ? 0 : dz_build_open_cached(b, path, s, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     dz_build_log(b, "fetch %s %s", s->label, s->version);
-    rc = new_dir(b, dir, err);
+    rc = dz_build_new_dir(b, dir, err);
     if (rc == 0)
         rc = s->kind == DZ_STEP_PYPI  ? fetch_pypi(b, s, dir, file, err)
              : s->kind == DZ_STEP_NPM ? fetch_npm(b, s, dir, file, err)
                                       : fetch_crate(b, s, dir, file, err);
-    return rc < 0 ? rc : into_cache(b, file, path, s, err);
+    return rc < 0 ? rc : dz_build_into_cache(b, file, path, s, err);
 }
 
 static int open_tar(struct dz_step *s, struct dz_err *err)
@@ -527,6 +527,10 @@ int dz_build_fetch(struct dz_build *b, struct dz_step *s, struct dz_err *err)
     case DZ_STEP_DEBIAN:
         rc = compile(b, s, err);
         break;
+    case DZ_STEP_SCRIPT:
+        return dz_build_script(b, s, err);
+    case DZ_STEP_APT:
+        return dz_build_fetch_debs(b, s, err);
     case DZ_STEP_PYPI:
     case DZ_STEP_NPM:
     case DZ_STEP_CRATE:

@@ -103,7 +103,22 @@ enum dz_step_kind {
     DZ_STEP_PYPI,
     DZ_STEP_NPM,
     DZ_STEP_CRATE,
+    DZ_STEP_APT,    /* Debian packages, as a lock lists them */
+    DZ_STEP_SCRIPT, /* what a script of this machine makes of the image so far */
     DZ_STEP_REMOVE,
+};
+
+/* A Debian package of a lock. */
+struct dz_deb {
+    const char *name, *version, *arch;
+    const char *path; /* in its archive, percent-encoded as in a URI */
+    char sha256[DZ_SHA256_HEX];
+    uint64_t bytes;
+};
+/* Which paths of packages are left out; the last that matches decides. */
+struct dz_pattern {
+    const char *glob; /* fnmatch(3), "*" matches "/" too */
+    bool exclude;
 };
 
 /* Out of an archive. from: a member; a directory's members when it ends in "/"; "/": all;
@@ -119,17 +134,21 @@ struct dz_step {
     const char *label;
     const char *path;    /* in the image */
     const char *source;  /* on this machine, in full */
-    const char *text;    /* FILE: its content; LINK: its target */
+    const char *text;    /* FILE: its content; LINK: its target; APT: the packages wanted */
     const char *version; /* exact */
     const char *sha256;  /* of what is fetched; NULL: not given */
     const char *license;
-    const char *build; /* a script: BUILD SOURCE-DIR SYSROOT OUT */
+    const char *build; /* a script: BUILD SOURCE-DIR SYSROOT OUT; SCRIPT: BUILD ROOT OUT */
     const char *flags; /* C: for doze-cc */
     uint32_t mode, uid, gid;
     bool has_mode;
     struct dz_copy *copies;
     size_t copy_count;
+    struct dz_pattern *patterns; /* APT */
+    size_t pattern_count;
     /* found while fetching */
+    struct dz_deb *debs; /* APT: what its lock lists */
+    size_t deb_count;
     int fd; /* what is fetched, or compiled; -1 */
     char got[DZ_SHA256_HEX];
 };
@@ -138,6 +157,7 @@ struct dz_recipe {
     struct dz_arena arena;
     const char *dir; /* of the recipe's file */
     const char *name, *from;
+    bool has_kind;          /* it says of which kind the image is */
     struct dz_image config; /* packages: those that it says it contains */
     struct dz_step steps[DZ_IMAGE_STEPS_MAX];
     size_t step_count;
@@ -161,29 +181,59 @@ struct dz_build {
     const char *name;            /* NAME:TAG */
     int log;                     /* descriptor */
     char scratch[DZ_IMAGE_PATH]; /* a directory in full that goes afterwards */
+    int base;                    /* the image that it starts from; -1: none */
+    const char *base_sha256;     /* of that, or "-" */
 };
 /* Whatever comes from outside or is compiled: from the cache, or now. step->fd and
  * step->got are set. */
 int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err);
-/* Run a program with its output in the log; *ret_last (may be NULL): its last line. A status
- * that is not 0 is DZ_EIO with that line. */
+/* Run a program with its output in the log. A status that is not 0 is DZ_EIO with its cause. */
+int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err);
+/* A directory below the build's own, new and empty. */
+int dz_build_new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct dz_err *err);
+/* The bytes of a file as another, whole or not at all; dir: where `to` begins. */
+int dz_build_copy_file(int dir, const char *from, const char *to, struct dz_err *err);
+/* APT: read the step's lock, fetch what it lists into the cache. */
+int dz_build_fetch_debs(struct dz_build *b, struct dz_step *s, struct dz_err *err);
+/* A package of the cache: its descriptor. */
+int dz_deb_open(const struct dz_image_store *store, const struct dz_deb *d, struct dz_err *err);
+/* APT: write the step's lock anew; base: the image that the recipe starts from. */
+int dz_build_lock(struct dz_build *b, struct dz_step *s, const struct dz_image *base,
+                  struct dz_err *err);
 DZ_PRINTF(2, 3) void dz_build_log(const struct dz_build *b, const char *fmt, ...);
 bool dz_build_stopped(const struct dz_build *b);
 /* An empty disk. */
 int dz_image_new_disk(int fd, struct dz_err *err);
-/* Put the disk together in a cell: fd is a disk. */
-int dz_build_assemble(struct dz_build *b, int fd, bool fresh, struct dz_err *err);
+/* Put together by the first `steps` of the recipe: a new disk, in fd. */
+int dz_build_disk(struct dz_build *b, size_t steps, int fd, struct dz_err *err);
+/* A hash of all that such a disk depends on. */
+int dz_build_key(struct dz_build *b, size_t steps, char ret[static DZ_SHA256_HEX],
+                 struct dz_err *err);
+/* SCRIPT: run it, or take what it made before; the archive that it made is the step's. */
+int dz_build_script(struct dz_build *b, struct dz_step *s, struct dz_err *err);
+/* What was made or fetched, in the cache: its path; is it there (1, and the step has it); a file
+ * becomes it. */
+void dz_build_cache_path(char out[static DZ_IMAGE_PATH], const char *kind, const char *name,
+                         const char *key);
+int dz_build_open_cached(struct dz_build *b, const char *path, struct dz_step *s,
+                         struct dz_err *err);
+int dz_build_into_cache(struct dz_build *b, const char *file, const char *path, struct dz_step *s,
+                        struct dz_err *err);
+/* Put the disk in fd together in a cell, by the first `steps` of the recipe. */
+int dz_build_assemble(struct dz_build *b, size_t steps, int fd, bool fresh, struct dz_err *err);
 
 /* What the cell asks the host for: the next of a step's own files. */
 enum dz_feed_tag {
     DZ_FEED_END = 0,
     DZ_FEED_DIR = 1,  /* value: mode; data: path */
     DZ_FEED_LINK = 2, /* data: path, NUL, target */
-    DZ_FEED_FILE = 3, /* value: mode; data: path */
+    DZ_FEED_FILE = 3, /* value: mode; data: path. APT: value: which package */
     DZ_FEED_DATA = 4, /* more bytes of it */
 };
 struct dz_feed;
-int dz_feed_new(struct dz_recipe *r, struct dz_feed **ret_feed, struct dz_err *err);
+/* store: where the packages of an APT step are; NULL: there is none. */
+int dz_feed_new(const struct dz_image_store *store, struct dz_recipe *r, struct dz_feed **ret_feed,
+                struct dz_err *err);
 void dz_feed_free(struct dz_feed *f);
 /* The `answer` of a call: question->value is the index of the step. */
 int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
@@ -196,6 +246,41 @@ uint64_t dz_archive_room(uint64_t size);
 /* All that is in an archive (tar, tar.gz, zip) below an empty directory of this machine. Cells
  * read it. */
 int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_err *err);
+
+/* --- entries of the new disk, in a cell (image_put.c) ------------------------------------------
+ */
+
+struct dz_vfs_who;
+struct dz_vfs_path;
+struct dz_put {
+    struct dz_vfs *vfs;
+    uint32_t uid, gid; /* of what is made */
+    bool own_all;      /* give what is there already to them, too, when they are 0 */
+    uint64_t ino, at;  /* the open file, 0: none */
+    uint64_t room;     /* bytes that the archive may still hold */
+    struct dz_err *err;
+};
+extern const struct dz_vfs_who dz_put_root;
+struct dz_vfs_path dz_put_at(const char *path); /* from the root */
+/* "add PATH to the image" and the negative errno, into p->err. */
+int dz_put_failed(struct dz_put *p, const char *path, int e);
+/* A directory; one that is there gets the mode. What leads to a path is made in each of these. */
+int dz_put_dir(struct dz_put *p, const char *path, uint32_t mode);
+int dz_put_unlink(struct dz_put *p, const char *path); /* nothing there is fine */
+/* A symbolic link, or another name of a file, in place of what is there. */
+int dz_put_link(struct dz_put *p, const char *path, const char *target);
+int dz_put_name(struct dz_put *p, const char *path, const char *other);
+/* A new file in place of what is there, or the end of one; then its bytes. */
+int dz_put_open(struct dz_put *p, const char *path, uint32_t mode);
+int dz_put_append(struct dz_put *p, const char *path);
+int dz_put_data(struct dz_put *p, const void *data, size_t n);
+void dz_put_close(struct dz_put *p);
+/* Writing takes set-id bits away: for a file that has some, the mode once more. */
+int dz_put_mode(struct dz_put *p, const char *path, uint32_t mode);
+/* Take bytes of an archive's content off p->room; DZ_ELIMIT. */
+int dz_put_room(struct dz_put *p, size_t n);
+/* Room, then data: what a reader of archives calls. arg: struct dz_put. */
+int dz_put_sink(void *arg, const void *data, size_t n, struct dz_err *err);
 
 /* --- archives, in a cell ------------------------------------------------------------------------
  */
@@ -220,10 +305,44 @@ int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct d
 typedef int dz_zip_sink_fn(void *arg, const void *data, size_t n, struct dz_err *err);
 int dz_zip_read(struct dz_zip *z, dz_zip_sink_fn *sink, void *arg, struct dz_err *err);
 
-/* Bytes of a gzip stream, or of a plain one: whatever it begins with. */
-struct dz_gunzip;
-int dz_gunzip_open(int fd, struct dz_gunzip **ret_g, struct dz_err *err);
-ssize_t dz_gunzip_read(void *g, void *buf, size_t n); /* negative errno: EIO, EINVAL */
-void dz_gunzip_close(struct dz_gunzip *g);
+/* Bytes one after the other, as read(2) gives them; a negative errno is an error. */
+struct dz_bytes {
+    ssize_t (*read)(void *arg, void *buf, size_t n);
+    void *arg;
+};
+/* Those of a file. */
+struct dz_fd_bytes {
+    int fd;
+    uint64_t at;
+};
+ssize_t dz_bytes_of_fd(void *fd_bytes, void *buf, size_t n);
+
+/* What is compressed by gzip, xz or zstd, or by nothing: its bytes. */
+struct dz_decompress;
+/* Load what decoding needs: before a cell is entered. */
+int dz_decompress_load(struct dz_err *err);
+int dz_decompress_open(const struct dz_bytes *from, struct dz_decompress **ret_d,
+                       struct dz_err *err);
+ssize_t dz_decompress_read(void *d, void *buf, size_t n); /* negative errno: EIO */
+void dz_decompress_close(struct dz_decompress *d);
+
+/* --- Debian packages, in a cell (image_deb.c) ------------------------------------------------- */
+
+struct dz_tar_reader;
+/* Called with what a package holds, in its order. */
+struct dz_deb_sink {
+    /* Each file of its control archive, whole. */
+    int (*control)(void *arg, const char *name, struct dz_str data, struct dz_err *err);
+    /* Each member of its data archive: r->m says what it is, path where it goes ("/usr/bin/x"; "/"
+     * the root), link the file that it is another name of. */
+    int (*member)(void *arg, struct dz_tar_reader *r, const char *path, const char *link,
+                  struct dz_err *err);
+    void *arg;
+};
+/* Read one. DZ_EINVAL: not a package, or a hostile one. */
+int dz_deb_read(const struct dz_bytes *from, const struct dz_deb_sink *to, struct dz_err *err);
+/* Its files and dpkg's notes of it onto the disk (image_dpkg.c). */
+int dz_deb_install(struct dz_put *put, const struct dz_step *step, const struct dz_deb *deb,
+                   const struct dz_bytes *from, struct dz_err *err);
 
 #endif

@@ -16,6 +16,7 @@
 
 enum {
     TEXT_MAX = 4096, /* bytes of what a line says */
+    VERSION_MAX = 3,
     ARENA_MAX = 2 * DZ_IMAGE_MANIFEST_MAX,
 };
 
@@ -133,6 +134,8 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
                    : take_word(p, i->note, &p->note_count, rest, err);
     if (dz_str_eqz(key, "policy"))
         i->policy = keep(p, rest);
+    else if (dz_str_eqz(key, "kind") && dz_str_eqz(rest, "linux"))
+        i->kind = DZ_IMAGE_LINUX;
     else if (dz_str_eqz(key, "user"))
         i->user = keep(p, rest);
     else if (dz_str_eqz(key, "workdir") && rest.p[0] == '/')
@@ -144,12 +147,22 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
     return rc;
 }
 
+/* Of what a text's first line says; 0: nothing that is read here. */
+static int version_of(struct dz_str line)
+{
+    uint64_t version = 0;
+    return dz_str_eat(&line, DZ_STR("doze-image ")) &&
+                   dz_num_u64(line, 1, VERSION_MAX, &version, NULL) == 0
+               ? (int)version
+               : 0;
+}
+
 static int take_lines(struct parse *p, struct dz_str text, struct dz_err *err)
 {
     struct dz_str line, key;
     int rc = 0;
     for (p->line = 1; rc == 0 && dz_str_split(&text, '\n', &line); p->line++) {
-        if (p->line == 1 && !dz_str_eqz(line, "doze-image 1") && !dz_str_eqz(line, "doze-image 2"))
+        if (p->line == 1 && !version_of(line))
             return wrong(p, "not the manifest of an image, or of a newer version", err);
         if (p->line == 1 || (line.n == 0 && text.n == 0))
             continue;
@@ -253,8 +266,15 @@ char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF])
     return out;
 }
 
+const char *dz_image_kind_text(enum dz_image_kind kind)
+{
+    return kind == DZ_IMAGE_LINUX ? "linux" : "wasm";
+}
+
 static void print_facts(const struct dz_image *i, struct dz_buf *out)
 {
+    if (i->kind != DZ_IMAGE_WASM)
+        dz_buf_addf(out, "kind %s\n", dz_image_kind_text(i->kind));
     for (size_t k = 0; i->note[k]; k++)
         dz_buf_addf(out, "note %s\n", i->note[k]);
     if (i->policy)
@@ -278,14 +298,14 @@ static void print_facts(const struct dz_image *i, struct dz_buf *out)
 
 void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
 {
-    dz_buf_adds(out, "doze-image 1\n");
+    dz_buf_addf(out, "doze-image %d\n", i->kind == DZ_IMAGE_WASM ? 1 : 3);
     print_facts(i, out);
 }
 
-/* Of version 2 only when there is something in it that a reader of 1 does not know. */
+/* The lowest version that knows all that is in it. */
 void dz_image_print(const struct dz_image *i, struct dz_buf *out)
 {
-    dz_buf_addf(out, "doze-image %d\n", i->machine_bytes ? 2 : 1);
+    dz_buf_addf(out, "doze-image %d\n", i->kind != DZ_IMAGE_WASM ? 3 : i->machine_bytes ? 2 : 1);
     print_facts(i, out);
     if (i->machine_bytes)
         dz_buf_addf(out, "machine %llu\n", (unsigned long long)i->machine_bytes);

@@ -9,8 +9,9 @@
 #include "base/vec.h"
 #include "db/db.h"
 #include "image/image_int.h"
-#include "vfs/vfs.h"
+#include "vfs/vfs_at.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,84 @@ int dz_programs_each(struct dz_vfs *vfs, dz_program_fn *fn, void *arg, struct dz
     return rc;
 }
 
+/* --- programs for Linux ------------------------------------------------------------------ */
+
+enum {
+    ELF_HEAD = 20,
+    ELF_X86_64 = 62,
+};
+
+static const char *const search[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                     "/usr/bin",        "/sbin",          "/bin"};
+
+static const struct dz_vfs_who root = {.root = DZ_VFS_ROOT};
+
+struct native {
+    struct dz_vfs *vfs;
+    const char *dir;
+    struct dz_err *err;
+    int rc;
+};
+
+/* A file that may be executed: 1: for this processor or a script, 0: neither, and its sentence. */
+static int check_program(struct native *n, uint64_t ino, const char *dir, struct dz_str name)
+{
+    uint8_t head[ELF_HEAD] = {0};
+    ssize_t got = dz_vfs_read(n->vfs, ino, 0, head, sizeof head);
+    if (got < 4 || memcmp(head, "\177ELF", 4) != 0)
+        return got >= 2 && memcmp(head, "#!", 2) == 0;
+    if (got == ELF_HEAD && head[4] == 2 && head[5] == 1 && head[18] == ELF_X86_64 && head[19] == 0)
+        return 1;
+    n->rc = dz_fail(n->err, DZ_EINVAL, "the program %s%s%.*s is not for Linux on x86-64", dir,
+                    *dir ? "/" : "", DZ_STR_ARG(name));
+    return 0;
+}
+
+static int look_at_name(void *arg, const struct dz_vfs_entry *e)
+{
+    struct native *n = arg;
+    struct dz_vfs_attr a;
+    if (dz_vfs_getattr(n->vfs, e->ino, &a) == 0 && S_ISREG(a.mode) && (a.mode & 0111))
+        (void)check_program(n, e->ino, n->dir, dz_str_n(e->name, e->len));
+    return n->rc < 0 ? -1 : 0;
+}
+
+static int find_entry(struct native *n, const char *name, struct dz_vfs_attr *ret)
+{
+    char path[DZ_VFS_PATH_MAX];
+    int e = -ENOENT;
+    if (strchr(name, '/'))
+        return dz_vfs_stat_at(n->vfs, &root, (struct dz_vfs_path){DZ_VFS_ROOT, name}, true, ret);
+    for (size_t i = 0; e && i < DZ_ARRAY_LEN(search); i++) {
+        (void)snprintf(path, sizeof path, "%s/%.255s", search[i], name);
+        e = dz_vfs_stat_at(n->vfs, &root, (struct dz_vfs_path){DZ_VFS_ROOT, path}, true, ret);
+    }
+    return e;
+}
+
+int dz_programs_check_native(struct dz_vfs *vfs, const struct dz_image *config, struct dz_err *err)
+{
+    struct native n = {.vfs = vfs, .err = err};
+    struct dz_vfs_attr a;
+    for (size_t i = 0; n.rc == 0 && i < DZ_ARRAY_LEN(search); i++) {
+        n.dir = search[i];
+        if (dz_vfs_stat_at(vfs, &root, (struct dz_vfs_path){DZ_VFS_ROOT, n.dir}, false, &a) != 0 ||
+            !S_ISDIR(a.mode)) /* a link leads to one of the others */
+            continue;
+        int e = dz_vfs_readdir(vfs, a.ino, 0, look_at_name, &n);
+        if (e && n.rc == 0)
+            return dz_fail_sys(err, e < 0 ? -e : EIO, "list %s in the image", n.dir);
+    }
+    const char *entry = config->entry[0];
+    if (n.rc < 0 || !entry)
+        return n.rc;
+    if (find_entry(&n, entry, &a) != 0 || !S_ISREG(a.mode) || !(a.mode & 0111))
+        return dz_fail(err, DZ_EINVAL, "entry: the image has no program %s", entry);
+    if (!check_program(&n, a.ino, "", dz_str(entry)) && n.rc == 0)
+        n.rc = dz_fail(err, DZ_EINVAL, "entry: %s is neither an ELF program nor a script", entry);
+    return n.rc;
+}
+
 /* --- the tables -------------------------------------------------------------------------- */
 
 static const char schema[] = "CREATE TABLE IF NOT EXISTS image(k TEXT PRIMARY KEY,v)WITHOUT ROWID;"
@@ -195,8 +274,8 @@ static int insert(void *arg, const struct dz_program_found *p, struct dz_err *er
     return dz_stmt_run(st, err);
 }
 
-int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, const struct dz_buf *config,
-                          struct dz_err *err)
+int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, enum dz_image_kind kind,
+                          const struct dz_buf *config, struct dz_err *err)
 {
     int rc = dz_db_exec(db, schema, err);
     if (rc < 0)
@@ -205,7 +284,7 @@ int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, const struct dz_
     struct dz_stmt *st = dz_db_stmt(db, "INSERT INTO image VALUES('config',?1)");
     dz_bind_blob(st, 1, config->p, config->len);
     rc = dz_stmt_run(st, err);
-    return rc < 0 ? rc : dz_programs_each(vfs, insert, db, err);
+    return rc < 0 || kind != DZ_IMAGE_WASM ? rc : dz_programs_each(vfs, insert, db, err);
 }
 
 int dz_image_tables_config(struct dz_db *db, struct dz_buf *ret_text, struct dz_err *err)

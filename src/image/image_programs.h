@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "image/image.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,8 +38,11 @@ typedef int dz_program_fn(void *arg, const struct dz_program_found *p, struct dz
 int dz_programs_each(struct dz_vfs *vfs, dz_program_fn *fn, void *arg, struct dz_err *err);
 
 /* The two tables that make a disk an image: docs/format/image.md. */
-int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, const struct dz_buf *config,
-                          struct dz_err *err);
+int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, enum dz_image_kind kind,
+                          const struct dz_buf *config, struct dz_err *err);
+/* Can the programs of an image of kind linux run? What is in the directories that shells search,
+ * and the entry, must not be made for another processor. DZ_EINVAL names the first. */
+int dz_programs_check_native(struct dz_vfs *vfs, const struct dz_image *config, struct dz_err *err);
 /* The configuration's text. DZ_EINVAL: this disk is no image. */
 int dz_image_tables_config(struct dz_db *db, struct dz_buf *ret_text, struct dz_err *err);
 /* Does the table say so? */

@@ -24,6 +24,7 @@ enum {
     INI_NAME = 49, /* bytes of a key that libinih keeps */
     NAME_MAX_BYTES = 128,
     CONTAINS_MAX = 512, /* packages that it says it contains */
+    PATTERNS_MAX = 64,  /* of files that packages leave out */
     ARENA_MAX = 16 << 20,
 };
 
@@ -38,6 +39,9 @@ struct reading {
     struct dz_copy copies[DZ_IMAGE_COPIES_MAX];
     struct dz_image_package packages[CONTAINS_MAX];
     size_t package_count;
+    struct dz_pattern patterns[PATTERNS_MAX];
+    size_t pattern_count;
+    bool apt;
     int failed;
     struct dz_err *err;
 };
@@ -59,6 +63,30 @@ static const char *keep(struct reading *g, const char *text)
     return dz_arena_str(&g->r->arena, dz_str(text)).p;
 }
 
+static int set_once(struct reading *g, const char **to, const char *name, const char *value)
+{
+    if (*to)
+        return wrong(g, g->line, "%s is given twice", name);
+    *to = keep(g, value);
+    return 0;
+}
+
+/* A path of this machine, from the recipe's directory; of several, the words. */
+static int set_source(struct reading *g, const char **to, const char *name, const char *value)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(1 << 16);
+    struct dz_str rest = dz_str(value), word;
+    while (dz_str_split(&rest, ' ', &word)) {
+        if (word.n == 0)
+            continue;
+        dz_buf_adds(&path, path.len ? " " : "");
+        if (word.p[0] != '/')
+            dz_buf_addf(&path, "%s/", g->r->dir);
+        dz_buf_add(&path, word.p, word.n);
+    }
+    return set_once(g, to, name, path.p);
+}
+
 /* --- sections ------------------------------------------------------------------------ */
 
 #define BIT(kind) (1u << (kind))
@@ -72,10 +100,11 @@ static const struct {
     const char *name;
     enum dz_step_kind kind;
 } kinds[] = {
-    {"dir", DZ_STEP_DIR},       {"file", DZ_STEP_FILE},     {"link", DZ_STEP_LINK},
-    {"tree", DZ_STEP_TREE},     {"tar", DZ_STEP_TAR},       {"c", DZ_STEP_C},
-    {"debian", DZ_STEP_DEBIAN}, {"pypi", DZ_STEP_PYPI},     {"npm", DZ_STEP_NPM},
-    {"crate", DZ_STEP_CRATE},   {"remove", DZ_STEP_REMOVE},
+    {"dir", DZ_STEP_DIR},       {"file", DZ_STEP_FILE}, {"link", DZ_STEP_LINK},
+    {"tree", DZ_STEP_TREE},     {"tar", DZ_STEP_TAR},   {"c", DZ_STEP_C},
+    {"debian", DZ_STEP_DEBIAN}, {"pypi", DZ_STEP_PYPI}, {"npm", DZ_STEP_NPM},
+    {"crate", DZ_STEP_CRATE},   {"apt", DZ_STEP_APT},   {"script", DZ_STEP_SCRIPT},
+    {"remove", DZ_STEP_REMOVE},
 };
 
 static bool is(const struct dz_step *s, unsigned bits)
@@ -96,7 +125,7 @@ static int finish_step(struct reading *g)
         return wrong(g, s->line, "sha256 is missing: the hash of what is fetched");
     if (is(s, BIT(DZ_STEP_DEBIAN)) && !s->build)
         return wrong(g, s->line, "build is missing: the script that compiles it");
-    if (s->build && !s->path)
+    if (is(s, FETCHED) && s->build && !s->path)
         return wrong(g, s->line, "path is missing: the program's place in the image");
     if (s->kind == DZ_STEP_LINK && !s->text)
         return wrong(g, s->line, "target is missing");
@@ -104,6 +133,8 @@ static int finish_step(struct reading *g)
         return wrong(g, s->line, "either source or text is needed");
     if (is(s, BIT(DZ_STEP_TREE) | BIT(DZ_STEP_TAR) | BIT(DZ_STEP_C)) && !s->source)
         return wrong(g, s->line, "source is missing");
+    if (s->kind == DZ_STEP_APT && !s->text)
+        return wrong(g, s->line, "package is missing: the names of those wanted");
     bool archive = is(s, FETCHED & ARCHIVES);
     if (s->kind == DZ_STEP_TAR && s->has_mode && !s->copy_count)
         return wrong(g, s->line, "mode needs copy: an archive that is taken whole keeps its modes");
@@ -116,15 +147,29 @@ static int finish_step(struct reading *g)
 }
 
 /* Of a package, or its version: it becomes a word of a package manager's command line. */
-static bool name_ok(struct dz_str s)
+static bool plain_name(struct dz_str s, const char *others)
 {
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!plain && !strchr(i == 0 ? "@" : "@/._+-:~!", c))
+        if (!plain && !strchr(i == 0 ? "@" : others, c))
             return false;
     }
     return s.n > 0 && s.n <= NAME_MAX_BYTES;
+}
+
+static bool name_ok(struct dz_str s)
+{
+    return plain_name(s, "@/._+-:~!");
+}
+
+/* Its name is the file of the lock. */
+static int begin_apt(struct reading *g)
+{
+    if (g->apt)
+        return wrong(g, g->line, "a recipe has one [apt] section");
+    g->apt = true;
+    return set_source(g, &g->step->source, "the lock", g->step->label);
 }
 
 static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str label)
@@ -146,6 +191,10 @@ static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str l
         return wrong(g, g->line, "not the name of a package");
     if (is(s, PLACED))
         s->path = s->label;
+    if (s->kind == DZ_STEP_APT)
+        return begin_apt(g);
+    if (s->kind == DZ_STEP_SCRIPT)
+        return set_source(g, &s->build, "the script", s->label);
     s->mode = is(s, FETCHED | BIT(DZ_STEP_DIR) | BIT(DZ_STEP_C)) ? 0755 : 0644;
     return 0;
 }
@@ -172,18 +221,10 @@ static int begin_section(struct reading *g, struct dz_str line)
             return begin_step(g, kinds[i].kind, head);
     return wrong(
         g, g->line,
-        "unknown section; the sections are image, env, dir, file, link, tree, tar, c, debian, pypi, npm, crate and remove");
+        "unknown section; the sections are image, env, dir, file, link, tree, tar, c, debian, pypi, npm, crate, apt, script and remove");
 }
 
 /* --- keys ------------------------------------------------------------------------------ */
-
-static int set_once(struct reading *g, const char **to, const char *name, const char *value)
-{
-    if (*to)
-        return wrong(g, g->line, "%s is given twice", name);
-    *to = keep(g, value);
-    return 0;
-}
 
 static int set_words(struct reading *g, const char *list[], size_t *count, const char *value)
 {
@@ -227,6 +268,18 @@ static int set_note(struct reading *g, const char *value)
     return 0;
 }
 
+static int set_kind(struct reading *g, const char *value)
+{
+    const bool native = strcmp(value, "linux") == 0;
+    if (!native && strcmp(value, "wasm") != 0)
+        return wrong(g, g->line, "kind: must be wasm or linux, not %s", value);
+    if (g->r->has_kind)
+        return wrong(g, g->line, "kind is given twice");
+    g->r->has_kind = true;
+    g->r->config.kind = native ? DZ_IMAGE_LINUX : DZ_IMAGE_WASM;
+    return 0;
+}
+
 static int set_image(struct reading *g, const char *name, const char *value)
 {
     struct dz_image *c = &g->r->config;
@@ -250,6 +303,8 @@ static int set_image(struct reading *g, const char *name, const char *value)
         return dz_size_parse(dz_str(value), 1 << 20, UINT64_C(4) << 30, &c->memory_bytes, NULL) < 0
                    ? wrong(g, g->line, "memory must be a size from 1MiB to 4GiB, such as 512MB")
                    : 0;
+    if (strcmp(name, "kind") == 0)
+        return set_kind(g, value);
     if (strcmp(name, "contains") == 0)
         return set_contains(g, value);
     if (strcmp(name, "note") == 0)
@@ -258,7 +313,7 @@ static int set_image(struct reading *g, const char *name, const char *value)
         return wrong(g, g->line, "services are not supported yet");
     return wrong(
         g, g->line,
-        "unknown key in [image]; the keys are name, from, entry, user, workdir, policy, memory, note and contains");
+        "unknown key in [image]; the keys are name, from, kind, entry, user, workdir, policy, memory, note and contains");
 }
 
 static int set_env(struct reading *g, const char *name, const char *value)
@@ -324,28 +379,32 @@ static int set_sha256(struct reading *g, const char *value)
     return set_once(g, &g->step->sha256, "sha256", value);
 }
 
-/* A path of this machine, from the recipe's directory; of several, the words. */
-static int set_source(struct reading *g, const char **to, const char *name, const char *value)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(1 << 16);
-    struct dz_str rest = dz_str(value), word;
-    while (dz_str_split(&rest, ' ', &word)) {
-        if (word.n == 0)
-            continue;
-        dz_buf_adds(&path, path.len ? " " : "");
-        if (word.p[0] != '/')
-            dz_buf_addf(&path, "%s/", g->r->dir);
-        dz_buf_add(&path, word.p, word.n);
-    }
-    return set_once(g, to, name, path.p);
-}
-
 static int set_text(struct reading *g, const char *value)
 {
     struct dz_step *s = g->step;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(RECIPE_MAX);
     dz_buf_addf(&text, "%s%s\n", s->text ? s->text : "", value);
     s->text = keep(g, text.p);
+    return 0;
+}
+
+/* Of packages to be installed: words of apt's command line. */
+static int set_wanted(struct reading *g, const char *value)
+{
+    struct dz_str rest = dz_str(value), word;
+    while (dz_str_split(&rest, ' ', &word))
+        if (word.n && (!plain_name(word, "./_+-:~=") || word.p[0] == '@'))
+            return wrong(g, g->line, "%.*s is not the name of a package", DZ_STR_ARG(word));
+    return set_text(g, value);
+}
+
+static int set_pattern(struct reading *g, const char *value, bool exclude)
+{
+    if (value[0] != '/')
+        return wrong(g, g->line, "a pattern of paths must begin with /");
+    if (g->pattern_count == PATTERNS_MAX)
+        return wrong(g, g->line, "more than %d patterns", PATTERNS_MAX);
+    g->patterns[g->pattern_count++] = (struct dz_pattern){keep(g, value), exclude};
     return 0;
 }
 
@@ -356,9 +415,22 @@ static int set_path(struct reading *g, const char *value)
     return set_once(g, &g->step->path, "path", value);
 }
 
+static int set_apt(struct reading *g, const char *name, const char *value)
+{
+    if (strcmp(name, "package") == 0)
+        return set_wanted(g, value);
+    if (strcmp(name, "exclude") == 0 || strcmp(name, "include") == 0)
+        return set_pattern(g, value, name[0] == 'e');
+    return wrong(g, g->line, "[apt] has no key %s", name);
+}
+
 static int set_step(struct reading *g, const char *name, const char *value)
 {
     struct dz_step *s = g->step;
+    if (s->kind == DZ_STEP_APT)
+        return set_apt(g, name, value);
+    if (s->kind == DZ_STEP_SCRIPT)
+        return wrong(g, g->line, "[script] has no keys");
     if (strcmp(name, "mode") == 0)
         return set_mode(g, value);
     if (strcmp(name, "owner") == 0)
@@ -470,8 +542,19 @@ static int own_lists(struct dz_recipe *r, const struct reading *g, struct dz_err
         memcpy(all, g->copies, g->copy_count * sizeof *all);
     if (g->package_count)
         memcpy(r->config.packages, g->packages, g->package_count * sizeof *g->packages);
-    for (size_t i = 0; i < r->step_count; i++)
-        r->steps[i].copies = all + (r->steps[i].copies - g->copies);
+    struct dz_pattern *patterns = dz_arena_array(&r->arena, g->pattern_count, sizeof *patterns);
+    if (!patterns)
+        return dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory");
+    if (g->pattern_count)
+        memcpy(patterns, g->patterns, g->pattern_count * sizeof *patterns);
+    for (size_t i = 0; i < r->step_count; i++) {
+        struct dz_step *s = &r->steps[i];
+        s->copies = all + (s->copies - g->copies);
+        if (s->kind == DZ_STEP_APT) {
+            s->patterns = patterns;
+            s->pattern_count = g->pattern_count;
+        }
+    }
     return 0;
 }
 

@@ -164,6 +164,22 @@ static int scan_machine(struct scan *s, struct dz_err *err)
     return 0;
 }
 
+/* Of WebAssembly, the programs must be those of its table; of Linux, the table is empty. */
+static int scan_programs(struct scan *s, struct dz_vfs *vfs, struct dz_err *err)
+{
+    struct dz_image config = {0};
+    int rc = dz_image_parse(dz_str_n(s->text.p, s->text.len), &config, err);
+    if (rc < 0)
+        return rc;
+    const enum dz_image_kind kind = config.kind;
+    dz_image_release(&config);
+    if (kind == DZ_IMAGE_WASM)
+        rc = dz_programs_each(vfs, scan_program, s, err);
+    if (rc == 0 && dz_image_tables_count(s->db) != s->programs)
+        rc = dz_fail(err, DZ_ECORRUPT, "the image lists programs that it does not have");
+    return rc;
+}
+
 static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct scan *s = arg;
@@ -184,9 +200,7 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = scan_machine(s, err);
     if (rc == 0)
-        rc = dz_programs_each(o.vfs, scan_program, s, err);
-    if (rc == 0 && dz_image_tables_count(o.db) != s->programs)
-        rc = dz_fail(err, DZ_ECORRUPT, "the image lists programs that it does not have");
+        rc = scan_programs(s, o.vfs, err);
     return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
 }
 

@@ -86,7 +86,7 @@ static int write_tables(const struct sealing *w, struct dz_err *err)
     if (rc == 0)
         rc = dz_db_begin(w->to, err);
     if (rc == 0)
-        rc = dz_image_tables_write(w->to, vfs, &config, err);
+        rc = dz_image_tables_write(w->to, vfs, w->from->image->kind, &config, err);
     if (rc == 0)
         rc = dz_db_commit(w->to, err);
     dz_vfs_abandon(vfs);

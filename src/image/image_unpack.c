@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_unpack.c - an archive from outside as a directory of this machine, for a build
- * script. No byte of the archive is looked at here: one cell makes a disk of it, as it
- * does for an image, and a second walks over that disk and says what is there. Both may have been
- * talked into anything, so tree_write.c makes the files: below the directory, through no symbolic
- * link, with none that leads out, and not more than an archive of this size may hold.
+ * image_unpack.c - an archive from outside, or the image as it is so far, as a directory of this
+ * machine, for a script. No byte of the archive is looked at here: one cell makes a disk of it, as
+ * it does for an image, and a second walks over that disk and says what is there. Both may have
+ * been talked into anything, so tree_write.c makes the files: below the directory, through no
+ * symbolic link, with none that leads out, and not more than an archive of this size may hold.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
@@ -76,6 +76,7 @@ static bool on_stop(void *host)
 
 struct telling {
     int fd;
+    const char *below; /* of the disk: what to tell; "": all */
     struct dz_call *call;
     struct dz_vfs *vfs;
     uint8_t *piece;
@@ -121,7 +122,7 @@ static int tell_link(struct telling *t, const struct dz_image_entry *e, struct d
     int n = dz_vfs_readlink(t->vfs, e->ino, text, sizeof text);
     if (n < 0)
         return dz_fail_sys(err, -n, "read the link %s", e->path);
-    dz_buf_adds(&both, e->path + sizeof below);
+    dz_buf_adds(&both, e->path + strlen(t->below) + 1);
     dz_buf_add(&both, "", 1);
     dz_buf_add(&both, text, (size_t)n);
     return both.err ? dz_fail(err, both.err, "the link %s is too long", e->path)
@@ -132,7 +133,8 @@ static int tell_entry(void *arg, const struct dz_image_entry *e, struct dz_err *
 {
     struct telling *t = arg;
     struct dz_vfs_attr a;
-    if (strncmp(e->path, below, sizeof below - 1) != 0 || e->path[sizeof below - 1] != '/')
+    const size_t n = strlen(t->below);
+    if (strncmp(e->path, t->below, n) != 0 || e->path[n] != '/' || e->path[n + 1] == '\0')
         return 0;
     int sys = dz_vfs_getattr(t->vfs, e->ino, &a);
     if (sys)
@@ -142,7 +144,7 @@ static int tell_entry(void *arg, const struct dz_image_entry *e, struct dz_err *
     if (!S_ISDIR(a.mode) && !S_ISREG(a.mode))
         return 0;
     int rc = say(t, S_ISDIR(a.mode) ? DZ_FEED_DIR : DZ_FEED_FILE, a.mode & 0777,
-                 dz_str(e->path + sizeof below), err);
+                 dz_str(e->path + n + 1), err);
     return rc < 0 || S_ISDIR(a.mode) ? rc : tell_data(t, e, a.size, err);
 }
 
@@ -175,9 +177,33 @@ static int into_disk(const struct dz_build *b, int archive, int disk, struct dz_
                                    .label = "an archive for its build script",
                                    .path = below,
                                    .fd = archive};
-    int rc = dz_build_assemble(&own, disk, true, err);
+    int rc = dz_build_assemble(&own, 1, disk, true, err);
     dz_free(r);
     return rc;
+}
+
+/* What is below a place of the disk, as files in a directory of this machine. */
+static int out_of_disk(struct dz_build *b, int disk, const char *place, const char *dir,
+                       const struct dz_tree_write_opts *how, struct dz_err *err)
+{
+    DZ_AUTO(dz_fd_close) int to = dz_fd_open(AT_FDCWD, dir, O_DIRECTORY, 0, err);
+    if (to < 0)
+        return to;
+    struct unpacking u = {.b = b};
+    struct telling t = {.fd = disk, .below = place};
+    const struct dz_call_opts opts = {.what = "unpack an archive",
+                                      .run = tell_inside,
+                                      .arg = &t,
+                                      .fds = &disk,
+                                      .fd_count = 1,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS,
+                                      .take = on_say,
+                                      .stop = on_stop,
+                                      .host = &u};
+    int rc = dz_tree_write_open(to, "", how, &u.w, err);
+    if (rc == 0)
+        rc = dz_cell_call(&opts, NULL, err);
+    return dz_tree_write_close(u.w, rc, err);
 }
 
 int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_err *err)
@@ -192,29 +218,77 @@ int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_
         rc = dz_fail_sys(err, errno, "look at an archive");
     if (rc == 0)
         rc = into_disk(b, archive, disk, err);
-    DZ_AUTO(dz_fd_close) int to = rc < 0 ? -1 : dz_fd_open(AT_FDCWD, dir, O_DIRECTORY, 0, err);
-    if (rc == 0 && to < 0)
-        rc = to;
     if (rc == 0) {
         const struct dz_tree_write_opts how = {.fresh = true,
                                                .bytes_max = dz_archive_room((uint64_t)st.st_size),
                                                .bytes_hint = "an archive of its size may not"};
-        struct unpacking u = {.b = b};
-        struct telling t = {.fd = disk};
-        const struct dz_call_opts opts = {.what = "unpack an archive",
-                                          .run = tell_inside,
-                                          .arg = &t,
-                                          .fds = &disk,
-                                          .fd_count = 1,
-                                          .timeout_ms = DZ_IMAGE_CALL_MS,
-                                          .take = on_say,
-                                          .stop = on_stop,
-                                          .host = &u};
-        rc = dz_tree_write_open(to, "", &how, &u.w, err);
-        if (rc == 0)
-            rc = dz_cell_call(&opts, NULL, err);
-        rc = dz_tree_write_close(u.w, rc, err);
+        rc = out_of_disk(b, disk, below, dir, &how, err);
     }
     (void)unlinkat(b->store->dir, work, 0);
     return rc < 0 ? rc : 0;
+}
+
+/* --- a script that completes an image ----------------------------------------------------------
+ */
+
+/* ROOT: the image as the steps before this one leave it. */
+static int make_root(struct dz_build *b, size_t steps, const char *dir, struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH];
+    const struct dz_tree_write_opts how = {
+        .links = DZ_TREE_LINKS_KEEP, .fresh = true, .bytes_max = DZ_IMAGE_FILE_MAX};
+    DZ_AUTO(dz_fd_close) int disk = dz_image_work_file(b->store, work, err);
+    if (disk < 0)
+        return disk;
+    int rc = dz_build_disk(b, steps, disk, err);
+    if (rc == 0)
+        rc = out_of_disk(b, disk, "", dir, &how, err);
+    (void)unlinkat(b->store->dir, work, 0);
+    return rc;
+}
+
+/* The cache has it under the hash of the script and of all that the image is made of so far. */
+static int script_key(struct dz_build *b, const struct dz_step *s, char ret[static DZ_SHA256_HEX],
+                      struct dz_err *err)
+{
+    char so_far[DZ_SHA256_HEX], script[DZ_SHA256_HEX], both[2 * DZ_SHA256_HEX];
+    uint8_t digest[DZ_SHA256_BYTES];
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, s->build, O_RDONLY, 0, err);
+    int rc = fd < 0 ? fd : dz_image_hash_fd(fd, script, err);
+    if (rc == 0)
+        rc = dz_build_key(b, (size_t)(s - b->recipe->steps), so_far, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(both, sizeof both, "%s%s", so_far, script);
+    rc = dz_sha256(both, strlen(both), digest, err);
+    if (rc == 0)
+        (void)dz_sha256_hex(digest, ret);
+    return rc;
+}
+
+int dz_build_script(struct dz_build *b, struct dz_step *s, struct dz_err *err)
+{
+    char key[DZ_SHA256_HEX], path[DZ_IMAGE_PATH], dir[DZ_IMAGE_PATH], root[DZ_IMAGE_PATH],
+        out[DZ_IMAGE_PATH];
+    int rc = script_key(b, s, key, err);
+    if (rc < 0)
+        return rc;
+    dz_build_cache_path(path, "made", "script", key);
+    rc = b->how->fresh ? 0 : dz_build_open_cached(b, path, s, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    dz_build_log(b, "run %s", s->build);
+    rc = dz_build_new_dir(b, dir, err);
+    (void)snprintf(root, sizeof root, "%.4000s/root", dir);
+    (void)snprintf(out, sizeof out, "%.4000s/out.tar", dir);
+    if (rc == 0 && mkdir(root, 0700) < 0)
+        rc = dz_fail_sys(err, errno, "make %s", root);
+    if (rc == 0)
+        rc = make_root(b, (size_t)(s - b->recipe->steps), root, err);
+    const char *const argv[] = {s->build, root, out, NULL};
+    if (rc == 0)
+        rc = dz_build_run(b, argv, NULL, err);
+    if (rc == 0 && access(out, R_OK) < 0)
+        rc = dz_fail(err, DZ_EIO, "%s ran and did not make its output", s->build);
+    return rc < 0 ? rc : dz_build_into_cache(b, out, path, s, err);
 }

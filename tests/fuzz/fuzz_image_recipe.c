@@ -18,11 +18,15 @@ static void check_step(const struct dz_recipe *r, const struct dz_step *s)
     bool fetched = s->kind == DZ_STEP_DEBIAN || s->kind == DZ_STEP_PYPI || s->kind == DZ_STEP_NPM ||
                    s->kind == DZ_STEP_CRATE;
     must(s->label && s->line > 0 && s->mode <= 07777 && s->fd == -1);
-    must(fetched || (s->path && s->path[0] == '/'));
+    const bool apt = s->kind == DZ_STEP_APT, script = s->kind == DZ_STEP_SCRIPT;
+    must(fetched || apt || script || (s->path && s->path[0] == '/'));
+    must(!apt || (s->text && s->source && !strchr("@/~!-", s->text[0])));
+    must(!script || s->build);
+    must(s->pattern_count == 0 || apt);
     must(!fetched || (s->version && s->version[0] != '-' && s->label[0] != '-'));
     must(!fetched || !strpbrk(s->label, " \"'\\$") || !strpbrk(s->version, " \"'\\$"));
     must(!fetched || s->build || s->copy_count > 0);
-    must(!s->build || (s->path && s->path[0] == '/' && s->copy_count == 0));
+    must(!s->build || script || (s->path && s->path[0] == '/' && s->copy_count == 0));
     must(s->kind != DZ_STEP_LINK || s->text);
     must(s->kind != DZ_STEP_FILE || !s->text != !s->source);
     for (size_t i = 0; i < s->copy_count; i++)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """registry.py DIR: what pip, npm and cargo ask of a registry, from the archives in DIR.
 
-Prints its port. DIR/pypi/*.whl, DIR/npm/NAME-VERSION.tgz, DIR/crates/NAME-VERSION.crate.
+Prints its port. DIR/pypi/*.whl, DIR/npm/NAME-VERSION.tgz, DIR/crates/NAME-VERSION.crate; /get/FILE is
+any file of DIR, so an archive of apt can be there too.
 While DIR/cut is there, an archive ends in its middle; while DIR/hang is there, its second
 half does not come.
 """
@@ -14,6 +15,7 @@ import pathlib
 import re
 import sys
 import time
+import urllib.parse
 
 ROOT = pathlib.Path(sys.argv[1])
 
@@ -84,7 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return bool(lines)
 
     def do_GET(self):
-        part = self.path.split("?")[0].strip("/").split("/")
+        part = urllib.parse.unquote(self.path.split("?")[0]).strip("/").split("/")
         path = ROOT.joinpath(*part[1:]) if part[0] == "get" else None
         if part[0] == "dl" and len(part) == 4:
             path = ROOT / "crates" / f"{part[1]}-{part[2]}.crate"

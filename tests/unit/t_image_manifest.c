@@ -43,6 +43,25 @@ TEST(a_machine_that_sleeps_is_told_of)
     dz_image_release(&i);
 }
 
+/* What only version 3 knows: a doze that does not run Linux programs refuses the image. */
+TEST(an_image_is_of_a_kind)
+{
+    static const char text[] = "doze-image 3\nkind linux\nsha256 " HASH "\nbytes 4096\n";
+    struct dz_image i;
+    DZ_AUTO(dz_buf_release) struct dz_buf is = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    CHECK_INT(dz_image_parse(dz_str(text), &i, NULL), 0);
+    CHECK_INT(i.kind, DZ_IMAGE_LINUX);
+    dz_image_print(&i, &is);
+    CHECK_STR(is.p, text);
+    dz_buf_reset(&is);
+    dz_image_print_config(&i, &is);
+    CHECK_STR(is.p, "doze-image 3\nkind linux\n");
+    dz_image_release(&i);
+    CHECK_INT(dz_image_parse(dz_str(whole), &i, NULL), 0);
+    CHECK_INT(i.kind, DZ_IMAGE_WASM);
+    dz_image_release(&i);
+}
+
 static int refused(const char *text, const char *why)
 {
     struct dz_image i;
@@ -56,7 +75,8 @@ static int refused(const char *text, const char *why)
 TEST(what_is_wrong_is_refused_by_its_line)
 {
     refused("", "line 1");
-    refused("doze-image 3\n", "newer");
+    refused("doze-image 4\n", "newer");
+    refused("doze-image 3\nkind elf\n", "line 2");
     refused("doze-image 2\nmachine x\n", "not a number");
     refused("doze-image 1\ncolour red\n", "line 2");
     refused("doze-image 1\npolicy\n", "line 2");

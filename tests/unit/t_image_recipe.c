@@ -54,6 +54,27 @@ TEST(what_it_says_is_what_is_done_in_its_order)
     dz_recipe_release(&r);
 }
 
+TEST(packages_of_debian_and_scripts)
+{
+    struct dz_err err = {0};
+    CHECK_INT(parse("[image]\nkind = linux\n[apt l.lock]\npackage = a b=1:2\n c\n"
+                    "exclude = /x/*\ninclude = /x/y\n[script s]\n",
+                    &err),
+              0);
+    CHECK_INT(r.config.kind, DZ_IMAGE_LINUX);
+    CHECK_INT(r.steps[0].kind, DZ_STEP_APT);
+    CHECK_STR(r.steps[0].source, "dir/l.lock");
+    CHECK_STR(r.steps[0].text, "a b=1:2\nc\n");
+    CHECK_INT(r.steps[0].pattern_count, 2);
+    CHECK(r.steps[0].patterns[0].exclude);
+    CHECK_STR(r.steps[0].patterns[1].glob, "/x/y");
+    CHECK(!r.steps[0].patterns[1].exclude);
+    CHECK_INT(r.steps[1].kind, DZ_STEP_SCRIPT);
+    CHECK_STR(r.steps[1].build, "dir/s");
+    CHECK_INT(dz_recipe_confined(&r, &err), DZ_EDENIED);
+    dz_recipe_release(&r);
+}
+
 TEST(an_indented_line_goes_on_and_an_indented_head_begins)
 {
     struct dz_err err = {0};
@@ -103,6 +124,15 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(2, "copy requires", "[tar /t]\ncopy = a b\n");
     refused(2, "64 hexadecimal", "[tar /t]\nsha256 = 12\n");
     refused(2, "has no key text", "[dir /t]\ntext = 12\n");
+    refused(2, "wasm or linux", "[image]\nkind = x\n");
+    refused(3, "twice", "[image]\nkind = wasm\nkind = wasm\n");
+    refused(1, "package is missing", "[apt l]\n");
+    refused(2, "not the name of a package", "[apt l]\npackage = a -x\n");
+    refused(2, "not the name of a package", "[apt l]\npackage = ~nx\n");
+    refused(2, "must begin with /", "[apt l]\nexclude = x\n");
+    refused(2, "has no key owner", "[apt l]\nowner = 1\n");
+    refused(3, "one [apt] section", "[apt l]\npackage = a\n[apt m]\n");
+    refused(2, "has no keys", "[script s]\nmode = 1\n");
     refused(2, "expected a [section]", "[dir /t]\nwhat\n");
 }
 
