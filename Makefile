@@ -62,7 +62,7 @@ NEEDS_client := base tls
 NEEDS_blob := base
 NEEDS_sandbox := base loop lifecycle registry blob runtime
 NEEDS_machine := base db vfs kernel wasm
-NEEDS_cell := base os db wasm kernel wasi vfs machine blob runtime
+NEEDS_cell := base os db wasm kernel wasi vfs stub linux machine blob runtime
 NEEDS_image := base tree os db vfs wasm kernel cell machine
 NEEDS_control := base os db kernel vfs loop lifecycle registry blob runtime sandbox cell image
 NEEDS_api := base loop runtime cell http metrics control
@@ -186,6 +186,7 @@ endef
 # t_native_*: programs of this machine on all that executes them
 NEEDS_native := linux stub
 $(B)/tests/unit/t_native_run: $(B)/tests/native/native_hello
+$(B)/tests/unit/t_cell_native: $(B)/tests/native/native_cell
 $(B)/tests/native/%: tests/native/%.c
 	@mkdir -p $(@D)
 	gcc -std=gnu17 -O1 -Wall -Wextra -Werror -static -pthread $< -o $@

@@ -36,11 +36,14 @@ static void tell_failure(int fd, int code, const struct dz_err *err)
     (void)dz_frame_send(fd, &f, err->msg, true, NULL);
 }
 
-DZ_NORETURN static void child(int fd, bool outlives)
+DZ_NORETURN static void child(int fd, bool outlives, bool runs_native)
 {
     struct dz_os_dirty *dirty = NULL;
-    const struct dz_cell_fence fence = {
-        .file_bytes = DZ_CELL_FILE_SIZE, .dirty = &dirty, .outlives = outlives};
+    struct dz_cell_native native = {.runner = NULL};
+    const struct dz_cell_fence fence = {.file_bytes = DZ_CELL_FILE_SIZE,
+                                        .dirty = &dirty,
+                                        .native = runs_native ? &native : NULL,
+                                        .outlives = outlives};
     struct dz_err err = {0};
     int fds[1] = {fd};
     int rc = dz_cell_enter(&fence, fds, 1, &err);
@@ -48,7 +51,7 @@ DZ_NORETURN static void child(int fd, bool outlives)
         tell_failure(fd, rc, &err);
         _exit(1);
     }
-    dz_cell_serve(fd, dirty, NULL);
+    dz_cell_serve(fd, dirty, runs_native ? &native : NULL, NULL);
 }
 
 struct dz_cell *dz_cell_adopt(int fd)
@@ -82,7 +85,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     dz_cell_words_init(&c->words, DZ_WORDS_CELL, start->label);
     c->pid = fork();
     if (c->pid == 0)
-        child(pair[1], !start->ends_with_main);
+        child(pair[1], !start->ends_with_main, start->native);
     (void)close(pair[1]);
     c->fd = pair[0];
     rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;

@@ -78,7 +78,7 @@ enum dz_frame_type {
     DZ_FRAME_NEST_IMAGE = 65, /* comes with the control socket of a new zygote, an image, its
                                  modules; payload: the hash of the image */
     DZ_FRAME_NEST_USER = 68, /* the first to a zygote. value: the first of the ids, 0: none; stream:
-                                how many; payload: u32, the id of the zygote itself */
+                                how many; payload: struct dz_nest_who */
     DZ_FRAME_NEST_CALL =
         67, /* to the seed, with the socket of a call, its stop word and files. Then on that socket:
                stream: dz_call_id; payload: struct dz_call_head and the argument */
@@ -224,7 +224,9 @@ int dz_out_flush(struct dz_frame_out *o, bool block);
 
 /* Limits of a cell. The rest of its jail is the same for all cells. */
 enum {
-    DZ_CELL_NOFILE = 256,    /* descriptors */
+    DZ_CELL_NOFILE = 256, /* descriptors */
+    DZ_CELL_NOFILE_NATIVE =
+        16384, /* of one with native programs: a process each, and files that they map */
     DZ_CELL_CODE_MAX = 1000, /* every DZ_E* is above -DZ_CELL_CODE_MAX */
     /* processes of a zygote with all of its cells: the least and the most */
     DZ_CELL_PROCESSES_LEAST = 4096,
@@ -232,11 +234,18 @@ enum {
 };
 struct dz_os_dirty;
 struct dz_os_users;
+/* What a cell needs to run native Linux programs: the processes in which they run (stub/), and the
+ * runner (linux/). They are opened before the last fence of the jail, as that allows no fork. */
+struct dz_cell_native {
+    struct dz_linux *runner; /* NULL: it runs none */
+    struct dz_stub *stub;
+};
 struct dz_cell_fence {
-    uint64_t file_bytes;        /* the largest file */
-    uint64_t memory_bytes;      /* private memory; 0: no limit of its own */
-    struct dz_os_dirty **dirty; /* where to put a tracker of dirty pages; NULL: none is wanted */
-    bool outlives;              /* it goes on when its host dies */
+    uint64_t file_bytes;           /* the largest file */
+    uint64_t memory_bytes;         /* private memory; 0: no limit of its own */
+    struct dz_os_dirty **dirty;    /* where to put a tracker of dirty pages; NULL: none is wanted */
+    struct dz_cell_native *native; /* to be opened; NULL: it runs no native programs */
+    bool outlives;                 /* it goes on when its host dies */
     const struct dz_os_users *users; /* become `user`, which is one of these; NULL: keep the user */
     uint32_t user;
 };
@@ -251,12 +260,14 @@ struct dz_nest;
 struct dz_os_jail_report;
 /* Fill `calls`, which has room for DZ_CELL_CALLS_MAX, with the system calls that a cell may make;
  * returns how many. users: of a cell that becomes its tenant's user (NULL: it does not). nest: and
- * those that a zygote needs. */
+ * those that a zygote needs. native: of a cell that runs native Linux programs, or of its zygote.
+ */
 enum {
-    DZ_CELL_CALLS_MAX = 128,
+    DZ_CELL_CALLS_MAX = 256,
 };
 struct dz_os_syscall;
-size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_syscall *ret_calls);
+size_t dz_cell_calls(bool nest, bool native, const struct dz_os_users *users,
+                     struct dz_os_syscall *ret_calls);
 /* How many processes a zygote may have with its cells: a quarter of what the machine may have. Ask
  * where /proc/sys can be read; the process of a guard (os_guard.h) cannot. */
 uint64_t dz_cell_processes(void);
@@ -265,9 +276,10 @@ uint64_t dz_cell_processes(void);
  * with its limit of processes. fds: as in dz_cell_enter(). */
 int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
                        struct dz_os_jail_report *ret_report, struct dz_err *err);
-/* In a child of a zygote: enter the rest of the jail. */
-int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
-                         size_t count, struct dz_err *err);
+/* In a child of a zygote: enter the rest of the jail. native: of a nest
+ * whose cells run native programs, to be opened; else NULL. */
+int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty,
+                         struct dz_cell_native *native, int *fds, size_t count, struct dz_err *err);
 /* In a child that was just forked: close all descriptors but 0, 1, 2 and these, which are sorted
  * here (fds[0] as above), and enter the jail. After an error the child must exit. */
 int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err);
@@ -354,7 +366,8 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
                  struct dz_err *err);
 
 /* The cell itself, in its jail: serves the socket until it is told to end. Never returns. */
-DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest);
+DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell_native *native,
+                               struct dz_nest *nest);
 
 /* Modules by their hash: those that were prepared, and those that this cell compiled. */
 struct dz_modules;

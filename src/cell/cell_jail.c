@@ -12,9 +12,11 @@
 #include "base/fd.h"
 #include "base/num.h"
 #include "base/sanitize.h"
+#include "linux/linux_run.h"
 #include "os/os_dirty.h"
 #include "os/os_jail.h"
 #include "os/os_user.h"
+#include "stub/stub_host.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -70,17 +72,32 @@ static int keep_only(int *fds, size_t count)
     return syscall(SYS_close_range, from, ~0u, 0) < 0 ? -errno : 0;
 }
 
+/* The stubs of native programs, and their runner. */
+static int open_native(void *arg, struct dz_err *err)
+{
+    struct dz_cell_native *n = arg;
+    int rc = dz_linux_new(&n->runner, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_stub_host_opts opts = {.files = dz_linux_files(n->runner)};
+    return dz_stub_host_open(&opts, &n->stub, err);
+}
+
 static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
 {
+    static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
     const struct dz_os_rlimit limits[] = {
         {RLIMIT_FSIZE, fence->file_bytes},
         {RLIMIT_CORE, 0},
-        {RLIMIT_NOFILE, DZ_CELL_NOFILE},
+        {RLIMIT_NOFILE, fence->native ? DZ_CELL_NOFILE_NATIVE : DZ_CELL_NOFILE},
         {RLIMIT_DATA, fence->memory_bytes},
     };
     const struct dz_os_jail jail = {
-        .calls = dz_os_jail_compute,
-        .call_count = dz_os_jail_compute_count,
+        .calls = calls,
+        .call_count = dz_cell_calls(false, fence->native, NULL, calls),
+        .open = fence->native ? open_native : NULL,
+        .arg = fence->native,
+        .landlock_proc = fence->native,
         .limits = limits,
         /* A sanitizer's shadow memory counts as data, so no limit would leave room for it. */
         .limit_count = DZ_ARRAY_LEN(limits) - (!DZ_SANITIZED && fence->memory_bytes ? 0 : 1),
@@ -172,11 +189,16 @@ static size_t add_calls(struct dz_os_syscall *calls, size_t n, const struct dz_o
     return n + count;
 }
 
-size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_syscall *ret_calls)
+size_t dz_cell_calls(bool nest, bool native, const struct dz_os_users *users,
+                     struct dz_os_syscall *ret_calls)
 {
     size_t n = add_calls(ret_calls, 0, dz_os_jail_compute, dz_os_jail_compute_count);
+    if (native)
+        n = add_calls(ret_calls, n, dz_os_jail_linux, dz_os_jail_linux_count);
     if (nest)
         n = add_calls(ret_calls, n, dz_os_jail_nest, dz_os_jail_nest_count);
+    if (nest && native)
+        n = add_calls(ret_calls, n, dz_os_jail_linux_nest, dz_os_jail_linux_nest_count);
     if (!users)
         return n;
     assert(n + dz_os_jail_users_count <= DZ_CELL_CALLS_MAX);
@@ -203,13 +225,16 @@ int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
 {
     const struct dz_os_users *users = nest->users.count ? &nest->users : NULL;
     static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
-    const struct dz_os_rlimit limits[] = {{RLIMIT_FSIZE, DZ_CELL_FILE_SIZE},
-                                          {RLIMIT_CORE, 0},
-                                          {RLIMIT_NOFILE, DZ_CELL_NOFILE},
-                                          {RLIMIT_NPROC, nest->processes}};
+    const struct dz_os_rlimit limits[] = {
+        {RLIMIT_FSIZE, DZ_CELL_FILE_SIZE},
+        {RLIMIT_CORE, 0},
+        {RLIMIT_NOFILE, nest->native ? DZ_CELL_NOFILE_NATIVE : DZ_CELL_NOFILE},
+        {RLIMIT_NPROC, nest->processes}};
     const struct dz_os_jail jail = {
         .calls = calls,
-        .call_count = dz_cell_calls(true, users, calls),
+        .call_count = dz_cell_calls(true, nest->native, users, calls),
+        .traps = nest->native, /* guests' processes are born with this filter */
+        .ambient = nest->native,
         .limits = limits,
         .limit_count = DZ_ARRAY_LEN(limits),
         .landlock = true,
@@ -242,14 +267,17 @@ static int open_dirty(uint32_t fences, struct dz_os_dirty **ret_dirty, struct dz
     return dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
 }
 
-/* The Landlock rules of the zygote allow reading files of /proc, so the cell's own rules must not.
- */
-int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
-                         size_t count, struct dz_err *err)
+/* The Landlock rules of the zygote allow reading files of /proc, so the cell's own rules must not,
+ * unless it looks at its stubs there. */
+int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty,
+                         struct dz_cell_native *native, int *fds, size_t count, struct dz_err *err)
 {
     const struct dz_os_jail jail = {
         .filter = nest->filter,
         .landlock = true,
+        .landlock_proc = native,
+        .open = native ? open_native : NULL,
+        .arg = native,
         .inherits = nest->fences & ~(DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(SCOPES)),
     };
     struct dz_os_jail_report report;

@@ -11,6 +11,8 @@
 
 #include "base/mem.h"
 #include "db/db.h"
+#include "linux/linux_run.h"
+#include "stub/stub.h"
 #include "vfs/vfs.h"
 
 #include <assert.h>
@@ -151,19 +153,64 @@ static void wasm_put(struct dz_cell_machine *m, void *handle)
     dz_modules_put(m->modules, handle);
 }
 
-/* By enum dz_program_kind; a kind without a runner is not there. A file is offered to them in this
- * order. */
+static int linux_begin(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
+                       struct dz_err *err)
+{
+    const struct dz_linux_opts opts = {.stub = m->native->stub, .vfs = m->vfs, .pack = {.fd = -1}};
+    (void)policy;
+    *ret_arg = m->native->runner;
+    return dz_linux_begin(m->native->runner, &opts, err);
+}
+
+static int linux_get(struct dz_cell_machine *m, uint64_t ino, const struct dz_vfs_attr *attr,
+                     void **ret_handle, struct dz_err *err)
+{
+    uint8_t head[DZ_LINUX_HEAD];
+    const ssize_t n = dz_vfs_read(m->vfs, ino, 0, head, sizeof head);
+    (void)attr;
+    *ret_handle = NULL; /* the runner reads the file itself */
+    if (n < 0)
+        return dz_fail_sys(err, (int)-n, "read a program");
+    return dz_linux_is_program(head, (size_t)n)
+               ? 0
+               : dz_fail(err, DZ_EINVAL, "the file is no program for x86-64 Linux");
+}
+
+static void linux_no_handle(struct dz_cell_machine *m, void *handle)
+{
+    (void)m, (void)handle;
+}
+
+/* By enum dz_program_kind. A file is offered to the last one first, which looks at its head only;
+ * the first reads all of it. */
 static const struct dz_cell_kind kinds[DZ_KERNEL_KINDS_MAX] = {
-    [DZ_KIND_WASM] = {&dz_kernel_runner_wasm, wasm_begin, wasm_get, wasm_ref, wasm_put},
+    [DZ_KIND_WASM] = {&dz_kernel_runner_wasm, false, wasm_begin, wasm_get, wasm_ref, wasm_put},
+    [DZ_KIND_LINUX] = {&dz_linux_runner, true, linux_begin, linux_get, linux_no_handle,
+                       linux_no_handle},
 };
+
+static bool has_kind(const struct dz_cell_machine *m, uint32_t kind)
+{
+    return !kinds[kind].native || m->native;
+}
+
+bool dz_cell_machine_native(const struct dz_cell_machine *m)
+{
+    for (uint32_t i = 1; m->native && i <= dz_kernel_rows(m->kernel, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_task *t = dz_kernel_task(m->kernel, i);
+        if (t && t->program.kind == DZ_KIND_LINUX)
+            return true;
+    }
+    return false;
+}
 
 static int on_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
                           struct dz_program *ret_program, struct dz_err *err)
 {
     int rc = DZ_EINVAL;
-    for (uint32_t i = 0; i < DZ_KERNEL_KINDS_MAX && rc == DZ_EINVAL; i++) {
+    for (uint32_t i = DZ_KERNEL_KINDS_MAX; i-- > 0 && rc == DZ_EINVAL;) {
         void *handle = NULL;
-        if (!kinds[i].runner)
+        if (!has_kind(arg, i))
             continue;
         rc = kinds[i].get(arg, ino, attr, &handle, err);
         if (rc == 0)
@@ -239,13 +286,16 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *s, st
     struct dz_kernel_limits limits = policy->limits;
     if (s->memory_bytes)
         limits.memory_bytes = s->memory_bytes;
-    struct dz_kernel_opts opts = {
-        .vfs = m->vfs, .ops = &m->ops, .limits = &limits, .caps = policy->caps};
-    for (size_t i = 0; rc == 0 && i < DZ_KERNEL_KINDS_MAX; i++) {
-        opts.kinds[i].runner = kinds[i].runner;
-        if (kinds[i].runner)
+    struct dz_kernel_opts opts = {.vfs = m->vfs,
+                                  .ops = &m->ops,
+                                  .limits = &limits,
+                                  .caps = policy->caps,
+                                  .pages = m->native ? dz_linux_pages(m->native->runner) : NULL};
+    for (uint32_t i = 0; rc == 0 && i < DZ_KERNEL_KINDS_MAX; i++)
+        if (has_kind(m, i)) {
+            opts.kinds[i].runner = kinds[i].runner;
             rc = kinds[i].begin(m, policy, &opts.kinds[i].arg, err);
-    }
+        }
     return rc < 0 ? rc : dz_kernel_new(&opts, &m->kernel, err);
 }
 
@@ -253,6 +303,11 @@ static int close_all(struct dz_cell_machine *m, bool drop, struct dz_err *err)
 {
     dz_kernel_free(m->kernel);
     m->kernel = NULL;
+    if (m->native) {
+        dz_linux_free(m->native->runner);
+        m->native->stub->ops->close(m->native->stub);
+        m->native = NULL;
+    }
     int rc = drop ? dz_machine_drop(m->keep, m->vfs, err) : 0;
     int closed = dz_vfs_close(m->vfs, rc < 0 ? NULL : err); /* its last commit asks m->keep */
     rc = rc < 0 ? rc : closed;

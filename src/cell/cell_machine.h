@@ -18,6 +18,7 @@ struct dz_cell_machine;
 /* A kind of programs, as a machine in a cell has it. */
 struct dz_cell_kind {
     const struct dz_kernel_runner *runner;
+    bool native; /* only in a cell that has stubs */
     /* Make the runner's arg, which outlives the kernel. */
     int (*begin)(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
                  struct dz_err *err);
@@ -60,6 +61,7 @@ struct dz_cell_machine {
     struct dz_machine *keep; /* the machine in the file */
     struct dz_machine_ops keep_ops;
     struct dz_os_dirty *dirty;
+    struct dz_cell_native *native; /* NULL: it runs no native programs */
     struct dz_nest *nest; /* what the zygote prepared before it forked this cell; NULL: nothing */
     const char *image_sha256; /* NULL: there is no image */
     struct dz_execs *execs;   /* its commands; NULL while the machine is given up */
@@ -74,6 +76,8 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start
                        struct dz_err *err);
 /* Start a program. DZ_ENOENT: no such program; DZ_ESTATE: no such user or directory. */
 int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err);
+/* Is there a process of a native program? Its memory cannot be written into the file. */
+bool dz_cell_machine_native(const struct dz_cell_machine *m);
 /* Commit the output of commands, with their records: the output gate. */
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err);
 /* End the machine: only the files stay in the file. Commits and closes it. */

@@ -121,10 +121,12 @@ DZ_NORETURN static void cell(int fd)
         _exit(0); /* the host has changed its mind */
     struct dz_os_dirty *dirty = NULL;
     struct dz_err err = {0};
+    struct dz_cell_native native = {0};
     int fds[2 + DZ_CELL_MODULES_MAX] = {fd};
     memcpy(fds + 1, nest.fds, nest.fd_count * sizeof fds[0]);
     dz_db_reseed();
-    if (dz_cell_enter_nested(&nest, &dirty, fds, nest.fd_count + 1, &err) < 0) {
+    if (dz_cell_enter_nested(&nest, &dirty, nest.native ? &native : NULL, fds, nest.fd_count + 1,
+                             &err) < 0) {
         struct dz_frame f = {.type = DZ_FRAME_FAILED,
                              .value = (uint64_t)-err.code,
                              .size = (uint32_t)strlen(err.msg)};
@@ -132,7 +134,7 @@ DZ_NORETURN static void cell(int fd)
         _exit(1);
     }
     get_ready(fd, dirty);
-    dz_cell_serve(fd, dirty, &nest);
+    dz_cell_serve(fd, dirty, nest.native ? &native : NULL, &nest);
 }
 
 /* A pid. The host believes it only from the seed, which reads nothing that a stranger wrote. */
@@ -371,6 +373,7 @@ static int hear_users(struct dz_err *err)
         return rc;
     nest.users = r.who.users;
     nest.user = r.who.user;
+    nest.native = r.who.native;
     return 0;
 }
 
@@ -389,7 +392,7 @@ DZ_NORETURN static void zygote(void)
         fail(&err);
     const struct dz_os_users *users = nest.users.count ? &nest.users : NULL;
     struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
-    size_t call_count = dz_cell_calls(false, users, calls);
+    size_t call_count = dz_cell_calls(false, nest.native, users, calls);
     int rc = open_anew(fds + 1, count - 1, &err);
     if (rc == 0)
         rc = dz_cell_part_shared(fds + 1, count - 1, &err);

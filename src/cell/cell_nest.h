@@ -24,6 +24,7 @@ struct dz_nest {
     struct dz_os_users users; /* each cell becomes one of these users; count 0: cells keep ours */
     uint32_t user;            /* the user of the zygote itself */
     uint64_t processes;       /* how many processes it may have, its cells included */
+    bool native;              /* its cells run native Linux programs, too */
     struct dz_db
         *disk; /* a handle that was prepared for the file of a sandbox; each cell uses its copy */
     struct dz_db *image; /* NULL: the zygote is for cells of any image */

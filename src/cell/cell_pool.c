@@ -89,6 +89,7 @@ struct zygote {
     int fd;
     pid_t pid;
     bool ready;
+    bool native; /* its cells run native Linux programs */
     bool silent; /* it sent too much, and is not listened to any more */
     struct dz_rate said, said_bytes;
     char sha256[65];           /* "": blank */
@@ -392,8 +393,9 @@ static int send_user(struct zygote *z, struct dz_err *err)
     const struct dz_frame f = {.type = DZ_FRAME_NEST_USER,
                                .stream = users.count,
                                .value = users.first,
-                               .size = sizeof z->user};
-    return dz_frame_send(z->fd, &f, &z->user, false, err);
+                               .size = sizeof(struct dz_nest_who)};
+    const struct dz_nest_who who = {.user = z->user, .native = z->native};
+    return dz_frame_send(z->fd, &f, &who, false, err);
 }
 
 static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
@@ -452,6 +454,8 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     evict(p);
     struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, s->image_sha256);
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
+    if (z)
+        z->native = s->native;
     /* the hash is a second message, because a frame with descriptors has no payload */
     int rc = fork ? send_user(z, NULL) : -1;
     if (rc > 0)
@@ -919,8 +923,17 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
         dz_list_remove(&z->link);
         dz_list_push_front(&p->zygotes, &z->link);
     }
-    bool nested = z && z->ready && z->pid > 0;
+    if (!z && s->native && image)
+        z = find(p, s->image_sha256);
+    /* The blank zygote's cells run no native programs: those wait until the image's zygote is
+     * ready. */
+    bool nested = z && ((z->ready && z->pid > 0) || s->native);
     p->stats.blank += image && !nested;
+    if (s->native && !nested)
+        return dz_fail(
+            err, DZ_EUNAVAIL,
+            "start a cell: the process that forks cells of this image does not start%s%s",
+            p->stats.why[0] ? ": " : "", p->stats.why);
     struct dz_cell *c = take(nested ? z : p->blank, err);
     if (!c)
         return err && err->code ? err->code : DZ_EBUSY;

@@ -50,11 +50,16 @@ static int check_user(struct dz_os_users *users, uint32_t user, struct dz_err *e
 static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
                      struct dz_request *r, struct dz_err *err)
 {
+    struct dz_nest_who who;
     (void)fd_count;
-    if (f->size != sizeof r->who.user || f->value > UINT32_MAX)
+    if (f->size != sizeof who || f->value > UINT32_MAX)
         return dz_fail(err, DZ_EIO, "request for a user: wrong size or number");
+    memcpy(&who, payload, sizeof who);
+    if (who.native > 1)
+        return dz_fail(err, DZ_EIO, "request for a user: there is no kind %u of cells", who.native);
     r->who.users = (struct dz_os_users){(uint32_t)f->value, f->stream};
-    memcpy(&r->who.user, payload, sizeof r->who.user);
+    r->who.user = who.user;
+    r->who.native = who.native;
     return check_user(&r->who.users, r->who.user, err);
 }
 

@@ -31,6 +31,12 @@ enum {
     DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
 };
 
+/* The payload of USER: who a zygote is, and whether its cells run native Linux programs. */
+struct dz_nest_who {
+    uint32_t user;
+    uint32_t native; /* 0 or 1 */
+};
+
 /* Before the argument of a call that the seed started. */
 struct dz_call_head {
     uint64_t memory_bytes, file_bytes;
@@ -63,6 +69,7 @@ struct dz_request {
         struct {
             struct dz_os_users users; /* count 0: none, and user is DZ_USER_NONE */
             uint32_t user;
+            bool native;
         } who; /* USER */
         char image_sha256[65];
         struct {

@@ -13,6 +13,13 @@ static int start(void *runtime, const struct dz_cell_start *start, struct dz_cel
 {
     return dz_cell_pool_start(runtime, start, ret_cell, err);
 }
+static int start_linux(void *runtime, const struct dz_cell_start *start, struct dz_cell **ret_cell,
+                       struct dz_err *err)
+{
+    struct dz_cell_start native = *start;
+    native.native = true;
+    return dz_cell_pool_start(runtime, &native, ret_cell, err);
+}
 
 static const struct dz_cell_exec_ops execs = {
     .start = dz_cell_exec,
@@ -34,24 +41,13 @@ static const struct dz_cell_file_ops files = {
     .took = dz_cell_op_took,
 };
 
-const struct dz_cell_ops dz_cell_wasm = {
-    .kind = "wasm",
-    .start = start,
-    .begin = dz_cell_begin,
-    .fd = dz_cell_fd,
-    .want = dz_cell_poll_events,
-    .flush = dz_cell_flush,
-    .receive = dz_cell_receive,
-    .pending = dz_cell_pending,
-    .go = dz_cell_go,
-    .suspend = dz_cell_suspend,
-    .copy = dz_cell_snapshot,
-    .room = dz_cell_room,
-    .limits = dz_cell_limits,
-    .exec = &execs,
-    .file = &files,
-    .pid = dz_cell_pid,
-    .out_of_memory = dz_cell_out_of_memory,
-    .kill = dz_cell_kill,
-    .free = dz_cell_free,
-};
+/* What cells of both kinds do alike: all but the start. */
+#define OF_A_POOL                                                                                  \
+    .begin = dz_cell_begin, .fd = dz_cell_fd, .want = dz_cell_poll_events, .flush = dz_cell_flush, \
+    .receive = dz_cell_receive, .pending = dz_cell_pending, .go = dz_cell_go,                      \
+    .suspend = dz_cell_suspend, .copy = dz_cell_snapshot, .room = dz_cell_room,                    \
+    .limits = dz_cell_limits, .exec = &execs, .file = &files, .pid = dz_cell_pid,                  \
+    .out_of_memory = dz_cell_out_of_memory, .kill = dz_cell_kill, .free = dz_cell_free
+
+const struct dz_cell_ops dz_cell_wasm = {.kind = "wasm", .start = start, OF_A_POOL};
+const struct dz_cell_ops dz_cell_linux = {.kind = "linux", .start = start_linux, OF_A_POOL};

@@ -20,8 +20,10 @@
 #include "base/vm.h"
 #include "cell/cell_nest.h"
 #include "db/db.h"
+#include "linux/linux_run.h"
 #include "os/os_user.h"
 #include "os/os_warm.h"
+#include "stub/stub_host.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
 
@@ -349,6 +351,11 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_cell_inputs in = {0};
+    if (dz_cell_machine_native(&s->machine))
+        return goes_on ? dz_kernel_flush(k, err) /* the copy has the files, and lost the memory */
+                       : dz_fail(err, DZ_EUNSUPPORTED,
+                                 "suspend the machine: the memory of native Linux programs cannot "
+                                 "be kept; let them end, or keep the files only");
     for (int i = 0; i < SETTLE_TURNS && !dz_kernel_settled(k); i++)
         (void)run(s, SETTLE_NS);
     int rc = dz_kernel_settle(k, err);
@@ -570,7 +577,7 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
                                   .cpu_ns = (int64_t)misc.total_cpu_ns,
                                   .bytes_in = s->machine.execs->bytes_in,
                                   .bytes_out = s->machine.execs->bytes_out};
-    a.wake_at = dz_kernel_runnable(k) ? 0 : next_deadline(s);
+    a.wake_at = dz_kernel_runnable(k) || dz_kernel_away(k) ? 0 : next_deadline(s);
     for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
         if (!p || (p->flags & DZ_PROC_INIT))
@@ -635,9 +642,14 @@ static bool goes_on(struct dz_serve *s)
 
 static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
 {
-    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     struct dz_kernel *k = s->machine.kernel;
     int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX;
+    if (s->up && s->machine.native) {
+        const int64_t due = dz_linux_due(s->machine.native->runner);
+        p[1].fd = dz_linux_fd(s->machine.native->runner);
+        next = due < next ? due : next;
+    }
     int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(k);
     if (next != INT64_MAX && left < 0)
         left = 0;
@@ -654,8 +666,8 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
         left = rest;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
     if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
-        p.events |= POLLOUT;
-    int n = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+        p[0].events |= POLLOUT;
+    int n = ppoll(p, DZ_ARRAY_LEN(p), left < 0 ? NULL : &ts, NULL);
     if (n == 0 && rests)
         tidy_up(s);
     else if (n != 0 || !told)
@@ -710,20 +722,29 @@ DZ_NORETURN static void loop(struct dz_serve *s)
     }
 }
 
-DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest)
+/* Become the tenant's user, together with the stubs: other users may not reach their memory. */
+static int settle(struct dz_serve *s, uint32_t user, struct dz_err *err)
+{
+    int rc = s->machine.native ? dz_stub_host_settle(s->machine.native->stub, user, err) : 0;
+    return rc < 0 ? rc : dz_os_user_settle(user, err);
+}
+
+DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell_native *native,
+                               struct dz_nest *nest)
 {
     struct dz_serve *s = &serve;
     struct dz_err err = {0};
     struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     s->fd = s->out.fd = fd;
     s->machine.dirty = dirty;
+    s->machine.native = native;
     s->machine.nest = nest;
     s->room = UINT64_MAX;
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
     if (rc == 0 && nest && nest->users.count)
-        rc = dz_os_user_settle(s->start.settle_as ? s->start.settle_as : nest->user, &err);
+        rc = settle(s, s->start.settle_as ? s->start.settle_as : nest->user, &err);
     if (rc < 0)
         fail(s, rc, &err);
     begin(s);

@@ -96,6 +96,7 @@ DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, boo
         _exit(1);
     (void)prctl(PR_SET_NAME, "doze-guard");
     (void)prctl(PR_SET_DUMPABLE, 0); /* nothing for a zygote of the same user to look at */
+    (void)signal(SIGCHLD, SIG_IGN);  /* what a dead cell leaves behind is process 1's to reap */
     if (inside)
         mount_own();
     if (gained)

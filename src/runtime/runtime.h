@@ -3,9 +3,9 @@
  * runtime.h - what a kind of guest offers to the daemon: cells, by a table of functions.
  *
  * A cell is a process that has the file of one sandbox open, and its machine when that runs. The
- * daemon knows cells by `struct dz_cell_ops` only, and never looks inside `struct dz_cell`. The
- * one kind that there is now is WebAssembly (cell/cell_runtime.h). Another kind is another table;
- * nothing above it changes.
+ * daemon knows cells by `struct dz_cell_ops` only, and never looks inside `struct dz_cell`. There
+ * are two kinds, WebAssembly and native Linux programs (cell/cell_runtime.h). Another kind is
+ * another table; nothing above it changes.
  *
  * This module holds types, limits and the readers of records (runtime_op.h). It starts no process
  * and uses `base` only, so that code which runs sandboxes can be built and tested without cells.
@@ -76,6 +76,7 @@ struct dz_cell_start {
     const struct dz_policy *policy; /* of a machine that begins; one that wakes has its own */
     uint64_t memory_bytes;          /* instead of the policy's; 0: the policy's */
     enum dz_cell_asleep asleep;
+    bool native;    /* programs of the image are x86-64 Linux programs (a cell of kind "linux") */
     bool fresh;     /* the disk is new: bind it to the image */
     bool ephemeral; /* nobody reads the file afterwards: it gets no records of commands */
     bool strict;    /* each commit is on the disk before anything is reported that rests on it */
@@ -204,7 +205,7 @@ struct dz_cell_file_ops {
 /* One kind of cells. Nothing here waits or calls the caller back; every function is called from
  * the loop's thread. */
 struct dz_cell_ops {
-    const char *kind; /* "wasm" */
+    const char *kind; /* "wasm", "linux": as rows and images name it */
 
     /* runtime: what the kind needs to make cells (wasm: struct dz_cell_pool). The
      * start's descriptors and texts stay the caller's and may go when start returns. With `hold`

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ * Native Linux programs in real cells, jailed: forked by their image's zygote, as their tenant's
+ * user where this process may do that, and started alone. The program is tests/native/
+ * native_cell.c, linked statically. */
+#define TAP_ALARM_S 50
+#include "tap.h"
+
+#include "../lib/many_rig.h"
+
+#include "cell/cell_pool.h"
+#include "os/os_user.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/wait.h>
+
+static const char sha[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+static int from_pool(struct mrig *r, const struct dz_cell_start *start)
+{
+    return dz_cell_pool_start(r->arg, start, &r->cell, &r->err);
+}
+
+/* A disk with the program, as an image. */
+static void make_image(struct mrig *r)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf program = DZ_BUF_INIT(8 << 20);
+    mrig_start(r);
+    char path[PATH_MAX] = "";
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 32);
+    char *slash = n > 0 ? strrchr(path, '/') : NULL;
+    (void)snprintf(slash ? slash : path, 32, "/../native/native_cell");
+    CHECK_INT(dz_fd_read_file(AT_FDCWD, path, &program, &r->err), 0);
+    struct mop *o =
+        mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_WRITE, .path = "/bin/n", .mode = 0755});
+    mrig_send(r, o, program.p, program.len);
+    CHECK_INT(dz_cell_op_end(r->cell, o->op, &r->err), 0);
+    CHECK_INT(mrig_done(r, o), 0);
+    mrig_sleep(r, true);
+}
+
+static void of_image(struct mrig *r, struct dz_cell_pool *p, const struct mrig *image,
+                     uint32_t settle_as)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    *r = (struct mrig){.spawn = p ? from_pool : NULL, .arg = p, .next_id = 1};
+    r->start = (struct dz_cell_start){.disk_fd = crig_file(),
+                                      .wal_fd = crig_file(),
+                                      .image_fd = image->start.disk_fd,
+                                      .image_sha256 = sha,
+                                      .env = crig_env,
+                                      .policy = dz_policy_find("posix"),
+                                      .native = true,
+                                      .settle_as = settle_as,
+                                      .fresh = true};
+    CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r->err), 0);
+    CHECK_INT(dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err), 0);
+    mrig_again(r);
+}
+
+static struct mexec *does(struct mrig *r, const char *const *argv, const char *wanted, int code)
+{
+    struct mexec *e = mrig_exec(r, argv, 0);
+    mrig_until(r, e, DZ_CELL_EXITED);
+    CHECK_STR(e->out.p ? e->out.p : "", wanted);
+    CHECK_INT(e->end.exit_code, code);
+    return e;
+}
+
+/* All that a program can do in one cell. */
+static void programs(struct mrig *r)
+{
+    static const char *const say[] = {"n", "say", "hello", NULL};
+    static const char *const family[] = {"n", "family", NULL}, *const spin[] = {"n", "spin", NULL};
+    static const char *const module[] = {"g", "h", NULL}, *const other[] = {"n", "exec", "g", NULL};
+    static const char *const copy[] = {"n", "copy", NULL};
+    does(r, say, "hello\n", 7);
+    does(r, family, "child 3 thread 4 pipe piped\n", 0);
+    does(r, module, "hi\n", 3); /* a module beside it, */
+    does(r, other, "hi\n", 3);  /* and become by a native program */
+    struct mexec *s = mrig_exec(r, spin, 0), *c = mrig_exec(r, copy, MEXEC_STDIN);
+    mrig_until(r, s, DZ_CELL_STARTED);
+    mrig_input(r, c, "one"); /* while the other computes */
+    while (c->seen < 3)
+        (void)mrig_step(r);
+    CHECK_INT(dz_cell_suspend(r->cell, false, &r->err), 0); /* refused: it goes on */
+    while (r->last != DZ_CELL_AWAKE)
+        (void)mrig_step(r);
+    CHECK_INT(r->end.code, DZ_EUNSUPPORTED);
+    CHECK_INT(dz_cell_exec_signal(r->cell, s->exec, SIGKILL, false, &r->err), 0);
+    mrig_until(r, s, DZ_CELL_EXITED);
+    CHECK_INT(s->end.signal, SIGKILL);
+    CHECK(s->end.cpu_ns > 0);
+    CHECK_INT(dz_cell_exec_input_end(r->cell, c->exec, &r->err), 0);
+    mrig_until(r, c, DZ_CELL_EXITED);
+    CHECK_STR(c->out.p, "one");
+}
+
+static void in_a_pool(const struct dz_os_users *users)
+{
+    const struct dz_cell_pool_opts opts = {.ahead = 2, .users = *users};
+    struct dz_cell_pool *p = NULL;
+    struct mrig image, r[3];
+    struct dz_err err;
+    make_image(&image);
+    CHECK_INT(dz_cell_pool_new(&opts, &p, &err), 0);
+    for (uint32_t i = 0; i < DZ_ARRAY_LEN(r); i++) /* the first one waits for the zygote */
+        of_image(&r[i], p, &image, users->count ? users->first + 300 + i : 0);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++)
+        programs(&r[i]);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++)
+        mrig_free(&r[i]);
+    mrig_free(&image);
+    dz_cell_pool_free(p);
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+}
+
+TEST(native_programs_in_cells_of_a_pool)
+{
+    const struct dz_os_users none = {0, 0};
+    in_a_pool(&none);
+}
+
+TEST(native_programs_are_their_tenants_user)
+{
+    struct dz_os_users users;
+    struct dz_err err = {0};
+    CHECK_INT(dz_os_users_parse(DZ_OS_USERS_DEFAULT, &users, &err), 0);
+    if (dz_os_users_check(&users, &err) < 0)
+        SKIP("this process can become no other user");
+    in_a_pool(&users);
+}
+
+TEST(native_programs_in_a_cell_without_a_zygote)
+{
+    struct mrig image, r;
+    make_image(&image);
+    of_image(&r, NULL, &image, 0);
+    programs(&r);
+    mrig_free(&r);
+    mrig_free(&image);
+}
+
+/* How many processes of stubs there are whose parent is this process's child, or nobody. */
+static size_t stubs_of(pid_t cell)
+{
+    size_t count = 0;
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[300], text[512] = "";
+        int ppid = 0;
+        (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *f = fopen(path, "re");
+        if (!f)
+            continue;
+        (void)!fgets(text, sizeof text, f);
+        (void)fclose(f);
+        const char *end = strrchr(text, ')');
+        if (end && sscanf(end, ") %*c %d", &ppid) == 1 && ppid == cell) /* NOLINT(cert-err34-c) */
+            count++;
+    }
+    if (d)
+        (void)closedir(d);
+    return count;
+}
+
+TEST(stubs_end_with_their_cell)
+{
+    static const char *const spin[] = {"n", "spin", NULL};
+    struct mrig image, r;
+    make_image(&image);
+    of_image(&r, NULL, &image, 0);
+    struct mexec *s = mrig_exec(&r, spin, 0);
+    mrig_until(&r, s, DZ_CELL_STARTED);
+    const pid_t cell = dz_cell_pid(r.cell);
+    CHECK(stubs_of(cell) >= 2); /* the first one, and the program's */
+    CHECK_INT(kill(cell, SIGKILL), 0);
+    while (mrig_step(&r))
+        ;
+    for (int i = 0; i < 200 && stubs_of(cell) > 0; i++)
+        (void)poll(NULL, 0, 10);
+    CHECK_INT(stubs_of(cell), 0);
+    mrig_free(&r);
+    mrig_free(&image);
+}
