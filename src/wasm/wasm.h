@@ -2,24 +2,38 @@
  *
  * wasm.h - running WebAssembly whose whole state is data.
  *
- * A *store* holds instances that may import from each other, one array of
- * 64-bit slots (frames and values of the one program that runs in it), and a
- * bounded table of exception objects. A *process* is a store with one
- * instance: it can be saved, loaded, copied, marked and injected into.
+ *      binary                      a prepared module              a store
+ *     .------.  decode, validate  .------------------.  open,     .--------------------.
+ *     | wasm |  ----------------> | types, functions | ---------> | instance: memory,  |
+ *     `------'  wasm_prepare      | binary, images   |  link      |   tables, globals  |
+ *               (once per hash)   `------------------'            | slots: frames      |
+ *                                    | first call of f            | exceptions         |
+ *                                    v                            `--------------------'
+ *                                  cells of f, in the module's arena    ^
+ *                                    `------------ wasm_exec runs them -'
  *
- * Values cross this interface as slots: an i32 or f32 is zero-extended, a v128
- * takes two adjacent slots, low half first. References are numbers: 0 is null,
- * an externref is the host's number plus one, a funcref and an exnref mean
- * something only inside their store.
+ * The engine holds nothing that cannot be written down: frames are slots of an array, a return
+ * address is "word 1234 of the arena", and at a safepoint no value lives outside of slots,
+ * memories, tables and globals. So a program can be saved, loaded elsewhere, copied (fork) and
+ * entered in the middle (a signal) with copies of plain data. wasm_int.h draws a frame,
+ * wasm_trans.h explains the translation, wasm_exec.h the cells.
  *
- * Threads: a store belongs to one thread at a time; only dz_wasm_interrupt()
- * may be called from another thread or from a signal handler. The stores that
- * share a module also belong to one thread, for they share translated code.
+ * A *store* holds instances that may import from each other, one array of 64-bit slots (frames and
+ * values of the one program that runs in it), and a bounded table of exception objects. A *process*
+ * is a store with one instance: it can be saved, loaded, copied, marked and injected into.
  *
- * How a program runs: dz_wasm_begin() pushes the first frame, dz_wasm_run()
- * runs until something stops it and says what. After DZ_WASM_INTERRUPTED,
- * DZ_WASM_BLOCKED and DZ_WASM_OUT_OF_FUEL the store is at a *safepoint*: call
- * dz_wasm_run() again, or do any of what the last section of this file offers.
+ * Values cross this interface as slots: an i32 or f32 is zero-extended, a v128 takes two adjacent
+ * slots, low half first. References are numbers: 0 is null, an externref is the host's number plus
+ * one, a funcref and an exnref mean something only inside their store.
+ *
+ * Threads: a store belongs to one thread at a time; only dz_wasm_interrupt() may be called from
+ * another thread or from a signal handler. The stores that share a module also belong to one
+ * thread, because they share translated code.
+ *
+ * How a program runs: dz_wasm_begin() pushes the first frame, dz_wasm_run() runs until something
+ * stops the program and returns the reason. After DZ_WASM_INTERRUPTED, DZ_WASM_BLOCKED and
+ * DZ_WASM_OUT_OF_FUEL the store is at a *safepoint*: call dz_wasm_run() again, or use any function
+ * of the last section of this file.
  */
 #ifndef DZ_WASM_H
 #define DZ_WASM_H
@@ -75,28 +89,29 @@ struct dz_wasm_mem_ops {
     int (*map_image)(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t image_size,
                      struct dz_err *err);
     void (*release)(void *ctx, void *base, size_t size);
-    /* The elements of all tables of the store take `size` bytes from now on, instead of `old`: to
-     * count them, or to refuse. NULL: nobody counts. What a store has goes with it. */
+    /* Account for the elements of all tables of the store, which take `size` bytes from now on
+     * instead of `old`; an error refuses the growth. NULL: no accounting. Freeing the store ends
+     * its account. */
     int (*tables)(void *ctx, uint64_t old, uint64_t size);
-    /* All three or none. Making pages is two thirds of copying a process, so a copy takes
-     * those of one that has ended: it writes nearly all of them anyway. keep() is release()
-     * of a reservation whose first `committed` bytes are; it may hold on to it. reuse() is
-     * reserve() of one that is held: its first *ret_old bytes stay committed and hold what
-     * they held, and commit() leaves them so; false when there is none of this size. Every
+    /* All three or none. Making pages is two thirds of copying a process, so a copy takes over the
+     * pages of a memory that was freed: it writes nearly all of them anyway. keep() is release() of
+     * a reservation whose first `committed` bytes are committed; the implementation may hold on to
+     * it. reuse() is reserve() from what is held: the first *ret_old bytes stay committed and keep
+     * their contents, also through commit(); false when no reservation of this size is held. Every
      * byte of them is then written, or made zero by clear(), before the program runs. */
     void (*keep)(void *ctx, void *base, size_t size, size_t committed);
     bool (*reuse)(void *ctx, size_t size, void **ret_base, size_t *ret_old);
     int (*clear)(void *ctx, void *base, size_t from, size_t to, struct dz_err *err);
 };
 extern const struct dz_wasm_mem_ops dz_wasm_mem_anon; /* anonymous mappings; ctx unused */
-/* What dz_wasm_mem_anon holds on to, 2 MiB at most in the whole process, is given back:
- * for when nothing will be copied for a while. */
+/* Give back what dz_wasm_mem_anon holds on to, 2 MiB at most in the whole process. Call it when no
+ * process will be copied for a while. */
 void dz_wasm_mem_trim(void);
 
-/* Memory of which an embedder brings in pages when they are touched. What the program touches it
- * must notice itself; it is told before a pointer to memory goes to the host (need), and
- * when a memory is given back (gone). One for the process, while it runs no instance in
- * another thread; NULL: none. */
+/* Watches memory whose pages an embedder brings in on demand. The embedder itself notices what the
+ * program touches. It is notified before a pointer into memory goes to the host (need), and when a
+ * memory is freed (gone). One watcher for the process, while it runs no instance in another thread;
+ * NULL: none. */
 struct dz_wasm_watcher {
     void (*need)(void *arg, uint8_t *at, uint64_t size);
     void (*gone)(void *arg, const uint8_t *base);
@@ -111,9 +126,9 @@ struct dz_wasm_config {
     uint32_t memory_pages_max; /* for each memory; 0: DZ_WASM_PAGES_MAX */
     uint32_t table_max;        /* for each table; 0: DZ_WASM_TABLE_MAX */
     uint32_t stack_slots;      /* 0: 1 Mi slots. What bounds recursion: every frame takes one */
-    uint32_t call_depth;       /* frames of wasm functions at once, for who wants the same
-                                  bound whatever the frames' sizes; 0: none. Counting costs
-                                  a little at each call */
+    uint32_t call_depth;       /* frames of wasm functions at once, where the bound must not
+                                * depend on the frames' sizes; 0: none. Counting costs a little
+                                * at each call */
     uint32_t exns_max;         /* live exception objects; 0: 4096 */
     size_t code_max;           /* bytes of translated code per module; 0: 8 GiB */
     bool fuel;                 /* meter: see dz_wasm_fuel_set() */
@@ -123,11 +138,11 @@ struct dz_wasm_config {
 
 /* --- host functions ---------------------------------------------------------- */
 
-/* What a host function answers. */
+/* The result of a host function. */
 enum dz_wasm_host_result {
     DZ_WASM_HOST_DONE = 0,  /* results are in slots[0..] */
-    DZ_WASM_HOST_BLOCK = 1, /* arguments unchanged; call me again, later: dz_wasm_run() stops with
-                               DZ_WASM_BLOCKED and the next one calls the function anew */
+    DZ_WASM_HOST_BLOCK = 1, /* arguments unchanged: dz_wasm_run() stops with DZ_WASM_BLOCKED and
+                             * the next run calls the function again */
     DZ_WASM_HOST_EXIT = 2,  /* the program is over: DZ_WASM_EXITED */
     DZ_WASM_HOST_TRAP = 3,  /* DZ_WASM_TRAPPED with kind HOST */
     DZ_WASM_HOST_JUMP = 4,  /* dz_wasm_jump() was called: do not return to the caller */
@@ -160,7 +175,7 @@ int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_i
 struct dz_wasm_imports {
     const struct dz_wasm_host *host;
     size_t host_count;
-    void *user; /* what the host functions are given */
+    void *user; /* passed to the host functions */
 };
 /* Make an instance: bind imports (first from imports->host, then from what was
  * registered), make globals, tables and memories, copy the active segments.
@@ -195,10 +210,11 @@ int dz_wasm_func_slots(const struct dz_wasm_inst *inst, uint32_t func, uint32_t 
 /* The slots (two for v128) of a global. */
 uint64_t *dz_wasm_global(struct dz_wasm_inst *inst, uint32_t index);
 
-/* The bytes of a memory: NULL when [addr, addr+size) is not inside. Valid
- * until the instance runs again. All of them are there: a system call may have them. */
+/* The bytes of a memory: NULL when [addr, addr+size) is not inside. Valid until the instance runs
+ * again. All pages are present, so a system call may use them. */
 uint8_t *dz_wasm_mem(struct dz_wasm_inst *inst, uint32_t index, uint64_t addr, uint64_t size);
-/* Where it begins, for who knows which of its pages are not there yet (dz_wasm_watch()). */
+/* The first byte of the memory, for an embedder that knows which pages are present
+ * (dz_wasm_watch()). */
 uint8_t *dz_wasm_mem_base(struct dz_wasm_inst *inst, uint32_t index);
 uint64_t dz_wasm_mem_size(const struct dz_wasm_inst *inst, uint32_t index);
 uint32_t dz_wasm_mem_count(const struct dz_wasm_inst *inst);
@@ -212,7 +228,7 @@ enum dz_wasm_stop {
     DZ_WASM_BLOCKED = 3,     /* parked in a host call that answered BLOCK */
     DZ_WASM_OUT_OF_FUEL = 4,
     DZ_WASM_EXITED = 5,   /* a host function answered EXIT */
-    DZ_WASM_UNCAUGHT = 6, /* an exception that nobody catches left the first function */
+    DZ_WASM_UNCAUGHT = 6, /* an exception left the first function uncaught */
 };
 
 #define DZ_WASM_TRAP_MAP(X)                                     \
@@ -325,40 +341,38 @@ int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
 /* setjmp: inside a host call, name the frame that called. Two words to be kept
  * by the guest. DZ_ELIMIT: no room for the operands below that call. */
 int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err);
-/* longjmp: inside a host call, or at a safepoint: come back from that call
- * again, with `value` as its result. DZ_EINVAL when the frame has gone or the
- * token never was one, or names operands that have been given up (wasm_mark.c). A host
- * function then answers DZ_WASM_HOST_JUMP. */
+/* longjmp: inside a host call, or at a safepoint: return from that call again, with `value` as its
+ * result. DZ_EINVAL when the frame has returned, the token never was one, or it names operands that
+ * were dropped (wasm_mark.c). A host function then answers DZ_WASM_HOST_JUMP. */
 int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t value,
                  struct dz_err *err);
 
-/* Call an exported function on top of what runs; when it returns, what was
- * interrupted goes on. Results are dropped. Also while parked in a host call,
- * which is tried again afterwards. */
+/* Call an exported function on top of the running program; when it returns, the interrupted frame
+ * goes on. Its results are dropped. Also while the program is parked in a host call, which is tried
+ * again afterwards. */
 int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
                    struct dz_err *err);
 /* Is an injected call still running? How many. */
 uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst);
 
-/* vfork: keep what runs aside, let another program run on in the same instance
- * and memory, and put the first back, parked as it was, whatever became of the
- * second. restore takes the frames, the last kept first, and returns those that
- * were kept before them, NULL: none. DZ_EUNSUPPORTED while an exception is on its
- * way. */
+/* vfork: keep the running program's frames aside and let another program run on in the same
+ * instance and memory; then put the first back, parked as it was, whatever became of the second.
+ * restore takes the frames that were kept last and returns those that were kept before them, NULL:
+ * none. DZ_EUNSUPPORTED while an exception is on its way. */
 struct dz_wasm_frames;
 int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
                         struct dz_err *err);
 struct dz_wasm_frames *dz_wasm_frames_restore(struct dz_wasm_inst *inst,
                                               struct dz_wasm_frames *frames);
 
-/* Translate functions ahead, for stores of the default configuration: a process that is
- * forked has them then, and writes nothing to their code. A number with DZ_WASM_WARM_POINTS
- * means its table of safepoints, which waking and putting to sleep look into. Numbers of
- * functions that are not there, or do not fit, are skipped. */
+/* Translate functions ahead of time, for stores of the default configuration: a forked process then
+ * has them and writes nothing to their code. A number with DZ_WASM_WARM_POINTS means the function's
+ * table of safepoints, which suspending and waking read. Numbers of functions that do not exist or
+ * do not fit are skipped. */
 #define DZ_WASM_WARM_POINTS (1u << 31)
 void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count);
-/* What has been made otherwise, because a program called it, and not been told yet, in the
- * same form: how many there are, and as many of them as funcs has room for. */
+/* Functions that were translated because a program called them, and that dz_wasm_tell() has not
+ * reported yet: how many there are, and as many of them as funcs has room for, in the same form. */
 size_t dz_wasm_fresh(const struct dz_wasm_module *module);
 size_t dz_wasm_tell(struct dz_wasm_module *module, uint32_t *funcs, size_t max);
 

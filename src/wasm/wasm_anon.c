@@ -3,9 +3,9 @@
  * wasm_anon.c - address space from anonymous mappings: the default for
  * memories, and where code arenas and slot arrays lie.
  *
- * The last memory that was given back is kept, its first pages with what is in
- * them, for the next copy of a process. One for all threads; who finds another at
- * it does without.
+ * The last memory that was released is kept, with the contents of its first pages, for the
+ * next copy of a process. There is one such spare for all threads; a thread that finds it
+ * locked makes do without.
  */
 #include "base/vm.h"
 #include "wasm/wasm.h"
@@ -86,7 +86,7 @@ static bool anon_reuse(void *ctx, size_t size, void **ret_base, size_t *ret_old)
     return found;
 }
 
-/* By new pages and not by advice to drop the old: part of a file may be mapped there. */
+/* Map new pages: madvise() would bring back the file that may be mapped there. */
 static int anon_clear(void *ctx, void *base, size_t from, size_t to, struct dz_err *err)
 {
     (void)ctx;

@@ -2,10 +2,17 @@
  *
  * wasm_bulk.c - growing, and the long operations on memories and tables.
  *
- * A long operation is done in parts of DZ_WASM_BULK_CHUNK bytes. Its operands
- * lie in three slots; after each part they are rewritten so that what is left
- * is the same operation again. Bounds are checked for the whole each time: what
- * is left of something that fits fits.
+ * A long operation is done in parts of DZ_WASM_BULK_CHUNK bytes. Its operands lie in three slots;
+ * after each part they are rewritten so that the rest is the same operation again:
+ *
+ *     memory.fill   { at, value, n }   ->   { at + part, value, n - part }   ->   ... n = 0
+ *
+ * Bounds are checked for the whole operation before each part; the rest of an operation that fits
+ * fits as well.
+ *
+ * Invariants (assert_mem, assert_table, where one grows):
+ *   1. A memory has `pages` pages of DZ_WASM_PAGE bytes, at most pages_max and its reservation.
+ *   2. A table has room for its size, at most size_max; elements from size to cap are null.
  */
 #include "base/mem.h"
 #include "wasm/wasm_rt.h"
@@ -167,6 +174,19 @@ enum wasm_bulk_result dz_wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t i
 
 /* --- growing --------------------------------------------------------------------------- */
 
+static void assert_mem(const struct wasm_mem *m)
+{
+    assert(m->size == (uint64_t)m->pages * DZ_WASM_PAGE && m->size <= m->reserved);
+    assert(m->pages <= m->pages_max);
+}
+
+static void assert_table(const struct wasm_table *t)
+{
+    assert(t->size <= t->cap && t->size <= t->size_max && t->elem);
+    for (uint32_t i = t->size; DZ_CHECK_DEEP && i < t->cap; i++)
+        assert(t->elem[i] == 0);
+}
+
 uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
 {
     struct dz_wasm_store *s = wasm_store_of(ctx);
@@ -181,6 +201,7 @@ uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
     m->size = size;
     if (ctx->mems[0] == m)
         ctx->msize = size;
+    assert_mem(m);
     return old;
 }
 
@@ -193,7 +214,7 @@ bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, ui
     return inst < s->inst_count && (uint32_t)(ref - 1) < s->insts[inst]->module->n_funcs;
 }
 
-/* Bytes that are accessible of a reserved table with room for so many elements. */
+/* Committed bytes of a reserved table with room for `cap` elements. */
 static size_t committed(const struct wasm_table *t, uint32_t cap)
 {
     size_t size = (size_t)cap * sizeof *t->elem;
@@ -201,7 +222,8 @@ static size_t committed(const struct wasm_table *t, uint32_t cap)
     return size < t->reserved ? size : t->reserved;
 }
 
-/* What a process may write counts against its limits, touched or not: so by parts. */
+/* Commit a part at a time: writable pages count against the limits of a process even if it never
+ * touches them. */
 static bool table_commit(struct wasm_table *t, uint32_t want)
 {
     size_t old = t->cap ? committed(t, t->cap) : 0, size = committed(t, want);
@@ -212,8 +234,8 @@ static bool table_commit(struct wasm_table *t, uint32_t want)
     return true;
 }
 
-/* A table of more than a part's elements lies in a reservation for as many as it may
- * ever have: so growing never copies more than a part. */
+/* A table of more than a part's elements lies in a reservation for its largest size, so growing
+ * never copies more than a part. */
 static bool table_reserve(struct wasm_table *t, uint32_t want)
 {
     struct wasm_table was = *t;
@@ -270,6 +292,7 @@ uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count)
         return UINT32_MAX;
     s->table_bytes = bytes;
     t->size += count;
+    assert_table(t);
     return old;
 }
 

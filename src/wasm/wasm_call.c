@@ -76,7 +76,7 @@ void dz_wasm_call_return(struct wasm_ctx *ctx)
     ctx->pc = ctx->arena + (record >> 32);
 }
 
-/* Who a reference means; NULL and a trap when it is null or of another type. */
+/* The instance that a reference leads to; NULL and a trap when it is null or of another type. */
 static struct dz_wasm_inst *callee_of(struct wasm_ctx *ctx, uint64_t ref, uint32_t type)
 {
     if (ref == 0) {
@@ -98,7 +98,7 @@ bool dz_wasm_call_far(struct wasm_ctx *ctx, uint64_t ref)
     struct dz_wasm_inst *inst = callee_of(ctx, ref, (uint32_t)pc[2]);
     if (!inst)
         return false;
-    if (inst == ctx->inst) /* not translated yet: then the same cell again */
+    if (inst == ctx->inst) /* not translated until now: run the same cell again */
         return translated(ctx, inst, (uint32_t)(ref - 1));
     uint64_t *nf = ctx->fp + wasm_field(pc, 0);
     nf[wasm_field(pc, 1)] = (uint64_t)(pc + 3 - ctx->arena) << 32 | wasm_field(pc, 0);
@@ -205,7 +205,8 @@ int dz_wasm_call_import(struct wasm_ctx *ctx)
         return -1;
     case DZ_WASM_HOST_STOP:
         leave_import(ctx);
-        if (ctx->pc - ctx->arena < WASM_CELL_FIRST) { /* behind it is no place to stop */
+        if (ctx->pc - ctx->arena < WASM_CELL_FIRST) { /* the caller is a pseudo frame, which is
+                                                       * no place to stop */
             dz_wasm_interrupt(s);
             return -1;
         }

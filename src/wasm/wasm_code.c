@@ -7,21 +7,40 @@
  * never removed; ranges stay in order of address. A module has one arena for
  * each combination of options that make different cells (dispatch, fuel,
  * limit of depth, wide frames), normally one.
+ *
+ *     arena   [ HALT RESUME XRET ][ f's cells ][ host h ][ g's cells ] -> used   ... committed ...
+ * reserved ranges                       f            h         g
+ *
+ * Invariants (assert_code, where a function is added):
+ *   1. The ranges follow each other without a gap, from WASM_CELL_FIRST to `used`.
+ *   2. Each range belongs to another function, whose entry is its first word.
+ *   3. A catch clause lies within the range of its function.
  */
 #include "wasm/wasm_code.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/vm.h"
-#include "wasm/wasm_points.h"
 
 enum {
     ARENA_STEP = 1 << 18,     /* bytes committed at a time */
-    ARENA_LARGE = 16 << 20,   /* from here on huge pages: a few percent too much at most */
+    ARENA_LARGE = 16 << 20,   /* from here on huge pages, which waste a few percent at most */
     ARENA_PER_BYTE = 32,      /* bytes of cells that a byte of code makes at most */
-    WARM_WORDS_MAX = 8 << 20, /* of an arena: then nothing more is made ahead */
-    LAZY_MAX = 1 << 20,       /* calls that are remembered, of functions that may come */
+    WARM_WORDS_MAX = 8 << 20, /* of an arena: nothing more is translated ahead of time */
+    ASSERT_RANGES = 256,      /* ranges that assert_code() walks; of more the last alone */
+    LAZY_MAX = 1 << 20,       /* lazy calls that are remembered while warming */
 };
 static const size_t arena_default = (size_t)8 << 30;
+
+static void points_release(struct wasm_points *p)
+{
+    for (uint32_t i = 0; i < p->cap; i++)
+        dz_free(p->rows[i].points);
+    dz_free(p->rows);
+    p->rows = NULL;
+    p->count = p->cap = 0;
+}
 
 static void code_free(struct dz_wasm_code *c)
 {
@@ -35,13 +54,13 @@ static void code_free(struct dz_wasm_code *c)
         dz_free(c->hosts);
         dz_vec_release(&c->lazy);
         dz_wasm_trans_free(c->trans);
-        dz_wasm_points_release(&c->points);
+        points_release(&c->points);
         dz_free(c);
         c = next;
     }
 }
 
-/* The arena's size up to the end of the huge page that the byte before `want` is in. */
+/* The arena's size, rounded up to the end of the huge page of byte want - 1. */
 static size_t huge_end(const struct dz_wasm_code *c, size_t want)
 {
     size_t rest = ((uintptr_t)c->arena + want) % DZ_VM_HUGE;
@@ -66,7 +85,7 @@ static bool arena_room(struct dz_wasm_code *c, uint32_t words)
     char *at = (char *)c->arena + c->committed_bytes;
     if (large)
         dz_vm_huge(at, want - c->committed_bytes);
-    if (c->committed_bytes != 0) /* a large program: more is to come */
+    if (c->committed_bytes != 0) /* a large program, which will need the pages */
         dz_vm_populate(at, want - c->committed_bytes);
     c->committed_bytes = want;
     return true;
@@ -150,6 +169,22 @@ static bool grow(void *pp, uint32_t *cap, uint32_t want, size_t size)
     return true;
 }
 
+/* The invariants for the last range; in deep builds 1 for all. */
+static void assert_code(const struct dz_wasm_code *c)
+{
+    const struct wasm_range *last = &c->ranges[c->range_count - 1];
+    assert(last->end == c->used && c->used * sizeof *c->arena <= c->committed_bytes);
+    assert(c->funcs[last->func].entry == c->arena + last->start);
+    for (uint32_t i = 0; i < last->catch_count; i++) {
+        const struct wasm_catch *k = &c->catches[last->catch_first + i];
+        assert(k->start >= last->start && k->start <= k->end && k->end <= last->end);
+        assert(k->target >= last->start && k->target <= last->end);
+    }
+    for (uint32_t i = 0; DZ_CHECK_DEEP && c->range_count <= ASSERT_RANGES && i < c->range_count;
+         i++)
+        assert(c->ranges[i].start == (i ? c->ranges[i - 1].end : WASM_CELL_FIRST));
+}
+
 /* An import's code is one cell. */
 static enum dz_wasm_trap_kind make_import(struct dz_wasm_code *c, uint32_t func, uint32_t rec)
 {
@@ -163,10 +198,11 @@ static enum dz_wasm_trap_kind make_import(struct dz_wasm_code *c, uint32_t func,
     c->ranges[c->range_count++] = (struct wasm_range){at, at + 2, func, 0, 0};
     c->used += 2;
     c->funcs[func].entry = c->arena + at;
+    assert_code(c);
     return DZ_WASM_TRAP_NONE;
 }
 
-/* A call that is made lazily becomes one of what is there. */
+/* Turn a lazy call into a direct one if its callee is translated. */
 static bool link_call(const struct dz_wasm_code *c, wasm_word *cell)
 {
     uint32_t func = wasm_imm(cell);
@@ -178,9 +214,9 @@ static bool link_call(const struct dz_wasm_code *c, wasm_word *cell)
     return true;
 }
 
-/* Addresses for numbers, in the translator's memory, on its way to word `at`. Calls of
- * functions that are translated already need not be found out when they are made; to
- * write them then would also take the page of whoever shares it. */
+/* Replace numbers by addresses, in the translator's memory, before the words go to word `at` of the
+ * arena. Calls of functions that are translated already are linked now: resolving them at their
+ * first call would write to a page that forked processes share. */
 static void finish_cells(struct dz_wasm_code *c, uint32_t at)
 {
     const struct wasm_trans *t = c->trans;
@@ -217,6 +253,7 @@ static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
     c->funcs[func].entry = c->arena + at;
     finish_cells(c, at); /* calls of itself too */
     memcpy(c->arena + at, t->words, t->count * sizeof *t->words);
+    assert_code(c);
     return DZ_WASM_TRAP_NONE;
 }
 
@@ -227,7 +264,7 @@ enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t f
         return DZ_WASM_TRAP_NONE;
     const struct dz_wasm_type *y = &c->module->types[c->module->funcs[func].type];
     f->type = y->canon;
-    f->rec = y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
+    f->rec = wasm_rec(y->param_slots, y->result_slots);
     if (func < c->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return make_import(c, func, f->rec);
     c->trans->mapping = false;
@@ -236,6 +273,102 @@ enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t f
     enum dz_wasm_trap_kind trap = commit(c, func);
     dz_wasm_trans_trim(c->trans);
     return trap;
+}
+
+/* --- safepoints ------------------------------------------------------------------------ */
+
+/* Translate once more for the tables of cells and safepoints, which are valid until the next
+ * translation. NULL: a limit or no memory. */
+static const struct wasm_trans *translate_again(struct dz_wasm_code *c, uint32_t func)
+{
+    c->trans->mapping = true;
+    return dz_wasm_trans_function(c->trans, c, func) ? c->trans : NULL;
+}
+
+enum {
+    ROWS_FIRST = 16,
+};
+
+static struct wasm_points_row *row_at(struct wasm_points_row *rows, uint32_t cap, uint32_t func)
+{
+    uint32_t i = func * UINT32_C(2654435761) & (cap - 1);
+    while (rows[i].points && rows[i].func != func)
+        i = (i + 1) & (cap - 1);
+    return &rows[i];
+}
+
+/* Room for one more row. A full table is emptied; its rows are made again on demand. */
+static bool points_room(struct wasm_points *p)
+{
+    if (p->count == WASM_POINTS_ROWS)
+        points_release(p);
+    if (p->count * 2 < p->cap)
+        return true;
+    uint32_t cap = p->cap ? p->cap * 2 : ROWS_FIRST;
+    struct wasm_points_row *rows = dz_zalloc(cap * sizeof *rows);
+    if (!rows)
+        return false;
+    for (uint32_t i = 0; i < p->cap; i++)
+        if (p->rows[i].points)
+            *row_at(rows, cap, p->rows[i].func) = p->rows[i];
+    dz_free(p->rows);
+    p->rows = rows;
+    p->cap = cap;
+    return true;
+}
+
+const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t func)
+{
+    struct wasm_points *p = &c->points;
+    struct wasm_points_row *r = p->cap ? row_at(p->rows, p->cap, func) : NULL;
+    if (r && r->points)
+        return r;
+    if (!points_room(p))
+        return NULL;
+    r = row_at(p->rows, p->cap, func);
+    const struct wasm_trans *map = translate_again(c, func);
+    struct wasm_point *points = map ? dz_alloc((map->point_count + 1) * sizeof *points) : NULL;
+    if (!points)
+        return NULL;
+    memcpy(points, map->points, map->point_count * sizeof *points);
+    *r = (struct wasm_points_row){func, map->point_count & INT32_MAX, 0, points};
+    p->count++;
+    return r;
+}
+
+/* The point of the row at this word or offset, a return point or another. */
+static const struct wasm_point *find_point(const struct wasm_points_row *r, bool by_offset,
+                                           uint32_t key, bool after)
+{
+    uint32_t low = 0;
+    uint32_t high = r->count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if ((by_offset ? r->points[mid].offset : r->points[mid].word) < key)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    for (; low < r->count; low++) {
+        const struct wasm_point *p = &r->points[low];
+        if ((by_offset ? p->offset : p->word) != key)
+            return NULL;
+        if ((p->kind == POINT_RETURN) == after)
+            return p;
+    }
+    return NULL;
+}
+
+const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word,
+                                             bool after)
+{
+    return find_point(r, false, word, after);
+}
+
+const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
+                                               bool after)
+{
+    return find_point(r, true, offset, after);
 }
 
 /* --- ahead, for those who are forked -------------------------------------------------------
@@ -316,19 +449,13 @@ const struct wasm_range *dz_wasm_code_range(const struct dz_wasm_code *c, uint32
     return NULL;
 }
 
-const struct wasm_trans *dz_wasm_code_map(struct dz_wasm_code *c, uint32_t func)
-{
-    c->trans->mapping = true;
-    return dz_wasm_trans_function(c->trans, c, func) ? c->trans : NULL;
-}
-
 uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word)
 {
     const struct wasm_range *r = dz_wasm_code_range(c, word);
     if (!r || r->func < c->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return 0;
     word -= r->start;
-    const struct wasm_trans *map = dz_wasm_code_map(c, r->func);
+    const struct wasm_trans *map = translate_again(c, r->func);
     if (!map)
         return c->module->funcs[r->func].code;
     uint32_t low = 0; /* the last cell that starts at or before word */

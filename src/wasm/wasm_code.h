@@ -20,18 +20,42 @@ enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t f
 /* The function whose words hold this word of the arena; NULL: a pseudo frame. */
 const struct wasm_range *dz_wasm_code_range(const struct dz_wasm_code *c, uint32_t word);
 
-/* Translate once more for its tables: cells and points of the result are valid
- * until the next translation. NULL: a limit or no memory. */
-const struct wasm_trans *dz_wasm_code_map(struct dz_wasm_code *c, uint32_t func);
-
 /* Offset in the binary of the instruction that made the cell at this word. */
 uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word);
+
+/* --- safepoints ------------------------------------------------------------------------
+ *
+ * A function's table is made by translating it once more. Tables that were asked for are kept with
+ * the code, WASM_POINTS_ROWS of them: traces, marks and states that are taken of the same machine
+ * again ask for the same ones. */
+
+enum {
+    WASM_POINTS_ROWS = 512,
+};
+
+struct wasm_points_row {
+    uint32_t func;
+    uint32_t count : 31, told : 1;
+    struct wasm_point *points; /* in order of words and of offsets */
+};
+
+/* The table of a function that is not imported, good until the next call; NULL: no
+ * memory. */
+const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t func);
+
+/* By word from the function's start; by offset in the binary (after: behind a
+ * call or throw, else a place to go on at; a loop that follows a call begins at the same
+ * word). NULL: none there. */
+const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word,
+                                             bool after);
+const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
+                                               bool after);
 
 /* --- wasm_trans.c ------------------------------------------------------------------- */
 
 struct wasm_trans *dz_wasm_trans_new(void);
 void dz_wasm_trans_free(struct wasm_trans *t);
-/* Give back what an unusually large function needed; its cells are gone then. */
+/* Free the memory that an unusually large function needed, with its cells. */
 void dz_wasm_trans_trim(struct wasm_trans *t);
 /* Fills t->words (handler numbers in words 0), t->cells, t->catches, and with
  * t->mapping t->points. false: t->trap says why. */

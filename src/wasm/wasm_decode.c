@@ -443,7 +443,8 @@ static uint32_t read_limits(struct wasm_load *l, uint32_t bound, uint32_t *ret_m
 /* The type of a table, from its element type on. */
 static void read_table_type(struct wasm_load *l, struct dz_wasm_table *t)
 {
-    if (l->p < l->end && *l->p == DZ_WASM_FUNCREF) /* what every table was once: no feature */
+    if (l->p < l->end && *l->p == DZ_WASM_FUNCREF) /* the type of every table in version 1.0:
+                                                    * needs no feature */
         t->type = *l->p++;
     else
         t->type = dz_wasm_read_reftype(l);
@@ -853,7 +854,7 @@ static int cmp_name(const struct wasm_load *l, uint32_t i, uint32_t k)
                       dz_str_n((const char *)l->base + b.offset, b.size));
 }
 
-/* Let v[at] sink in the heap v[0..n). */
+/* Sift v[at] down in the heap v[0..n). */
 static void sift(const struct wasm_load *l, uint32_t *v, size_t at, size_t n)
 {
     for (size_t child; (child = 2 * at + 1) < n; at = child) {

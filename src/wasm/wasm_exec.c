@@ -107,7 +107,7 @@ static inline uint32_t sign16(uint16_t v)
 #define OPX(name, ...) HANDLER(name, {__VA_ARGS__})
 
 #ifdef WASM_EXEC_GOTO
-/* The addresses of the labels can only be had inside. */
+/* Labels have addresses only inside the function. */
 static wasm_word handler_table[H_COUNT];
 #endif
 
@@ -157,12 +157,13 @@ next:
     case H_COUNT:
         break;
     }
-    TRAP(UNREACHABLE); /* not a cell: cannot be, every word 0 comes from the translator */
+    TRAP(UNREACHABLE); /* unreachable: every word 0 comes from the translator */
 #endif
 
 flagged:
     EXIT(FLAG);
-no_room: /* without the flag but with room: raised again while it was being lowered */
+no_room: /* Room but no flag: an interrupt took the limit while the driver was lowering the flag.
+          * Stop. */
     if (atomic_load_explicit(&ctx->flag, memory_order_relaxed) ||
         fp + UIMM <= wasm_store_of(ctx)->limit)
         goto flagged;

@@ -2,7 +2,7 @@
  *
  * wasm_exec.h - the vocabulary in which handlers are written.
  *
- * Handlers stand in wasm_exec_*.inc, each exactly once, as
+ * Handlers stand in wasm_exec_handlers.inc, each exactly once, as
  *
  *     OP2(NAME, statements)         a cell of two words; goes on after it
  *     OP3(NAME, statements)         of three

@@ -8,6 +8,10 @@
  * first) whose words contain the call decide. It stops at the flag now and
  * then; between two frames it is a state like any other.
  *
+ * Invariants of the table (assert_exns, where an object is made or the table collected):
+ *   1. exn_free <= exn_count <= exn_cap.
+ *   2. No free entry lies before exn_free, where the search for one begins.
+ *
  * The table is bounded. When it is full, the objects that no slot, global,
  * table, payload or unwinding refers to are reused. Marking does not know the
  * types of slots: a number that looks like a reference keeps an object alive,
@@ -49,8 +53,8 @@ static struct wasm_exn *exn_of(const struct dz_wasm_store *s, uint64_t ref)
 }
 
 #define NO_EXN UINT32_MAX
-/* Objects that were reached and whose payloads have not been looked at: a list, so that
- * the time is that of the objects, whichever refers to whichever. */
+/* The list of objects that were reached and whose payloads are not scanned yet. A list keeps the
+ * time linear in the number of objects, whatever refers to whatever. */
 struct marking {
     struct dz_wasm_store *s;
     uint32_t first;
@@ -77,10 +81,8 @@ static void mark_marks(struct marking *k, const struct wasm_marks *marks)
 static void mark_roots(struct marking *k)
 {
     const struct dz_wasm_store *s = k->s;
-    const struct wasm_ctx *ctx = &s->ctx;
-    const uint64_t *top = ctx->fp + dz_wasm_frame_room(ctx, ctx->pc);
-    mark(k, s->slots, (size_t)(top - s->slots));
-    mark(k, &ctx->throwing, 1);
+    mark(k, s->slots, (size_t)(dz_wasm_frames_top(k->s) - s->slots));
+    mark(k, &s->ctx.throwing, 1);
     for (uint32_t i = 0; i < s->inst_count; i++)
         mark(k, s->insts[i]->globals, s->insts[i]->module->header->global_slots);
     mark_marks(k, &s->marks);
@@ -95,6 +97,13 @@ static void mark_roots(struct marking *k)
     for (const struct wasm_table *t = s->tables; t; t = t->next)
         if (t->type == DZ_WASM_EXNREF)
             mark(k, t->elem, t->size);
+}
+
+static void assert_exns(const struct dz_wasm_store *s)
+{
+    assert(s->exn_free <= s->exn_count && s->exn_count <= s->exn_cap); /* 1 */
+    for (uint32_t i = 0; DZ_CHECK_DEEP && i < s->exn_free; i++)
+        assert(s->exns[i].live); /* 2 */
 }
 
 static void collect(struct dz_wasm_store *s)
@@ -157,6 +166,7 @@ static struct wasm_exn *exn_new(struct dz_wasm_store *s, uint64_t tag, const uin
     if (slots) {
         copy = dz_alloc(slots * sizeof *copy);
         if (!copy) {
+            s->exn_free = (uint32_t)(e - s->exns);
             s->ctx.trap = DZ_WASM_TRAP_NOMEM;
             return NULL;
         }
@@ -164,6 +174,7 @@ static struct wasm_exn *exn_new(struct dz_wasm_store *s, uint64_t tag, const uin
     }
     *e = (struct wasm_exn){.tag = tag, .payload = copy, .slots = slots, .live = 1};
     *ret_ref = WASM_EXN_REF + (uint64_t)(e - s->exns);
+    assert_exns(s);
     return e;
 }
 
@@ -220,32 +231,21 @@ static bool catches(struct wasm_ctx *ctx, const struct wasm_range *r, uint32_t s
     return false;
 }
 
-/* One frame out. Returns a word of the cell that was under way there, WASM_NOWHERE
- * at the end; pc is its return address unless *at, when it is that cell. */
-static uint32_t up(struct wasm_ctx *ctx, uint64_t record, bool *at)
+/* Move the registers one frame out, from that of function `func`. Returns a word of the cell that
+ * was under way there, WASM_NOWHERE at the end; pc is its return address unless *at, when it is
+ * that cell. */
+static uint32_t up(struct wasm_ctx *ctx, uint32_t func, bool *at)
 {
-    *at = false;
-    for (;;) {
-        uint32_t word = (uint32_t)(record >> 32);
-        ctx->fp -= (uint32_t)record;
-        if (word == WASM_CELL_XRET) {
-            uint64_t *w = ctx->fp;
-            dz_wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[w[0] >> 40]);
-            ctx->fp = w - 1 - ((w[0] >> 20) & 0xfffff);
-            record = w[-1];
-        } else if (word == WASM_CELL_RESUME) {
-            uint64_t w = ctx->fp[0];
-            wasm_store_of(ctx)->injected--;
-            ctx->fp -= w & WASM_HELD_DELTA;
-            word = (uint32_t)(w >> 32);
-            ctx->pc = ctx->arena + word;
-            *at = (w & WASM_HELD_AFTER) == 0;
-            return *at ? word : word - 1;
-        } else {
-            ctx->pc = ctx->arena + word;
-            return word == WASM_CELL_HALT ? WASM_NOWHERE : word - 1;
-        }
-    }
+    struct dz_wasm_store *s = wasm_store_of(ctx);
+    struct wasm_walk w = {.inst = ctx->inst, .fp = ctx->fp};
+    bool more = dz_wasm_walk_out(s, &w, func);
+    if (w.inst != ctx->inst)
+        dz_wasm_ctx_enter(ctx, w.inst);
+    s->injected -= w.held;
+    ctx->fp = w.fp;
+    ctx->pc = ctx->arena + w.word;
+    *at = !w.after;
+    return !more ? WASM_NOWHERE : w.after ? w.word - 1 : w.word;
 }
 
 int dz_wasm_unwind(struct wasm_ctx *ctx)
@@ -266,7 +266,7 @@ int dz_wasm_unwind(struct wasm_ctx *ctx)
             break;
         if (catches(ctx, r, site))
             return -1;
-        site = up(ctx, ctx->fp[ctx->funcs[r->func].rec], &at);
+        site = up(ctx, r->func, &at);
     }
     return WASM_EXIT_UNCAUGHT;
 }

@@ -100,7 +100,7 @@ struct dz_wasm_code {
     bool depth;                /* functions count their frame: config call_depth */
     bool wide;                 /* every function is translated wide */
     bool by_index;             /* cells hold handler numbers (switch), not addresses */
-    const wasm_word *handlers; /* what a cell holds for each handler number */
+    const wasm_word *handlers; /* word 0 of a cell, by handler number */
     struct wasm_func *funcs;
     struct wasm_range *ranges;
     uint32_t range_count, range_cap, range_told;
@@ -120,7 +120,8 @@ struct wasm_mem {
     uint8_t *base;
     uint64_t size; /* bytes in use */
     uint64_t reserved;
-    uint64_t old; /* bytes from the start that hold another memory's, while a copy is made */
+    uint64_t old; /* bytes from the start that still hold another memory's contents, while a copy
+                   * is made */
     uint32_t pages, pages_max; /* max: what memory.grow may reach */
     uint32_t declared_max;     /* for import matching; UINT32_MAX: none */
     struct wasm_mem *next;     /* of the store */
@@ -177,7 +178,7 @@ struct wasm_exn {
 struct wasm_ctx {
     _Atomic(uint32_t) flag;
     uint32_t trap;             /* enum dz_wasm_trap_kind */
-    _Atomic(uint64_t *) limit; /* a frame may end here at most; NULL while flag is up */
+    _Atomic(uint64_t *) limit; /* end of the slots; NULL while the flag is up */
     uint64_t msize;            /* of memory 0 */
     uint8_t *mem;
     uint64_t *globals;
@@ -194,9 +195,9 @@ struct wasm_ctx {
     uint64_t *fp;
     uint64_t acc;
     uint64_t throwing; /* exnref under way, else 0 */
-    int64_t shift;     /* wide functions: slots that fp stands too high, while a cell works */
+    int64_t shift;     /* wide functions: slots that fp is shifted up while a cell works */
     bool after;        /* pc is behind a call whose result is in acc and in its slot */
-    bool grace;        /* the next look at the flag, if a host call or unwinding does it, is off */
+    bool grace;        /* a host call or unwinding ignores the flag once */
 };
 
 /* Operands that lay below a call where a mark was set, wasm_mark.c. A stack, by fp. */
@@ -223,7 +224,7 @@ struct dz_wasm_store {
     const struct dz_wasm_mem_ops *mem_ops;
     uint64_t *slots;
     size_t slots_bytes;
-    uint64_t *limit; /* what ctx.limit is while the flag is down */
+    uint64_t *limit; /* ctx.limit while the flag is down */
     struct dz_wasm_inst **insts;
     uint32_t inst_count, inst_cap;
     struct wasm_mem *mems;
@@ -241,8 +242,9 @@ struct dz_wasm_store {
     bool held;              /* stopped by the flag where it stands */
     uint32_t injected;
     struct wasm_marks marks;
-    struct dz_wasm_frames *aside; /* kept while others run: the last first */
-    uint32_t *depths; /* with call_depth: by a frame's first slot, which frame it is from outside */
+    struct dz_wasm_frames *aside; /* frames kept aside while others run, innermost first */
+    uint32_t *depths; /* with call_depth: the frame's depth, counted from outside, by the frame's
+                       * first slot */
     size_t depths_bytes;
 };
 
@@ -259,13 +261,53 @@ static inline uint32_t wasm_imm(const wasm_word *pc)
 {
     return (uint32_t)(pc[1] >> 32);
 }
+/* The slot of the record in a frame of this type. */
+static inline uint32_t wasm_rec(uint32_t param_slots, uint32_t result_slots)
+{
+    return param_slots > result_slots ? param_slots : result_slots;
+}
 
 /* Load the registers' view of an instance: wasm_store.c. */
 void dz_wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst);
-/* Slots from fp on that the frame may use when pc is in its function. */
-uint32_t dz_wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc);
-/* Let every exception go, and those that nothing refers to. */
+/* Free the instance: wasm_inst.c. */
+void dz_wasm_inst_free(struct dz_wasm_inst *inst);
+/* An instance for a copy of `like`: no segments but the image, imports unbound without how->host.
+ * wasm_inst.c. */
+int dz_wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
+                      const struct dz_wasm_copy *how, struct dz_wasm_inst **ret_inst,
+                      struct dz_err *err);
+/* The registered instance of this name, or NULL. */
+struct dz_wasm_inst *dz_wasm_store_named(const struct dz_wasm_store *s, const char *name,
+                                         size_t size);
+/* Free every exception object and clear ctx->throwing. */
 void dz_wasm_exns_clear(struct dz_wasm_store *s);
+
+/* --- wasm_frames.c: the frames of a program ---------------------------------------- */
+
+/* A frame on a walk from the innermost one out. */
+struct wasm_walk {
+    struct dz_wasm_inst *inst;
+    uint64_t *fp;
+    uint32_t word; /* in the instance's arena: where the frame goes on */
+    bool after;    /* word is a return address: the cell under way ends right before it */
+    bool held;     /* an injected call interrupted this frame; the walk has just left that call */
+};
+/* The walk at the innermost frame. */
+struct wasm_walk dz_wasm_walk(struct dz_wasm_store *s);
+/* The function that the frame runs; NULL: none, only in a damaged state. */
+const struct wasm_range *dz_wasm_walk_range(const struct wasm_walk *w);
+/* From the frame of function `func` to its caller's; false at the first frame. */
+bool dz_wasm_walk_out(const struct dz_wasm_store *s, struct wasm_walk *w, uint32_t func);
+/* The first slot that no frame uses. */
+uint64_t *dz_wasm_frames_top(struct dz_wasm_store *s);
+#if DZ_CHECK_DEEP
+void dz_wasm_assert_frames(struct dz_wasm_store *s);
+#else
+static inline void dz_wasm_assert_frames(struct dz_wasm_store *s)
+{
+    (void)s;
+}
+#endif
 
 /* --- wasm_exec.c: the loop --------------------------------------------------------- */
 

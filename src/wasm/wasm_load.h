@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * wasm_load.h - what the files of the front end share: the loader's state and
- * its reader of the binary format. Private to wasm_decode, wasm_valid*,
- * wasm_const, wasm_prepare.
+ * its reader of the binary format. Private to wasm_decode, wasm_valid,
+ * wasm_prepare and wasm_open.
  *
  * The reader is sticky: the first failure is kept in l->err, the position goes
  * to the end, and every later read gives 0. So a run of reads needs one check,
@@ -14,10 +14,10 @@
 #include "base/vec.h"
 #include "wasm/wasm_module.h"
 
-struct wasm_valid; /* the validator's stacks, wasm_valid.h */
+struct wasm_valid; /* the validator's stacks, wasm_valid.c */
 
 struct wasm_load {
-    const uint8_t *p, *end; /* what is being read: the module or a part of it */
+    const uint8_t *p, *end; /* the unread rest of the module or of a part of it */
     const uint8_t *base;    /* byte 0 of the module */
     size_t size;
     uint32_t features, used; /* enum dz_wasm_feature: allowed, met */

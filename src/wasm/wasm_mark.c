@@ -18,11 +18,16 @@
  * frame: one is dropped when a frame further out marks or is jumped to, for then
  * its own has returned. A frame has at most SAME_FRAME_MAX; after that its oldest
  * goes, and a token that names it gets an error.
+ *
+ * Invariants of the marks (assert_marks, where one is made, loaded or found):
+ *   1. They are ordered by fp, and each has operands.
+ *   2. `slots` is the sum of their operands and within the store's slots.
  */
 #include "base/mem.h"
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -33,7 +38,7 @@ enum {
 
 /* --- return points ------------------------------------------------------------------------ */
 
-/* The one at a word of the arena; NULL: none. */
+/* The return point at a word of the arena; NULL: none. */
 static const struct wasm_point *point_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r,
                                               uint32_t word)
 {
@@ -53,7 +58,7 @@ static uint32_t operands_at(const struct dz_wasm_module *m, uint32_t func)
 {
     const struct dz_wasm_func *f = &m->funcs[func];
     const struct dz_wasm_type *y = &m->types[f->type];
-    uint32_t rec = y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
+    uint32_t rec = wasm_rec(y->param_slots, y->result_slots);
     return rec + 1 + f->local_slots - y->param_slots;
 }
 
@@ -66,6 +71,17 @@ static uint32_t operands_below(const struct dz_wasm_module *m, uint32_t func, ui
 
 /* --- the marks ------------------------------------------------------------------------------ */
 
+static void assert_marks(const struct wasm_marks *k)
+{
+    uint64_t slots = 0;
+    assert(k->count <= k->cap && k->count <= WASM_MARKS_MAX && k->slots >= k->count);
+    for (uint32_t i = 0; DZ_CHECK_DEEP && i < k->count; i++) {
+        assert(k->p[i].count > 0 && (i == 0 || k->p[i].fp >= k->p[i - 1].fp)); /* 1 */
+        slots += k->p[i].count;
+    }
+    assert(!DZ_CHECK_DEEP || slots == k->slots); /* 2 */
+}
+
 static void pop_mark(struct wasm_marks *k)
 {
     struct wasm_mark *e = &k->p[--k->count];
@@ -73,7 +89,7 @@ static void pop_mark(struct wasm_marks *k)
     dz_free(e->slots);
 }
 
-/* Those of frames that begin behind fp have returned. */
+/* Drop the marks of frames above fp: those frames have returned. */
 static void pop_behind(struct wasm_marks *k, uint32_t fp)
 {
     while (k->count && k->p[k->count - 1].fp > fp)
@@ -120,7 +136,7 @@ static struct wasm_mark *add_mark(struct wasm_marks *k, const struct wasm_mark *
     return e;
 }
 
-/* The mark that is like this one: there already, or made. NULL: a limit, or no memory. */
+/* The mark that equals `like`: an existing one, or a new one. NULL: a limit, or no memory. */
 static struct wasm_mark *mark_for(struct dz_wasm_store *s, const struct wasm_mark *like)
 {
     struct wasm_marks *k = &s->marks;
@@ -225,6 +241,7 @@ int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct d
         if (rc < 0)
             return rc;
     }
+    assert_marks(k);
     return 0;
 }
 
@@ -254,6 +271,7 @@ int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err
     uint64_t name = 0;
     if (like.count) {
         const struct wasm_mark *e = mark_for(s, &like);
+        assert_marks(&s->marks);
         if (!e)
             return dz_fail(err, DZ_ELIMIT, "too many marks with operands (%u), or no memory",
                            s->marks.count);
@@ -262,21 +280,6 @@ int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err
     ret_token[0] = (uint64_t)like.fp << 32 | like.func;
     ret_token[1] = (uint64_t)like.offset << 32 | name | TOKEN_PATTERN;
     return 0;
-}
-
-/* One frame out from the function or pseudo frame at word. */
-static void step_out(const struct dz_wasm_inst *inst, uint64_t **fp, uint32_t *word,
-                     uint32_t *injected)
-{
-    uint64_t record = (*fp)[inst->code->funcs[dz_wasm_code_range(inst->code, *word)->func].rec];
-    *fp -= (uint32_t)record;
-    *word = (uint32_t)(record >> 32) - 1; /* a word of the call */
-    if (record >> 32 == WASM_CELL_RESUME) {
-        uint64_t w = **fp;
-        ++*injected;
-        *fp -= w & WASM_HELD_DELTA;
-        *word = (uint32_t)(w >> 32) - (w & WASM_HELD_AFTER ? 1 : 0);
-    }
 }
 
 /* Operands below the call at p, as they were at the mark that the token names. */
@@ -314,20 +317,21 @@ int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t va
         !(p = point_of_offset(inst, func, (uint32_t)(token[1] >> 32))) || p->type == WASM_NOWHERE ||
         inst->module->types[p->type].result_slots != 1)
         return dz_fail(err, DZ_EINVAL, "jump to something that never was a mark");
-    uint64_t *fp = ctx->fp;
-    uint32_t word = (uint32_t)(ctx->pc - ctx->arena) - (ctx->throwing || ctx->after ? 1 : 0);
+    struct wasm_walk w = dz_wasm_walk(s);
     uint32_t injected = 0;
-    const struct wasm_range *r = dz_wasm_code_range(inst->code, word);
-    while (r && fp != want) {
-        step_out(inst, &fp, &word, &injected);
-        r = dz_wasm_code_range(inst->code, word);
+    const struct wasm_range *r = dz_wasm_walk_range(&w);
+    while (r && w.fp != want) {
+        r = dz_wasm_walk_out(s, &w, r->func) ? dz_wasm_walk_range(&w) : NULL;
+        injected += w.held;
     }
     if (!r || r->func != func)
         return dz_fail(err, DZ_EINVAL, "jump to a frame that is gone");
+    uint64_t *fp = w.fp;
     int rc = put_operands(inst, token, p, fp, err);
     if (rc < 0)
         return rc;
     pop_behind(&s->marks, (uint32_t)(fp - s->slots));
+    assert_marks(&s->marks);
     s->injected -= injected;
     ctx->throwing = 0;
     ctx->fp = fp;

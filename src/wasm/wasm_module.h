@@ -17,8 +17,8 @@
  * Trust. A prepared module is written by doze from a validated binary. The
  * metadata carries a checksum and open() checks it and every index and
  * offset; each function body carries one, checked when the body is asked for.
- * A damaged block is therefore DZ_ECORRUPT. Checksums are no signatures: who
- * can write the file can forge it, so it is kept like a program.
+ * A damaged block is therefore DZ_ECORRUPT. Checksums are no signatures: whoever can write the file
+ * can forge it, so it is kept like a program.
  *
  * Index spaces are those of the specification: imports first. Slots are the
  * 8-byte units of the engine's stack; v128 has two, every other type one.
@@ -271,7 +271,7 @@ DZ_NODISCARD int dz_wasm_validate(const void *wasm, size_t size, uint32_t featur
 
 /* --- the view ---------------------------------------------------------------------- */
 
-struct dz_wasm_code; /* what the engine keeps with a module: translated functions */
+struct dz_wasm_code; /* translated functions, which the engine keeps with the module */
 
 struct dz_wasm_module {
     const struct dz_wasm_header *header; /* the flat block, borrowed */

@@ -8,7 +8,6 @@
  */
 #include "base/mem.h"
 #include "base/vm.h"
-#include "wasm/wasm_link.h"
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
@@ -37,8 +36,8 @@ int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *arg
         return dz_fail(err, DZ_ELIMIT, "cannot translate function %u: %s", func,
                        dz_wasm_trap_text(kind));
     bool after = ctx->throwing || ctx->after;
-    uint32_t rec = params > results ? params : results;
-    uint64_t *held = ctx->fp + dz_wasm_frame_room(ctx, after ? ctx->pc - 1 : ctx->pc);
+    uint32_t rec = wasm_rec(params, results);
+    uint64_t *held = dz_wasm_frames_top(s);
     uint64_t *nf = held + WASM_HELD_SLOTS;
     if (nf + rec + 2 > s->limit)
         return dz_fail(err, DZ_ELIMIT, "cannot inject a call: the stack is full");
@@ -88,8 +87,8 @@ struct copying {
     uint64_t done;
 };
 
-/* Up to `to` the memory is as in a fresh instance: the image has been laid, what else is
- * old becomes zero. */
+/* Make the memory fresh up to `to`: the image is mapped already, everything else that is old
+ * becomes zero. */
 static int copy_skip(struct copying *c, uint64_t to, struct dz_err *err)
 {
     uint64_t end = to < c->b->old ? to : c->b->old;
@@ -230,7 +229,7 @@ static int copy_exns(const struct dz_wasm_store *from, struct dz_wasm_store *to,
     return 0;
 }
 
-/* Frames: the slots as they are, for the code is the same. */
+/* Copy the slots as they are, because both run the same code. */
 static int copy_frames(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, struct dz_err *err)
 {
     const struct dz_wasm_store *a = from->store;
@@ -239,10 +238,7 @@ static int copy_frames(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     b->ctx.fuel = a->ctx.fuel;
     if (!a->running)
         return 0;
-    bool after = a->ctx.throwing || a->ctx.after;
-    const uint64_t *top =
-        a->ctx.fp + dz_wasm_frame_room(&a->ctx, after ? a->ctx.pc - 1 : a->ctx.pc);
-    size_t n = (size_t)(top - a->slots);
+    size_t n = (size_t)(dz_wasm_frames_top(from->store) - a->slots);
     if (n + 2 > b->cfg.stack_slots)
         return dz_fail(err, DZ_ELIMIT, "%zu slots of stack, too many for the copy", n);
     memcpy(b->slots, a->slots, n * sizeof *b->slots);

@@ -78,8 +78,8 @@ static bool reference_good(const struct load *l, unsigned type, uint64_t v)
     return v - WASM_EXN_REF < l->h.exns;
 }
 
-/* One that never changes is as in any fresh instance: what is saved of a table counts on it. What
- * the host gave as an externref is its own affair. */
+/* An immutable global must equal that of a fresh instance, because saved tables are relative to it.
+ * An externref may hold any value of the host. */
 static int get_global(struct load *l, uint32_t i)
 {
     const struct dz_wasm_global *d = &l->inst->module->globals[i];
@@ -234,7 +234,7 @@ static int get_exns(struct load *l)
 
 /* --- frames ---------------------------------------------------------------------------------- */
 
-/* Where a frame goes on, and how far it reaches. */
+/* The place where a frame goes on, and how far its slots reach. */
 struct place {
     const wasm_word *cell;
     uint32_t height; /* slots alive */
@@ -302,7 +302,7 @@ static int tie(struct load *l, uint32_t index, const struct place *p)
     if (next->func >= m->n_funcs)
         return BAD(l, "frame %u is in no function", index + 1);
     const struct dz_wasm_type *y = &m->types[m->funcs[next->func].type];
-    uint32_t rec = y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
+    uint32_t rec = wasm_rec(y->param_slots, y->result_slots);
     if (next->fp >= l->h.slots || rec >= l->h.slots - next->fp)
         return BAD(l, "frame %u lies outside the slots", index + 1);
     uint64_t *record = &slots[next->fp + rec];

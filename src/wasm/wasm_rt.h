@@ -29,7 +29,7 @@ bool dz_wasm_call_wide(struct wasm_ctx *ctx);
 int dz_wasm_call_import(struct wasm_ctx *ctx);
 /* At an XRET cell: back into the instance that called. */
 void dz_wasm_call_return(struct wasm_ctx *ctx);
-/* At a RESUME cell: what was held goes on. false: by unwinding. */
+/* At a RESUME cell: go back to the interrupted frame. false: by unwinding. */
 bool dz_wasm_injected_done(struct wasm_ctx *ctx);
 
 /* At a DEPTH cell: number this frame by its caller's. The limit is a trap. */
@@ -42,8 +42,8 @@ int dz_wasm_depth_count(struct dz_wasm_store *s, struct dz_err *err);
 /* At a THROW or THROW_REF cell: set ctx->throwing, and pc to the next cell. */
 bool dz_wasm_throw(struct wasm_ctx *ctx);
 bool dz_wasm_throw_ref(struct wasm_ctx *ctx);
-/* Go up from ctx->fp, ctx->pc (a return address) to who catches. -1: go on
- * there, else why the loop must end. */
+/* Unwind from ctx->fp, ctx->pc (a return address) to the frame that catches. -1: go on there, else
+ * why the loop must end. */
 int dz_wasm_unwind(struct wasm_ctx *ctx);
 
 /* --- long and rare operations: wasm_bulk.c -------------------------------------------- */
@@ -73,10 +73,10 @@ void dz_wasm_elem_items(const struct dz_wasm_inst *inst, uint64_t *to, const uin
 uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
 /* May this go into the table? Slots that were loaded may hold anything. */
 bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref);
-/* The elements that the table has in a fresh instance: as many as it declares at least. */
+/* The first elements of the table in a fresh instance: as many as its declared minimum. */
 int dz_wasm_table_fresh(const struct dz_wasm_inst *inst, uint32_t index, uint64_t *elem,
                         struct dz_err *err);
-/* By null references. The old size, or UINT32_MAX. Takes about as long as a part of a
+/* Grow by null references. Returns the old size, or UINT32_MAX. Takes about as long as a part of a
  * long operation, whatever count is. */
 uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count);
 /* to = { value, count } becomes { result, first, value, count }: the result of table.grow

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_run.c - running: the first frame, the driver around the loop, stops,
- * traps and traces.
+ * wasm_run.c - running: the first frame and the driver around the loop.
  *
- * The flag. An interrupt raises ctx->flag, which branches backwards look at,
- * and takes the stack limit away, which every function entry looks at anyway.
- * Who stops the program at a safepoint lowers both.
+ * The flag. An interrupt raises ctx->flag, which branches backwards look at, and takes the stack
+ * limit away, which every function entry looks at anyway. The driver lowers both once the program
+ * has stopped at a safepoint.
+ *
+ * Invariants (assert_registers, before and after each run):
+ *   1. While a program runs, pc is a word that was translated for the current instance, fp a slot
+ *      of the stack, and the registers' view of memory 0 is the memory's.
+ *   2. The stack limit is the store's or, while the flag is up, gone; a program that is held runs.
+ *   3. A record leads from each frame to its caller's, which lies below it, and at last to the
+ * first slot (dz_wasm_assert_frames, in builds with DZ_CHECK_DEEP).
  */
 #include "wasm/wasm_code.h"
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* --- the flag ------------------------------------------------------------------------ */
@@ -65,7 +72,7 @@ int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args
     if (arg_count != params)
         return dz_fail(err, DZ_EINVAL, "function %u takes %u argument slots, not %zu", func, params,
                        arg_count);
-    uint32_t rec = params > results ? params : results;
+    uint32_t rec = wasm_rec(params, results);
     if (s->slots + rec + 2 > s->limit)
         return dz_fail(err, DZ_ELIMIT, "no room on the stack for the arguments of function %u",
                        func);
@@ -138,10 +145,26 @@ static enum wasm_exit loop(struct dz_wasm_store *s)
     return ctx->inst->code->by_index ? dz_wasm_exec_switch(ctx) : dz_wasm_exec_goto(ctx);
 }
 
+static void assert_registers(struct dz_wasm_store *s)
+{
+    const struct wasm_ctx *ctx = &s->ctx;
+    const uint64_t *limit = atomic_load(&ctx->limit);
+    assert((limit == s->limit || !limit) && (!s->held || s->running)); /* 2 */
+    if (!s->running)
+        return;
+    const struct dz_wasm_code *c = ctx->inst->code;
+    const wasm_word *cell = ctx->pc - (ctx->throwing || ctx->after); /* or a word of it */
+    assert(ctx->arena == c->arena && cell >= c->arena && cell < c->arena + c->used); /* 1 */
+    assert(ctx->fp >= s->slots && ctx->fp < s->limit && ctx->shift == 0);
+    assert(ctx->msize == (ctx->inst->module->n_memories ? ctx->inst->mems[0]->size : 0));
+    dz_wasm_assert_frames(s); /* 3 */
+}
+
 enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
 {
     if (!s->running)
         return s->stop;
+    assert_registers(s);
     s->ctx.after = false; /* its value is in the accumulator, too */
     switch (loop(s)) {
     case WASM_EXIT_HALT:
@@ -174,153 +197,6 @@ enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
         s->stop = DZ_WASM_UNCAUGHT;
         break;
     }
+    assert_registers(s);
     return s->stop;
-}
-
-/* --- where it is ------------------------------------------------------------------------------ */
-
-static struct dz_wasm_pos position(const struct dz_wasm_inst *inst, uint32_t word)
-{
-    const struct wasm_range *r = dz_wasm_code_range(inst->code, word);
-    struct dz_wasm_pos p = {.inst = inst->no};
-    if (r) {
-        p.func = r->func;
-        p.offset = dz_wasm_code_offset(inst->code, word);
-    }
-    return p;
-}
-
-struct dz_wasm_trap dz_wasm_trap_get(const struct dz_wasm_store *s)
-{
-    struct dz_wasm_trap t = {.kind = (enum dz_wasm_trap_kind)s->ctx.trap};
-    if (s->ctx.pc && s->ctx.inst)
-        t.at = position(s->ctx.inst, (uint32_t)(s->ctx.pc - s->ctx.arena));
-    return t;
-}
-
-/* A frame on the way outwards: registers of its own. */
-struct walk {
-    const struct dz_wasm_inst *inst;
-    const uint64_t *fp;
-    uint32_t word;
-    bool after; /* word is a return address */
-};
-
-/* To the caller; false at the first frame. */
-static bool walk_out(const struct dz_wasm_store *s, struct walk *w, uint32_t func)
-{
-    uint64_t record = w->fp[w->inst->code->funcs[func].rec];
-    for (;;) {
-        w->fp -= (uint32_t)record;
-        w->word = (uint32_t)(record >> 32);
-        w->after = true;
-        if (w->word == WASM_CELL_HALT)
-            return false;
-        if (w->word == WASM_CELL_RESUME) {
-            uint64_t held = w->fp[0];
-            w->after = (held & WASM_HELD_AFTER) != 0;
-            w->fp -= held & WASM_HELD_DELTA;
-            w->word = (uint32_t)(held >> 32);
-            return true;
-        }
-        if (w->word != WASM_CELL_XRET)
-            return true;
-        uint64_t far = w->fp[0];
-        record = w->fp[-1];
-        w->inst = s->insts[far >> 40];
-        w->fp -= 1 + ((far >> 20) & 0xfffff);
-    }
-}
-
-static struct dz_wasm_pos walk_pos(const struct walk *w, const struct wasm_range *r)
-{
-    struct dz_wasm_pos p = {w->inst->no, r->func, 0};
-    if (r->func < w->inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
-        return p;
-    const struct wasm_points_row *row = dz_wasm_points_of(w->inst->code, r->func);
-    const struct wasm_point *point =
-        row ? dz_wasm_points_word(row, w->word - r->start, w->after) : NULL;
-    p.offset = point ? point->offset : dz_wasm_code_offset(w->inst->code, w->word);
-    return p;
-}
-
-size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_t max)
-{
-    const struct wasm_ctx *ctx = &s->ctx;
-    if (!ctx->pc || !ctx->inst)
-        return 0;
-    struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena),
-                     ctx->throwing || ctx->after};
-    for (size_t n = 0;; n++) {
-        const struct wasm_range *r =
-            dz_wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
-        if (!r)
-            return n;
-        if (n < max)
-            ret_pos[n] = walk_pos(&w, r);
-        if (!walk_out(s, &w, r->func))
-            return n + 1;
-    }
-}
-
-/* --- how deep it is -----------------------------------------------------------------------------
- */
-
-static bool is_import(const struct walk *w, const struct wasm_range *r)
-{
-    return r->func < w->inst->module->header->n_imported[DZ_WASM_KIND_FUNC];
-}
-
-/* The frames of functions that are not imported; with `depths` they are written there, the
- * innermost being number `n`. */
-static uint32_t count_frames(const struct dz_wasm_store *s, uint32_t n, uint32_t *depths)
-{
-    const struct wasm_ctx *ctx = &s->ctx;
-    struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena),
-                     ctx->throwing || ctx->after};
-    uint32_t count = 0;
-    const struct wasm_range *r;
-    do {
-        r = dz_wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
-        if (!r)
-            break;
-        if (!is_import(&w, r)) {
-            if (depths)
-                depths[w.fp - s->slots] = n - count;
-            count++;
-        }
-    } while (walk_out(s, &w, r->func));
-    return count;
-}
-
-int dz_wasm_depth_count(struct dz_wasm_store *s, struct dz_err *err)
-{
-    if (!s->depths)
-        return 0;
-    uint32_t n = count_frames(s, 0, NULL);
-    (void)count_frames(s, n, s->depths);
-    if (n > s->cfg.call_depth)
-        return dz_fail(err, DZ_ELIMIT, "%u calls are under way, the limit is %u", n,
-                       s->cfg.call_depth);
-    return 0;
-}
-
-bool dz_wasm_depth_enter(struct wasm_ctx *ctx)
-{
-    struct dz_wasm_store *s = wasm_store_of(ctx);
-    struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena), false};
-    const struct wasm_range *r = dz_wasm_code_range(w.inst->code, w.word);
-    uint32_t depth = 0;
-    while (r && walk_out(s, &w, r->func)) {
-        r = dz_wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
-        if (r && !is_import(&w, r)) {
-            depth = s->depths[w.fp - s->slots];
-            break;
-        }
-    }
-    s->depths[ctx->fp - s->slots] = depth + 1;
-    if (depth < s->cfg.call_depth)
-        return true;
-    ctx->trap = DZ_WASM_TRAP_STACK;
-    return false;
 }

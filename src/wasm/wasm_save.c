@@ -72,12 +72,14 @@ static int add_frame(struct save *s, struct wasm_state_frame f)
     return 0;
 }
 
-/* Slots that are alive at this place of the frame, beside the offset. */
-static int place(struct save *s, uint32_t word, bool after, struct wasm_state_frame *f,
+/* The function and offset at which the frame of the walk stands, and how many of its slots are
+ * alive there. */
+static int place(struct save *s, const struct wasm_walk *w, struct wasm_state_frame *f,
                  uint32_t *ret_height)
 {
     const struct dz_wasm_inst *inst = s->inst;
-    const struct wasm_range *r = dz_wasm_code_range(inst->code, after ? word - 1 : word);
+    const struct wasm_range *r = dz_wasm_walk_range(w);
+    uint32_t word = w->word;
     if (!r)
         return dz_fail(s->err, DZ_ECORRUPT, "word %u is in no function", word);
     f->func = r->func;
@@ -89,51 +91,37 @@ static int place(struct save *s, uint32_t word, bool after, struct wasm_state_fr
     if (!row)
         return dz_fail(s->err, DZ_ENOMEM, "no memory for the safepoints of function %u", r->func);
     word -= r->start;
-    if (inst->code->fuel && word == 2 && !after)
+    if (inst->code->fuel && word == 2 && !w->after)
         word = 0; /* at the meter behind the entry */
-    const struct wasm_point *p = dz_wasm_points_word(row, word, after);
+    const struct wasm_point *p = dz_wasm_points_word(row, word, w->after);
     if (!p)
         return dz_fail(s->err, DZ_ESTATE, "function %u does not stand at a safepoint", r->func);
     f->offset = p->offset;
     *ret_height = p->height;
-    if (after && p->type != WASM_NOWHERE)
+    if (w->after && p->type != WASM_NOWHERE)
         *ret_height += inst->module->types[p->type].result_slots;
     return 0;
 }
 
 static int walk(struct save *s)
 {
-    const struct wasm_ctx *ctx = &s->inst->store->ctx;
-    const uint64_t *base = s->inst->store->slots;
-    const uint64_t *fp = ctx->fp;
-    uint32_t word = (uint32_t)(ctx->pc - ctx->arena);
-    bool after = ctx->throwing != 0 || ctx->after;
-    uint32_t how = after ? WASM_STATE_AFTER : WASM_STATE_AT;
-    for (;;) {
-        struct wasm_state_frame f = {.fp = (uint32_t)(fp - base), .how = how};
+    struct dz_wasm_store *st = s->inst->store;
+    struct wasm_walk w = dz_wasm_walk(st);
+    uint32_t how = w.after ? WASM_STATE_AFTER : WASM_STATE_AT;
+    for (bool more = true; more;) {
+        struct wasm_state_frame f = {.fp = (uint32_t)(w.fp - st->slots), .how = how};
         uint32_t height = 0;
-        int rc = place(s, word, after, &f, &height);
+        int rc = place(s, &w, &f, &height);
         if (rc == 0)
             rc = add_frame(s, f);
         if (rc < 0)
             return rc;
         if (s->count == 1)
             s->slots = f.fp + height;
-        uint64_t record = fp[s->inst->code->funcs[f.func].rec];
-        fp -= (uint32_t)record;
-        word = (uint32_t)(record >> 32);
-        after = true;
-        how = WASM_STATE_CALL;
-        if (word == WASM_CELL_HALT)
-            return 0;
-        if (word == WASM_CELL_RESUME) {
-            uint64_t w = fp[0];
-            after = (w & WASM_HELD_AFTER) != 0;
-            how = after ? WASM_STATE_HELD_AFTER : WASM_STATE_HELD_AT;
-            fp -= w & WASM_HELD_DELTA;
-            word = (uint32_t)(w >> 32);
-        }
+        more = dz_wasm_walk_out(st, &w, f.func);
+        how = !w.held ? WASM_STATE_CALL : w.after ? WASM_STATE_HELD_AFTER : WASM_STATE_HELD_AT;
     }
+    return 0;
 }
 
 /* Slots without the words that only mean something here. */

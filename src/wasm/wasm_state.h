@@ -5,13 +5,14 @@
 #ifndef DZ_WASM_STATE_H
 #define DZ_WASM_STATE_H
 
-#include "wasm/wasm_points.h"
+#include "wasm/wasm_code.h"
 
 enum {
     WASM_STATE_VERSION = 3,
     WASM_STATE_MEMORY = 1, /* flag: contents of memories are there */
     WASM_STATE_PAGE = 4096,
-    WASM_STATE_TABLE = 64, /* elements: of a table that declares more, what differs is written */
+    WASM_STATE_TABLE = 64, /* elements: for a table that declares more, only differing runs are
+                            * written */
     WASM_STATE_FRAMES_MAX = DZ_WASM_STACK_SLOTS_MAX,
 };
 
@@ -87,8 +88,7 @@ int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct d
 int dz_wasm_marks_copy(struct wasm_marks *to, const struct wasm_marks *from);
 void dz_wasm_marks_release(struct wasm_marks *k);
 
-/* What lies aside of a store: its slots and globals, its marks; returns what was put
- * aside before it. */
+/* Slots, globals and marks of frames kept aside; returns the frames that were kept before them. */
 const struct dz_wasm_frames *dz_wasm_frames_look(const struct dz_wasm_frames *f,
                                                  const uint64_t **ret_words, size_t *ret_count,
                                                  const struct wasm_marks **ret_marks);

@@ -5,7 +5,6 @@
  */
 #include "base/mem.h"
 #include "wasm/wasm_code.h"
-#include "wasm/wasm_link.h"
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
@@ -15,7 +14,6 @@ enum {
     SLOTS_DEFAULT = 1 << 20,
     SLOTS_MIN = 64,
     EXNS_DEFAULT = 4096,
-    INSTS_MAX = 1 << 20,
     NAMES_MAX = 1 << 16,
 };
 
@@ -103,19 +101,6 @@ int dz_wasm_store_new(const struct dz_wasm_config *cfg, struct dz_wasm_store **r
     return 0;
 }
 
-static void inst_free(struct dz_wasm_inst *inst)
-{
-    dz_free(inst->globals);
-    dz_free(inst->global_at);
-    dz_free(inst->mems);
-    dz_free(inst->tables);
-    dz_free(inst->tags);
-    dz_free(inst->imports);
-    dz_free(inst->data_dropped);
-    dz_free(inst->elem_dropped);
-    dz_free(inst);
-}
-
 /* Take every instance, frame and exception out of the store (exec). */
 static void store_reset(struct dz_wasm_store *s)
 {
@@ -125,7 +110,7 @@ static void store_reset(struct dz_wasm_store *s)
     s->exns = NULL;
     s->exn_cap = 0;
     for (uint32_t i = 0; i < s->inst_count; i++)
-        inst_free(s->insts[i]);
+        dz_wasm_inst_free(s->insts[i]);
     dz_free(s->insts);
     s->insts = NULL;
     s->inst_count = s->inst_cap = 0;
@@ -164,28 +149,6 @@ void dz_wasm_store_free(struct dz_wasm_store *s)
     if (s->depths)
         dz_wasm_mem_anon.release(NULL, s->depths, s->depths_bytes);
     dz_free(s);
-}
-
-int dz_wasm_store_add(struct dz_wasm_store *s, struct dz_wasm_inst *inst, struct dz_err *err)
-{
-    if (s->inst_count == s->inst_cap) {
-        uint32_t n = s->inst_cap ? s->inst_cap * 2 : 4;
-        if (n > INSTS_MAX)
-            return dz_fail(err, DZ_ELIMIT, "more than %d instances in a store", INSTS_MAX);
-        struct dz_wasm_inst **p = dz_realloc(s->insts, n * sizeof *p);
-        if (!p)
-            return dz_fail(err, DZ_ENOMEM, "no memory for an instance");
-        s->insts = p;
-        s->inst_cap = n;
-    }
-    inst->no = s->inst_count;
-    s->insts[s->inst_count++] = inst;
-    return 0;
-}
-
-void dz_wasm_store_drop_last(struct dz_wasm_store *s)
-{
-    inst_free(s->insts[--s->inst_count]);
 }
 
 int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_inst *inst,
@@ -295,15 +258,4 @@ void dz_wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst)
     ctx->mems = inst->mems;
     ctx->mem = inst->module->n_memories ? inst->mems[0]->base : NULL;
     ctx->msize = inst->module->n_memories ? inst->mems[0]->size : 0;
-}
-
-/* Frames of translated functions have their size in the ENTRY cell. */
-uint32_t dz_wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc)
-{
-    const struct wasm_range *r = dz_wasm_code_range(ctx->inst->code, (uint32_t)(pc - ctx->arena));
-    if (!r)
-        return 1;
-    if (r->func < ctx->inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
-        return ctx->funcs[r->func].rec + 1;
-    return wasm_imm(ctx->arena + r->start);
 }

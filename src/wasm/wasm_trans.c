@@ -4,7 +4,8 @@
  *
  * One pass; wasm_trans.h has the rules of the symbolic stack. Word 0 of a cell holds the number of
  * its handler until the function is finished. The same pass with `mapping` set and nothing
- * committed gives the table of safepoints (wasm_points.c), so running code needs no memory for it.
+ * committed gives the table of safepoints (dz_wasm_points_of), so running code needs no memory for
+ * it.
  *
  * Bodies come validated; reading does not check again, apart from the limits of this translator:
  * slots of a frame and words of the arena. A function with more slots than the fields of cells can
@@ -110,11 +111,21 @@ static void move_slot(struct wasm_trans *t, uint32_t to, uint32_t from)
     }
 }
 
+static void wide_move(struct wasm_trans *t, uint32_t to, struct entry e)
+{
+    uint32_t from = trans_place(e);
+    if (entry_kind(e) == ENTRY_CONST)
+        (void)dz_trans_emit3(t, H_MOVE_FAR_C, dz_trans_imm(0, 0, to), e.bits);
+    else if (from != to)
+        (void)dz_trans_emit3(t, entry_type(e) == DZ_WASM_V128 ? H_MOVE_FAR_V : H_MOVE_FAR,
+                             dz_trans_imm(0, 0, to), from);
+}
+
 void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e)
 {
     uint32_t from = trans_place(e);
     if (dz_unlikely(t->wide)) {
-        dz_trans_wide_move(t, to, e);
+        wide_move(t, to, e);
         return;
     }
     if (entry_kind(e) == ENTRY_CONST) {
@@ -157,9 +168,9 @@ void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index)
 enum {
     LEB_WORD = 8,
 };
-/* The seven bits of each byte of a number that ends within eight bytes, and in *ret_bits how
- * many there are; 0 bits: it is longer, or the body ends before. Without a branch for each
- * byte, of which one would be mistaken in every second number. */
+/* Decode a LEB128 number of at most eight bytes without a branch for each byte, which would be
+ * mispredicted for every second number. *ret_bits is the number of its bits; 0: it is longer, or
+ * the body ends before. */
 static inline uint64_t leb_word(struct wasm_trans *t, unsigned *ret_bits)
 {
     uint64_t w;
@@ -213,11 +224,11 @@ int64_t dz_trans_s64(struct wasm_trans *t)
     return (int64_t)v;
 }
 
-/* The number behind a prefix, 0xfc or 0xfd. */
+/* The instruction number behind a prefix, 0xfc or 0xfd. */
 static unsigned prefixed_op(struct wasm_trans *t, unsigned prefix)
 {
     unsigned op = (prefix - 0xfb) * 0x100 + dz_trans_u32(t);
-    return op < DZ_WASM_OP_LIMIT ? op : DZ_WASM_OP_nop; /* cannot be */
+    return op < DZ_WASM_OP_LIMIT ? op : DZ_WASM_OP_nop; /* unreachable */
 }
 
 static void skip_labels(struct wasm_trans *t)
@@ -365,7 +376,7 @@ static void rare_instruction(struct wasm_trans *t, unsigned op)
 {
     if (!dz_trans_control(t, op) && !dz_trans_memory(t, op) && !dz_trans_vector(t, op) &&
         !dz_trans_table(t, op))
-        trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* cannot be: the validator knows the same table */
+        trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* unreachable: the validator has the same table */
 }
 
 static void prefixed(struct wasm_trans *t, unsigned op)
@@ -377,8 +388,8 @@ static void prefixed(struct wasm_trans *t, unsigned op)
         rare_instruction(t, op);
 }
 
-/* By the first byte, each of the 256. One jump for an instruction: a mistaken one costs
- * as much as the work that follows. */
+/* The function for each first byte. One indirect jump for an instruction, because a mispredicted
+ * one costs as much as the work that follows. */
 #define OP(name)          [DZ_WASM_OP_##name]
 #define OPS(name, end)    [DZ_WASM_OP_##name... DZ_WASM_OP_##end]
 #define RARE(first, last) [(first)...(last)] = rare_instruction /* or no instruction */
@@ -446,7 +457,7 @@ static uint32_t slots_max(const struct wasm_trans *t)
     return t->wide ? DZ_WASM_FRAME_SLOTS_MAX : WASM_FIELD_MAX;
 }
 
-/* In dead code only the structure matters. */
+/* Skip an instruction of dead code: only blocks matter there. */
 static void dead_instruction(struct wasm_trans *t, unsigned op)
 {
     switch (op) {
@@ -472,7 +483,7 @@ static void dead_instruction(struct wasm_trans *t, unsigned op)
     skip_immediates(t, op);
 }
 
-/* From a branch that is always taken to the code that can be reached again. */
+/* Skip from an unconditional branch to the next reachable instruction. */
 static void dead_code(struct wasm_trans *t)
 {
     while (t->dead && t->p < t->end) {
@@ -483,22 +494,90 @@ static void dead_code(struct wasm_trans *t)
     }
 }
 
-/* One of a function that is wide or metered. */
+/* --- wide functions: a window around each instruction ------------------------------------- */
+
+enum {
+    WINDOW = 3, /* operands that one instruction takes at most */
+};
+
+/* Does the instruction take its operands from a window? */
+static bool has_window(unsigned op)
+{
+    switch (op) {
+    case DZ_WASM_OP_i32_const:
+    case DZ_WASM_OP_i64_const:
+    case DZ_WASM_OP_f32_const:
+    case DZ_WASM_OP_f64_const:
+    case DZ_WASM_OP_ref_null:
+    case DZ_WASM_OP_local_get:
+    case DZ_WASM_OP_local_set:
+    case DZ_WASM_OP_local_tee:
+    case DZ_WASM_OP_try_table:
+    case DZ_WASM_OP_memory_copy:
+    case DZ_WASM_OP_memory_fill:
+    case DZ_WASM_OP_memory_init:
+    case DZ_WASM_OP_table_copy:
+    case DZ_WASM_OP_table_fill:
+    case DZ_WASM_OP_table_init:
+    case DZ_WASM_OP_table_grow:
+        return false;
+    default:
+        return op >= DZ_WASM_OP_select; /* below it: control, and drop */
+    }
+}
+
+static void rebase(struct wasm_trans *t, uint32_t from, uint32_t delta)
+{
+    for (uint32_t i = from; i < t->depth; i++)
+        t->stack[i] = entry_at(t->stack[i], entry_slot(t->stack[i]) + delta);
+    t->top += delta;
+}
+
+static void wide_open(struct wasm_trans *t, unsigned op)
+{
+    t->window = 0;
+    if (!has_window(op) || t->failed)
+        return;
+    t->window_from = t->depth > WINDOW ? t->depth - WINDOW : 0;
+    t->window = t->window_from < t->depth ? entry_slot(t->stack[t->window_from]) : t->top;
+    (void)dz_trans_emit(t, H_SHIFT, dz_trans_imm(0, 0, t->window));
+    dz_trans_forget(t);
+    rebase(t, t->window_from, 0 - t->window);
+}
+
+static void wide_close(struct wasm_trans *t)
+{
+    if (t->failed)
+        return;
+    if (t->window) {
+        rebase(t, t->window_from, t->window);
+        if (t->top > t->max_slot)
+            t->max_slot = t->top;
+        (void)dz_trans_emit(t, H_SHIFT, dz_trans_imm(0, 0, 0 - t->window));
+    }
+    if (!t->dead && t->depth > t->blocks[t->block_count - 1].height)
+        dz_trans_settle_entry(t, t->depth - 1);
+    dz_trans_forget(t);
+}
+
+/* --- bodies ------------------------------------------------------------------------------- */
+
+/* One instruction of a function that is wide or metered. */
 static void counted(struct wasm_trans *t, unsigned op)
 {
     const uint8_t *p = t->p;
     bool window = t->wide && op != DZ_WASM_OP_end && op != DZ_WASM_OP_else;
     t->fuel_count++;
     if (window)
-        dz_trans_wide_open(t, op < 0xfc ? op : prefixed_op(t, op));
+        wide_open(t, op < 0xfc ? op : prefixed_op(t, op));
     t->p = p;
     by_byte[op](t, op);
     if (window)
-        dz_trans_wide_close(t);
+        wide_close(t);
 }
 
-/* A run of local.get and i32.const with operands of one byte, four of ten instructions:
- * what they do costs less than a jump that is not foreseen. */
+/* A run of local.get and i32.const with one-byte operands, four of ten instructions. Pushing them
+ * here costs less than a mispredicted jump. */
 static inline const uint8_t *short_pushes(struct wasm_trans *t, const uint8_t *p)
 {
     struct entry *at = t->stack + t->depth;
@@ -523,8 +602,8 @@ static inline const uint8_t *short_pushes(struct wasm_trans *t, const uint8_t *p
     return p;
 }
 
-/* A failure ends it by taking back the end; the last `end` is at the end. Made
- * twice, for most functions are neither wide nor metered. */
+/* A failure ends the loop by moving t->end back to t->p; so does the last `end`. Compiled twice,
+ * because most functions are neither wide nor metered. */
 static inline __attribute__((always_inline)) void instructions(struct wasm_trans *t, bool plain)
 {
     for (const uint8_t *p; (p = t->p) < t->end;) {
@@ -551,7 +630,7 @@ static void body(struct wasm_trans *t)
     if (t->failed)
         return;
     if (t->block_count != 0)
-        trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* cannot be */
+        trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* unreachable */
     else if (t->max_slot > slots_max(t))
         trans_fail(t, DZ_WASM_TRAP_FRAME_LIMIT);
 }
@@ -580,8 +659,7 @@ static bool read_locals(struct wasm_trans *t)
     for (uint32_t i = 0; i < t->type->n_params; i++)
         if (!add_locals(t, 1, t->module->valtypes[t->type->params + i], &slot))
             return false;
-    t->rec =
-        t->type->param_slots > t->type->result_slots ? t->type->param_slots : t->type->result_slots;
+    t->rec = wasm_rec(t->type->param_slots, t->type->result_slots);
     slot = t->rec + 1;
     for (uint32_t groups = dz_trans_u32(t); groups != 0; groups--) {
         uint32_t n = dz_trans_u32(t);
@@ -597,12 +675,12 @@ static bool read_locals(struct wasm_trans *t)
 }
 
 enum {
-    AHEAD_MAX = 32 << 10,   /* bytes of a body: what its calls ask for stays in the cache */
-    AHEAD_FUNCS_MIN = 1024, /* below, what is known of all functions does */
+    AHEAD_MAX = 32 << 10,   /* bytes of a body: what they prefetch must stay in the cache */
+    AHEAD_FUNCS_MIN = 1024, /* with fewer functions, their tables fit the cache */
 };
-/* What is known of a callee lies anywhere in the megabytes of a large module's tables, and
- * takes as long to come as the call takes to translate: an eighth of all time. So it is
- * asked for beforehand, wherever a byte looks like a call; one that is none costs little. */
+/* Prefetch what translating a call reads of its callee. It lies anywhere in the megabytes of a
+ * large module's tables, and waiting for it is an eighth of all time. Any byte that looks like a
+ * call counts; a false one costs little. */
 static void foresee_calls(const struct wasm_trans *t)
 {
     const uint8_t *p = t->p;
@@ -645,6 +723,16 @@ static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
     dz_trans_forget(t);
 }
 
+/* Invariant 3. */
+static void assert_cells(const struct wasm_trans *t)
+{
+    for (uint32_t i = 1; DZ_CHECK_DEEP && i < t->cell_count; i++)
+        assert(t->cells[i - 1].word < t->cells[i].word && t->cells[i].word < t->count);
+    for (unsigned n = 0; n < ACC_COUNT; n++)
+        assert(t->acc.slot[n] == WASM_NOWHERE || t->acc.slot[n] < t->max_slot);
+    assert(t->cells[0].word == 0 && t->count <= t->cap);
+}
+
 static bool translate(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
 {
     start(t, c, func);
@@ -671,12 +759,13 @@ static bool translate(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t fun
     if (c->depth)
         (void)dz_trans_emit(t, H_DEPTH, 0);
     if (t->wide)
-        dz_trans_wide_entry(t);
+        (void)dz_trans_emit(t, H_ZERO_FAR, dz_trans_imm(t->rec + 1, 0, t->temp_base - t->rec - 1));
     body(t);
     if (t->failed)
         return false;
     if (c->fuel)
         t->words[t->fuel_cell + 1] = dz_trans_imm(0, 0, t->fuel_count);
+    assert_cells(t);
     uint32_t fours = t->wide ? 0 : (t->temp_base - t->rec - 1 + 3) / 4;
     /* ENTRY may zero three slots too many; a call's record may lie behind the operands */
     t->words[entry + 1] = dz_trans_imm(t->rec + 1, fours, t->max_slot + 4);

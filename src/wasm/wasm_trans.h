@@ -1,24 +1,60 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_trans.h - inside the translator.
+ * wasm_trans.h - the translator: from the stack machine of WebAssembly to cells on slots.
  *
- * One pass over a validated body. A symbolic operand stack says of each
- * operand where it is: in its own slot (TEMP), still in a local (LOCAL), or a
- * constant (CONST). local.get and const emit nothing; what uses them folds
- * them into its cell. The slot of an operand follows from the types below it,
- * so that merges of control flow need no moves.
+ * One pass over a validated body. The translator runs the operand stack symbolically. An entry
+ * says where the operand is: in its own slot (TEMP), still in a local (LOCAL), or nowhere yet
+ * because it is a constant (CONST). local.get and const emit nothing; the instruction that
+ * consumes them names the local's slot or holds the constant in its own cell:
  *
- * Accumulators: handlers leave their result in a register as well as in its
- * slot. The translator remembers which slot each register mirrors; a consumer
- * then takes the register, and if the operand was a TEMP (used once, by
- * definition), the producer is changed to its variant that writes no slot.
- * A mirror ends where the register or the slot is written, at labels and calls.
+ *     binary           symbolic stack                      cells
+ *     local.get 0      LOCAL slot 0
+ *     i32.const 4      LOCAL slot 0, CONST 4
+ *     i32.add          TEMP slot 5                         I32_ADD_SC  FC=5 FA=0 IMM=4
+ *     i32.load         TEMP slot 5                         LOAD32_U_A  FC=5 FA=0 IMM=4
  *
- * Invariants at every label, call, loop head and long operation: all operands
- * below lie in their slots (dz_trans_settle(), whose callers say up to where).
+ * The slot of an operand follows from the types of the operands below it, so both ways into a
+ * label leave an operand in the same slot and merges of control flow need no moves.
+ *
+ * Accumulators. A handler leaves its result in a register as well as in its slot. The translator
+ * remembers which slot each register mirrors. A consumer then takes the register; if the operand
+ * was a TEMP (consumed once, by definition), the producer is changed to its variant that writes no
+ * slot. A mirror ends where the register or the slot is written, at labels and at calls.
+ *
+ * Fusion. Where a pair of cells is frequent enough to have a handler of its own, the second
+ * instruction replaces the first's cell, as i32.load does above. Only the very last cell may be
+ * replaced, and only when no label lies behind it; trans_last() checks both. The new cell reads
+ * its operands before it writes its result, or does its parts in the order of the cells that it
+ * replaces. No safepoint lies between the parts. Removing a cell restores what its accumulator
+ * mirrored before (trans_take_back).
+ *
+ * Wide functions. A field of a cell names one of 65,536 slots. Nearly every function needs fewer;
+ * one that needs more is translated a second time, by these rules:
+ *   - Nothing is folded or fused: after each instruction every operand lies in its slot and no
+ *     accumulator is used.
+ *   - An instruction on operands gets a window: a SHIFT cell before it moves fp up to its lowest
+ *     operand, another behind it moves fp back, and the translator shifts the slots of the topmost
+ *     operands likewise. A trap in between undoes the shift (ctx->shift); no safepoint lies in
+ *     between.
+ *   - Moves name both slots by 32 bits; conditions come through the accumulator; a call has a cell
+ *     with all it needs in whole words.
+ * The layout of a wide frame is that of every frame, so saved states do not differ.
+ *
+ * Invariants:
+ *   1. The entries' slots are consecutive: each begins where the one below it ends, and `top` is
+ *      where the next will begin (assert_stack).
+ *   2. At every label, call, loop head and long operation, all operands of the innermost block lie
+ *      in their slots (dz_trans_settle, assert_settled).
+ *   3. Cells are in order of their words, without gaps; an accumulator mirrors a slot of the frame
+ *      (assert_cells).
+ *
+ * wasm_trans.c reads and dispatches, wasm_trans_ctl.c has blocks, branches and calls,
+ * wasm_trans_num.c numbers, wasm_trans_mem.c variables, memory, tables and vectors.
  */
 #ifndef DZ_WASM_TRANS_H
 #define DZ_WASM_TRANS_H
+
+#include <assert.h>
 
 #include "wasm/wasm_exec.h"
 
@@ -68,14 +104,14 @@ enum acc_no {
  * one load of 8 bytes right after two stores of 4, for which the processor waits. */
 struct acc_by {
     uint32_t pos : 28;  /* word of the cell that made it */
-    uint32_t delta : 4; /* what makes that handler write no slot; 0: it must write */
+    uint32_t delta : 4; /* added to the handler's number, it writes no slot; 0: it must write */
 };
 struct acc_state {
     uint32_t slot[ACC_COUNT + 1]; /* WASM_NOWHERE: none. The last is no accumulator's */
     struct acc_by by[ACC_COUNT + 1];
 };
 
-/* Where results of the type are left. */
+/* The accumulator of results of this type. */
 static inline enum acc_no acc_of(unsigned type)
 {
     return type == DZ_WASM_F32    ? ACC_F32
@@ -125,14 +161,14 @@ struct cell_pos {
     uint32_t word, offset;
 };
 
-/* Where a state may be saved or go on, made only when wasm_trans.mapping. */
+/* A safepoint, where a state may be saved or resumed; recorded only when wasm_trans.mapping. */
 enum point_kind {
     POINT_ENTRY,  /* first cell of the function; only the parameters live */
     POINT_LOOP,   /* head of a loop */
     POINT_RETURN, /* behind a call or throw: word 1 of the callee's record */
     POINT_BULK,   /* at a long operation, operands in their slots */
-    POINT_GROWN,  /* in table.grow, whose fill is left: its offset is the second byte's, for
-                     the first may be a loop's head too */
+    POINT_GROWN,  /* in table.grow, before its fill. Its offset is that of the second byte,
+                   * because a loop's head may have that of the first */
 };
 struct wasm_point {
     uint8_t kind;
@@ -151,14 +187,15 @@ struct wasm_trans {
     const uint8_t *at;      /* the instruction at work */
     const uint8_t *base;    /* of the binary */
     bool mapping;
-    bool wide;   /* more slots than fields can name: wasm_trans_wide.c */
+    bool wide;   /* more slots than the fields of cells can name */
     bool failed; /* memory, or a limit; kind in trap */
     enum dz_wasm_trap_kind trap;
 
     /* the function */
     const struct dz_wasm_type *type;
     uint32_t rec, temp_base, max_slot;
-    uint32_t window, window_from; /* wide: what fp is moved by, and the first operand in it */
+    uint32_t window, window_from; /* wide: by how much fp is shifted, and the first operand in
+                                   * the window */
     struct entry *locals;         /* what local.get pushes */
     uint32_t local_count, local_cap;
 
@@ -194,7 +231,7 @@ struct wasm_trans {
     uint32_t fuel_count;
 };
 
-/* No more of this function. */
+/* Give up this function: the loop over its instructions ends. */
 static inline void trans_fail(struct wasm_trans *t, enum dz_wasm_trap_kind trap)
 {
     t->failed = true;
@@ -222,8 +259,8 @@ static inline uint64_t dz_trans_imm(uint32_t c, uint32_t a, uint32_t imm)
     return (uint64_t)(c & 0xffff) | (uint64_t)(a & 0xffff) << 16 | (uint64_t)imm << 32;
 }
 
-/* For one more cell. There are always half as many places in cells as in words, so
- * that one look is enough. */
+/* Room for one more cell. There is always room for half as many cells as words, so one check is
+ * enough. */
 bool dz_trans_room(struct wasm_trans *t);
 /* A cell of two words; returns the first's index. */
 static inline uint32_t dz_trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word)
@@ -304,7 +341,7 @@ static inline void dz_trans_wrote(struct wasm_trans *t, uint32_t slot)
         if (t->acc.slot[n] == slot)
             t->acc.slot[n] = WASM_NOWHERE;
 }
-/* Of dz_trans_result() and dz_trans_result_new(): all but the push. */
+/* What dz_trans_result() and dz_trans_result_new() share: all but the push. */
 static inline void trans_made(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
                               uint32_t delta)
 {
@@ -350,7 +387,7 @@ static inline uint32_t trans_last(const struct wasm_trans *t)
         return WASM_NOWHERE;
     return at;
 }
-/* The handler of the last cell, whatever lies behind it; there is one always. */
+/* The handler of the last cell, with or without a label behind it. Every function has a cell. */
 static inline unsigned trans_last_handler(const struct wasm_trans *t)
 {
     return (unsigned)t->words[t->cells[t->cell_count - 1].word];
@@ -391,8 +428,7 @@ static inline void dz_trans_forget(struct wasm_trans *t)
     t->barrier = t->count;
 }
 
-/* --- wasm_trans.c: operands in slots ------------------------------------------------------
- */
+/* --- wasm_trans.c: operands in slots --------------------------------------------------------- */
 
 void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e);
 uint32_t dz_trans_slot_slow(struct wasm_trans *t, struct entry e);
@@ -402,67 +438,31 @@ static inline uint32_t dz_trans_slot(struct wasm_trans *t, struct entry e)
     return dz_likely(entry_kind(e) != ENTRY_CONST) ? trans_place(e) : dz_trans_slot_slow(t, e);
 }
 void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index);
-/* Entries from.. into their slots. */
-static inline void dz_trans_settle(struct wasm_trans *t, uint32_t from)
+/* Invariant 1. A failure leaves the stack as it is. */
+static inline void assert_stack(const struct wasm_trans *t)
 {
-    for (uint32_t i = from; i < t->depth; i++)
+    uint32_t slot = t->temp_base;
+    for (uint32_t i = 0; DZ_CHECK_DEEP && !t->failed && i < t->depth; i++) {
+        assert(entry_slot(t->stack[i]) == slot);
+        slot += dz_wasm_valtype_slots(entry_type(t->stack[i]));
+    }
+    assert(!DZ_CHECK_DEEP || t->failed || (t->top == slot && slot <= t->max_slot));
+}
+/* Invariant 2, of the innermost block. */
+static inline void assert_settled(const struct wasm_trans *t)
+{
+    assert_stack(t);
+    for (uint32_t i = t->blocks[t->block_count - 1].height; DZ_CHECK_DEEP && i < t->depth; i++)
+        assert(t->failed || entry_kind(t->stack[i]) == ENTRY_TEMP);
+}
+/* Store the operands of the innermost block into their slots. */
+static inline void dz_trans_settle(struct wasm_trans *t)
+{
+    for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
         if (entry_kind(t->stack[i]) != ENTRY_TEMP)
             dz_trans_settle_entry(t, i);
+    assert_settled(t);
 }
-
-enum {
-    TRANS_SHIFTS = 70, /* handlers of SHL SHR_S SHR_U ROTL ROTR of a width */
-};
-/* --- wasm_trans_fuse.c: two cells into one --------------------------------------------------- */
-
-/* Both operands popped, the result belongs to slot `to`; handler is that of kind SS. */
-bool dz_trans_fuse_binary_slow(struct wasm_trans *t, unsigned handler, struct entry a,
-                               struct entry b, uint32_t to);
-static inline bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a,
-                                        struct entry b, uint32_t to)
-{
-    /* most are not: only a shift or a load right before is taken in */
-    unsigned last = trans_last_handler(t);
-    if (last - H_I32_SHL_SS >= TRANS_SHIFTS && last - H_I64_SHL_SS >= TRANS_SHIFTS &&
-        last != H_LOAD32_U_S && last != H_LOAD64_S)
-        return false;
-    return dz_trans_fuse_binary_slow(t, handler, a, b, to);
-}
-bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, struct entry a, struct entry b);
-/* The last cell has just been made to write a local: with the one before, one? */
-void dz_trans_fuse_pair(struct wasm_trans *t);
-/* The last cells are moves and a jump follows: its word with them in it, or WASM_NOWHERE. */
-uint32_t dz_trans_fuse_jump(struct wasm_trans *t, bool back);
-/* A branch backwards on comparison `index` of the accumulator with a slot or a
- * 16-bit constant: its word, or WASM_NOWHERE. */
-uint32_t dz_trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
-
-/* --- wasm_trans_fuse.c: accesses that absorb the cell before them ----------------------- */
-
-enum fused_kind {
-    FUSED_ADD_CONST = 0, /* in the order of LOAD_FUSED and STORE_FUSED */
-    FUSED_ADD_SLOT = 2,
-    FUSED_CONST = 4,
-    FUSED_SCALED = 6, /* loads only */
-    FUSED_STEP = 8,
-    FUSED_NOT,
-};
-struct fused_address {
-    unsigned kind;
-    uint64_t word; /* word 1 but for FC */
-};
-/* Can the access itself make this address? If so the cell that made it, if there
- * is one, has been taken back; otherwise the kind is FUSED_NOT. */
-struct fused_address dz_trans_fuse_address(struct wasm_trans *t, struct entry e, uint32_t offset);
-/* The same for a load of 1 << log2 bytes, which can do more. */
-struct fused_address dz_trans_fuse_load(struct wasm_trans *t, struct entry e, uint32_t offset,
-                                        unsigned log2);
-/* Both operands popped: is it the sum of the accumulator and memory, stored where
- * it came from? Then it has been emitted. */
-bool dz_trans_fuse_add_to(struct wasm_trans *t, struct entry address, struct entry value,
-                          uint32_t offset);
-/* Emit a binary operation of which one operand is the load before it. */
-bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, struct entry a, struct entry b);
 
 /* --- wasm_trans_num.c: numbers. The instructions behind a table row (wasm_trans.c), all
  * of the same form; immediates follow at t->p ------------------------------------------- */
@@ -485,24 +485,6 @@ void dz_trans_store(struct wasm_trans *t, unsigned op);
 bool dz_trans_memory(struct wasm_trans *t, unsigned op); /* all others; false: not one of these */
 bool dz_trans_vector(struct wasm_trans *t, unsigned op);
 bool dz_trans_table(struct wasm_trans *t, unsigned op);
-
-/* --- wasm_trans_wide.c: frames that 16 bits cannot name ------------------------------------- */
-
-/* Around each instruction, when t->wide. */
-void dz_trans_wide_open(struct wasm_trans *t, unsigned op);
-void dz_trans_wide_close(struct wasm_trans *t);
-void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, struct entry e);
-void dz_trans_wide_get(struct wasm_trans *t, struct entry e); /* into the accumulator */
-void dz_trans_wide_return(struct wasm_trans *t);
-void dz_trans_wide_entry(struct wasm_trans *t); /* locals to zero */
-struct wide_call {
-    uint32_t flags; /* enum wasm_wide */
-    uint32_t func;
-    uint32_t rec, params;        /* of the callee */
-    uint32_t base;               /* slot where its arguments lie */
-    uint32_t type, table, index; /* indirect: canonical type, table, slot of the index */
-};
-void dz_trans_wide_call(struct wasm_trans *t, const struct wide_call *c);
 
 /* --- wasm_trans_ctl.c: blocks, branches, calls --------------------------------------------- */
 

@@ -63,7 +63,7 @@ static void add_patch(struct wasm_trans *t, uint32_t *list, struct patch p)
     *list = t->patch_count;
     t->patches[t->patch_count++] = p;
 }
-/* Let the cell at `at` branch to the block's label. */
+/* Make the cell at `at` branch to the block's label. */
 static void branch_to(struct wasm_trans *t, struct block *b, uint32_t at)
 {
     struct patch p = {.what = PATCH_IMM, .at = at, .base = at};
@@ -123,12 +123,23 @@ static void meter(struct wasm_trans *t)
 
 /* --- returns and branches ------------------------------------------------------------------ */
 
+/* Results to where the caller wants them; they never lie over the record. */
+static void wide_return(struct wasm_trans *t)
+{
+    uint32_t to = 0;
+    for (uint32_t i = t->depth - t->type->n_results; i < t->depth; i++) {
+        dz_trans_move(t, to, t->stack[i]);
+        to += dz_wasm_valtype_slots(entry_type(t->stack[i]));
+    }
+    (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(t->rec, 0, 0, 0));
+}
+
 static void emit_return(struct wasm_trans *t)
 {
     uint32_t n = t->type->n_results;
     uint32_t rec = t->rec;
     if (dz_unlikely(t->wide)) {
-        dz_trans_wide_return(t);
+        wide_return(t);
     } else if (n == 0) {
         (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(rec, 0, 0, 0));
     } else if (n > 1 || entry_type(t->stack[t->depth - 1]) == DZ_WASM_V128) {
@@ -169,6 +180,23 @@ static bool operands_in_place(const struct wasm_trans *t, const struct block *b)
     return n == 0 || entry_slot(t->stack[t->depth - n]) == b->slot;
 }
 
+/* The last cells are moves and a jump follows: its word with them in it, or WASM_NOWHERE. */
+static uint32_t fuse_jump(struct wasm_trans *t, bool back)
+{
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->failed)
+        return WASM_NOWHERE;
+    if (t->words[last] == H_MOVE) {
+        t->words[last] = back ? H_MOVE_JUMP_BACK : H_MOVE_JUMP;
+    } else if (t->words[last] == H_MOVE2) {
+        t->words[last] = back ? H_MOVE2_JUMP_BACK : H_MOVE2_JUMP;
+        dz_trans_word(t, 0);
+    } else {
+        return WASM_NOWHERE;
+    }
+    return last;
+}
+
 static void emit_jump(struct wasm_trans *t, struct block *b)
 {
     if (b->op == 0) {
@@ -177,7 +205,7 @@ static void emit_jump(struct wasm_trans *t, struct block *b)
     }
     bool back = b->op == DZ_WASM_OP_loop;
     move_operands(t, b, label_count(t, b));
-    uint32_t at = dz_trans_fuse_jump(t, back);
+    uint32_t at = fuse_jump(t, back);
     if (at == WASM_NOWHERE)
         at = dz_trans_emit(t, back ? H_JUMP_BACK : H_JUMP, 0);
     branch_to(t, b, at);
@@ -200,6 +228,31 @@ static bool take_compare(struct wasm_trans *t, struct entry e)
     return true;
 }
 
+/* Fuse x = y + constant with a backward branch that compares x. The comparison's cell has been
+ * taken back already; its first operand is in the accumulator. */
+static uint32_t fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other)
+{
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->failed ||
+        (t->words[last] != H_I32_ADD_SC && t->words[last] != H_I32_SUB_SC))
+        return WASM_NOWHERE;
+    int32_t by = trans_imm_of(t, last);
+    if (by < -0x7fff || by > 0x7fff)
+        return WASM_NOWHERE;
+    unsigned step = (unsigned)(t->words[last] == H_I32_ADD_SC ? by : -by) & 0xffff;
+    t->words[last] = H_COUNT_EQ_S + index * 2 + (constant ? 1 : 0);
+    t->words[last + 1] =
+        dz_trans_fields(trans_field(t, last, 0), trans_field(t, last, 1), other, step);
+    dz_trans_word(t, 0);
+    return last;
+}
+
+/* The operand into the accumulator. */
+static void wide_get(struct wasm_trans *t, struct entry e)
+{
+    (void)dz_trans_emit(t, H_GET_FAR, dz_trans_imm(0, 0, entry_slot(e)));
+}
+
 static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *c, bool sense,
                                     bool back)
 {
@@ -209,7 +262,7 @@ static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *
         unsigned wide = c->index >= 10 ? 10 : 0;
         unsigned index = sense ? c->index : trans_opposite[c->index - wide] + wide;
         if (back && !wide && c->kind >= 2) {
-            uint32_t at = dz_trans_fuse_count(t, index, c->kind == 3, b);
+            uint32_t at = fuse_count(t, index, c->kind == 3, b);
             if (at != WASM_NOWHERE)
                 return at;
         }
@@ -235,12 +288,12 @@ static uint32_t emit_branch_if(struct wasm_trans *t, struct entry e, bool sense,
     t->cmp.cell = WASM_NOWHERE;
     unsigned h = (sense ? H_BR_NZ32_S : H_BR_Z32_S) + (back ? 2u : 0u);
     if (dz_unlikely(t->wide)) {
-        dz_trans_wide_get(t, e);
+        wide_get(t, e);
         return dz_trans_emit(t, h + 1, 0);
     }
     if (dz_trans_in_acc(t, e, ACC_INT)) {
         uint32_t at = back && entry_kind(e) == ENTRY_LOCAL
-                          ? dz_trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
+                          ? fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
                           : WASM_NOWHERE;
         if (at != WASM_NOWHERE)
             return at;
@@ -312,7 +365,7 @@ static void br_table(struct wasm_trans *t)
     for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
         dz_trans_pin(t, entry_slot(t->stack[i]));
     if (dz_unlikely(t->wide)) {
-        dz_trans_wide_get(t, e);
+        wide_get(t, e);
         base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
     } else if (dz_trans_in_acc(t, e, ACC_INT)) {
         dz_trans_take_acc(t, e, ACC_INT);
@@ -362,7 +415,7 @@ void dz_trans_block(struct wasm_trans *t, unsigned op)
     struct block *b = open_block(t, op);
     if (!b)
         return;
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     dz_trans_forget(t);
     enter_block(t, b);
     if (op != DZ_WASM_OP_loop)
@@ -378,7 +431,7 @@ void dz_trans_if(struct wasm_trans *t, unsigned op)
     if (!b)
         return;
     struct entry e = dz_trans_pop(t);
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     b->else_at = emit_branch_if(t, e, false, false);
     dz_trans_forget(t);
     enter_block(t, b);
@@ -389,7 +442,7 @@ static void start_try(struct wasm_trans *t)
     struct block *b = open_block(t, DZ_WASM_OP_try_table);
     if (!b)
         return;
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     dz_trans_forget(t);
     uint32_t n = dz_trans_u32(t);
     b->catch_count = n;
@@ -480,13 +533,13 @@ void dz_trans_end(struct wasm_trans *t, unsigned op)
 
 static uint32_t type_rec(const struct dz_wasm_type *y)
 {
-    return y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
+    return wasm_rec(y->param_slots, y->result_slots);
 }
 
 /* Arguments in their slots: returns where the callee's frame begins. */
 static uint32_t stage(struct wasm_trans *t, const struct dz_wasm_type *y)
 {
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     for (uint32_t i = 0; i < y->n_params; i++)
         (void)dz_trans_pop(t);
     if (t->top + type_rec(y) + 2 > t->max_slot)
@@ -511,14 +564,12 @@ static uint32_t wide_call(struct wasm_trans *t, const struct dz_wasm_type *y, ui
 {
     uint32_t base = stage(t, y);
     bool indirect = (flags & WASM_WIDE_INDIRECT) != 0;
-    dz_trans_wide_call(t, &(struct wide_call){.flags = flags,
-                                              .func = indirect ? 0 : func_or_index,
-                                              .rec = type_rec(y),
-                                              .params = y->param_slots,
-                                              .base = base,
-                                              .type = (uint32_t)third,
-                                              .table = (uint32_t)(third >> 32),
-                                              .index = indirect ? func_or_index : 0});
+    uint32_t func = indirect ? 0 : func_or_index;
+    uint64_t index = indirect ? func_or_index : 0;
+    (void)dz_trans_emit3(t, H_CALL_WIDE, dz_trans_imm(flags, type_rec(y), func),
+                         base | index << 32);
+    dz_trans_word(t, third);
+    dz_trans_word(t, t->rec | (uint64_t)y->param_slots << 32);
     return base;
 }
 
@@ -605,7 +656,7 @@ static void emit_throw_ref(struct wasm_trans *t)
 {
     struct entry e = dz_trans_pop(t);
     uint32_t s = dz_trans_slot(t, e);
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     (void)dz_trans_emit3(t, H_THROW_REF, 0, s);
     call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
     t->dead = true;

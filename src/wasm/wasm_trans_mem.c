@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * wasm_trans_mem.c - translation of variables, memory, tables and vectors.
+ *
+ * Setting a local redirects the cell that made the value, where it is the last one: it writes the
+ * local instead of its operand's slot. An access of memory takes its address from a constant, an
+ * addition or a scaled index right before it (fuse_address). Long operations on memories and
+ * tables are one cell that runs in parts (wasm_bulk.c).
  */
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_trans.h"
 
 /* --- variables ---------------------------------------------------------------------- */
 
-/* Operands that still stand for the local get their value before it changes. */
+/* Before the local changes, store the operands that still refer to it. */
 static bool flush_local(struct wasm_trans *t, uint32_t slot)
 {
     uint32_t before = t->cell_count;
@@ -42,6 +47,32 @@ static bool redirect(struct wasm_trans *t, struct entry e, uint32_t slot)
     return true;
 }
 
+static bool fits16(int32_t v)
+{
+    return v == (int16_t)v;
+}
+
+/* The last cell has just been made to write a local: join it with the addition before it. */
+static void fuse_pair(struct wasm_trans *t)
+{
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->words[last] != H_I32_ADD_SC || t->cell_count < 2)
+        return;
+    uint32_t first = t->cells[t->cell_count - 2].word;
+    if (first + 2 != last || first < t->barrier || t->words[first] != H_I32_ADD_SC ||
+        !fits16(trans_imm_of(t, first)) || !fits16(trans_imm_of(t, last)))
+        return;
+    uint64_t third =
+        dz_trans_fields(trans_field(t, first, 1), (uint32_t)trans_imm_of(t, first), 0, 0);
+    t->words[first] = H_ADD_PAIR;
+    t->words[first + 1] =
+        dz_trans_fields(trans_field(t, last, 0), trans_field(t, last, 1),
+                        (uint32_t)trans_imm_of(t, last), trans_field(t, first, 0));
+    t->words[first + 2] = third;
+    t->count = first + 3;
+    t->cell_count--;
+}
+
 void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep)
 {
     uint32_t slot = (uint32_t)t->locals[index].bits;
@@ -51,7 +82,7 @@ void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep)
     if (!moved && redirect(t, e, slot)) {
         e = entry_at(entry_of(ENTRY_LOCAL, entry_type(e), slot), entry_slot(e));
         if (!keep)
-            dz_trans_fuse_pair(t);
+            fuse_pair(t);
     } else if (!is_it) {
         dz_trans_move(t, slot, e);
     }
@@ -173,8 +204,110 @@ static void use_memory(struct wasm_trans *t, uint32_t index)
     (void)dz_trans_emit(t, H_MEM_USE, dz_trans_imm(0, 0, index));
 }
 
-/* Is it worth asking dz_trans_fuse_load()? Not for a local, unless it has just
- * been added to. */
+/* --- accesses that compute their address ---------------------------------------------------- */
+
+/* When the last cell made an address for this access alone (an addition of two slots, or of a slot
+ * and a constant), that cell is removed and the access adds. A constant address needs no cell. */
+enum fused_kind {
+    FUSED_ADD_CONST = 0, /* in the order of LOAD_FUSED and STORE_FUSED */
+    FUSED_ADD_SLOT = 2,
+    FUSED_CONST = 4,
+    FUSED_SCALED = 6, /* loads only */
+    FUSED_STEP = 8,
+    FUSED_NOT,
+};
+struct fused_address {
+    unsigned kind;
+    uint64_t word; /* word 1 but for FC */
+};
+static const struct fused_address fused_not = {FUSED_NOT, 0};
+
+/* How the access itself can make this address; the cell that made it, if any, is taken back. */
+static struct fused_address fuse_address(struct wasm_trans *t, struct entry e, uint32_t offset)
+{
+    if (entry_kind(e) == ENTRY_CONST) {
+        uint64_t at = (e.bits & UINT32_MAX) + offset;
+        return at <= UINT32_MAX ? (struct fused_address){FUSED_CONST, at << 32} : fused_not;
+    }
+    uint32_t at = trans_producer(t, e);
+    if (at == WASM_NOWHERE)
+        return fused_not;
+    uint64_t word = t->words[at + 1];
+    struct fused_address f;
+    if (t->words[at] == H_I32_ADD_SC && offset == 0)
+        f = (struct fused_address){FUSED_ADD_CONST, word & ~UINT64_C(0xffff)};
+    else if (t->words[at] == H_I32_ADD_SS && offset <= UINT16_MAX)
+        f = (struct fused_address){FUSED_ADD_SLOT,
+                                   (word & UINT64_C(0xffffffff0000)) | (uint64_t)offset << 48};
+    else
+        return fused_not;
+    trans_take_back(t, at);
+    return f;
+}
+
+/* The address is a local that the last cell advanced by a constant. */
+static struct fused_address fuse_step(struct wasm_trans *t, struct entry e, uint32_t offset)
+{
+    uint32_t at = trans_last(t);
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_ADD_SC || trans_field(t, at, 0) != e.bits ||
+        offset != 0 || t->failed)
+        return fused_not;
+    int32_t step = trans_imm_of(t, at);
+    if (step != (int16_t)step)
+        return fused_not;
+    t->count = at; /* it still leaves the local in its slot and in the accumulator */
+    t->cell_count--;
+    t->def_cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+    return (struct fused_address){
+        FUSED_STEP, dz_trans_fields(0, trans_field(t, at, 1), (uint32_t)step, (uint32_t)e.bits)};
+}
+
+/* The same for a load of 1 << log2 bytes, which can also make base + (index << log2). */
+static struct fused_address fuse_load(struct wasm_trans *t, struct entry e, uint32_t offset,
+                                      unsigned log2)
+{
+    if (entry_kind(e) == ENTRY_LOCAL)
+        return fuse_step(t, e, offset);
+    struct fused_address f = fuse_address(t, e, offset);
+    if (f.kind != FUSED_NOT)
+        return f;
+    uint32_t at = trans_producer(t, e);
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHL_ADD_S || offset > UINT16_MAX ||
+        trans_field(t, at, 3) != log2)
+        return fused_not;
+    /* the index stands first there, the base first here */
+    f = (struct fused_address){
+        FUSED_SCALED, dz_trans_fields(0, trans_field(t, at, 2), trans_field(t, at, 1), offset)};
+    trans_take_back(t, at);
+    return f;
+}
+
+/* Both operands are popped. If the value is the sum of the accumulator and the memory that it is
+ * stored to, emit one cell that adds in memory. */
+static bool fuse_add_to(struct wasm_trans *t, struct entry address, struct entry value,
+                        uint32_t offset)
+{
+    bool wide = entry_type(value) == DZ_WASM_F64;
+    uint32_t at = trans_producer(t, value);
+    if (at == WASM_NOWHERE || entry_kind(address) == ENTRY_CONST || trans_field(t, at, 3) != offset)
+        return false;
+    unsigned add = wide ? H_F64_ADD_MEM_F_S : H_F32_ADD_MEM_F_S;
+    unsigned slot = trans_field(t, at, 1);
+    unsigned kind;
+    if (t->words[at] == add && trans_place(address) == slot)
+        kind = 0;
+    else if (t->words[at] == add + 2 && dz_trans_in_acc(t, address, ACC_INT))
+        kind = 1; /* floats have not touched it since */
+    else
+        return false;
+    trans_take_back(t, at);
+    (void)dz_trans_emit(t, (wide ? H_F64_ADD_TO_S : H_F32_ADD_TO_S) + kind,
+                        dz_trans_fields(0, slot, 0, offset));
+    return true;
+}
+
+/* May fuse_load() succeed? Not for a local, unless the last cell added to it. */
 static inline bool may_fuse(const struct wasm_trans *t, struct entry e)
 {
     return entry_kind(e) != ENTRY_LOCAL ||
@@ -187,7 +320,7 @@ void dz_trans_load(struct wasm_trans *t, unsigned op)
     struct memarg m = memarg(t);
     struct entry a = dz_trans_pop(t);
     if (!m.memory && may_fuse(t, a)) {
-        struct fused_address f = dz_trans_fuse_load(t, a, m.offset, k.log2);
+        struct fused_address f = fuse_load(t, a, m.offset, k.log2);
         if (f.kind != FUSED_NOT) {
             unsigned h = H_LOAD8_S32_A + (k.handler - H_LOAD8_S32_S) / 4u * 10 + f.kind;
             uint32_t at = dz_trans_emit(t, h, f.word | entry_slot(a));
@@ -217,7 +350,7 @@ static bool store_fused(struct wasm_trans *t, struct access k, uint32_t offset)
     if (entry_kind(v) == ENTRY_CONST ||
         (entry_kind(a) != ENTRY_CONST && entry_kind(v) != ENTRY_LOCAL))
         return false;
-    struct fused_address f = dz_trans_fuse_address(t, a, offset);
+    struct fused_address f = fuse_address(t, a, offset);
     if (f.kind == FUSED_NOT)
         return false;
     enum acc_no n = acc_of(k.type);
@@ -253,7 +386,7 @@ void dz_trans_store(struct wasm_trans *t, unsigned op)
     struct entry v = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
     enum acc_no n = acc_of(k.type);
-    if (n != ACC_INT && !m.memory && dz_trans_fuse_add_to(t, a, v, m.offset))
+    if (n != ACC_INT && !m.memory && fuse_add_to(t, a, v, m.offset))
         return;
     bool v_in = n != ACC_INT && dz_trans_in_acc(t, v, n);
     bool v_int = !v_in && dz_trans_in_acc(t, v, ACC_INT);
@@ -281,14 +414,14 @@ void dz_trans_store(struct wasm_trans *t, unsigned op)
         use_memory(t, 0);
 }
 
-/* The three operands in their slots, then one cell that can be met again and again. */
+/* Store the three operands into their slots, then emit one cell that can run again and again. */
 static void bulk(struct wasm_trans *t, enum wasm_bulk_op op, uint32_t first, uint32_t second)
 {
     static const unsigned quick[] = {
         [WASM_MEMORY_COPY] = H_MEM_COPY, [WASM_MEMORY_FILL] = H_MEM_FILL};
     uint32_t base = entry_slot(t->stack[t->depth - 3]);
     uint32_t height = t->top;
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     if (op <= WASM_MEMORY_FILL && first == 0 && second == 0 && !t->wide)
         (void)dz_trans_emit(t, quick[op], dz_trans_fields(base, base, base + 1, base + 2));
     uint32_t at =
@@ -354,15 +487,14 @@ static void table_set(struct wasm_trans *t, uint32_t index)
     uint32_t sv = dz_trans_slot(t, v);
     (void)dz_trans_emit(t, H_TABLE_SET, dz_trans_imm(sv, dz_trans_slot(t, i), index));
 }
-/* Value and count become the result and the operands of a fill, which a BULK cell does
- * and which can be stopped. */
+/* Value and count become the result and the operands of a fill, which a BULK cell does in parts. */
 static void table_grow(struct wasm_trans *t, uint32_t index)
 {
     uint32_t base = entry_slot(t->stack[t->depth - 2]);
     uint32_t height = base + 4;
     if (height > t->max_slot)
         t->max_slot = height;
-    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t);
     (void)dz_trans_emit3(t, H_TABLE_GROW, dz_trans_imm(0, 0, base), index);
     uint32_t at = dz_trans_emit3(t, H_BULK, dz_trans_imm(0, WASM_TABLE_FILL, base + 1), index);
     dz_trans_point(t, POINT_GROWN, at, height);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_trans_num.c - translation of numbers, memory, variables and vectors.
+ * wasm_trans_num.c - translation of arithmetic on scalars.
  *
- * A table says of each scalar instruction which handler it has first and in
- * what pattern the variants follow (see wasm_exec_handlers.inc); the functions here
- * choose the variant by where the operands are.
+ * The table `numerics` gives the first handler of each scalar instruction and the pattern in which
+ * its variants follow (see wasm_exec_handlers.inc). The functions choose the variant by where the
+ * operands are, and fuse the operation with a shift, load or product right before it.
  */
 #include "wasm/wasm_trans.h"
 
@@ -13,7 +13,7 @@ enum shape {
     SHAPE_INT4C, /* SS SC RS RC, commutative */
     SHAPE_INT4,  /* the same, not commutative */
     SHAPE_INT7,  /* and SR CS CR */
-    SHAPE_CMP,   /* SHAPE_INT4 with a comparison on the other side of the mirror */
+    SHAPE_CMP,   /* like SHAPE_INT4; swapping operands mirrors the comparison */
     SHAPE_INT1,
     SHAPE_F4C,
     SHAPE_F4,
@@ -138,7 +138,7 @@ static bool fits(struct entry e)
            (entry_type(e) == DZ_WASM_I32 || (int64_t)e.bits == (int32_t)e.bits);
 }
 
-/* Choose among the first four kinds; word 1 comes out but for FC. */
+/* Choose among the first four kinds; *word gets word 1 without FC. */
 static unsigned pick4(struct wasm_trans *t, struct entry a, struct entry b, uint64_t *word)
 {
     if (dz_trans_in_acc(t, a, ACC_INT)) {
@@ -176,7 +176,7 @@ static unsigned pick7(struct wasm_trans *t, struct entry a, struct entry b, uint
     return pick4(t, a, b, word);
 }
 
-/* Would the operands better be the other way round? */
+/* Is it better to swap the operands? */
 static bool better_swapped(const struct wasm_trans *t, struct entry a, struct entry b,
                            enum acc_no n)
 {
@@ -191,6 +191,140 @@ static void swap(struct entry *a, struct entry *b)
     *b = c;
 }
 
+/* --- shifts ------------------------------------------------------------------------ */
+
+enum {
+    SHIFTS = 5,                         /* SHL SHR_S SHR_U ROTL ROTR, */
+    SHIFT_KINDS = 14,                   /* handlers each, */
+    SHIFT_COUNT = SHIFTS * SHIFT_KINDS, /* of a width */
+};
+
+/* (x shifted by a constant) + ^ | another operand. */
+static bool shift_op(struct wasm_trans *t, unsigned handler, struct entry shifted,
+                     struct entry other)
+{
+    bool wide = handler >= H_I64_ADD_SS;
+    unsigned outer = handler == (wide ? H_I64_ADD_SS : H_I32_ADD_SS)   ? 0
+                     : handler == (wide ? H_I64_XOR_SS : H_I32_XOR_SS) ? 1
+                                                                       : 2;
+    uint32_t at = trans_producer(t, shifted);
+    if (at == WASM_NOWHERE || entry_kind(other) == ENTRY_CONST)
+        return false;
+    unsigned from = (unsigned)t->words[at] - (wide ? H_I64_SHL_SC : H_I32_SHL_SC);
+    unsigned inner = from / SHIFT_KINDS;
+    if (from % SHIFT_KINDS != 0 || inner >= SHIFTS)
+        return false;
+    unsigned bits = wide ? 63 : 31;
+    unsigned shift = (unsigned)trans_imm_of(t, at) & bits;
+    unsigned slot = trans_field(t, at, 1);
+    if (inner == SHIFTS - 1) { /* to the right as to the left */
+        shift = (bits + 1 - shift) & bits;
+        inner--;
+    }
+    trans_take_back(t, at);
+    bool in = dz_trans_in_acc(t, other, ACC_INT);
+    if (in)
+        dz_trans_take_acc(t, other, ACC_INT);
+    unsigned h = (wide ? H_I64_SHL_ADD_S : H_I32_SHL_ADD_S) + (inner * 3 + outer) * 4;
+    at = dz_trans_emit(t, h + (in ? 2u : 0u),
+                       dz_trans_fields(t->top, slot, in ? 0 : dz_trans_slot(t, other), shift));
+    dz_trans_result(t, at, wide ? DZ_WASM_I64 : DZ_WASM_I32, ACC_INT, 1);
+    return true;
+}
+
+/* (x >> constant) & constant. */
+static bool bits_of(struct wasm_trans *t, struct entry a, struct entry b)
+{
+    uint32_t at = trans_producer(t, a);
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHR_U_SC || entry_kind(b) != ENTRY_CONST ||
+        b.bits > UINT16_MAX)
+        return false;
+    unsigned shift = (unsigned)trans_imm_of(t, at) & 31;
+    unsigned slot = trans_field(t, at, 1);
+    trans_take_back(t, at);
+    at = dz_trans_emit(t, H_I32_BITS, dz_trans_fields(t->top, slot, (uint32_t)b.bits, shift));
+    dz_trans_result(t, at, DZ_WASM_I32, ACC_INT, 1);
+    return true;
+}
+
+/* --- integers and loads -------------------------------------------------------------------------
+ */
+
+struct load_op {
+    unsigned op, load, fused; /* handlers: SS of the operation, S of the load */
+    uint8_t type;
+};
+static const struct load_op load_ops[] = {
+    {H_I32_ADD_SS, H_LOAD32_U_S, H_I32_ADD_MS, DZ_WASM_I32},
+    {H_I32_AND_SS, H_LOAD32_U_S, H_I32_AND_MS, DZ_WASM_I32},
+    {H_I32_OR_SS, H_LOAD32_U_S, H_I32_OR_MS, DZ_WASM_I32},
+    {H_I32_XOR_SS, H_LOAD32_U_S, H_I32_XOR_MS, DZ_WASM_I32},
+    {H_I64_ADD_SS, H_LOAD64_S, H_I64_ADD_MS, DZ_WASM_I64},
+    {H_I64_AND_SS, H_LOAD64_S, H_I64_AND_MS, DZ_WASM_I64},
+    {H_I64_OR_SS, H_LOAD64_S, H_I64_OR_MS, DZ_WASM_I64},
+    {H_I64_XOR_SS, H_LOAD64_S, H_I64_XOR_MS, DZ_WASM_I64},
+};
+
+/* Fuse with the load that made the first operand and nothing else. All these operations are
+ * commutative, and the operand in the accumulator stands first. */
+static bool load_op(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
+                    uint32_t to)
+{
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->failed || entry_kind(b) == ENTRY_CONST ||
+        entry_kind(a) != ENTRY_TEMP || !dz_trans_in_acc(t, a, ACC_INT) ||
+        t->acc.by[ACC_INT].delta == 0 || t->acc.by[ACC_INT].pos != last)
+        return false;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(load_ops); i++) {
+        const struct load_op *k = &load_ops[i];
+        if (k->op != handler || k->load != t->words[last])
+            continue;
+        uint32_t offset = (uint32_t)(t->words[last + 1] >> 32);
+        if (offset > 0xffff)
+            return false;
+        t->words[last] = k->fused;
+        t->words[last + 1] =
+            dz_trans_fields(to, trans_field(t, last, 1), dz_trans_slot(t, b), offset);
+        dz_trans_result(t, last, k->type, ACC_INT, 1);
+        return true;
+    }
+    return false;
+}
+
+/* Only a shift or a load can be fused with the operation behind it, and few cells are. */
+static inline bool may_fuse_binary(const struct wasm_trans *t)
+{
+    unsigned last = trans_last_handler(t);
+    return last - H_I32_SHL_SS < SHIFT_COUNT || last - H_I64_SHL_SS < SHIFT_COUNT ||
+           last == H_LOAD32_U_S || last == H_LOAD64_S;
+}
+
+/* Both operands are popped and the result belongs to slot `to`; handler is that of kind SS. */
+static bool fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
+                        uint32_t to)
+{
+    switch (handler) {
+    case H_I32_ADD_SS:
+    case H_I32_XOR_SS:
+    case H_I32_OR_SS:
+    case H_I64_ADD_SS:
+    case H_I64_XOR_SS:
+    case H_I64_OR_SS:
+        if (shift_op(t, handler, b, a) || shift_op(t, handler, a, b))
+            return true;
+        break;
+    case H_I32_AND_SS:
+        if (bits_of(t, a, b))
+            return true;
+        break;
+    case H_I64_AND_SS:
+        break;
+    default:
+        return false;
+    }
+    return load_op(t, handler, a, b, to);
+}
+
 void dz_trans_int_binary(struct wasm_trans *t, unsigned op)
 {
     struct numeric n = numerics[op];
@@ -202,7 +336,7 @@ void dz_trans_int_binary(struct wasm_trans *t, unsigned op)
     unsigned kind;
     if (n.shape == SHAPE_INT4C && better_swapped(t, a, b, ACC_INT))
         swap(&a, &b);
-    if (dz_trans_fuse_binary(t, n.handler, a, b, to))
+    if (may_fuse_binary(t) && fuse_binary(t, n.handler, a, b, to))
         return;
     kind = n.shape == SHAPE_INT7 ? pick7(t, a, b, &word) : pick4(t, a, b, &word);
     uint32_t pos = dz_trans_emit(t, n.handler + kind, word | to);
@@ -311,13 +445,128 @@ static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *
     return a_in ? RS : SS;
 }
 
+/* --- products ------------------------------------------------------------------------ */
+
+/* + - * of a product and another operand; the product's two factors are rounded first. */
+static bool fuse_product(struct wasm_trans *t, unsigned op, struct entry a, struct entry b)
+{
+    enum {
+        ADD = 0, /* rows of PRODUCTS, six handlers each */
+        MUL = 6,
+        SUB = 12,
+        RSUB = 18,
+        ROW = 6,
+    };
+    bool wide = op >= DZ_WASM_OP_f64_abs;
+    unsigned row = op == DZ_WASM_OP_f32_add || op == DZ_WASM_OP_f64_add   ? ADD
+                   : op == DZ_WASM_OP_f32_mul || op == DZ_WASM_OP_f64_mul ? MUL
+                   : op == DZ_WASM_OP_f32_sub || op == DZ_WASM_OP_f64_sub ? SUB
+                                                                          : RSUB + ROW;
+    unsigned mul = wide ? H_F64_MUL_SS : H_F32_MUL_SS;
+    struct entry other = a;
+    uint32_t at = trans_producer(t, b);
+    if (at == WASM_NOWHERE) {
+        at = trans_producer(t, a);
+        other = b;
+        row = row == SUB ? RSUB : row;
+    }
+    if (row > RSUB || at == WASM_NOWHERE || entry_kind(other) == ENTRY_CONST ||
+        (t->words[at] != mul && t->words[at] != mul + 2))
+        return false;
+    unsigned kind = t->words[at] == mul ? 0 : 1;
+    uint64_t factors = t->words[at + 1] & UINT64_C(0x0000ffffffff0000);
+    enum acc_no n = wide ? ACC_F64 : ACC_F32;
+    trans_take_back(t, at);
+    uint32_t slot = 0;
+    if (kind == 0 && dz_trans_in_acc(t, other, n)) {
+        dz_trans_take_acc(t, other, n);
+        kind = 2;
+    } else {
+        slot = dz_trans_slot(t, other);
+    }
+    unsigned base = wide ? H_F64_MUL_ADD_SS : H_F32_MUL_ADD_SS;
+    at = dz_trans_emit(t, base + row + kind, factors | t->top | (uint64_t)(slot & 0xffff) << 48);
+    dz_trans_result(t, at, wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 3);
+    return true;
+}
+
+/* The load behind e as address kind (0: slot, 2: accumulator) and word. */
+static bool loaded(struct wasm_trans *t, struct entry e, unsigned load, unsigned *ret_kind,
+                   uint64_t *ret_word)
+{
+    uint32_t at = trans_producer(t, e);
+    if (at == WASM_NOWHERE || (t->words[at] != load && t->words[at] != load + 1))
+        return false;
+    uint64_t word = t->words[at + 1];
+    uint64_t offset = word >> 32;
+    if (offset > UINT16_MAX)
+        return false;
+    *ret_kind = t->words[at] == load ? 0 : 2;
+    *ret_word = (word & 0xffff0000) | offset << 48;
+    trans_take_back(t, at);
+    return true;
+}
+
+/* x op m and m op x as rows of FUSED_FLOATS; 0: there is none. */
+struct float_rows {
+    uint8_t straight, reversed, wide;
+};
+static struct float_rows rows_of(unsigned op)
+{
+    switch (op) {
+    case DZ_WASM_OP_f32_add:
+        return (struct float_rows){1, 1, 0};
+    case DZ_WASM_OP_f64_add:
+        return (struct float_rows){1, 1, 1};
+    case DZ_WASM_OP_f32_mul:
+        return (struct float_rows){2, 2, 0};
+    case DZ_WASM_OP_f64_mul:
+        return (struct float_rows){2, 2, 1};
+    case DZ_WASM_OP_f32_sub:
+        return (struct float_rows){3, 4, 0};
+    case DZ_WASM_OP_f64_sub:
+        return (struct float_rows){3, 4, 1};
+    default:
+        return (struct float_rows){0, 0, 0};
+    }
+}
+
+/* Emit a binary operation of which one operand is the load right before it. */
+static bool fuse_float(struct wasm_trans *t, unsigned op, struct entry a, struct entry b)
+{
+    struct float_rows rows = rows_of(op);
+    if (!rows.straight || entry_kind(a) == ENTRY_CONST || entry_kind(b) == ENTRY_CONST)
+        return false;
+    unsigned load = rows.wide ? H_LOADF64_S : H_LOADF32_S;
+    unsigned kind = 0, row = rows.straight;
+    uint64_t word = 0;
+    struct entry x = a;
+    if (!loaded(t, b, load, &kind, &word)) {
+        if (!loaded(t, a, load, &kind, &word))
+            return false;
+        row = rows.reversed;
+        x = b;
+    }
+    enum acc_no n = rows.wide ? ACC_F64 : ACC_F32;
+    unsigned from = 0;
+    if (dz_trans_in_acc(t, x, n)) {
+        dz_trans_take_acc(t, x, n);
+        from = 4;
+    } else {
+        word |= (uint64_t)(dz_trans_slot(t, x) & 0xffff) << 32;
+    }
+    unsigned base = rows.wide ? H_F64_ADD_MEM_S_S : H_F32_ADD_MEM_S_S;
+    uint32_t at = dz_trans_emit(t, base + (row - 1) * 8 + from + kind, word | entry_slot(a));
+    dz_trans_result(t, at, rows.wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 1);
+    return true;
+}
 void dz_trans_float_binary(struct wasm_trans *t, unsigned op)
 {
     struct numeric n = numerics[op];
     unsigned result = dz_wasm_op_table[op].type[3];
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    if (dz_trans_fuse_float(t, op, a, b) || dz_trans_fuse_product(t, op, a, b))
+    if (fuse_float(t, op, a, b) || fuse_product(t, op, a, b))
         return;
     uint32_t to = entry_slot(a);
     unsigned index = 0;

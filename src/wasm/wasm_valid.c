@@ -2,14 +2,63 @@
  *
  * wasm_valid.c - validates a function body: locals, stacks and the loop over its instructions.
  *
+ * The algorithm is that of the specification's appendix: a stack of operand types and a stack of
+ * control frames. In code that cannot be reached the operand stack below the frame's height gives
+ * whatever type an instruction wants; WASM_UNKNOWN is the type of such a value.
+ *
+ *     ctrls   [ body | height 0 ][ block | height 1 ][ loop | height 3 ]
+ *     stack   [ i32 | i32 f64 | i64 i64 ]
+ *                             ^ floor = 3   ^ n = 5
+ *
  * An instruction of fixed signature is checked from its row of the table. Blocks and branches, and
  * the few instructions whose types depend on their immediates, have functions of their own. One
  * struct wasm_valid serves all bodies of a module, so its stacks are allocated once.
+ *
+ * Invariants, after each instruction (assert_stack):
+ *   1. floor is the height of the innermost control frame, and n >= floor.
+ *   2. wide is how many of stack[0..n) are v128, and max_slots >= n + wide.
+ *   3. stack[0..n) holds value types or WASM_UNKNOWN. Not asserted: pushing is the only way in.
  */
-#include "wasm/wasm_valid.h"
+#include "wasm/wasm_load.h"
 
 #include <assert.h>
 #include <inttypes.h>
+
+enum {
+    WASM_UNKNOWN = 0,
+    WASM_NEAR_LOCALS = 4096, /* locals whose type is found without a search */
+};
+
+struct wasm_types { /* a sequence of value types */
+    const uint8_t *p;
+    uint32_t n;
+};
+
+struct wasm_ctrl {
+    struct wasm_types params, results;
+    uint32_t height; /* of the operand stack below the params */
+    uint32_t wide;   /* v128s below */
+    uint16_t op;     /* block, loop, if, else, try_table; the body itself is a block */
+    bool unreachable;
+};
+
+struct wasm_group { /* locals up to index end have this type */
+    uint32_t end;
+    uint8_t type;
+};
+
+struct wasm_valid {
+    struct wasm_load *l;
+    const uint8_t *at; /* the instruction */
+    uint8_t *stack;
+    uint32_t n, cap;
+    uint32_t floor, wide, max_slots;
+    DZ_VEC(, struct wasm_ctrl) ctrls;
+    DZ_VEC(, struct wasm_group) groups;
+    uint32_t n_locals;         /* params and declared */
+    struct wasm_types results; /* of the function */
+    uint8_t near[WASM_NEAR_LOCALS];
+};
 
 /* The frame that a label names, or NULL. */
 static struct wasm_ctrl *valid_label(struct wasm_valid *v, uint32_t label)
@@ -21,7 +70,7 @@ static struct wasm_ctrl *valid_label(struct wasm_valid *v, uint32_t label)
 
 /* --- the operand stack ------------------------------------------------------------ */
 
-bool dz_wasm_valid_grow(struct wasm_valid *v)
+static bool grow(struct wasm_valid *v)
 {
     struct wasm_load *l = v->l;
     if (v->cap >= l->limits->stack_slots) {
@@ -42,7 +91,7 @@ bool dz_wasm_valid_grow(struct wasm_valid *v)
     return true;
 }
 
-uint8_t dz_wasm_valid_pop_slow(struct wasm_valid *v, unsigned type)
+static uint8_t pop_slow(struct wasm_valid *v, unsigned type)
 {
     if (v->l->code)
         return WASM_UNKNOWN;
@@ -61,6 +110,48 @@ uint8_t dz_wasm_valid_pop_slow(struct wasm_valid *v, unsigned type)
     return found == WASM_UNKNOWN ? (uint8_t)type : found;
 }
 
+static inline void wasm_push(struct wasm_valid *v, unsigned type)
+{
+    if (dz_unlikely(v->n == v->cap) && !grow(v))
+        return;
+    v->stack[v->n++] = (uint8_t)type;
+    v->wide += type == DZ_WASM_V128;
+    if (v->n + v->wide > v->max_slots)
+        v->max_slots = v->n + v->wide;
+}
+
+/* Pop a value of a type, or of any when type is WASM_UNKNOWN; returns its type. */
+static inline uint8_t wasm_pop(struct wasm_valid *v, unsigned type)
+{
+    if (dz_unlikely(v->n == v->floor || v->stack[v->n - 1] != type))
+        return pop_slow(v, type);
+    v->n--;
+    v->wide -= type == DZ_WASM_V128;
+    return (uint8_t)type;
+}
+
+static inline bool wasm_same_types(struct wasm_types a, struct wasm_types b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static inline struct wasm_types wasm_params_of(const struct wasm_load *l, uint32_t type)
+{
+    const struct dz_wasm_type *t = &l->types.p[type];
+    return (struct wasm_types){l->valtypes.p + t->params, t->n_params};
+}
+
+static inline struct wasm_types wasm_results_of(const struct wasm_load *l, uint32_t type)
+{
+    const struct dz_wasm_type *t = &l->types.p[type];
+    return (struct wasm_types){l->valtypes.p + t->params + t->n_params, t->n_results};
+}
+
+static inline struct wasm_types wasm_label_types(const struct wasm_ctrl *c)
+{
+    return c->op == DZ_WASM_OP_loop ? c->params : c->results;
+}
+
 static void valid_push_types(struct wasm_valid *v, struct wasm_types t)
 {
     for (uint32_t i = 0; i < t.n && !v->l->code; i++)
@@ -73,7 +164,7 @@ static void valid_pop_types(struct wasm_valid *v, struct wasm_types t)
         (void)wasm_pop(v, t.p[i]);
 }
 
-/* nothing comes here from above */
+/* The code behind this instruction cannot be reached. */
 static void valid_unreachable(struct wasm_valid *v)
 {
     struct wasm_ctrl *c = &v->ctrls.p[v->ctrls.n - 1];
@@ -783,10 +874,11 @@ static void any_instruction(struct wasm_valid *v, unsigned op)
         wasm_push(v, info->type[3]);
 }
 
-/* The invariants of wasm_valid.h, but for the types in the stack: pushing is the only way in. */
+/* Invariants 1 and 2. */
 static void assert_stack(const struct wasm_valid *v)
 {
     assert(v->n >= v->floor && v->wide <= v->n && v->max_slots >= v->n + v->wide);
+    assert(v->ctrls.n == 0 || v->floor == v->ctrls.p[v->ctrls.n - 1].height);
 }
 
 /* The most frequent instructions here, the others by the table. */
