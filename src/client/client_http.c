@@ -171,8 +171,7 @@ static int read_head(struct dz_client *c, bool no_body, struct dz_err *err)
     return read_framing(c, no_body, err);
 }
 
-/* --- the body of an answer -----------------------------------------------------------------------
- */
+/* --- the body of an answer ---------------------------------------------------------------- */
 
 static void cut_head(struct dz_client *c, size_t at)
 {
@@ -273,8 +272,7 @@ int64_t dz_client_size(const struct dz_client *c)
     return c->size;
 }
 
-/* --- one request
- * ----------------------------------------------------------------------------------- */
+/* --- one request -------------------------------------------------------------------------- */
 
 static int exchange(struct dz_client *c, const struct dz_client_req *req, struct dz_err *err)
 {

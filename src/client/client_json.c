@@ -56,8 +56,7 @@ const struct dz_client_problem *dz_client_problem(const struct dz_client *c)
     return &c->problem;
 }
 
-/* --- calls --------------------------------------------------------------------------------------
- */
+/* --- calls -------------------------------------------------------------------------------- */
 
 int dz_client_call(struct dz_client *c, const struct dz_client_req *req, struct dz_buf *out,
                    struct dz_err *err)

@@ -25,8 +25,7 @@ struct dz_client_ws {
     char reason[124];
 };
 
-/* --- frames ------------------------------------------------------------------------------------
- */
+/* --- frames ------------------------------------------------------------------------------- */
 
 static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *p, size_t n, int flags, void *arg)
 {
@@ -86,8 +85,7 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
                                 dz_str_n((const char *)m->msg, m->msg_length), w->err);
 }
 
-/* --- opening and closing
- * -------------------------------------------------------------------------- */
+/* --- opening and closing ------------------------------------------------------------------ */
 
 static int upgrade(struct dz_client *c, const char *target, struct dz_err *err)
 {
@@ -140,8 +138,7 @@ void dz_client_ws_close(struct dz_client_ws *w)
     dz_free(w);
 }
 
-/* --- use
- * ---------------------------------------------------------------------------------------------- */
+/* --- use ---------------------------------------------------------------------------------- */
 
 int dz_client_ws_fd(const struct dz_client_ws *w)
 {

@@ -512,8 +512,7 @@ void dz_http_conn_late(struct dz_http_conn *c)
     dz_http_conn_run(c);
 }
 
-/* --- birth and death ----------------------------------------------------------------------------
- */
+/* --- birth and death ---------------------------------------------------------------------- */
 
 static int64_t peer_uid(int fd)
 {

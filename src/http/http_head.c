@@ -96,8 +96,7 @@ static int read_request_line(char *line, struct dz_http_head *h, int *ret_status
     return read_version(version, h, ret_status, err);
 }
 
-/* --- headers -----------------------------------------------------------------------------------
- */
+/* --- headers ------------------------------------------------------------------------------ */
 
 static int read_header(char *line, struct dz_http_head *h, int *ret_status, struct dz_err *err)
 {

@@ -93,8 +93,7 @@ void dz_http_send_head(struct dz_http_req *r, const char *type, int64_t size)
     }
 }
 
-/* --- pieces ------------------------------------------------------------------------------------
- */
+/* --- pieces ------------------------------------------------------------------------------- */
 
 static enum dz_http_sent of_write(ssize_t n)
 {

@@ -369,8 +369,7 @@ struct dz_ws *dz_http_ws(struct dz_http_req *r, const struct dz_ws_ops *ops, voi
     return w;
 }
 
-/* --- what the user does ------------------------------------------------------------------------
- */
+/* --- what the user does ------------------------------------------------------------------- */
 
 static int broken(struct dz_ws *w, int rc)
 {

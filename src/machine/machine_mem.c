@@ -640,8 +640,7 @@ int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tid
     return rc;
 }
 
-/* --- after the commit
- * ----------------------------------------------------------------------------- */
+/* --- after the commit --------------------------------------------------------------------- */
 
 /* When many rows of the table have been deleted, remove their entries and renumber the homes. */
 static void compact_rows(struct dz_mem *mem)

@@ -339,8 +339,7 @@ void dz_os_cgroup_remove(struct dz_os_cgroup *g)
     *g = (struct dz_os_cgroup){.count = 0};
 }
 
-/* --- a group for each process ------------------------------------------------------------------
- */
+/* --- a group for each process ------------------------------------------------------------- */
 
 enum {
     EACH_MAX = 1 << 16,

@@ -3,6 +3,15 @@
  * vfs.h - the disk of a sandbox: a POSIX file system in one SQLite file, over
  * at most one read-only image of the same format (docs/format/disk.md).
  *
+ *     write(/workspace/a.c)
+ *       path     root -> workspace -> a.c            one lookup per component
+ *       inode    ino 17, size, mode, times           cached; dirty until the commit
+ *       rows     node 17 | chunk 17<<24 | 0..n       32 KiB of content each
+ *       files    <id>.doze over image                a row here hides the image's with the same key
+ *
+ * An inode, a name or a chunk is looked up in the sandbox's own file first and then in the image.
+ * Changing one writes its row into the sandbox's file: that is all of copy-up.
+ *
  * Two kinds of result. Functions that take a struct dz_err return DZ_E* as
  * everywhere; they open, commit, check. All the others act for a guest and
  * return what a guest expects: 0 or a count, or a NEGATIVE ERRNO (-ENOENT).
@@ -102,8 +111,8 @@ DZ_NODISCARD int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image,
 DZ_NODISCARD int dz_vfs_image_of(struct dz_db *db, char ret_sha256[static DZ_VFS_IMAGE_TEXT],
                                  struct dz_err *err);
 
-/* Record that this fresh disk stands on the image with this sha256 (64 hex digits). DZ_ESTATE: it
- * stands on another one, or already holds files. */
+/* Put this fresh disk on the image with this sha256 (64 hex digits). DZ_ESTATE: it stands on
+ * another one, or already holds files. */
 int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);
 
 /* ---- open and close -------------------------------------------------------- */
@@ -111,9 +120,9 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);
 struct dz_vfs_opts {
     struct dz_db *db;         /* borrowed until dz_vfs_close() */
     struct dz_db *image;      /* opened immutable, borrowed; NULL without */
-    const char *image_sha256; /* what the caller handed over as image, or NULL */
+    const char *image_sha256; /* hash of the image that the caller handed over, or NULL */
     bool readonly;            /* every change fails with EROFS */
-    bool as_is;               /* with readonly: leave unfinished what a crash left unfinished */
+    bool as_is;               /* with readonly: do not finish operations that a crash interrupted */
     bool noatime;             /* reading leaves atime alone (else: relatime) */
     bool keep_orphans;        /* files unlinked while open stay until
                                * dz_vfs_reap(), so that a thawed machine can
@@ -154,20 +163,18 @@ int dz_vfs_quiesce(struct dz_vfs *v, int (*fn)(void *arg, struct dz_db *db, stru
 /* dz_db_maintain() of the disk's database; call it between replies. It commits first, and closes
  * what would keep a checkpoint from running. */
 int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err);
-int64_t dz_vfs_now(const struct dz_vfs *v); /* the disk's clock, ns since 1970 */
-bool dz_vfs_dirty(const struct dz_vfs *v);  /* would commit write anything? */
+bool dz_vfs_dirty(const struct dz_vfs *v); /* would a commit write anything? */
 /* Why the last operation said EIO, ENOSPC or ENOMEM; never NULL. */
 const char *dz_vfs_why(const struct dz_vfs *v);
 /* Forget cached data that can be read again. */
 void dz_vfs_trim(struct dz_vfs *v);
 
-/* On a handle of dz_db_prepare(): compile what the first operations on a disk need. */
+/* On a handle of dz_db_prepare(): compile the statements of a disk's first operations. */
 void dz_vfs_prepare(struct dz_db *db);
 /* The same for an image that disks will stand on. */
 void dz_vfs_prepare_image(struct dz_db *image);
 
-/* Does the inode belong to the image, with nothing of it changed in this file? False also when that
- * is not known. */
+/* Does the inode belong to the image, unchanged in this file? False also when that is not known. */
 bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino);
 
 enum {
@@ -182,9 +189,9 @@ struct dz_vfs_usage {
 void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage);
 uint64_t dz_vfs_used_bytes(const struct dz_vfs *v); /* in this file, as counted so far */
 void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes);
-/* Leave so many bytes of the host's file system free: when less is free, whatever would make the
- * file or its log larger fails with ENOSPC. Space that was freed inside the file may be used again.
- * 0: do not look. Each writer may go below the limit by DZ_VFS_LOOK_BYTES. */
+/* Leave this many bytes of the host's file system free: below that, every change that would make
+ * the file or its log larger fails with ENOSPC. Space that was freed inside the file may be used
+ * again. 0: do not check. Each writer may go below the limit by DZ_VFS_LOOK_BYTES. */
 void dz_vfs_keep_free(struct dz_vfs *v, uint64_t bytes);
 
 /* ---- inodes ---------------------------------------------------------------- */
@@ -202,7 +209,7 @@ struct dz_vfs_attr {
  * "." and ".." are never stored; lookup understands both. */
 int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino);
 int dz_vfs_getattr(struct dz_vfs *v, uint64_t ino, struct dz_vfs_attr *ret_attr);
-/* The bytes that this inode takes in this file and in the image. It scans the inode's chunks. */
+/* The bytes that this inode takes in this file and in the image. Scans the inode's chunks. */
 int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes);
 
 enum {
@@ -216,8 +223,8 @@ enum {
 /* Take from *attr what mask names; ctime becomes now, and mtime too with SIZE. */
 int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct dz_vfs_attr *attr);
 
-/* What a new inode is. mode has the type: S_IFREG, S_IFDIR, S_IFLNK (with target), S_IFIFO,
- * S_IFSOCK, S_IFCHR, S_IFBLK (with rdev). The umask is the caller's business. */
+/* A new inode. mode has the type: S_IFREG, S_IFDIR, S_IFLNK (with target), S_IFIFO, S_IFSOCK,
+ * S_IFCHR, S_IFBLK (with rdev). The caller applies the umask. */
 struct dz_vfs_new {
     uint32_t mode, uid, gid;
     uint64_t rdev;
@@ -313,8 +320,6 @@ static inline bool dz_vfs_cred_is_root(const struct dz_vfs_cred *c)
 }
 /* mask: R_OK | W_OK | X_OK. 0 or -EACCES. A NULL cred is uid 0. */
 int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred, int mask);
-/* May cred remove or rename ino out of dir: W and X on dir, and the sticky bit. */
-int dz_vfs_may_remove(struct dz_vfs *v, uint64_t dir, uint64_t ino, const struct dz_vfs_cred *cred);
 
 /* ---- paths --------------------------------------------------------------------------- */
 

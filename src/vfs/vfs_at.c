@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_at.c - the *at family: a path, who asks, and the permission to do it.
+ * vfs_at.c - paths: permission, the walk from a path to an inode, and the *at family of calls.
  *
- * Nothing here touches a row: each call walks the path, checks, and calls the
- * inode operation, which checks everything else again.
+ * The walk is one loop over components. A symbolic link puts its target in front of what is left
+ * of the path, so nothing recurses, and 40 links bound the whole walk:
+ *
+ *     rest   "a/link/b"   at a:     "link/b"
+ *                         at link:  "target/of/link" + "/b"
+ *
+ * "/" and ".." never lead above the walk's root: ".." there is the root itself.
+ *
+ * The calls touch no row. Each walks the path, checks the permission of who makes it, and calls
+ * the inode operation, which checks everything else again.
  */
 #include "vfs/vfs_at.h"
 
@@ -13,6 +21,201 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "vfs/vfs_int.h"
+
+/* ---- permission -------------------------------------------------------------------------- */
+
+static bool in_group(const struct dz_vfs_cred *cred, uint32_t gid)
+{
+    if (cred->gid == gid)
+        return true;
+    for (uint32_t i = 0; i < cred->group_count; i++)
+        if (cred->groups[i] == gid)
+            return true;
+    return false;
+}
+
+int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred, int mask)
+{
+    struct dz_inode *ip;
+    int rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    unsigned want = (unsigned)mask & 7; /* R_OK 4, W_OK 2, X_OK 1, as the mode's bits */
+    if (!cred || dz_vfs_cred_is_root(cred))
+        return want & X_OK && !dz_is_dir(ip) && !(ip->mode & 0111) ? -EACCES : 0;
+    unsigned shift = cred->uid == ip->uid ? 6 : in_group(cred, ip->gid) ? 3 : 0;
+    return (ip->mode >> shift & want) == want ? 0 : -EACCES;
+}
+
+/* May cred remove or rename ino out of dir: W and X on dir, and the sticky bit. */
+static int may_remove(struct dz_vfs *v, uint64_t dir, uint64_t ino, const struct dz_vfs_cred *cred)
+{
+    struct dz_inode *dp, *ip;
+    int rc = dz_vfs_access(v, dir, cred, W_OK | X_OK);
+    if (!rc)
+        rc = dz_iget(v, dir, &dp);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (rc || !cred || dz_vfs_cred_is_root(cred) || !(dp->mode & S_ISVTX))
+        return rc;
+    return cred->uid == ip->uid || cred->uid == dp->uid ? 0 : -EPERM;
+}
+
+/* ---- the walk ----------------------------------------------------------------------------- */
+
+struct walker {
+    struct dz_vfs *v;
+    const struct dz_vfs_walk *req;
+    uint64_t cur; /* a directory */
+    size_t at, links;
+    char rest[2 * DZ_VFS_PATH_MAX]; /* what is left begins at `at` */
+};
+
+/* The next component of the path. last: it is the last one; slash: a slash follows it. */
+struct component {
+    const char *name;
+    size_t len;
+    bool last, slash;
+};
+
+static struct component next(struct walker *w)
+{
+    struct component c = {0};
+    w->at += strspn(w->rest + w->at, "/");
+    c.name = w->rest + w->at;
+    c.len = strcspn(c.name, "/");
+    w->at += c.len;
+    size_t slashes = strspn(w->rest + w->at, "/");
+    c.slash = slashes > 0;
+    c.last = w->rest[w->at + slashes] == '\0';
+    return c;
+}
+
+static int follow(struct walker *w, uint64_t link)
+{
+    DZ_UNINIT char target[DZ_VFS_PATH_MAX];
+    if (++w->links > DZ_VFS_SYMLINK_MAX)
+        return -ELOOP;
+    int len = dz_vfs_readlink(w->v, link, target, sizeof target);
+    if (len < 0)
+        return len;
+    size_t left = strlen(w->rest + w->at);
+    if ((size_t)len + left >= sizeof w->rest)
+        return -ENAMETOOLONG;
+    memmove(w->rest + len, w->rest + w->at, left + 1);
+    memcpy(w->rest, target, (size_t)len);
+    w->at = 0;
+    if (w->rest[0] == '/')
+        w->cur = w->req->root;
+    return 0;
+}
+
+static int up(struct walker *w)
+{
+    struct dz_inode *ip;
+    if (w->cur == w->req->root)
+        return 0;
+    int rc = dz_iget_dir(w->v, w->cur, &ip);
+    if (!rc)
+        w->cur = ip->rdev;
+    return rc;
+}
+
+static bool is_dots(const struct component *c)
+{
+    return c->len <= 2 && memcmp(c->name, "..", c->len) == 0;
+}
+
+static int finish(const struct walker *w, const struct component *c, uint64_t ino, bool dot,
+                  struct dz_vfs_walked *ret)
+{
+    ret->dir = w->cur;
+    ret->ino = ino;
+    ret->slash = c->slash;
+    ret->dot = dot;
+    ret->len = c->len;
+    memcpy(ret->name, c->name, c->len);
+    ret->name[c->len] = '\0';
+    return 0;
+}
+
+/* One component. 1: the walk goes on; 0: *ret is filled. */
+static int step(struct walker *w, struct dz_vfs_walked *ret)
+{
+    struct dz_inode *ip;
+    uint64_t ino;
+    struct component c = next(w);
+    int rc = dz_iget_dir(w->v, w->cur, &ip);
+    if (!rc && c.len)
+        rc = dz_vfs_access(w->v, w->cur, w->req->cred, X_OK);
+    if (rc)
+        return rc;
+    if (is_dots(&c)) {
+        rc = c.len == 2 ? up(w) : 0;
+        return rc ? rc : c.last ? finish(w, &c, w->cur, true, ret) : 1;
+    }
+    if (c.last && c.slash && w->req->create)
+        return -EISDIR;
+    if (c.len > DZ_VFS_NAME_MAX)
+        return -ENAMETOOLONG;
+    rc = dz_vfs_lookup(w->v, w->cur, c.name, c.len, &ino);
+    if (rc == -ENOENT && c.last)
+        return finish(w, &c, 0, false, ret);
+    if (!rc)
+        rc = dz_iget(w->v, ino, &ip);
+    if (rc)
+        return rc;
+    bool keep = w->req->keep_last || (w->req->nofollow && !c.slash);
+    if (S_ISLNK(ip->mode) && !(c.last && keep)) {
+        rc = follow(w, ino);
+        return rc ? rc : 1;
+    }
+    if ((!c.last || (c.slash && !w->req->keep_last)) && !dz_is_dir(ip))
+        return -ENOTDIR;
+    if (c.last)
+        return finish(w, &c, ino, false, ret);
+    w->cur = ino;
+    return 1;
+}
+
+int dz_vfs_walk(struct dz_vfs *v, const struct dz_vfs_walk *req, const char *path,
+                struct dz_vfs_walked *ret_walked)
+{
+    DZ_UNINIT struct walker w;
+    size_t len = strnlen(path, DZ_VFS_PATH_MAX);
+    if (len == 0)
+        return -ENOENT;
+    if (len == DZ_VFS_PATH_MAX)
+        return -ENAMETOOLONG;
+    int rc = dz_read_begin(v);
+    if (rc)
+        return rc;
+    w.v = v;
+    w.req = req;
+    w.cur = path[0] == '/' ? req->root : req->start;
+    w.at = w.links = 0;
+    memcpy(w.rest, path, len + 1);
+    do
+        rc = step(&w, ret_walked);
+    while (rc > 0);
+    return rc;
+}
+
+int dz_vfs_resolve(struct dz_vfs *v, const char *path, uint64_t *ret_ino)
+{
+    const struct dz_vfs_walk req = {.root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT};
+    struct dz_vfs_walked end;
+    int rc = dz_vfs_walk(v, &req, path, &end);
+    if (!rc && end.ino == 0)
+        rc = -ENOENT;
+    if (!rc)
+        *ret_ino = end.ino;
+    return rc;
+}
+
+/* ---- calls: the path ---------------------------------------------------------------------- */
 
 enum how {
     FOLLOW,
@@ -50,7 +253,7 @@ static int resolve(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs
 
 /* ---- new names ---------------------------------------------------------------------------- */
 
-/* The owner of what is made in dir: if dir has set-group-id, its group. */
+/* The owner of a new inode in dir: the caller, and dir's group if dir has set-group-id. */
 static int owner(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t dir,
                  struct dz_vfs_new *spec)
 {
@@ -238,8 +441,7 @@ int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs
     return rc;
 }
 
-/* ---- names that go ----------------------------------------------------------------------------
- */
+/* ---- names that go ----------------------------------------------------------------------- */
 
 /* A slash behind a name asks for a directory. */
 static int only_dir(struct dz_vfs *v, uint64_t ino)
@@ -261,7 +463,7 @@ int dz_vfs_unlink_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_v
         return -ENOENT;
     rc = end.slash ? only_dir(v, end.ino) : 0;
     if (!rc)
-        rc = dz_vfs_may_remove(v, end.dir, end.ino, &who->cred);
+        rc = may_remove(v, end.dir, end.ino, &who->cred);
     return rc ? rc : dz_vfs_unlink(v, end.dir, end.name, end.len);
 }
 
@@ -275,7 +477,7 @@ int dz_vfs_rmdir_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vf
         return end.len == 0 ? -EBUSY : end.len == 1 ? -EINVAL : -ENOTEMPTY;
     if (end.ino == 0)
         return -ENOENT;
-    rc = dz_vfs_may_remove(v, end.dir, end.ino, &who->cred);
+    rc = may_remove(v, end.dir, end.ino, &who->cred);
     return rc ? rc : dz_vfs_rmdir(v, end.dir, end.name, end.len);
 }
 
@@ -284,9 +486,9 @@ static int may_rename(struct dz_vfs *v, const struct dz_vfs_who *who,
                       const struct dz_vfs_walked *from, const struct dz_vfs_walked *to)
 {
     struct dz_vfs_attr a;
-    int rc = dz_vfs_may_remove(v, from->dir, from->ino, &who->cred);
+    int rc = may_remove(v, from->dir, from->ino, &who->cred);
     if (!rc)
-        rc = to->ino ? dz_vfs_may_remove(v, to->dir, to->ino, &who->cred)
+        rc = to->ino ? may_remove(v, to->dir, to->ino, &who->cred)
                      : dz_vfs_access(v, to->dir, &who->cred, W_OK | X_OK);
     if (!rc)
         rc = dz_vfs_getattr(v, from->ino, &a);
@@ -295,7 +497,7 @@ static int may_rename(struct dz_vfs *v, const struct dz_vfs_who *who,
     return rc;
 }
 
-/* What Linux looks at before permission, in its order. */
+/* The checks that Linux makes before those of permission, in its order. */
 static int check_names(struct dz_vfs *v, const struct dz_vfs_walked *from,
                        const struct dz_vfs_walked *to, unsigned flags)
 {
@@ -336,8 +538,7 @@ int dz_vfs_rename_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_v
     return dz_vfs_rename(v, &old, &new, flags);
 }
 
-/* ---- attributes
- * ----------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------- */
 
 int dz_vfs_stat_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at,
                    bool follow, struct dz_vfs_attr *ret_attr)
@@ -381,10 +582,7 @@ static bool is_owner(const struct dz_vfs_who *who, const struct dz_vfs_attr *a)
 
 static bool member(const struct dz_vfs_who *who, uint32_t gid)
 {
-    bool is = dz_vfs_cred_is_root(&who->cred) || who->cred.gid == gid;
-    for (uint32_t i = 0; i < who->cred.group_count && !is; i++)
-        is = who->cred.groups[i] == gid;
-    return is;
+    return dz_vfs_cred_is_root(&who->cred) || in_group(&who->cred, gid);
 }
 
 int dz_vfs_chmod(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t ino, uint32_t mode)
@@ -444,7 +642,7 @@ int dz_vfs_utimes(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t ino, 
         if (rc)
             return rc;
     }
-    int64_t clock = dz_vfs_now(v);
+    int64_t clock = dz_now(v);
     if (atime != DZ_VFS_TIME_OMIT) {
         a.atime_ns = atime == DZ_VFS_TIME_NOW ? clock : atime;
         mask |= DZ_VFS_SET_ATIME;

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_attr.c - attributes, permission, references, and inodes without names.
+ * vfs_attr.c - attributes of inodes, ordinary and extended.
+ *
+ * Ordinary attributes are columns of the inode's row; a change copies the row up like any other.
+ * Extended attributes are rows of their own. They merge with the image's by (ino, name), as
+ * everything does; a row with NULL for a value hides the image's. Names and values count against
+ * the quota.
  */
 #include "vfs/vfs_int.h"
 
-#include <assert.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/xattr.h>
+
+#include "base/mem.h"
 
 /* ---- attributes ------------------------------------------------------------------------ */
 
@@ -71,7 +77,8 @@ int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct d
     if (!rc)
         rc = dz_op_end(v, set(v, ip, mask, attr));
     if (!rc && v->cut)
-        (void)dz_cut_finish(v); /* it is noted: when it fails now, the next change does it */
+        (void)dz_cut_finish(v); /* the truncation is noted: if finishing it fails now, the next
+                                 * change does it */
     ip->refs--;
     if (!rc && mask & DZ_VFS_SET_SIZE)
         dz_watch_inode(v, DZ_VFS_EV_WRITE, ip);
@@ -80,225 +87,265 @@ int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct d
     return rc;
 }
 
-static int sum_chunks(struct dz_vfs *v, struct dz_db *db, const struct dz_inode *ip,
-                      int (*fn)(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index),
-                      uint64_t *total)
+/* ---- extended attributes ----------------------------------------------------------------- */
+
+static int check_name(const char *name)
+{
+    static const char *const prefix[] = {"user.", "trusted.", "security.", "system."};
+    size_t len = strnlen(name, DZ_VFS_NAME_MAX + 1);
+    if (len == 0 || len > DZ_VFS_NAME_MAX)
+        return -ERANGE;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(prefix); i++) {
+        size_t n = strlen(prefix[i]);
+        if (strncmp(name, prefix[i], n) == 0)
+            return name[n] ? 0 : -EINVAL;
+    }
+    return -EOPNOTSUPP;
+}
+
+/* The attribute in one of the two files. `row` false: none. */
+struct value {
+    bool row, removed;
+    size_t len;
+    void *buf; /* receives the value if `size` bytes are enough; may be NULL */
+    size_t size;
+};
+
+static int select_value(struct dz_vfs *v, bool image, uint64_t ino, const char *name,
+                        struct value *to)
 {
     struct dz_err e = {0};
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
-        dz_db_stmt(db, "SELECT id,length(data) FROM chunk WHERE id BETWEEN ?1 AND ?2");
-    uint64_t mask = (1u << DZ_VFS_CHUNK_BITS) - 1;
-    dz_bind_int(st, 1, (int64_t)dz_chunk_id(ip->ino, 0));
-    dz_bind_int(st, 2, (int64_t)(dz_chunk_id(ip->ino, 0) | mask));
+        dz_db_stmt(image ? v->image : v->db, "SELECT value FROM xattr WHERE ino=?1 AND name=?2");
+    *to = (struct value){.buf = to->buf, .size = to->size};
+    dz_bind_int(st, 1, (int64_t)ino);
+    dz_bind_blob(st, 2, name, strlen(name));
+    int r = dz_stmt_step(st, &e);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
+    if (r == 0)
+        return 0;
+    to->row = true;
+    to->removed = dz_col_type(st, 0) == DZ_DB_NULL;
+    const void *p = dz_col_blob(st, 0, &to->len);
+    if (to->buf && to->len && to->size >= to->len)
+        memcpy(to->buf, p, to->len);
+    return 0;
+}
+
+/* 0, -ENODATA or another error; *here and *low describe the rows of both files. */
+static int find_value(struct dz_vfs *v, const struct dz_inode *ip, const char *name,
+                      struct value *here, struct value *low)
+{
+    *here = *low = (struct value){0};
+    int rc = select_value(v, false, ip->ino, name, here);
+    if (!rc && ip->below && v->image_xattrs)
+        rc = select_value(v, true, ip->ino, name, low);
+    if (rc)
+        return rc;
+    return (here->row ? !here->removed : low->row) ? 0 : -ENODATA;
+}
+
+ssize_t dz_vfs_getxattr(struct dz_vfs *v, uint64_t ino, const char *name, void *buf, size_t size)
+{
+    struct dz_inode *ip;
+    struct value val = {.buf = buf, .size = size};
+    int rc = check_name(name);
+    if (!rc)
+        rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (!rc)
+        rc = select_value(v, false, ino, name, &val);
+    if (!rc && !val.row && ip->below && v->image_xattrs)
+        rc = select_value(v, true, ino, name, &val);
+    if (rc)
+        return rc;
+    if (!val.row || val.removed)
+        return -ENODATA;
+    return size && size < val.len ? -ERANGE : (ssize_t)val.len;
+}
+
+struct listing {
+    char *buf;
+    size_t size, len;
+};
+
+static int list_side(struct dz_vfs *v, bool image, uint64_t ino, struct listing *l)
+{
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(image ? v->image : v->db,
+                   "SELECT name,value IS NULL FROM xattr WHERE ino=?1 ORDER BY name");
+    dz_bind_int(st, 1, (int64_t)ino);
     int r;
     while ((r = dz_stmt_step(st, &e)) > 0) {
-        int rc = fn ? fn(v, ip, (uint64_t)dz_col_int(st, 0) & mask) : 1;
-        if (rc < 0)
-            return rc;
-        *total += rc ? (uint64_t)dz_col_int(st, 1) : 0;
+        size_t len;
+        const void *p = dz_col_blob(st, 0, &len);
+        char name[DZ_VFS_NAME_MAX + 1] = {0};
+        struct value above = {0};
+        if (dz_col_int(st, 1) || len > DZ_VFS_NAME_MAX || len == 0)
+            continue;
+        memcpy(name, p, len);
+        if (image) {
+            int rc = select_value(v, false, ino, name, &above);
+            if (rc)
+                return rc;
+        }
+        if (above.row)
+            continue;
+        if (l->size && l->len + len + 1 > l->size)
+            return -ERANGE;
+        if (l->size)
+            memcpy(l->buf + l->len, name, len + 1);
+        l->len += len + 1;
     }
     return r < 0 ? dz_vfs_errno(v, &e) : 0;
 }
 
-/* Is the image's chunk visible, that is, not hidden by one of this file? */
-static int shows_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
+static ssize_t list_names(struct dz_vfs *v, const struct dz_inode *ip, char *buf, size_t size)
 {
-    int32_t here = -1;
-    int rc = ip->here ? dz_chunk_len(v, false, dz_chunk_id(ip->ino, index), &here) : 0;
-    return rc ? rc : here < 0 && index * DZ_VFS_CHUNK < ip->base_size;
+    struct listing l = {buf, size, 0};
+    int rc = v->has_xattrs ? list_side(v, false, ip->ino, &l) : 0;
+    if (!rc && ip->below && v->image_xattrs)
+        rc = list_side(v, true, ip->ino, &l);
+    return rc ? rc : (ssize_t)l.len;
 }
 
-int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes)
+ssize_t dz_vfs_listxattr(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 {
     struct dz_inode *ip;
     int rc = dz_read_begin(v);
     if (!rc)
         rc = dz_iget(v, ino, &ip);
+    return rc ? rc : list_names(v, ip, buf, size);
+}
+
+static int write_value(struct dz_vfs *v, struct dz_inode *ip, const struct dz_row *row,
+                       const struct value *here)
+{
+    int64_t more = (int64_t)row->data_len - (int64_t)here->len;
+    if (!here->row)
+        more += (int64_t)row->name_len;
+    int rc = dz_quota(v, more + (ip->here ? 0 : ip->data_len), !ip->here);
+    if (!rc)
+        rc = dz_row_write(v, row);
     if (rc)
         return rc;
-    uint64_t total = ip->data_len;
-    if (S_ISREG(ip->mode) && !ip->data && ip->here)
-        rc = sum_chunks(v, v->db, ip, NULL, &total);
-    if (!rc && S_ISREG(ip->mode) && !ip->data && ip->below && ip->base_size)
-        rc = sum_chunks(v, v->image, ip, shows_below, &total);
+    v->has_xattrs = true;
+    v->used_bytes += more;
+    ip->ctime_ns = dz_now(v);
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
+    return 0;
+}
+
+static int set_value(struct dz_vfs *v, struct dz_inode *ip, const struct dz_row *row, int flags)
+{
+    struct value here, low;
+    int rc = find_value(v, ip, row->name, &here, &low);
+    if (rc == 0 && flags & XATTR_CREATE)
+        return -EEXIST;
+    if (rc == -ENODATA && flags & XATTR_REPLACE)
+        return rc;
+    if (rc && rc != -ENODATA)
+        return rc;
+    if (rc == -ENODATA) {
+        ssize_t names = list_names(v, ip, NULL, 0);
+        if (names < 0)
+            return (int)names;
+        if ((size_t)names + row->name_len + 1 > DZ_VFS_XATTR_LIST_MAX)
+            return -ENOSPC;
+    }
+    return write_value(v, ip, row, &here);
+}
+
+int dz_vfs_setxattr(struct dz_vfs *v, uint64_t ino, const char *name, const void *value,
+                    size_t size, int flags)
+{
+    struct dz_inode *ip;
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_XATTR,
+        .n = {(int64_t)ino},
+        .name = name,
+        .data = size ? value : "",
+        .data_len = size,
+    };
+    int rc = check_name(name);
+    if (rc)
+        return rc;
+    if (size > DZ_VFS_XATTR_MAX)
+        return -E2BIG;
+    if (flags & ~(XATTR_CREATE | XATTR_REPLACE))
+        return -EINVAL;
+    row.name_len = strlen(name);
+    rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = dz_iget(v, ino, &ip);
     if (!rc)
-        *ret_bytes = total;
+        rc = set_value(v, ip, &row, flags);
+    rc = dz_op_end(v, rc);
+    if (!rc)
+        dz_watch_inode(v, DZ_VFS_EV_ATTR, ip);
     return rc;
 }
 
-/* ---- permission -------------------------------------------------------------------------- */
-
-static bool in_group(const struct dz_vfs_cred *cred, uint32_t gid)
+static int unset_value(struct dz_vfs *v, struct dz_inode *ip, const char *name)
 {
-    if (cred->gid == gid)
-        return true;
-    for (uint32_t i = 0; i < cred->group_count; i++)
-        if (cred->groups[i] == gid)
-            return true;
-    return false;
-}
-
-int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred, int mask)
-{
-    struct dz_inode *ip;
-    int rc = dz_iget(v, ino, &ip);
+    struct value here, low;
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_XATTR, .n = {(int64_t)ip->ino}, .name = name, .name_len = strlen(name)};
+    int rc = find_value(v, ip, name, &here, &low);
     if (rc)
         return rc;
-    unsigned want = (unsigned)mask & 7; /* R_OK 4, W_OK 2, X_OK 1, as the mode's bits */
-    if (!cred || dz_vfs_cred_is_root(cred))
-        return want & X_OK && !dz_is_dir(ip) && !(ip->mode & 0111) ? -EACCES : 0;
-    unsigned shift = cred->uid == ip->uid ? 6 : in_group(cred, ip->gid) ? 3 : 0;
-    return (ip->mode >> shift & want) == want ? 0 : -EACCES;
-}
-
-int dz_vfs_may_remove(struct dz_vfs *v, uint64_t dir, uint64_t ino, const struct dz_vfs_cred *cred)
-{
-    struct dz_inode *dp, *ip;
-    int rc = dz_vfs_access(v, dir, cred, W_OK | X_OK);
-    if (!rc)
-        rc = dz_iget(v, dir, &dp);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
-    if (rc || !cred || dz_vfs_cred_is_root(cred) || !(dp->mode & S_ISVTX))
-        return rc;
-    return cred->uid == ip->uid || cred->uid == dp->uid ? 0 : -EPERM;
-}
-
-/* ---- references ---------------------------------------------------------------------------- */
-
-int dz_vfs_ref(struct dz_vfs *v, uint64_t ino)
-{
-    struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    if (low.row)
+        return write_value(v, ip, &row, &here);
+    row.kind = DZ_ROW_DEL_XATTR;
+    rc = dz_row_write(v, &row);
     if (rc)
         return rc;
-    if (ip->refs == UINT32_MAX / 2)
-        return -ENFILE;
-    if (ip->refs++ == 0 && ip->nlink == 0)
-        v->orphans++; /* a machine that thaws takes its own again */
+    v->used_bytes -= (int64_t)(here.len + row.name_len);
+    ip->ctime_ns = dz_now(v);
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
     return 0;
 }
 
-/* Much content is removed first, in transactions of its own: nobody can see it any more. */
-static int bury(struct dz_vfs *v, struct dz_inode *ip)
+int dz_vfs_removexattr(struct dz_vfs *v, uint64_t ino, const char *name)
 {
-    bool more = dz_chunks_many(v, ip, 0);
-    int rc = 0;
-    while (!rc && more) {
-        struct dz_err e = {0};
-        rc = dz_op_begin(v);
-        if (rc)
-            return rc;
-        rc = dz_op_end(v, dz_chunks_delete_some(v, dz_chunk_id(ip->ino, 0), &more));
-        if (!rc && more && dz_vfs_commit(v, &e) < 0)
-            rc = dz_vfs_errno(v, &e);
-    }
+    struct dz_inode *ip;
+    int rc = check_name(name);
     if (!rc)
         rc = dz_op_begin(v);
-    return rc ? rc : dz_op_end(v, dz_inode_delete_rows(v, ip));
-}
-
-void dz_inode_bury(struct dz_vfs *v)
-{
-    struct dz_inode *ip = v->burial;
-    v->burial = NULL;
-    if (ip)
-        dz_vfs_unref(v, ip->ino);
-}
-
-void dz_vfs_unref(struct dz_vfs *v, uint64_t ino)
-{
-    struct dz_inode *ip;
-    if (dz_iget(v, ino, &ip))
-        return;
-    assert(ip->refs > 0);
-    if (ip->refs > 1 || ip->nlink > 0 || v->readonly) {
-        ip->refs--;
-        return;
-    }
-    int rc = bury(v, ip); /* with its reference: it must stay where it is */
-    ip->refs--;
-    if (rc)
-        return; /* stays in the file without a name, until dz_vfs_reap() */
-    v->orphans--;
-    dz_iforget(v, ip);
-}
-
-int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint64_t *ret_ino)
-{
-    struct dz_inode *ip;
-    if (!S_ISREG(spec->mode))
-        return -EINVAL;
-    int rc = dz_op_begin(v);
     if (rc)
         return rc;
-    rc = dz_inew(v, spec->mode, &ip);
-    if (!rc) {
-        rc = dz_iset_data(v, ip, NULL, 0);
-        if (rc)
-            dz_iundo(v, ip);
-    }
-    if (rc)
-        return dz_op_end(v, rc);
-    ip->uid = spec->uid;
-    ip->gid = spec->gid;
-    ip->refs = 1;
-    dz_inode_unlinked(v, ip);
-    *ret_ino = ip->ino;
-    return dz_op_end(v, 0);
+    rc = dz_iget(v, ino, &ip);
+    if (!rc)
+        rc = unset_value(v, ip, name);
+    rc = dz_op_end(v, rc);
+    if (!rc)
+        dz_watch_inode(v, DZ_VFS_EV_ATTR, ip);
+    return rc;
 }
 
-enum {
-    REAP_BATCH = 256
-};
-static const char select_orphans[] = "SELECT ino FROM node WHERE nlink=0 AND ino>?1 ORDER BY ino";
-
-void dz_attr_prepare(struct dz_db *db)
+int dz_xattrs_delete(struct dz_vfs *v, const struct dz_inode *ip)
 {
-    (void)dz_db_stmt(db, select_orphans);
-}
-
-static int reap_batch(struct dz_vfs *v, uint64_t *after, size_t *ret_count, struct dz_err *err)
-{
-    uint64_t ino[REAP_BATCH];
-    size_t n = 0;
+    struct dz_err e = {0};
+    struct dz_row row = {.kind = DZ_ROW_DEL_XATTRS, .n = {(int64_t)ip->ino}};
+    if (!v->has_xattrs)
+        return 0;
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(v->db, select_orphans);
-    dz_bind_int(st, 1, (int64_t)*after);
-    int r = 0;
-    while (n < REAP_BATCH && (r = dz_stmt_step(st, err)) > 0)
-        ino[n++] = (uint64_t)dz_col_int(st, 0);
-    dz_stmt_reset(st);
+    struct dz_stmt *st = dz_db_stmt(
+        v->db, "SELECT sum(length(name)+coalesce(length(value),0))FROM xattr WHERE ino=?1");
+    dz_bind_int(st, 1, (int64_t)ip->ino);
+    int r = dz_stmt_step(st, &e);
     if (r < 0)
-        return r;
-    for (size_t i = 0; i < n; i++) {
-        struct dz_inode *ip;
-        int rc = dz_iget(v, ino[i], &ip);
-        *after = ino[i];
-        if (rc == 0 && ip->refs == 0 && ip->nlink == 0) {
-            ip->refs++;
-            rc = bury(v, ip);
-            ip->refs--;
-            if (!rc)
-                dz_iforget(v, ip);
-        }
-        if (rc && rc != -ENOENT)
-            return dz_fail(err, v->why.code ? v->why.code : DZ_EIO,
-                           "remove what was unlinked while open: %s", v->why.msg);
-    }
-    *ret_count = n;
-    return 0;
-}
-
-int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err)
-{
-    uint64_t after = 0;
-    size_t n = REAP_BATCH;
-    int r = v->readonly ? 0 : dz_vfs_commit(v, err);
-    while (!r && n == REAP_BATCH && !v->readonly && v->orphans_noted)
-        r = reap_batch(v, &after, &n, err);
-    return r ? r : dz_vfs_commit(v, err);
+        return dz_vfs_errno(v, &e);
+    int64_t bytes = r > 0 ? dz_col_int(st, 0) : 0;
+    dz_stmt_reset(st);
+    int rc = bytes ? dz_row_write(v, &row) : 0;
+    if (!rc)
+        v->used_bytes -= bytes;
+    return rc;
 }

@@ -24,7 +24,7 @@ enum {
     REPORT_MAX = 1000
 };
 
-/* What the walk found of one inode, packed into a map's value. */
+/* What the walk counted for one inode, packed into a map's value. */
 struct seen {
     uint32_t names;
     uint32_t subdirs : 28;
@@ -66,7 +66,7 @@ static unsigned long long llu(uint64_t n)
     return n;
 }
 
-/* A read failed: report damage if it is that, else end the check. */
+/* A read failed: report it if the cause is damage, else end the check. */
 static int trouble(struct check *c, const char *what, int r)
 {
     if (r != DZ_ECORRUPT && r != DZ_EINVAL)
@@ -288,7 +288,7 @@ static int check_dentry(struct check *c, struct dz_stmt *st)
     return 0;
 }
 
-/* Bytes at and after the file's end are zero: what a growing file relies on. */
+/* Bytes at and after the file's end must be zero, because a growing file relies on that. */
 static int check_tail(struct check *c, const struct dz_inode *ip, uint64_t index, size_t len)
 {
     DZ_AUTO(dz_blob_closep) struct dz_blob *b = NULL;

@@ -69,12 +69,30 @@ int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
     return (int)n;
 }
 
+/* ---- volumes --------------------------------------------------------------------------- */
+
+const char *dz_vfs_volume_name(uint64_t volume)
+{
+    static const char *const names[] = {
+        [DZ_VFS_WORKSPACE] = "workspace", [DZ_VFS_MEMORY] = "memory", [DZ_VFS_TMP] = "tmp"};
+    return volume < DZ_ARRAY_LEN(names) ? names[volume] : NULL;
+}
+
+bool dz_vfs_volume_public(uint64_t volume)
+{
+    return volume == DZ_VFS_WORKSPACE;
+}
+
 /* ---- the way up -------------------------------------------------------------------------- */
 
 /* Renames can nest directories without end, and a damaged disk can have a circle. So one directory
  * on the way is remembered, twice as late each time (Brent's algorithm): to meet it again means a
  * circle. */
-int dz_climb_up(struct dz_vfs *v, struct dz_climb *c)
+struct climb {
+    uint64_t dir, mark, steps, stride; /* stride starts as 8, mark and steps as 0 */
+};
+/* One step towards the root; EIO when the way is a circle. */
+static int climb_up(struct dz_vfs *v, struct climb *c)
 {
     struct dz_inode *ip;
     int rc = dz_iget(v, c->dir, &ip);
@@ -92,11 +110,22 @@ int dz_climb_up(struct dz_vfs *v, struct dz_climb *c)
 
 int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top)
 {
-    struct dz_climb c = {.dir = dir, .stride = 8};
+    struct climb c = {.dir = dir, .stride = 8};
     int rc = 0;
     while (!rc && c.dir != top && c.dir != DZ_VFS_ROOT)
-        rc = dz_climb_up(v, &c);
+        rc = climb_up(v, &c);
     return rc ? rc : c.dir == top;
+}
+
+int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume)
+{
+    struct climb c = {.dir = dir, .stride = 8};
+    int rc = dz_read_begin(v);
+    while (!rc && c.dir > DZ_VFS_TMP)
+        rc = climb_up(v, &c);
+    if (!rc)
+        *ret_volume = c.dir;
+    return rc;
 }
 
 static int dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth)
@@ -286,7 +315,8 @@ int dz_vfs_link(struct dz_vfs *v, uint64_t ino, uint64_t dir, const char *name, 
 
 /* ---- the end of an inode -------------------------------------------------------------------- */
 
-int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip)
+/* Remove all rows of an inode that nothing refers to any more. Inside an op; accounts. */
+static int delete_rows(struct dz_vfs *v, const struct dz_inode *ip)
 {
     struct dz_row row = {.kind = DZ_ROW_DEL_NODE, .n = {(int64_t)ip->ino}};
     int rc = 0;
@@ -307,7 +337,9 @@ int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip)
     return rc;
 }
 
-void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
+/* The inode has lost its last name (nlink is 0): forget it, or keep it while it has references, or
+ * while it has more content than one operation removes. */
+static void unlinked(struct dz_vfs *v, struct dz_inode *ip)
 {
     assert(ip->nlink == 0);
     if (ip->refs == 0 && !dz_chunks_many(v, ip, 0)) {
@@ -322,20 +354,159 @@ void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
     dz_idirty(v, ip, DZ_DIRTY_ROW);
 }
 
-/* A directory lost its last name: unlinked, or its row written. */
+/* The inode loses one name, or for a directory its only one. */
 static void lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
 {
     bool last = dz_is_dir(ip) || ip->nlink <= 1;
     ip->ctime_ns = now;
     ip->nlink = last ? 0 : ip->nlink - 1;
     if (last)
-        dz_inode_unlinked(v, ip);
+        unlinked(v, ip);
     else
         dz_idirty(v, ip, DZ_DIRTY_ROW);
 }
 
-/* ---- unlink, rmdir ----------------------------------------------------------------------------
- */
+/* ---- references ---------------------------------------------------------------------------- */
+
+int dz_vfs_ref(struct dz_vfs *v, uint64_t ino)
+{
+    struct dz_inode *ip;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    if (ip->refs == UINT32_MAX / 2)
+        return -ENFILE;
+    if (ip->refs++ == 0 && ip->nlink == 0)
+        v->orphans++; /* a resumed machine takes its references again */
+    return 0;
+}
+
+/* Remove an inode without names. Much content goes first, in transactions of its own, which is safe
+ * because no name or reference leads to it. */
+static int bury(struct dz_vfs *v, struct dz_inode *ip)
+{
+    bool more = dz_chunks_many(v, ip, 0);
+    int rc = 0;
+    while (!rc && more) {
+        struct dz_err e = {0};
+        rc = dz_op_begin(v);
+        if (rc)
+            return rc;
+        rc = dz_op_end(v, dz_chunks_delete_some(v, dz_chunk_id(ip->ino, 0), &more));
+        if (!rc && more && dz_vfs_commit(v, &e) < 0)
+            rc = dz_vfs_errno(v, &e);
+    }
+    if (!rc)
+        rc = dz_op_begin(v);
+    return rc ? rc : dz_op_end(v, delete_rows(v, ip));
+}
+
+/* After such an operation: remove the content that it kept. */
+static void finish_burial(struct dz_vfs *v)
+{
+    struct dz_inode *ip = v->burial;
+    v->burial = NULL;
+    if (ip)
+        dz_vfs_unref(v, ip->ino);
+}
+
+void dz_vfs_unref(struct dz_vfs *v, uint64_t ino)
+{
+    struct dz_inode *ip;
+    if (dz_iget(v, ino, &ip))
+        return;
+    assert(ip->refs > 0);
+    if (ip->refs > 1 || ip->nlink > 0 || v->readonly) {
+        ip->refs--;
+        return;
+    }
+    int rc = bury(v, ip); /* still referenced, so that the inode stays in memory */
+    ip->refs--;
+    if (rc)
+        return; /* the row stays in the file without a name, until dz_vfs_reap() */
+    v->orphans--;
+    dz_iforget(v, ip);
+}
+
+int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint64_t *ret_ino)
+{
+    struct dz_inode *ip;
+    if (!S_ISREG(spec->mode))
+        return -EINVAL;
+    int rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = dz_inew(v, spec->mode, &ip);
+    if (!rc) {
+        rc = dz_iset_data(v, ip, NULL, 0);
+        if (rc)
+            dz_iundo(v, ip);
+    }
+    if (rc)
+        return dz_op_end(v, rc);
+    ip->uid = spec->uid;
+    ip->gid = spec->gid;
+    ip->refs = 1;
+    unlinked(v, ip);
+    *ret_ino = ip->ino;
+    return dz_op_end(v, 0);
+}
+
+enum {
+    REAP_BATCH = 256
+};
+static const char select_orphans[] = "SELECT ino FROM node WHERE nlink=0 AND ino>?1 ORDER BY ino";
+
+void dz_dir_prepare(struct dz_db *db)
+{
+    (void)dz_db_stmt(db, select_orphans);
+}
+
+static int reap_batch(struct dz_vfs *v, uint64_t *after, size_t *ret_count, struct dz_err *err)
+{
+    uint64_t ino[REAP_BATCH];
+    size_t n = 0;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(v->db, select_orphans);
+    dz_bind_int(st, 1, (int64_t)*after);
+    int r = 0;
+    while (n < REAP_BATCH && (r = dz_stmt_step(st, err)) > 0)
+        ino[n++] = (uint64_t)dz_col_int(st, 0);
+    dz_stmt_reset(st);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n; i++) {
+        struct dz_inode *ip;
+        int rc = dz_iget(v, ino[i], &ip);
+        *after = ino[i];
+        if (rc == 0 && ip->refs == 0 && ip->nlink == 0) {
+            ip->refs++;
+            rc = bury(v, ip);
+            ip->refs--;
+            if (!rc)
+                dz_iforget(v, ip);
+        }
+        if (rc && rc != -ENOENT)
+            return dz_fail(err, v->why.code ? v->why.code : DZ_EIO,
+                           "remove what was unlinked while open: %s", v->why.msg);
+    }
+    *ret_count = n;
+    return 0;
+}
+
+int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err)
+{
+    uint64_t after = 0;
+    size_t n = REAP_BATCH;
+    int r = v->readonly ? 0 : dz_vfs_commit(v, err);
+    while (!r && n == REAP_BATCH && !v->readonly && v->orphans_noted)
+        r = reap_batch(v, &after, &n, err);
+    return r ? r : dz_vfs_commit(v, err);
+}
+
+/* ---- unlink, rmdir ----------------------------------------------------------------------- */
 
 /* The directory and the inode of a name that is to be removed. */
 static int old_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_inode **ret_dir,
@@ -361,7 +532,7 @@ static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_
     bool last = dz_is_dir(ip) || ip->nlink <= 1;
     int rc = dz_name_del(v, dir, n->name, n->len);
     if (!rc && last && ip->refs == 0 && !dz_chunks_many(v, ip, 0))
-        rc = dz_inode_delete_rows(v, ip);
+        rc = delete_rows(v, ip);
     if (rc)
         return rc;
     int64_t now = dz_now(v);
@@ -386,7 +557,7 @@ int dz_vfs_unlink(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
     if (!rc)
         rc = remove_name(v, &n, dp, ip);
     rc = dz_op_end(v, rc);
-    dz_inode_bury(v);
+    finish_burial(v);
     return rc;
 }
 
@@ -396,7 +567,8 @@ static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)
         return -ENOTDIR;
     if (dz_ino_fixed(ip->ino))
         return -EBUSY;
-    int rc = dz_dir_occupied(v, ip); /* with a wrong nlink it could never be removed */
+    int rc = dz_dir_occupied(v, ip); /* nlink is not asked: a directory with a wrong one could
+                                      * never be removed */
     return rc > 0 ? -ENOTEMPTY : rc;
 }
 
@@ -417,8 +589,7 @@ int dz_vfs_rmdir(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
     return dz_op_end(v, rc);
 }
 
-/* ---- removal of a tree
- * --------------------------------------------------------------------------- */
+/* ---- removal of a tree ------------------------------------------------------------------- */
 
 enum {
     BATCH = 64
@@ -430,8 +601,8 @@ struct victim {
     char name[DZ_VFS_NAME_MAX];
 };
 
-/* One directory that is being removed. Names before `after` are gone already, but for rows that
- * hide names of the image: those need not be looked at again. */
+/* One directory that is being removed. Names before `after` are removed, except rows that hide
+ * names of the image, which need not be looked at again. */
 struct level {
     uint64_t ino;
     size_t after_len;
@@ -469,8 +640,8 @@ static int push_level(struct removal *r, uint64_t ino)
     return 0;
 }
 
-/* Go into a directory whose own row says that it lies here. With that, and a way from the first one
- * up to the root, a damaged disk cannot lead in circles. */
+/* Descend into a directory, if its own row names this one as parent. Together with a way from the
+ * top up to the root, that keeps a damaged disk from leading in circles. */
 static int descend(struct dz_vfs *v, struct removal *r, const struct victim *n)
 {
     uint64_t ino, here = r->level[r->depth - 1].ino;
@@ -603,8 +774,8 @@ static int find_ends(struct dz_vfs *v, struct move *m)
     return rc == -ENOENT ? 0 : rc;
 }
 
-/* May the directory be moved into `dir`? Not into itself, and not too deep. One that keeps its
- * parent (leaves is false) needs no new place there. */
+/* May the directory be moved into `dir`? Not into itself, and not too deep. A directory that keeps
+ * its parent (leaves is false) needs no new place there. */
 static int check_dir_move(struct dz_vfs *v, const struct dz_inode *what, const struct dz_inode *dir,
                           bool leaves)
 {
@@ -686,7 +857,7 @@ static int exchange(struct dz_vfs *v, const struct move *m)
     return 0;
 }
 
-/* The inode that had the new name loses it. */
+/* Take the new name away from the inode that had it. */
 static void replaced(struct dz_vfs *v, const struct move *m, int64_t now)
 {
     struct dz_inode *ip = m->there;
@@ -704,7 +875,7 @@ static int move(struct dz_vfs *v, const struct move *m)
         rc = dz_name_del(v, m->from_dir, m->from->name, m->from->len);
     if (!rc && there && (dz_is_dir(there) || there->nlink <= 1) && there->refs == 0 &&
         !dz_chunks_many(v, there, 0))
-        rc = dz_inode_delete_rows(v, there);
+        rc = delete_rows(v, there);
     if (rc)
         return rc;
     int64_t now = dz_now(v);
@@ -747,6 +918,6 @@ int dz_vfs_rename(struct dz_vfs *v, const struct dz_vfs_name *from, const struct
     if (rc)
         return rc;
     rc = dz_op_end(v, rename_in_op(v, &m, flags));
-    dz_inode_bury(v);
+    finish_burial(v);
     return rc;
 }

@@ -67,8 +67,8 @@ static int len_by_statement(struct dz_vfs *v, bool image, uint64_t id, int64_t *
     return 0;
 }
 
-/* Most chunks that are asked for exist and are read next, so the handle moves there at once. But a
- * handle that is sent to a missing row is lost, and a new one is expensive. */
+/* Most requested chunks exist and are read next, so move the handle there at once. A handle that is
+ * moved to a missing row is lost, though, and a new one is expensive. */
 static int len_by_handle(struct dz_vfs *v, bool image, uint64_t id, int64_t *ret_len)
 {
     struct dz_blob **slot = image ? &v->blob_image : &v->blob_read;
@@ -78,12 +78,13 @@ static int len_by_handle(struct dz_vfs *v, bool image, uint64_t id, int64_t *ret
         r = dz_blob_on(v, slot, id, &e);
     if (r < 0)
         return len_by_statement(v, image, id,
-                                ret_len); /* the statement will say what is wrong, if anything is */
+                                ret_len); /* the statement reports the error, if there is one */
     *ret_len = (int64_t)dz_blob_size(*slot);
     return 0;
 }
 
-int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len)
+/* Length of the row with this id in this file or in the image; -1: there is none. */
+static int chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len)
 {
     size_t slot = lens_slot(id);
     int64_t len = -1;
@@ -111,7 +112,7 @@ int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len)
 static int len_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, int32_t *ret_len)
 {
     *ret_len = -1;
-    return ip->here ? dz_chunk_len(v, false, dz_chunk_id(ip->ino, index), ret_len) : 0;
+    return ip->here ? chunk_len(v, false, dz_chunk_id(ip->ino, index), ret_len) : 0;
 }
 
 /* How many bytes of the image's chunk are visible: -1 when it has none, or when all are hidden. */
@@ -121,7 +122,7 @@ static int len_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index
     *ret_len = -1;
     if (!ip->below || start >= ip->base_size)
         return 0;
-    int rc = dz_chunk_len(v, true, dz_chunk_id(ip->ino, index), ret_len);
+    int rc = chunk_len(v, true, dz_chunk_id(ip->ino, index), ret_len);
     if (!rc && *ret_len > 0 && (uint64_t)*ret_len > ip->base_size - start)
         *ret_len = (int32_t)(ip->base_size - start);
     return rc;
@@ -151,7 +152,7 @@ static int blob_read(struct dz_vfs *v, bool image, uint64_t id, struct span s)
     }
 }
 
-/* Where the bytes of a chunk are, and how many. */
+/* The row that holds a chunk's bytes, and how many. */
 struct source {
     int32_t len; /* -1: nowhere */
     bool image;
@@ -314,7 +315,7 @@ static int chunk_cut(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index
     return rc ? rc : put(v, id, v->scratch, keep, len);
 }
 
-/* The whole chunk reads as zeros from now on. */
+/* Make the whole chunk read as zeros. */
 static int chunk_zero(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
 {
     int32_t here, below;
@@ -397,8 +398,8 @@ bool dz_cut_fits(const struct dz_inode *ip, uint64_t cut)
     return S_ISREG(ip->mode) && ip->here && index * DZ_VFS_CHUNK >= ip->size;
 }
 
-/* Each step is a transaction of its own. What cannot be removed now stays noted, and no operation
- * changes anything before it is removed, because the file might grow over it. */
+/* Remove the cut-off chunks, one transaction per step. A step that fails stays noted, and no
+ * operation changes anything before it is done, because the file might grow over the old chunks. */
 int dz_cut_finish(struct dz_vfs *v)
 {
     bool more = true;
@@ -444,7 +445,7 @@ static int iget_file(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
     return 0;
 }
 
-/* As relatime: only if the new time tells something. */
+/* Like relatime: update atime only if the file changed since, or once a day. */
 static void accessed(struct dz_vfs *v, struct dz_inode *ip)
 {
     if (v->noatime || v->readonly || !ip->here) /* reading must not copy an inode up */
@@ -602,7 +603,7 @@ static ssize_t write_at(struct dz_vfs *v, struct dz_inode *ip, uint64_t off, con
         return -EFBIG;
     if (n > DZ_VFS_FILE_MAX - off)
         n = (size_t)(DZ_VFS_FILE_MAX - off);
-    ip->refs++; /* holds it where it is over several operations */
+    ip->refs++; /* keeps the inode in memory over several operations */
     ssize_t done = ip->data && off + n <= DZ_VFS_INLINE_MAX ? write_inline(v, ip, off, buf, n)
                                                             : write_chunks(v, ip, off, buf, n);
     ip->refs--;
@@ -733,7 +734,7 @@ static int punch_inline(struct dz_vfs *v, struct dz_inode *ip, uint64_t off, uin
     return dz_op_end(v, rc);
 }
 
-/* The next chunk that has bytes, from `at` on, clipped to `end`. */
+/* Advance *at to the next chunk that has bytes, at most to `end`. */
 static int skip_hole(struct dz_vfs *v, const struct dz_inode *ip, uint64_t end, uint64_t *at)
 {
     uint64_t index;
@@ -832,4 +833,53 @@ int dz_vfs_seek(struct dz_vfs *v, uint64_t ino, uint64_t off, int whence, uint64
         return 0;
     }
     return whence == SEEK_DATA ? seek_data(v, ip, off, ret_off) : seek_hole(v, ip, off, ret_off);
+}
+
+/* ---- space in use ------------------------------------------------------------------- */
+
+static int sum_chunks(struct dz_vfs *v, struct dz_db *db, const struct dz_inode *ip,
+                      int (*fn)(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index),
+                      uint64_t *total)
+{
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(db, "SELECT id,length(data) FROM chunk WHERE id BETWEEN ?1 AND ?2");
+    uint64_t mask = (1u << DZ_VFS_CHUNK_BITS) - 1;
+    dz_bind_int(st, 1, (int64_t)dz_chunk_id(ip->ino, 0));
+    dz_bind_int(st, 2, (int64_t)(dz_chunk_id(ip->ino, 0) | mask));
+    int r;
+    while ((r = dz_stmt_step(st, &e)) > 0) {
+        int rc = fn ? fn(v, ip, (uint64_t)dz_col_int(st, 0) & mask) : 1;
+        if (rc < 0)
+            return rc;
+        *total += rc ? (uint64_t)dz_col_int(st, 1) : 0;
+    }
+    return r < 0 ? dz_vfs_errno(v, &e) : 0;
+}
+
+/* Is the image's chunk visible, that is, not hidden by one of this file? */
+static int shows_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
+{
+    int32_t here;
+    int rc = len_here(v, ip, index, &here);
+    return rc ? rc : here < 0 && index * DZ_VFS_CHUNK < ip->base_size;
+}
+
+int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes)
+{
+    struct dz_inode *ip;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    uint64_t total = ip->data_len;
+    if (S_ISREG(ip->mode) && !ip->data && ip->here)
+        rc = sum_chunks(v, v->db, ip, NULL, &total);
+    if (!rc && S_ISREG(ip->mode) && !ip->data && ip->below && ip->base_size)
+        rc = sum_chunks(v, v->image, ip, shows_below, &total);
+    if (!rc)
+        *ret_bytes = total;
+    return rc;
 }

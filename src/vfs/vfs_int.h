@@ -2,17 +2,18 @@
  *
  * vfs_int.h - what the files of the disk share. Not for other modules.
  *
- *   vfs_at, vfs_path                paths, credentials
- *   vfs_dir, vfs_rename, vfs_file, vfs_attr, vfs_xattr, vfs_readdir  operations
- *   vfs_node, vfs_cache             inodes and names in memory
- *   vfs_chunk                       bytes of a file <-> rows
- *   vfs_tx, vfs_redo                rows <-> transaction, and its memory
+ *   vfs_at                                     paths, permission, credentials
+ *   vfs_dir  vfs_file  vfs_attr  vfs_readdir   operations on inodes and names
+ *   vfs_lock  vfs_watch                        record locks, events about changes
+ *   vfs_node                                   inodes and names in memory; image below file
+ *   vfs_tx                                     rows, the transaction, and its memory
+ *   vfs_open  vfs_schema  vfs_check            opening, tables, checking a whole disk
+ *   vfs_tar_in  vfs_tar_out  vfs_tar_read  vfs_tar_head   archives
  *
- * The rule that makes operations atomic: an operation first finds out whether
- * it is allowed, then writes its rows, and only when all of them are written does
- * it change anything in memory (which cannot fail). If a row fails, the
- * transaction is rolled back and built again from the redo log up to the
- * operation's start.
+ * The rule that makes operations atomic: an operation first finds out whether it is allowed, then
+ * writes its rows, and only when all of them are written does it change anything in memory, which
+ * cannot fail. If a row fails, the transaction is rolled back and built again from the redo log up
+ * to the operation's start.
  */
 #ifndef DZ_VFS_VFS_INT_H
 #define DZ_VFS_VFS_INT_H
@@ -28,7 +29,7 @@ enum {
     DZ_VFS_CACHE_BYTES = 1 << 20,    /* default of opts.cache_bytes */
     DZ_VFS_REDO_MAX = 4 << 20,       /* bytes of changes in one transaction */
     DZ_VFS_DIRTY_MAX = 2048,         /* changed inodes that wait for a commit */
-    DZ_VFS_LAZY_MAX = 512,           /* inodes of which only the access time changed */
+    DZ_VFS_LAZY_MAX = 512,           /* inodes with no change but the access time */
     DZ_VFS_STEP_CHUNKS = 1024,       /* default of opts.step_chunks: 32 MiB */
     DZ_VFS_LENS = 512,               /* remembered chunk lengths */
     DZ_VFS_CHUNK_BITS = 24,          /* chunk.id = ino << 24 | index */
@@ -107,6 +108,7 @@ void dz_iundo(struct dz_vfs *v, struct dz_inode *ip);
 void dz_iforget(struct dz_vfs *v, struct dz_inode *ip);
 void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how);
 void dz_iclean(struct dz_vfs *v, struct dz_inode *ip);
+bool dz_iplausible(const struct dz_inode *ip); /* do type, sizes and data fit each other? */
 /* Give ip this content, copied unless it is NULL, and account for it. -ENOMEM. */
 int dz_iset_data(struct dz_vfs *v, struct dz_inode *ip, const void *data, size_t len);
 /* The same with memory from dz_alloc(), which ip then owns; NULL: not inline. Cannot fail. */
@@ -117,7 +119,7 @@ enum {
     DZ_ABOVE_NAMES
 };
 void dz_node_prepare(struct dz_db *db);
-void dz_attr_prepare(struct dz_db *db);
+void dz_dir_prepare(struct dz_db *db);
 bool dz_above(const struct dz_vfs *v, int what, uint64_t ino); /* may this file have rows of it? */
 int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err); /* any: rows at all */
 
@@ -134,6 +136,14 @@ int dz_name_put(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t
 int dz_name_del(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len);
 int dz_name_check(const char *name, size_t len); /* ENAMETOOLONG, EINVAL, EEXIST for dots */
 void dz_caches_shrink(struct dz_vfs *v, size_t bytes);
+#if DZ_CHECK_DEEP
+void dz_assert_caches(const struct dz_vfs *v);
+#else
+static inline void dz_assert_caches(const struct dz_vfs *v)
+{
+    (void)v;
+}
+#endif
 
 /* ---- vfs_tx.c: the changes of the open transaction, kept until it is committed -- */
 
@@ -170,7 +180,6 @@ struct dz_redo_mark {
     struct dz_redo_block *last;
     size_t used, bytes, count;
 };
-struct dz_redo_mark dz_redo_mark(const struct dz_redo *r);
 void dz_redo_release(struct dz_redo *r);
 
 /* ---- vfs_tx.c --------------------------------------------------------------------- */
@@ -179,7 +188,7 @@ void dz_tx_prepare(struct dz_db *db);
 /* A change begins: restores a lost transaction, commits a full one, shrinks the caches, sets the
  * mark. EROFS, or the reason why the commit failed. */
 int dz_op_begin(struct dz_vfs *v);
-/* And ends: with rc < 0 its rows are undone. Returns rc. */
+/* A change ends: with rc < 0 its rows are undone. Returns rc. */
 int dz_op_end(struct dz_vfs *v, int rc);
 int dz_read_begin(struct dz_vfs *v);
 int dz_row_write(struct dz_vfs *v, const struct dz_row *row);
@@ -191,8 +200,6 @@ int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_e
 
 /* ---- vfs_file.c ------------------------------------------------------------------- */
 
-/* Length of the row with this id in this file or in the image; -1: there is none. */
-int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len);
 void dz_chunk_lens_forget(struct dz_vfs *v);
 /* Remove rows [first, last] of this file, and account for that. */
 int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last);
@@ -212,13 +219,6 @@ int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, stru
 int dz_file_resizable(struct dz_vfs *v, struct dz_inode *ip, uint64_t size);
 int dz_file_truncate(struct dz_vfs *v, struct dz_inode *ip, uint64_t size); /* inside an op */
 int dz_xattrs_delete(struct dz_vfs *v, const struct dz_inode *ip);          /* inside an op */
-/* Remove all rows of an inode that nothing refers to any more. Inside an op; accounts. */
-int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip);
-/* Its last name is gone (nlink is 0): forget the inode, or keep it while it has references, or
- * while it has more content than one operation removes. */
-void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip);
-/* After such an operation: remove the content that it kept. */
-void dz_inode_bury(struct dz_vfs *v);
 /* Remove what an unfinished truncation has left (v->cut). 0 when nothing is left, or -errno. */
 int dz_cut_finish(struct dz_vfs *v);
 /* Is this a valid record of an unfinished truncation? */
@@ -237,11 +237,6 @@ int dz_dir_scan(struct dz_vfs *v, struct dz_inode *dir, const char *after, size_
 /* The (first) name of ino in dir. */
 int dz_dir_name_of(struct dz_vfs *v, uint64_t dir, uint64_t ino, char *name, size_t *ret_len);
 void dz_windows_release(struct dz_vfs *v);
-/* One step from a directory towards the root; EIO when the way is a circle. */
-struct dz_climb {
-    uint64_t dir, mark, steps, stride; /* stride starts as 8, mark and steps as 0 */
-};
-int dz_climb_up(struct dz_vfs *v, struct dz_climb *c);
 /* Is `dir` equal to or below `top`? 1, 0 or -errno. */
 int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top);
 
@@ -264,14 +259,16 @@ struct dz_locks {
 struct dz_vfs {
     struct dz_db *db, *image;
     bool readonly, noatime, stale, wrote, has_xattrs, image_xattrs;
+    bool in_op;          /* between dz_op_begin() and dz_op_end() */
     bool xattrs_noted;   /* meta says that there may be extended attributes */
     bool orphans_noted;  /* meta says that there may be orphans */
     bool counters_noted; /* meta's counters are right */
     bool image_counted;
     uint64_t limit_bytes, limit_inodes;
-    uint64_t keep_free;              /* of the host's file system; 0: it is not looked at */
+    uint64_t keep_free;              /* bytes to leave free on the host's file system; 0: not
+                                      * checked */
     size_t look_budget;              /* bytes of changes until the next look, */
-    size_t look_seen;                /* counted by the redo log, which had so many then */
+    size_t look_seen;                /* the redo log's bytes at the last look */
     bool host_full;                  /* at the last look there was no space: nothing may grow */
     int64_t used_bytes, used_inodes; /* of this file, with what is dirty */
     uint64_t image_bytes, image_inodes;
@@ -292,14 +289,15 @@ struct dz_vfs {
     uint64_t cut;            /* meta.cut: chunks from this id on are to be removed; 0: none */
     bool cutting;            /* they are being removed now */
     int64_t untar;           /* meta.untar: the stage of an import under way */
-    struct dz_inode *burial; /* lost its last name in this operation, and has much content */
+    struct dz_inode *burial; /* an inode with much content that lost its last name in this
+                              * operation */
 
     struct dz_redo redo;
     struct dz_redo_mark op_mark;
     int64_t op_bytes, op_inodes; /* counters at the mark */
     struct dz_blob *blob_read, *blob_write, *blob_image;
     uint64_t read_id, write_id, image_id; /* the chunk that each of the handles is on */
-    bool holes[2]; /* the last chunk asked for had no row: ask by statement */
+    bool holes[2]; /* the last requested chunk had no row: look the next one up by statement */
     struct {
         uint64_t id; /* 0: empty */
         int32_t len;

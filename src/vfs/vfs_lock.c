@@ -25,7 +25,7 @@ static bool overlap(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b)
     return a->start <= b->end && b->start <= a->end;
 }
 
-/* Does a end just before b begins? */
+/* Does lock a end right before lock b begins? */
 static bool ends_before(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b)
 {
     return a->end != UINT64_MAX && a->end + 1 == b->start;

@@ -10,9 +10,17 @@
  * Two bit sets over the image's inodes say which of them may have rows here, so that a lookup in
  * an untouched part of the image reads the image only.
  *
- * Inodes and names are cached in an intrusive hash table that remembers the order of use.
+ * Inodes and names are cached in an intrusive hash table that remembers the order of use:
  *
- * Rows are not trusted: anybody may have written a sandbox's file.
+ *     bucket[hash & mask] -> node -> node        chain
+ *     newest -> node <-> node <-> node <- oldest order of use
+ *
+ * Rows are not trusted: anybody may have written a sandbox's file. dz_vfs_check() has the
+ * invariants of rows; those of memory are:
+ *   1. A cache's buckets and its order of use hold the same nodes, each in the bucket of its hash;
+ *      count and bytes are the sums over them (dz_assert_caches, with DZ_CHECK_DEEP).
+ *   2. An inode in the cache has the number that its hash says, and is plausible if its row was
+ *      read; one that is dirty or referenced is not evicted (dz_iforget).
  */
 #include "vfs/vfs_int.h"
 
@@ -141,6 +149,31 @@ void dz_vfs_cache_remove(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
     c->bytes -= h->bytes;
 }
 
+#if DZ_CHECK_DEEP
+static void assert_cache(const struct dz_vfs_cache *c)
+{
+    size_t count = 0, bytes = 0;
+    for (const struct dz_vfs_hnode *h = c->newest; h; h = h->older) {
+        const struct dz_vfs_hnode *at = c->bucket[h->hash & c->mask];
+        while (at && at != h)
+            at = at->chain;
+        assert(at && (h->older ? h->older->newer == h : c->oldest == h));
+        count++;
+        bytes += h->bytes;
+    }
+    for (size_t i = 0; i <= c->mask; i++)
+        for (const struct dz_vfs_hnode *h = c->bucket[i]; h; h = h->chain)
+            count--;
+    assert(count == 0 && bytes == c->bytes);
+}
+
+void dz_assert_caches(const struct dz_vfs *v)
+{
+    assert_cache(&v->inodes);
+    assert_cache(&v->names);
+}
+#endif
+
 void dz_vfs_cache_touch(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
 {
     if (c->newest == h)
@@ -153,7 +186,7 @@ void dz_vfs_cache_touch(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
 
 enum {
     EVICT_TRIES = 64
-}; /* inodes looked at in one go: those in use only move to the front */
+}; /* inodes considered in one go; those in use only move to the front */
 
 static const char select_node[] =
     "SELECT mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data FROM node WHERE ino=?1";
@@ -241,7 +274,7 @@ static struct dz_inode *inode_alloc(uint64_t ino)
     return ip;
 }
 
-static bool plausible(const struct dz_inode *ip)
+bool dz_iplausible(const struct dz_inode *ip)
 {
     switch (ip->mode & S_IFMT) {
     case S_IFREG:
@@ -306,7 +339,7 @@ static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
     bool here = db == v->db;
     if (!here) /* all of the image's content is visible, whatever its own column says */
         ip->base_size = S_ISREG(ip->mode) && !ip->data ? ip->size : 0;
-    if (!plausible(ip) || (here && ip->base_size && !ip->below)) {
+    if (!dz_iplausible(ip) || (here && ip->base_size && !ip->below)) {
         (void)dz_fail(&v->why, DZ_ECORRUPT, "the row of inode %llu is invalid",
                       (unsigned long long)ip->ino);
         return -EIO;
@@ -327,7 +360,7 @@ static int inode_load(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
     if (!ip)
         return -ENOMEM;
     ip->below = v->image && ino <= v->image_max;
-    ip->version = ++v->version; /* forget what is known of an inode that had this number before */
+    ip->version = ++v->version; /* listings of an earlier inode with this number are stale */
     int rc = dz_above(v, DZ_ABOVE_NODE, ino) ? inode_read(v, v->db, ip) : -ENOENT;
     if (rc == -ENOENT && ip->below)
         rc = inode_read(v, v->image, ip);
@@ -453,7 +486,7 @@ void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how)
     if (how & DZ_DIRTY_ROW) {
         dirty_row(v, ip);
     } else if (!ip->dirty) {
-        while (v->lazy_count >= DZ_VFS_LAZY_MAX) /* there are enough of them for a commit */
+        while (v->lazy_count >= DZ_VFS_LAZY_MAX) /* enough of them to be worth writing */
             dirty_row(v, v->lazy);
         list_add(&v->lazy, ip);
         v->lazy_count++;
@@ -608,7 +641,7 @@ int dz_name_del(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t
     int r = dir->below ? name_select(v, v->image, dir->ino, &n, &e) : 0;
     if (r < 0)
         return r;
-    if (r > 0) /* the image has it too: hide that */
+    if (r > 0) /* the image has the name too: write a row that hides it */
         return dz_name_put(v, dir, name, len, 0, 0);
     struct dz_row row = {
         .kind = DZ_ROW_DEL_DENTRY, .n = {(int64_t)dir->ino}, .name = name, .name_len = len};
@@ -644,7 +677,7 @@ void dz_caches_shrink(struct dz_vfs *v, size_t bytes)
         else
             dz_iforget(v, ip);
     }
-    /* Nodes in use stay, so there is no use in trying again at once. */
+    /* Nodes in use stay, so retrying at once would be useless. */
     size_t now = v->inodes.bytes + v->names.bytes;
     v->shrink_at = (now > v->cache_bytes ? now : v->cache_bytes) + v->cache_bytes / 8;
 }

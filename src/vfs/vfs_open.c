@@ -137,8 +137,7 @@ int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, stru
     return count(db, &none, ret_bytes, ret_inodes, err);
 }
 
-/* ---- the image --------------------------------------------------------------------------------
- */
+/* ---- the image --------------------------------------------------------------------------- */
 
 static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct meta *below,
                        struct dz_err *err)
@@ -217,8 +216,7 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
     return r;
 }
 
-/* ---- open, close
- * --------------------------------------------------------------------------------- */
+/* ---- open, close ------------------------------------------------------------------------- */
 
 static void release(struct dz_vfs *v)
 {
@@ -285,8 +283,8 @@ static int open_disk(struct dz_vfs *v, const struct meta *m, const struct meta *
     return dz_above_load(v, m->max_ino > 0, err);
 }
 
-/* Finish a truncation that did not end. On a full disk it has to wait; nothing of it can be seen
- * meanwhile. */
+/* Finish a truncation that was interrupted. On a full disk it has to wait, which no reader can
+ * notice. */
 static int resume_cut(struct dz_vfs *v, struct dz_err *err)
 {
     struct dz_inode *ip;
@@ -343,7 +341,7 @@ void dz_vfs_prepare(struct dz_db *db)
     for (size_t i = 0; i < DZ_ARRAY_LEN(bind); i++)
         (void)dz_db_stmt(db, bind[i]);
     dz_vfs_prepare_image(db);
-    dz_attr_prepare(db);
+    dz_dir_prepare(db);
     dz_tx_prepare(db);
 }
 
@@ -384,13 +382,7 @@ const char *dz_vfs_why(const struct dz_vfs *v)
     return v->why.msg[0] ? v->why.msg : "no error";
 }
 
-int64_t dz_vfs_now(const struct dz_vfs *v)
-{
-    return dz_now(v);
-}
-
-/* ---- counters
- * ------------------------------------------------------------------------------------- */
+/* ---- counters ---------------------------------------------------------------------------- */
 
 static void count_image(struct dz_vfs *v)
 {
@@ -435,30 +427,4 @@ void dz_vfs_keep_free(struct dz_vfs *v, uint64_t bytes)
     v->keep_free = bytes;
     v->look_budget = 0;
     v->host_full = false;
-}
-
-/* ---- volumes
- * ---------------------------------------------------------------------------------------- */
-
-const char *dz_vfs_volume_name(uint64_t volume)
-{
-    static const char *const names[] = {
-        [DZ_VFS_WORKSPACE] = "workspace", [DZ_VFS_MEMORY] = "memory", [DZ_VFS_TMP] = "tmp"};
-    return volume < DZ_ARRAY_LEN(names) ? names[volume] : NULL;
-}
-
-bool dz_vfs_volume_public(uint64_t volume)
-{
-    return volume == DZ_VFS_WORKSPACE;
-}
-
-int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume)
-{
-    struct dz_climb c = {.dir = dir, .stride = 8};
-    int rc = dz_read_begin(v);
-    while (!rc && c.dir > DZ_VFS_TMP)
-        rc = dz_climb_up(v, &c);
-    if (!rc)
-        *ret_volume = c.dir;
-    return rc;
 }

@@ -18,6 +18,11 @@
  * directory, and serves the calls that follow. It is a cache: entries are looked up
  * again when the directory has changed since. A directory larger than one window
  * costs a scan per window.
+ *
+ *     cookies   3 ....... from |---- window ----| upto ........ 2^63
+ *
+ * Invariant (assert_window): the entries of a window are in order of their cookies, all of them
+ * above `from` and at most `upto`.
  */
 #include "vfs/vfs_int.h"
 
@@ -186,7 +191,7 @@ static void sort(struct window_entry *e, size_t n)
     }
 }
 
-/* Too many: keep the lower half, and accept nothing above it any more. */
+/* The window is full: keep the half with the lower cookies, and accept nothing above it. */
 static int halve(struct dz_window *w)
 {
     char *names = dz_alloc(w->name_cap);
@@ -257,6 +262,15 @@ static int take(void *arg, const struct dz_vfs_entry *e)
     return fresh.cookie <= w->from || fresh.cookie > w->upto ? 0 : append(w, &fresh, e->name);
 }
 
+static void assert_window(const struct dz_window *w)
+{
+    for (size_t i = 0; DZ_CHECK_DEEP && i < w->count; i++) {
+        assert(w->entry[i].cookie > (i ? w->entry[i - 1].cookie - 1 : w->from));
+        assert(w->entry[i].cookie <= w->upto && w->entry[i].at + w->entry[i].len <= w->name_bytes);
+    }
+    assert(w->from < w->upto);
+}
+
 static int window_make(struct dz_vfs *v, struct dz_inode *dir, uint64_t from,
                        struct dz_window **ret_window)
 {
@@ -285,6 +299,7 @@ static int window_make(struct dz_vfs *v, struct dz_inode *dir, uint64_t from,
         return rc;
     }
     sort(w->entry, w->count);
+    assert_window(w);
     *ret_window = w;
     return 0;
 }
@@ -317,7 +332,7 @@ static size_t first_above(const struct dz_window *w, uint64_t cookie)
     return low;
 }
 
-/* Returns 1 when fn has enough. */
+/* Returns 1 when fn wants no more. */
 static int serve(struct dz_vfs *v, struct dz_inode *dir, const struct dz_window *w, uint64_t cookie,
                  int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg)
 {
@@ -339,7 +354,7 @@ static int serve(struct dz_vfs *v, struct dz_inode *dir, const struct dz_window 
     return 0;
 }
 
-/* "." and "..": 1 when fn has enough. */
+/* Give "." and "..": 1 when fn wants no more. */
 static int serve_dots(const struct dz_inode *dir, uint64_t cookie,
                       int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg)
 {
@@ -377,8 +392,7 @@ int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
     return rc > 0 ? 0 : rc;
 }
 
-/* ---- the path of a directory --------------------------------------------------------------------
- */
+/* ---- the path of a directory ------------------------------------------------------------- */
 
 struct naming {
     uint64_t ino;

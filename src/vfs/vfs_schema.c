@@ -112,8 +112,8 @@ int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *ima
     "FROM r WHERE arg>50 AND length(spec)=arg-1+argv_size+own_size"
 const char dz_vfs_exec_of_1[] = EXEC_OF_1;
 
-/* By way of a table in memory, so that the new table takes the place of the old one in the file.
- * The first files of version 1 had no records. */
+/* The rows pass through a table in memory, so that the new table takes the old one's place in the
+ * file. The first files of version 1 had no records. */
 static const char schema_2[] =
     "CREATE TABLE IF NOT EXISTS exec(id INTEGER PRIMARY KEY,state,code,started,ended,spec);"
     "CREATE TABLE IF NOT EXISTS exec_output(id INTEGER PRIMARY KEY,exec INT,stream INT,at INT,"

@@ -64,7 +64,7 @@ struct merge {
     DZ_VEC(, struct frame) frames;
     struct names names;
     uint32_t moved; /* since the last commit */
-    bool rest;      /* something stays in the stage */
+    bool rest;      /* entries stayed in the stage */
 };
 
 /* --- the note ---------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static int stage_make(struct dz_vfs *v, uint64_t dir, uint64_t *ret_stage)
 {
     const struct dz_vfs_new spec = {.mode = S_IFDIR | 0700};
     struct dz_err e = {0};
-    if (v->untar && dz_tar_resume(v, &e) < 0) /* what failed before comes first */
+    if (v->untar && dz_tar_resume(v, &e) < 0) /* finish an earlier import first */
         return dz_vfs_errno(v, &e);
     int rc = dz_vfs_remove_tree(v, dir, STAGE, strlen(STAGE));
     if (!rc || rc == -ENOENT)
@@ -189,7 +189,7 @@ static int merge_name(struct merge *m, const struct frame *f, const char *name, 
     return dz_vec_push(&m->frames, below) < 0 ? -ENOMEM : 0;
 }
 
-/* If the archive names the directory, the target takes what it says. */
+/* Copy mode, owner and time to the target if the archive names the directory. */
 static int adopt(struct dz_vfs *v, const struct dz_vfs_attr *from, uint64_t to)
 {
     struct dz_vfs_attr attr = *from;
@@ -272,8 +272,8 @@ static int tell(struct dz_vfs *v, int rc, const char *what, struct dz_err *err)
     return rc ? dz_fail_sys(err, -rc, "%s (%s)", what, dz_vfs_why(v)) : 0;
 }
 
-/* The archive is unpacked: move all of it to the parent, where nothing may be in the way. Begins
- * and ends with a commit. */
+/* Move the unpacked archive to the parent, where nothing may be in the way. Begins and ends with a
+ * commit. */
 static int merge_stage(struct dz_vfs *v, uint64_t stage, struct dz_err *err)
 {
     int rc = put_note(v, (int64_t)stage);
@@ -297,7 +297,7 @@ bool dz_tar_note_fits(struct dz_vfs *v, int64_t value)
     return dz_vfs_lookup(v, ip->rdev, STAGE, strlen(STAGE), &named) == 0 && named == ino;
 }
 
-/* Also on a disk that is opened for reading: nobody may see a tree that is half in place. */
+/* Done on a read-only disk too, because no one may see a tree that is half in place. */
 int dz_tar_resume(struct dz_vfs *v, struct dz_err *err)
 {
     bool readonly = v->readonly;
@@ -306,7 +306,7 @@ int dz_tar_resume(struct dz_vfs *v, struct dz_err *err)
     int rc = 0;
     v->readonly = false;
     if (!dz_tar_note_fits(v, value))
-        rc = put_note(v, 0); /* it was gone already, or never was */
+        rc = put_note(v, 0); /* the stage was removed before, or never made */
     else if (value > 0)
         rc = merge(v, (uint64_t)value);
     else if (!(rc = dz_iget_dir(v, -(uint64_t)value, &ip)))
@@ -454,7 +454,7 @@ static int make_dir(struct import *imp, uint64_t dir, struct dz_str name, uint32
     return dz_vfs_create(imp->v, dir, name.p, name.n, &spec, ret_ino);
 }
 
-/* From the stage along all components of path but the last, making those that are missing. */
+/* Walk from the stage along all components of path but the last, making missing ones. */
 static int walk(struct import *imp, struct dz_str path, bool make, struct dz_vfs_name *ret_at,
                 struct dz_err *err)
 {
@@ -841,7 +841,7 @@ static int check_batch(struct import *imp, size_t frame, const struct dz_buf *na
     return 0;
 }
 
-/* Down into directories that both sides have. */
+/* Descend into directories that both sides have. */
 static int check_all(struct import *imp, struct dz_err *err)
 {
     const struct merge_frame top = {.from = imp->stage, .to = imp->in->dir};

@@ -291,7 +291,8 @@ static int emit_member(struct export *x, const struct dz_vfs_attr *a, struct dz_
         r = read_target(x, a->ino, &m.link, err);
     if (r < 0)
         return r;
-    if (++x->stats.members > DZ_TAR_MEMBERS_MAX) /* a damaged disk with a circle ends here, too */
+    if (++x->stats.members > DZ_TAR_MEMBERS_MAX) /* also ends the walk on a damaged disk with a
+                                                  * circle */
         return dz_fail(err, DZ_ELIMIT, "write an archive: over %d members", DZ_TAR_MEMBERS_MAX);
     m.path = dz_str_n(x->path.p, x->path.len);
     if (earlier) {

@@ -9,8 +9,10 @@
  * format allows but this reader does not support gets a sentence in m.bad; its data is still
  * framed right. Anything that makes the framing doubtful is an error.
  *
- * Invariant: between calls, `left` bytes of data and `padding` stand between the stream's
- * position and the next header.
+ * Invariants between calls (assert_framing):
+ *   1. `left` bytes of data and `padding` stand between the stream's position and the next header,
+ *      which begins at a multiple of DZ_TAR_BLOCK.
+ *   2. The pieces of a sparse member that are not handed out yet have `left` bytes (pieces_check).
  */
 #include "base/mem.h"
 
@@ -18,6 +20,7 @@
 #include "base/str.h"
 #include "vfs/vfs_tar_int.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,7 +217,7 @@ static int take(struct dz_tar_reader *r, struct dz_tar_pax *p, enum key key, str
     bool ok = true, ignored = false;
     switch (key) {
     case KEY_PATH:
-        if (!p->has_sparse || !p->has_path) /* GNU.sparse.name is the better one */
+        if (!p->has_sparse || !p->has_path) /* GNU.sparse.name takes precedence */
             set_text(&p->path, value, &p->has_path);
         break;
     case KEY_SPARSE_NAME:
@@ -456,7 +459,8 @@ static int read_header(struct dz_tar_reader *r, struct dz_tar_header *h, struct 
     if ((size_t)got < sizeof *h)
         return broken(r, err, "it ends early");
     if (all_zero(h)) {
-        got = fill(r, r->block, sizeof r->block, err); /* a lone block of zeros will do */
+        got = fill(r, r->block, sizeof r->block, err); /* a single block of zeros is accepted as
+                                                        * the end */
         r->ended = true;
         return got < 0 ? (int)got : 0;
     }
@@ -684,7 +688,7 @@ static bool has_nul(const struct dz_buf *b)
     return memchr(b->p, '\0', b->len) != NULL;
 }
 
-/* What kind it is for us; also whether data follows. */
+/* Set m->type from the header's type, and *ret_data if data follows the header. */
 static int classify(struct dz_tar_reader *r, const struct dz_tar_header *h, bool *ret_data,
                     struct dz_err *err)
 {
@@ -756,7 +760,7 @@ static int make_member(struct dz_tar_reader *r, const struct dz_tar_header *h, s
     return rc;
 }
 
-/* 1: the header was about the next one; 0: it is a member's own. */
+/* 1: the header described the next one; 0: it is a member's own. */
 static int read_described(struct dz_tar_reader *r, const struct dz_tar_header *h,
                           struct dz_err *err)
 {
@@ -786,6 +790,13 @@ static int read_described(struct dz_tar_reader *r, const struct dz_tar_header *h
     return rc < 0 ? rc : 1;
 }
 
+static void assert_framing(const struct dz_tar_reader *r)
+{
+    assert(r->padding < DZ_TAR_BLOCK);
+    assert((r->at + r->left + r->padding) % DZ_TAR_BLOCK == 0);
+    assert(!r->m.sparse || r->left == 0 || r->piece < r->piece_count);
+}
+
 int dz_tar_next(struct dz_tar_reader *r, struct dz_err *err)
 {
     struct dz_tar_header h;
@@ -803,7 +814,10 @@ int dz_tar_next(struct dz_tar_reader *r, struct dz_err *err)
     } while (rc == 1);
     if (rc == 0)
         rc = make_member(r, &h, err);
-    return rc < 0 ? rc : 1;
+    if (rc < 0)
+        return rc;
+    assert_framing(r);
+    return 1;
 }
 
 /* --- content ----------------------------------------------------------------- */
@@ -833,5 +847,6 @@ ssize_t dz_tar_data(struct dz_tar_reader *r, void *buf, size_t n, uint64_t *ret_
         return rc;
     r->left -= n;
     r->piece_done += m->sparse ? n : 0;
+    assert_framing(r);
     return (ssize_t)n;
 }

@@ -8,11 +8,22 @@
  * short, and the guest was already told that its writes succeeded. So every row is also kept in
  * the redo log in memory, from which the transaction is built again.
  *
+ *     a change                           commit
+ *    ----------> row ---> transaction ----------> file
+ *                 |            ^
+ *                 v            | built again after a rollback
+ *             redo log --------'
+ *
  * Invariants between operations, unless `stale`:
- *   1. the open transaction holds exactly the rows of the redo log, in order (assert_committed
- *      checks the empty case; alive() repairs a transaction that SQLite rolled back);
- *   2. file + transaction + dirty inodes = what the guest sees. No assertion can look at what the
+ *   1. The open transaction holds exactly the rows of the redo log, in order. assert_committed
+ *      checks the empty case; alive() repairs a transaction that SQLite rolled back.
+ *   2. File + transaction + dirty inodes = what the guest sees. No assertion can look at what the
  *      guest has seen: tests/model compares it, with a crash after any step.
+ *   3. dz_op_begin() and dz_op_end() come in pairs that do not nest (in_op).
+ *   4. bytes and count of the log are the sums over its entries (assert_log).
+ *   5. The list `dirty` holds the dirty_rows inodes whose row must be written, `lazy` the
+ *      lazy_count inodes of which only the access time changed (assert_dirty). A row that is
+ *      written is one that reading accepts (put_node).
  * When a transaction could not be built again (no memory, the disk cannot even be read), `stale`
  * is set: the log still has everything; every operation first tries to rebuild and fails until
  * that works.
@@ -85,9 +96,24 @@ static int redo_add(struct dz_redo *r, const struct dz_row *row)
     return 0;
 }
 
-struct dz_redo_mark dz_redo_mark(const struct dz_redo *r)
+static struct dz_redo_mark redo_mark(const struct dz_redo *r)
 {
     return (struct dz_redo_mark){r->last, r->last ? r->last->used : 0, r->bytes, r->count};
+}
+
+static void assert_log(const struct dz_redo *r)
+{
+    size_t bytes = 0, count = 0;
+    for (const struct dz_redo_block *b = r->first; DZ_CHECK_DEEP && b; b = b->next) {
+        for (size_t at = 0; at < b->used; count++) {
+            struct dz_row row;
+            memcpy(&row, b->bytes + at, sizeof row);
+            at += entry_bytes(&row);
+        }
+        bytes += b->used;
+        assert(b->used <= b->cap && (b->next || b == r->last));
+    }
+    assert(!DZ_CHECK_DEEP || (bytes == r->bytes && count == r->count));
 }
 
 static void free_chain(struct dz_redo_block *b)
@@ -102,7 +128,7 @@ static void free_chain(struct dz_redo_block *b)
 static void redo_cut(struct dz_redo *r, struct dz_redo_mark mark)
 {
     assert(mark.count <= r->count);
-    if (!mark.last) { /* nothing is left: keep one block for the next transaction */
+    if (!mark.last) { /* an empty log keeps one block for the next transaction */
         struct dz_redo_block *keep = r->first;
         if (keep && keep->cap == BLOCK_BYTES) {
             free_chain(keep->next);
@@ -121,6 +147,7 @@ static void redo_cut(struct dz_redo *r, struct dz_redo_mark mark)
     r->last = mark.last;
     r->bytes = mark.bytes;
     r->count = mark.count;
+    assert_log(r);
 }
 
 void dz_redo_release(struct dz_redo *r)
@@ -253,7 +280,7 @@ static int run(struct dz_vfs *v, const struct dz_row *row, struct dz_err *err)
     if (row->kind == DZ_ROW_PATCH_CHUNK)
         return patch_chunk(v, row, err);
     if (row->kind == DZ_ROW_PUT_CHUNK || row->kind == DZ_ROW_DEL_CHUNKS)
-        v->read_id = v->write_id = 0; /* a handle on such a row would not notice: move it */
+        v->read_id = v->write_id = 0; /* the handles would keep the old row: reposition them */
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(v->db, statements[row->kind].sql);
     int i = 1;
     for (; i <= statements[row->kind].ints; i++)
@@ -306,7 +333,7 @@ static int alive(struct dz_vfs *v)
 int dz_row_write(struct dz_vfs *v, const struct dz_row *row)
 {
     struct dz_err e = {0};
-    struct dz_redo_mark mark = dz_redo_mark(&v->redo);
+    struct dz_redo_mark mark = redo_mark(&v->redo);
     bool in_txn = dz_db_in_txn(v->db);
 
     v->wrote = true;
@@ -330,6 +357,7 @@ int dz_row_write(struct dz_vfs *v, const struct dz_row *row)
 
 static int put_node(struct dz_vfs *v, const struct dz_inode *ip)
 {
+    assert(ip->here && dz_iplausible(ip));
     struct dz_row row = {
         .kind = DZ_ROW_PUT_NODE,
         .n = {(int64_t)ip->ino, ip->mode, ip->uid, ip->gid, ip->nlink, (int64_t)ip->size,
@@ -358,7 +386,7 @@ int dz_read_begin(struct dz_vfs *v)
 /* --- the host's disk ------------------------------------------------------------------- */
 
 enum {
-    LOOK_SHARE = 64,         /* of what is left, so much may be written until the next look */
+    LOOK_SHARE = 64,         /* this share of the free space may be written until the next look */
     TIGHT_LOG = 64,          /* pages: a longer log is moved into the file when space is short */
     FREE_MARGIN = 256 << 10, /* a transaction's own need: pages of indexes, frames of the log */
 };
@@ -381,7 +409,7 @@ static int64_t left_on_host(struct dz_vfs *v)
     return (int64_t)fs.f_bavail * (int64_t)fs.f_bsize - (int64_t)v->keep_free - owed - FREE_MARGIN;
 }
 
-/* Before a change: has the host room for it? When space is short, the log is kept short. */
+/* Check the host's free space before a change. When it is short, the SQLite log is kept short. */
 static int look_at_host(struct dz_vfs *v)
 {
     size_t seen = v->look_seen <= v->redo.bytes ? v->look_seen : 0, since = v->redo.bytes - seen;
@@ -408,8 +436,25 @@ static int look_at_host(struct dz_vfs *v)
     return 0;
 }
 
+static void assert_list(const struct dz_inode *first, size_t count, uint8_t dirty)
+{
+    const struct dz_inode *ip = first;
+    for (size_t i = 0; i < count; i++, ip = ip->dirty_next)
+        assert(ip->dirty == dirty && ip->dirty_next->dirty_prev == ip);
+    assert(ip == first && (first != NULL) == (count > 0));
+}
+
+static void assert_dirty(const struct dz_vfs *v)
+{
+    if (!DZ_CHECK_DEEP)
+        return;
+    assert_list(v->dirty, v->dirty_rows, DZ_DIRTY_ROW);
+    assert_list(v->lazy, v->lazy_count, DZ_DIRTY_ATIME);
+}
+
 int dz_op_begin(struct dz_vfs *v)
 {
+    assert(!v->in_op);
     if (v->readonly)
         return -EROFS;
     int looked = dz_unlikely(v->keep_free) ? look_at_host(v) : 0;
@@ -425,15 +470,18 @@ int dz_op_begin(struct dz_vfs *v)
         rc = dz_read_begin(v);
     if (rc)
         return rc;
-    v->op_mark = dz_redo_mark(&v->redo);
+    v->op_mark = redo_mark(&v->redo);
     v->op_bytes = v->used_bytes;
     v->op_inodes = v->used_inodes;
     v->wrote = false;
+    v->in_op = true;
     return 0;
 }
 
 int dz_op_end(struct dz_vfs *v, int rc)
 {
+    assert(v->in_op);
+    v->in_op = false;
     if (dz_likely(rc >= 0))
         return rc;
     v->used_bytes = v->op_bytes;
@@ -447,7 +495,7 @@ int dz_op_end(struct dz_vfs *v, int rc)
     return rc;
 }
 
-/* Counters and notes, which only have to be right in a file that is opened next. */
+/* Write counters and notes, which only matter to the next open of the file. */
 static int flush_meta(struct dz_vfs *v, bool final)
 {
     bool changes = v->redo.count > 0;
@@ -515,7 +563,9 @@ static int fail_commit(struct dz_vfs *v, struct dz_err *err)
 /* After a commit nothing waits to be written: no transaction, no row in the log, no dirty inode. */
 static void assert_committed(const struct dz_vfs *v)
 {
-    assert(!dz_db_in_txn(v->db) && v->redo.count == 0 && !v->dirty && !v->stale);
+    assert(!dz_db_in_txn(v->db) && v->redo.count == 0 && !v->dirty && !v->stale && !v->in_op);
+    assert_dirty(v);
+    dz_assert_caches(v);
 }
 
 static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struct dz_err *err)
@@ -523,6 +573,8 @@ static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struc
     struct dz_err e = {0};
     if (v->readonly)
         return extra ? dz_fail(err, DZ_EDENIED, "the disk is open for reading only") : 0;
+    assert_log(&v->redo);
+    assert_dirty(v);
     if (alive(v) < 0 || flush(v, final) < 0)
         return fail_commit(v, err);
     int r = 0;
@@ -576,7 +628,7 @@ int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err)
     int r = dz_vfs_commit(v, err);
     if (r < 0 || dz_db_wal_pages(v->db) < (idle ? 1 : DZ_DB_CHECKPOINT_PAGES))
         return r;
-    dz_blobs_close(v); /* an open one would keep the checkpoint from running */
+    dz_blobs_close(v); /* an open handle would block the checkpoint */
     return dz_db_maintain(v->db, idle, err);
 }
 

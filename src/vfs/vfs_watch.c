@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_watch.c - telling who asked about changes of a subtree.
+ * vfs_watch.c - watches: events about changes of a subtree.
  *
- * Each watch has a ring of events that grows to DZ_VFS_EVENT_MAX; when that is full,
- * the last place becomes one OVERFLOW event, and later events are dropped until
- * somebody reads. Two writes to one file in a row are one event.
+ * Each watch has a ring of events that grows to DZ_VFS_EVENT_MAX. When that is full, the last
+ * place becomes one OVERFLOW event, and later events are dropped until events are read. Two writes
+ * to one file in a row are one event.
  *
- * A change of a name knows its directory. A change of an inode asks where the
- * inode was found last, and when that name is gone, searches.
+ * A change of a name comes with its directory. For a change of an inode, the name under which the
+ * inode was found last is taken; if that name is gone, another is searched.
+ *
+ * Invariants (assert_ring, when an event was added): a ring's size is a power of two up to
+ * DZ_VFS_EVENT_MAX, head is a place in it, and only the last event can be OVERFLOW.
  */
 #include "vfs/vfs_int.h"
 
@@ -136,6 +139,14 @@ static struct dz_vfs_event *ring_last(struct watch *w)
     return w->count ? &w->ring[(w->head + w->count - 1) & (w->cap - 1)] : NULL;
 }
 
+static void assert_ring(const struct watch *w)
+{
+    assert(w->cap <= DZ_VFS_EVENT_MAX && (w->cap & (w->cap - 1)) == 0);
+    assert(w->head < w->cap && w->count > 0 && w->count <= w->cap);
+    for (size_t i = 0; DZ_CHECK_DEEP && i + 1 < w->count; i++)
+        assert(w->ring[(w->head + i) & (w->cap - 1)].type != DZ_VFS_EV_OVERFLOW);
+}
+
 static void push(struct dz_vfs *v, struct watch *w, const struct dz_vfs_event *ev)
 {
     struct dz_vfs_event *last = ring_last(w);
@@ -150,11 +161,13 @@ static void push(struct dz_vfs *v, struct watch *w, const struct dz_vfs_event *e
     }
     assert(w->ring);
     w->ring[(w->head + w->count++) & (w->cap - 1)] = *ev;
+    assert_ring(w);
     if (w->count == 1 && v->watches->notify)
         v->watches->notify(v->watches->arg);
 }
 
-/* Does the watch cover the event? Where damage hides the way up, report it rather than lose it. */
+/* Does the watch cover the event? If damage hides the way up, report the event rather than lose
+ * it. */
 static bool concerns(struct dz_vfs *v, const struct watch *w, const struct dz_vfs_event *ev)
 {
     if (!(w->types & ev->type))

@@ -371,8 +371,7 @@ const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, 
     return find_point(r, true, offset, after);
 }
 
-/* --- ahead, for those who are forked -------------------------------------------------------
- */
+/* --- ahead, for those who are forked ------------------------------------------------------ */
 
 static void warm_points(struct dz_wasm_code *c, uint32_t func)
 {

@@ -312,8 +312,7 @@ static int link_one(struct dz_wasm_inst *inst, const struct dz_wasm_import *im,
     return wrong_type(m, im, &found, err);
 }
 
-/* --- what nobody has ---------------------------------------------------------------------------
- */
+/* --- what nobody has ---------------------------------------------------------------------- */
 
 /* "env.a, env.b" as long as there is room. */
 struct missing {

@@ -180,8 +180,7 @@ int dz_wasm_marks_copy(struct wasm_marks *to, const struct wasm_marks *from)
     return 0;
 }
 
-/* --- saved --------------------------------------------------------------------------------------
- */
+/* --- saved -------------------------------------------------------------------------------- */
 
 int dz_wasm_marks_save(const struct wasm_marks *k, const struct dz_wasm_sink *to,
                        struct dz_err *err)
@@ -245,8 +244,7 @@ int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct d
     return 0;
 }
 
-/* --- mark and jump -------------------------------------------------------------------------------
- */
+/* --- mark and jump ------------------------------------------------------------------------ */
 
 int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err)
 {

@@ -13,8 +13,7 @@
 
 #include <string.h>
 
-/* --- inject ------------------------------------------------------------------------------------
- */
+/* --- inject ------------------------------------------------------------------------------- */
 
 int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
                    struct dz_err *err)
@@ -74,8 +73,7 @@ bool dz_wasm_injected_done(struct wasm_ctx *ctx)
     return ctx->throwing == 0;
 }
 
-/* --- copy
- * ----------------------------------------------------------------------------------------- */
+/* --- copy --------------------------------------------------------------------------------- */
 
 /* One memory on its way into another; `done` bytes from the start are as they should be. */
 struct copying {

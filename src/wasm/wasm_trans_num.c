@@ -247,8 +247,7 @@ static bool bits_of(struct wasm_trans *t, struct entry a, struct entry b)
     return true;
 }
 
-/* --- integers and loads -------------------------------------------------------------------------
- */
+/* --- integers and loads ------------------------------------------------------------------- */
 
 struct load_op {
     unsigned op, load, fused; /* handlers: SS of the operation, S of the load */
