@@ -143,6 +143,7 @@ int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *
         rc = dz_image_modules(s, ret_image, c->module_fds, &c->start.module_count, &missing, err);
     c->start.image_sha256 = c->image_sha256;
     c->start.module_fds = c->module_fds;
+    c->start.native = ret_image->kind == DZ_IMAGE_LINUX;
     return rc < 0 ? rc : 0;
 }
 

@@ -265,14 +265,15 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
     if (rc < 0)
         return rc;
     dz_registry_tell(e->registry, on_change, e);
-    const struct dz_sandbox_runtime wasm = {.ops = &dz_cell_wasm, .pool = e->pool};
+    const struct dz_sandbox_runtime wasm = {.ops = &dz_cell_wasm, .pool = e->pool},
+                                    linux_programs = {.ops = &dz_cell_linux, .pool = e->pool};
     const struct dz_sandboxes_opts sandboxes = {
         .loop = e->loop,
         .registry = e->registry,
         .cold = e->cold,
         .live_path = e->live_path,
         .ladder = opts->ladder,
-        .runtimes = {wasm},
+        .runtimes = {wasm, linux_programs},
         .host = &dz_control_host,
         .arg = e,
         .files = &dz_control_files,

@@ -105,11 +105,14 @@ static void on_copied(void *arg)
 {
     struct branch *b = arg;
     struct dz_why why = {0};
+    const char *kind = "wasm";
+    if (b->rc == 0)
+        b->rc = dz_control_kind_of(b->e, b->snap.image, &kind, &b->err);
     const struct dz_instance row = {
         .id = b->id,
         .tenant = b->tenant,
         .name = b->name,
-        .kind = "wasm",
+        .kind = kind,
         .image = b->snap.image,
         .config = b->config,
         .metadata = b->metadata,

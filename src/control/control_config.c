@@ -159,6 +159,7 @@ static int check_words(const struct dz_control_spec *s, struct dz_why *why)
 {
     static const char *const keeps[] = {"memory", "files", NULL};
     static const char *const modes[] = {"activity", "connections", "never", NULL};
+    static const char *const kinds[] = {"wasm", "linux", NULL};
     static const char *const regions[] = {"local", NULL};
     static const char *const durabilities[] = {"normal", "strict", NULL};
     char quoted[DZ_STR_QUOTED];
@@ -167,11 +168,8 @@ static int check_words(const struct dz_control_spec *s, struct dz_why *why)
         rc = check_word("idle.mode", s->idle_mode, modes, "activity, connections or never", why);
     if (rc == 0)
         rc = check_word("region", s->region, regions, "this host is the region local", why);
-    if (rc == 0 && s->kind && strcmp(s->kind, "linux") == 0)
-        rc = dz_why_later(why, "kind", "kind: linux is not available yet; wasm is");
-    else if (rc == 0 && s->kind && strcmp(s->kind, "wasm") != 0)
-        rc = dz_why(why, DZ_EINVAL, "kind", "kind: must be wasm or linux, not %s",
-                    dz_str_quote(dz_str(s->kind), quoted));
+    if (rc == 0)
+        rc = check_word("kind", s->kind, kinds, "must be wasm or linux", why);
     if (rc == 0)
         rc = check_word("durability", s->durability, durabilities, "normal or strict", why);
     if (rc == 0 && s->policy && !dz_policy_find(s->policy))

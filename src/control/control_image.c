@@ -249,6 +249,18 @@ int dz_control_image_gc(struct dz_control *e, bool cache, struct dz_image_gc *re
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
+int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **ret_kind,
+                       struct dz_err *err)
+{
+    struct engine_image *image = NULL;
+    int rc = sha256[0] ? dz_control_image_get(e, sha256, &image, err) : 0;
+    if (rc < 0)
+        return rc;
+    *ret_kind = dz_image_kind_text(image ? image->info.kind : DZ_IMAGE_WASM);
+    dz_control_image_put(e, image);
+    return 0;
+}
+
 int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *policy,
                          uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err)
 {

@@ -251,6 +251,9 @@ void dz_use_tell_disk(struct dz_control *e,
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id);
 void dz_uses_measure(void *control); /* a timer's; sets itself again */
 int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why);
+/* The kind of an image's programs, "wasm" or "linux"; of no image ("") the first. */
+int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **ret_kind,
+                       struct dz_err *err);
 /* The bytes that its machine may have: said, the image's, the policy's. */
 int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *policy,
                          uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err);

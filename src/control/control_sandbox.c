@@ -59,6 +59,8 @@ static struct order *make_order(struct dz_control *e, dz_sandbox_done_fn *done, 
 struct making {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
     char *config, *metadata;
+    const char *kind;
+    bool native; /* kind is linux */
     uint64_t memory_bytes, limit_bytes;
     struct dz_instance row;
 };
@@ -67,6 +69,23 @@ static void making_release(struct making *m)
 {
     dz_free(m->config);
     dz_free(m->metadata);
+}
+
+/* The kind is the image's. What native programs have in memory is lost when their sandbox is
+ * suspended: so they keep their files only, and nothing suspends them that was not asked to. */
+static int check_kind(struct dz_control *e, const struct dz_control_spec *s, struct making *m,
+                      struct dz_why *why)
+{
+    if (dz_control_kind_of(e, m->sha256, &m->kind, &why->err) < 0)
+        return dz_why_err(why, why->err.code, &why->err);
+    m->native = strcmp(m->kind, "linux") == 0;
+    if (s->kind && strcmp(s->kind, m->kind) != 0)
+        return dz_why(why, DZ_EINVAL, "kind", "kind: the image %s is of kind %s, not %s", s->image,
+                      m->kind, s->kind);
+    if (m->native && s->keep && strcmp(s->keep, "files") != 0)
+        return dz_why_later(why, "keep",
+                            "keep: the memory of native Linux programs cannot be kept; files can");
+    return 0;
 }
 
 /* All that can be wrong is found here. */
@@ -79,6 +98,8 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
                     "image: an image is required; GET /v1/images lists the available ones");
     if (rc == 0)
         rc = dz_control_image_find(e, s->image, m->sha256, why);
+    if (rc == 0)
+        rc = check_kind(e, s, m, why);
     if (rc == 0 && dz_control_memory_of(e, m->sha256, s->policy, m->memory_bytes, &m->limit_bytes,
                                         &why->err) < 0)
         rc = dz_why_err(why, why->err.code, &why->err);
@@ -96,12 +117,12 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         .id = m->id,
         .tenant = who->tenant,
         .name = s->name,
-        .kind = "wasm",
+        .kind = m->kind,
         .image = m->sha256,
         .config = m->config,
         .metadata = m->metadata,
-        .keep = s->keep,
-        .idle_mode = s->idle_mode,
+        .keep = s->keep || !m->native ? s->keep : "files",
+        .idle_mode = s->idle_mode || !m->native ? s->idle_mode : "never",
         .suspend_ms = s->idle_ms,
         .deployment = "DEPLOYED",
         .timeout_ms = s->timeout_ms,

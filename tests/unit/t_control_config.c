@@ -27,7 +27,6 @@ TEST(spec_names_the_field)
     BAD(name, "-a", "name");
     BAD(name, "sbx_a", "name");
     BAD(name, "a.doze", "name");
-    BAD(kind, "linux", "kind");
     BAD(kind, "vm", "kind");
     BAD(size, "huge", "size");
     BAD(region, "mars", "region");
