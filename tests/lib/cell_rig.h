@@ -28,6 +28,8 @@ struct crig {
     struct dz_cell_event end;
     char text[256];
     size_t out_seen; /* all that was printed, kept or not */
+    uint64_t offset; /* of the next output */
+    bool slow;       /* what is printed is not taken */
     struct dz_err err;
 };
 
@@ -57,6 +59,7 @@ static inline int crig_again(struct crig *r, enum dz_cell_asleep asleep)
     static const struct dz_cell_sleeper sleeper = {.id = DZ_CELL_MAIN};
     r->start.asleep = asleep;
     r->start.fresh = false;
+    r->offset = asleep == DZ_CELL_WAKE_ONLY ? r->offset : 0;
     r->start.sleepers = &sleeper;
     r->start.sleeper_count = asleep == DZ_CELL_WAKE_ONLY;
     int rc = dz_cell_spawn(&r->start, &r->cell, &r->err);
@@ -92,6 +95,10 @@ static inline void crig_take(struct crig *r, const struct dz_cell_event *e)
     case DZ_CELL_OUTPUT:
         dz_buf_add(e->stream == DZ_CELL_STDERR ? &r->err_out : &r->out, e->data, e->size);
         r->out_seen += e->size;
+        CHECK_INT(e->offset, r->offset);
+        r->offset += e->size;
+        if (r->slow)
+            break;
         (void)dz_cell_exec_took(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
         break;
     case DZ_CELL_READY:

@@ -212,6 +212,7 @@ TEST(a_snapshot_of_a_running_machine_is_another_one)
     b = (struct crig){
         .out = DZ_BUF_INIT(1 << 16),
         .err_out = DZ_BUF_INIT(1 << 16),
+        .offset = 5, /* as its source */
         .start = {
             .disk_fd = crig_file(), .wal_fd = crig_file(), .image_fd = -1, .ends_with_main = true}};
     for (int i = 0; i < 2; i++) { /* the second has less to write */
