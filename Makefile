@@ -117,7 +117,7 @@ NEEDS_bench_stub  := stub
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
 sys   = $(sort $(foreach m,$(call deps,$(1)),$(SYS_$(m))))
-obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c %/template_main.c %/stub_guest.c,$(wildcard src/$(1)/*.c)))
+obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c %/template_main.c %_guest.c,$(wildcard src/$(1)/*.c)))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
 LIBS     := $(MODULES:%=$(B)/lib%.a)
@@ -176,6 +176,21 @@ $(B)/gen/stub_program.o: $(B)/stub_program
 	@{ echo '#include "stub/stub_int.h"'; echo 'const unsigned char dz_stub_program[] = {'; \
 	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '};'; \
 	  echo 'const size_t dz_stub_program_size = sizeof dz_stub_program;'; } >$(@:.o=.c)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $(@:.o=.c) -o $@
+
+# what native guests read clocks by: an ELF image of its own, also without a C library; as C
+$(B)/liblinux.a: $(B)/gen/linux_vdso.o
+$(B)/linux_vdso: src/linux/linux_vdso_guest.c src/linux/linux_vdso.lds src/linux/linux_vdso_page.h
+	@mkdir -p $(@D)
+	$(CC) -Isrc -std=gnu17 $(WARN) -O2 -ffreestanding -fPIC -fvisibility=hidden -fno-stack-protector \
+	  -fcf-protection=none -fasynchronous-unwind-tables -mgeneral-regs-only -nostdlib -shared \
+	  -Wl,-T,src/linux/linux_vdso.lds,-soname=linux-vdso.so.1,--hash-style=both,--build-id=none,--eh-frame-hdr,-s \
+	  -Wl,-z,max-page-size=4096,-z,noseparate-code,--fatal-warnings $< -o $@
+$(B)/gen/linux_vdso.o: $(B)/linux_vdso
+	@mkdir -p $(@D)
+	@{ echo '#include "linux/linux_vdso.h"'; echo 'const unsigned char dz_linux_vdso_program[] = {'; \
+	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '};'; \
+	  echo 'const size_t dz_linux_vdso_program_size = sizeof dz_linux_vdso_program;'; } >$(@:.o=.c)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c $(@:.o=.c) -o $@
 
 # t_MODULE_PART and fuzz_MODULE_PART link MODULE and what it needs.

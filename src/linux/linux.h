@@ -69,7 +69,6 @@ struct dz_linux_aux {
     bool secure;          /* AT_SECURE: the program's file gave it other ids */
     uint64_t hwcap;       /* cpuid 1: edx */
     uint64_t hwcap2;      /* bit 1: FSGSBASE */
-    uint64_t vdso;        /* address; 0: none */
     uint64_t signal_size; /* bytes of a signal frame at least; 0: not said */
     uint8_t random[16];
 };
@@ -83,6 +82,8 @@ struct dz_linux_program {
     const char *path; /* as it was called: AT_EXECFN */
     struct dz_strings argv, env;
     struct dz_linux_aux aux;
+    struct dz_mm_back vdso; /* linux_vdso.h: a page of data, then an image; */
+    uint64_t vdso_size;     /* bytes of both; 0: none */
 };
 
 DZ_VEC(dz_linux_zeros, struct dz_mm_range);

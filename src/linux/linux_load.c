@@ -14,6 +14,8 @@
  */
 #include "linux/linux.h"
 
+#include "linux/linux_vdso.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <string.h>
@@ -43,6 +45,10 @@ struct lay {
     struct dz_mm *mm;
     struct dz_mm_calls *calls;
     struct dz_linux_start *start;
+};
+/* What was added to the addresses of either file, and where the image of the vDSO is. */
+struct places {
+    uint64_t program, interp, vdso;
 };
 
 /* What is mapped again is no longer the end of an earlier file. */
@@ -150,6 +156,28 @@ static void set_brk(struct dz_mm *mm, const struct dz_linux_program *program, ui
                   file_end > start ? file_end - start : 0, program->seed);
 }
 
+/* The page of data and the image of the vDSO, one after the other; *ret_image: where that is. */
+static int map_vdso(struct lay *l, const struct dz_linux_program *p, uint64_t *ret_image)
+{
+    const uint64_t at = p->vdso_size ? dz_mm_place(l->mm, 0, p->vdso_size, 0) : 0;
+    if (!at)
+        return p->vdso_size ? -ENOMEM : 0;
+    struct dz_mm_map m = {.at = at,
+                          .size = DZ_VDSO_IMAGE_AT,
+                          .prot = PROT_READ,
+                          .flags = MAP_PRIVATE | MAP_FIXED,
+                          .may = PROT_READ,
+                          .back = p->vdso};
+    int rc = map(l, &m);
+    m.at += m.size;
+    m.back.offset += m.size;
+    m.size = p->vdso_size - m.size;
+    m.prot = m.may = PROT_READ | PROT_EXEC;
+    rc = rc == 0 ? map(l, &m) : rc;
+    *ret_image = m.at;
+    return rc;
+}
+
 /* ---- the stack --------------------------------------------------------------------- */
 
 struct stack {
@@ -197,13 +225,14 @@ static int check_strings(const struct dz_strings *strings)
 }
 
 /* The auxiliary vector in Linux's order: how many pairs. */
-static size_t make_aux(const struct dz_linux_program *p, uint64_t bias, uint64_t interp_bias,
+static size_t make_aux(const struct dz_linux_program *p, const struct places *at,
                        Elf64_auxv_t aux[static AUX_MAX])
 {
+    const uint64_t bias = at->program;
     size_t n = 0;
 #define AUX(type, value) (aux[n++] = (Elf64_auxv_t){.a_type = (type), .a_un.a_val = (value)})
-    if (p->aux.vdso)
-        AUX(AT_SYSINFO_EHDR, p->aux.vdso);
+    if (at->vdso)
+        AUX(AT_SYSINFO_EHDR, at->vdso);
     if (p->aux.signal_size)
         AUX(AT_MINSIGSTKSZ, p->aux.signal_size);
     AUX(AT_HWCAP, p->aux.hwcap);
@@ -212,7 +241,7 @@ static size_t make_aux(const struct dz_linux_program *p, uint64_t bias, uint64_t
     AUX(AT_PHDR, p->elf->heads ? p->elf->heads + bias : 0);
     AUX(AT_PHENT, sizeof(Elf64_Phdr));
     AUX(AT_PHNUM, p->elf->head_count);
-    AUX(AT_BASE, p->interp ? interp_bias : 0);
+    AUX(AT_BASE, p->interp ? at->interp : 0);
     AUX(AT_FLAGS, 0);
     AUX(AT_ENTRY, p->elf->entry + bias);
     AUX(AT_UID, p->aux.uid);
@@ -247,8 +276,7 @@ static int map_stack(struct lay *l, uint64_t sp, bool exec)
     return map(l, &m);
 }
 
-static int make_stack(struct lay *l, const struct dz_linux_program *p, uint64_t bias,
-                      uint64_t interp_bias)
+static int make_stack(struct lay *l, const struct dz_linux_program *p, const struct places *places)
 {
     static const struct dz_strings one_empty = {"", 1, 1}; /* nobody begins without argv[0] */
     const struct dz_strings *argv = p->argv.count > 0 ? &p->argv : &one_empty;
@@ -263,7 +291,7 @@ static int make_stack(struct lay *l, const struct dz_linux_program *p, uint64_t 
         return -E2BIG;
 
     Elf64_auxv_t aux[AUX_MAX];
-    const size_t aux_count = make_aux(p, bias, interp_bias, aux);
+    const size_t aux_count = make_aux(p, places, aux);
     const uint64_t top = l->mm->stack_top, path = top - TOP_BYTES - path_size;
     const uint64_t env = path - p->env.size, args = env - argv->size;
     const uint64_t platform = (args & ~UINT64_C(15)) - 16, random = platform - 16;
@@ -308,21 +336,23 @@ int dz_linux_load(const struct dz_linux_program *program, struct dz_mm *mm,
     assert(mm->vmas.n == 0 && program->base % DZ_MM_PAGE == 0);
     struct dz_linux_start start = {.zeros = DZ_VEC_INIT(ZEROS_MAX)};
     struct lay l = {mm, calls, &start};
-    uint64_t bias = 0, interp_bias = 0;
-    int rc =
-        map_file(&l, program->elf, program->elf_file, program->interp ? program->base : 0, &bias);
+    struct places at = {0, 0, 0};
+    int rc = map_file(&l, program->elf, program->elf_file, program->interp ? program->base : 0,
+                      &at.program);
     if (rc == 0 && program->interp)
-        rc = map_file(&l, program->interp, program->interp_file, 0, &interp_bias);
+        rc = map_file(&l, program->interp, program->interp_file, 0, &at.interp);
+    if (rc == 0)
+        rc = map_vdso(&l, program, &at.vdso);
     if (rc == 0) {
-        set_brk(mm, program, bias);
-        rc = make_stack(&l, program, bias, interp_bias);
+        set_brk(mm, program, at.program);
+        rc = make_stack(&l, program, &at);
     }
     if (rc < 0) {
         dz_linux_start_release(&start);
         return rc;
     }
     start.entry =
-        program->interp ? program->interp->entry + interp_bias : program->elf->entry + bias;
+        program->interp ? program->interp->entry + at.interp : program->elf->entry + at.program;
     *ret_start = start;
     return 0;
 }

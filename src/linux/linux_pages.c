@@ -41,6 +41,7 @@ enum {
     CHUNK = DZ_VFS_CHUNK, /* of a shared file: what has a sum */
     FILES_MAX = 2048,
     PACKED_MAX = 4096,
+    VDSO_OBJECT = 0,         /* others are numbered from 1 on */
     CACHE_FILES = 128,       /* snapshots that nobody maps: so many */
     CACHE_BYTES = 64 << 20,  /* and so large */
     SYNC_BYTES = 8 << 20,    /* of a file that is looked at before each output */
@@ -515,15 +516,34 @@ int dz_linux_back_more(struct dz_linux *l, const struct dz_mm_back *back, uint64
     return fill(l, f, back->offset, end);
 }
 
+int dz_linux_back_vdso(struct dz_linux *l, struct dz_mm_back *ret_back)
+{
+    if (!l->files.has_vdso && linux_ops(l)->file(l->o.stub, l->vdso.fd, &l->files.vdso) < 0)
+        return -ENOMEM;
+    l->files.has_vdso = true;
+    *ret_back = (struct dz_mm_back){.kind = DZ_MM_OBJECT, .id = VDSO_OBJECT};
+    return 0;
+}
+
 int dz_linux_back_number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number,
                          uint64_t *ret_offset)
 {
     struct dz_linux *l = arg;
-    const bool pack = back->kind == DZ_MM_PACK;
-    const struct linux_file *f = pack ? NULL : file_find(l, back);
-    if (pack ? !l->files.has_pack : !f || !f->has_number)
-        return -EBADF;
-    *ret_number = pack ? l->files.pack : f->number;
+    const struct linux_files *files = &l->files;
+    if (back->kind == DZ_MM_PACK) {
+        if (!files->has_pack)
+            return -EBADF;
+        *ret_number = files->pack;
+    } else if (back->kind == DZ_MM_OBJECT && back->id == VDSO_OBJECT) {
+        if (!files->has_vdso)
+            return -EBADF;
+        *ret_number = files->vdso;
+    } else {
+        const struct linux_file *f = file_find(l, back);
+        if (!f || !f->has_number)
+            return -EBADF;
+        *ret_number = f->number;
+    }
     *ret_offset = back->offset;
     return 0;
 }
@@ -661,4 +681,6 @@ void dz_linux_files_free(struct dz_linux *l)
     if (l->files.has_pack)
         linux_ops(l)->file_close(l->o.stub, l->files.pack);
     dz_vec_release(&l->files.packed);
+    if (l->files.has_vdso)
+        linux_ops(l)->file_close(l->o.stub, l->files.vdso);
 }

@@ -29,6 +29,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 enum {
     ROUNDS_MAX = 64,               /* of events, before the kernel has its turn */
@@ -145,10 +146,25 @@ static void unload(void *arg, struct dz_task *task)
     task->own = NULL;
 }
 
+static int64_t clock_mono(void *arg)
+{
+    const struct dz_linux_thread *t = arg;
+    return dz_kernel_now(t->task->kernel);
+}
+static int64_t clock_real(void *arg)
+{
+    const struct dz_linux_thread *t = arg;
+    int64_t ns = 0;
+    (void)dz_sys_clock_gettime(t->task->kernel, t->task->proc, CLOCK_REALTIME, &ns);
+    return ns;
+}
+
 static void let_go(struct dz_linux_thread *t)
 {
     assert(t->number && !t->running && !t->parked && !t->group->broken);
     t->since = dz_kernel_now(t->task->kernel);
+    if (t->since >= t->l->vdso.due)
+        dz_linux_vdso_update(&t->l->vdso, &(struct dz_linux_clocks){clock_mono, clock_real, t});
     t->running = true;
     t->l->running++;
     linux_ops(t->l)->run(t->l->o.stub, t->number);
@@ -668,6 +684,11 @@ int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err)
     l->hwcap = getauxval(AT_HWCAP);
     l->hwcap2 = getauxval(AT_HWCAP2);
     dz_linux_pages_init(l);
+    const int rc = dz_linux_vdso_open(&l->vdso, err);
+    if (rc < 0) {
+        dz_linux_free(l);
+        return rc;
+    }
     *ret_linux = l;
     return 0;
 }
@@ -695,6 +716,7 @@ void dz_linux_free(struct dz_linux *l)
         return;
     assert(l->count == 0 && !l->spaces);
     dz_linux_files_free(l);
+    dz_linux_vdso_close(&l->vdso);
     dz_vec_release(&l->calls);
     dz_buf_release(&l->line);
     dz_free(l);

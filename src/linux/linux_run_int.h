@@ -32,6 +32,7 @@
 #include "linux/linux_frame.h"
 #include "linux/linux_int.h"
 #include "linux/linux_run.h"
+#include "linux/linux_vdso.h"
 
 #include <assert.h>
 
@@ -88,8 +89,8 @@ struct linux_files {
     bool loose;          /* something was unmapped since the last sweep */
     int64_t swept;       /* kernel time of that */
     uint8_t *chunk;      /* for copying */
-    uint32_t pack;       /* the stub's number */
-    bool has_pack;
+    uint32_t pack, vdso; /* the stub's numbers */
+    bool has_pack, has_vdso;
     DZ_VEC(, struct linux_packed) packed;
 };
 
@@ -100,6 +101,7 @@ struct dz_linux {
     uint64_t serial, space;  /* the last ones given */
     struct dz_linux_space *spaces;
     struct linux_files files;
+    struct dz_linux_vdso vdso;
     struct dz_kernel_pages pages;
     struct dz_kernel *kernel; /* of the threads; NULL: there has been none yet */
     int64_t sliced;           /* kernel time when slices were last looked at */
@@ -152,6 +154,8 @@ int dz_linux_back_file(struct dz_linux *l, const struct linux_back *b, struct dz
 int dz_linux_back_object(struct dz_linux *l, uint64_t size, struct dz_mm_back *ret_back);
 /* The same for a mapping that grew: [offset, offset + size) of what it maps. */
 int dz_linux_back_more(struct dz_linux *l, const struct dz_mm_back *back, uint64_t size);
+/* The vDSO: an object that is always there. */
+int dz_linux_back_vdso(struct dz_linux *l, struct dz_mm_back *ret_back);
 int dz_linux_back_number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number,
                          uint64_t *ret_offset);
 /* Bytes of a file as the guest sees them. */

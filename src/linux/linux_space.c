@@ -353,6 +353,14 @@ static int write_start(struct dz_linux_thread *t, const struct dz_linux_start *s
     return 0;
 }
 
+static uint64_t frame_size(const struct dz_linux_thread *t)
+{
+    uint8_t xstate[DZ_STUB_XSTATE_MAX];
+    const int64_t size =
+        linux_ops(t->l)->xstate_get(t->l->o.stub, t->number, xstate, sizeof xstate);
+    return size < 0 ? 0 : dz_linux_frame_size((size_t)size);
+}
+
 static int lay(struct dz_linux_thread *t, const struct dz_load *from, struct binary both[2])
 {
     struct dz_linux *l = t->l;
@@ -378,6 +386,10 @@ static int lay(struct dz_linux_thread *t, const struct dz_load *from, struct bin
         return -EIO;
     const struct dz_mm_limits limits = limits_of(p);
     dz_mm_init(linux_mm(t), seed, &limits, &reserved, 1);
+    program.aux.signal_size = frame_size(t);
+    program.vdso_size = l->vdso.size;
+    if (dz_linux_back_vdso(l, &program.vdso) < 0)
+        return -ENOMEM;
     program.seed = seed;
     program.base = dz_mm_program_base(seed);
     struct dz_linux_start start = {.sp = 0};

@@ -144,10 +144,16 @@ static int nrig_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *a
     *ret_program = (struct dz_program){.kind = DZ_KIND_LINUX};
     return 0;
 }
+/* Calls whose line begins so are counted, from the next start on. */
+static const char *nrig_count;
+static unsigned nrig_counted;
 static void nrig_trace(void *arg, const struct dz_task *t, const char *line, size_t n)
 {
-    (void)arg;
-    (void)fprintf(stderr, "%5d %.*s\n", t->thread->tid, (int)n, line);
+    const struct nrig *r = arg;
+    if (nrig_count && n >= strlen(nrig_count) && memcmp(line, nrig_count, strlen(nrig_count)) == 0)
+        nrig_counted++;
+    if (r->trace)
+        (void)fprintf(stderr, "%5d %.*s\n", t->thread->tid, (int)n, line);
 }
 
 static inline void nrig_start(struct nrig *r)
@@ -172,7 +178,8 @@ static inline void nrig_start(struct nrig *r)
     const struct dz_linux_opts lo = {.stub = r->stub,
                                      .vfs = r->disk.v,
                                      .pack = {.fd = -1},
-                                     .trace = r->trace ? nrig_trace : NULL};
+                                     .trace = r->trace || nrig_count ? nrig_trace : NULL,
+                                     .arg = r};
     if (dz_linux_begin(r->l, &lo, &err) < 0)
         abort();
     const struct dz_kernel_opts ko = {.vfs = r->disk.v,

@@ -5,6 +5,9 @@
  * that segments, stack and auxiliary vector are as the host's exec would have made them. */
 #include "linux/linux.h"
 
+#include "base/clock.h"
+#include "linux/linux_vdso.h"
+
 #include "tap.h"
 
 #include <elf.h>
@@ -175,14 +178,14 @@ static const struct dz_mm_vma *vma(const struct rig *r, uint64_t at)
     return v && v->start <= at ? v : NULL;
 }
 
-/* Become the program: no return. FILE's id is a descriptor. */
+/* Become the program: no return. The id of FILE and OBJECT is a descriptor. */
 static void become(struct rig *r)
 {
     for (size_t i = 0; i < r->calls.n; i++) {
         const struct dz_mm_call *c = &r->calls.p[i];
         if (c->op != DZ_MM_MMAP)
             _exit(101);
-        const bool file = c->back.kind == DZ_MM_FILE;
+        const bool file = c->back.kind != DZ_MM_ANON;
         if (mmap((void *)(uintptr_t)c->at, c->size, c->prot, c->flags, /* NOLINT */
                  file ? (int)c->back.id : -1, file ? (off_t)c->back.offset : 0) == MAP_FAILED)
             _exit(102);
@@ -253,6 +256,7 @@ TEST(a_static_program_that_moves_runs)
 }
 
 /* A program of this machine with its interpreter. */
+static const struct dz_linux_vdso *with_vdso;
 static int run_host(const char *path, struct dz_strings argv, struct dz_strings env, char *out,
                     size_t size)
 {
@@ -274,6 +278,10 @@ static int run_host(const char *path, struct dz_strings argv, struct dz_strings 
     r.program.path = path;
     r.program.argv = argv;
     r.program.env = env;
+    if (with_vdso) {
+        r.program.vdso = (struct dz_mm_back){.kind = DZ_MM_OBJECT, .id = (uint64_t)with_vdso->fd};
+        r.program.vdso_size = with_vdso->size;
+    }
     CHECK_INT(dz_linux_load(&r.program, &r.mm, &r.calls, &r.start), 0);
     for (int i = 0; i < 100; i++) { /* no handler of faults here: the stack grows before */
         const struct dz_mm_vma *stack = vma(&r, TEST_STACK - 1);
@@ -325,6 +333,62 @@ TEST(the_interpreter_sees_the_auxiliary_vector)
                                       "AT_CLKTCK:",   "100\n",    "0x30000000"};
     for (size_t i = 0; i < sizeof has / sizeof *has; i++)
         CHECK(strstr(out, has[i]) != NULL);
+}
+
+/* Half a year ahead of this machine's clock: who asks the kernel sees the difference. */
+static const int64_t ahead_ns = INT64_C(180) * 86400 * 1000000000;
+static int64_t ahead(void *arg)
+{
+    (void)arg;
+    return dz_clock_boot_ns() + ahead_ns;
+}
+
+TEST(the_c_library_reads_clocks_by_the_vdso)
+{
+    static const char argv[] =
+        "python3\0-Sc\0"
+        "import time; print([int(f()) for f in (time.monotonic, time.time)]);"
+        "print([m.split()[1] for m in open('/proc/self/maps') if 'linux-vdso' in m])";
+    const struct dz_linux_clocks clocks = {ahead, ahead, NULL};
+    struct dz_linux_vdso v;
+    char out[256];
+    long long told[2] = {0};
+    CHECK_INT(dz_linux_vdso_open(&v, NULL), 0);
+    if (!v.tsc)
+        SKIP("the host does not trust its time stamp counter");
+    while (v.mult == 0)
+        dz_linux_vdso_update(&v, &clocks);
+    dz_linux_vdso_update(&v, &clocks);
+    with_vdso = &v;
+    const long long before = ahead(NULL) / 1000000000;
+    const int status = run_host("/usr/bin/python3", (struct dz_strings){argv, sizeof argv, 3},
+                                (struct dz_strings){NULL, 0, 0}, out, sizeof out);
+    const long long after = ahead(NULL) / 1000000000;
+    if (status == -1)
+        SKIP("no /usr/bin/python3");
+    CHECK_INT(status, 0);
+    CHECK(sscanf(out, "[%lld, %lld]", &told[0], &told[1]) == 2);
+    /* A line holds for a second: who starts more slowly asks the kernel. */
+    if (after - before < 1)
+        CHECK(told[0] >= before && told[0] <= after && told[1] >= before && told[1] <= after);
+    CHECK(strstr(out, "['r--p', 'r-xp', ") != NULL); /* and that of this process */
+    dz_linux_vdso_close(&v);
+}
+
+TEST(the_interpreter_lists_the_vdso)
+{
+    static const char argv[] = "true", env[] = "LD_TRACE_LOADED_OBJECTS=1";
+    struct dz_linux_vdso v;
+    char out[4096];
+    CHECK_INT(dz_linux_vdso_open(&v, NULL), 0);
+    with_vdso = &v;
+    const int status = run_host("/bin/true", (struct dz_strings){argv, sizeof argv, 1},
+                                (struct dz_strings){env, sizeof env, 1}, out, sizeof out);
+    if (status == -1)
+        SKIP("no /bin/true");
+    CHECK_INT(status, 0);
+    CHECK(strstr(out, "linux-vdso.so.1 (0x") != NULL);
+    dz_linux_vdso_close(&v);
 }
 
 /* ---- rules ------------------------------------------------------------------------- */
@@ -417,6 +481,27 @@ TEST(the_vector_names_program_and_interpreter)
     CHECK_INT(aux[AT_ENTRY], TEST_BASE + TEXT);
     CHECK_INT(aux[AT_PHDR], TEST_BASE + sizeof(Elf64_Ehdr));
     CHECK_INT(aux[AT_BASE], r.start.entry - TEXT);
+    close_rig(&r);
+}
+
+TEST(the_vector_names_the_image_of_the_vdso)
+{
+    struct made m;
+    struct rig r;
+    uint64_t aux[64] = {0};
+    make(&m, true, 0);
+    open_rig(&r, &no_limits);
+    r.program.vdso = (struct dz_mm_back){.kind = DZ_MM_OBJECT, .id = 7};
+    r.program.vdso_size = 3 * DZ_MM_PAGE;
+    CHECK_INT(load_made(&r, &m), 0);
+    read_aux(&r, aux);
+    const struct dz_mm_vma *data = vma(&r, aux[AT_SYSINFO_EHDR] - DZ_MM_PAGE);
+    const struct dz_mm_vma *image = vma(&r, aux[AT_SYSINFO_EHDR]);
+    CHECK(data && data->end == image->start && data->end == aux[AT_SYSINFO_EHDR]);
+    CHECK(data->prot == PROT_READ && data->back.offset == 0);
+    CHECK(image->prot == (PROT_READ | PROT_EXEC));
+    CHECK(image->end - image->start == 2 * DZ_MM_PAGE && image->back.offset == DZ_MM_PAGE);
+    CHECK(image->back.id == 7 && !(image->flags & DZ_MM_SHARED));
     close_rig(&r);
 }
 
