@@ -66,6 +66,39 @@ int dz_linux_at_fd(const linux_call *c, int fd, struct dz_at *ret_at);
 int dz_linux_at(const linux_call *c, int dir, int path, int flags, char text[PATH_MAX],
                 struct dz_at *ret_at);
 
+/* A place for bytes on their way: on the stack, or on the heap. NULL: no memory. */
+struct dz_linux_bounce {
+    uint8_t small[4096];
+    uint8_t *big;
+};
+uint8_t *dz_linux_bounce_get(struct dz_linux_bounce *b, size_t n);
+void dz_linux_bounce_put(struct dz_linux_bounce *b);
+
+/* The pieces of guest memory of a call: those that may be touched, in order. */
+struct dz_linux_pieces {
+    size_t count;
+    size_t total; /* bytes of all that count */
+    bool bad;     /* there was more, behind an address that is wrong */
+    struct {
+        uint64_t at;
+        size_t n;
+    } iov[DZ_KERNEL_IOV_MAX];
+};
+static inline void dz_linux_pieces_init(struct dz_linux_pieces *p)
+{
+    p->count = p->total = 0;
+    p->bad = false;
+}
+/* One more; `into`: the guest's memory is to be written. */
+void dz_linux_piece_add(const linux_call *c, struct dz_linux_pieces *p, uint64_t at, size_t n,
+                        bool into);
+/* The array of struct iovec at `at`. -EINVAL, -EFAULT. */
+int dz_linux_pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool into,
+                       struct dz_linux_pieces *p);
+/* Copy bytes [from, from + n) of the pieces, from or (into) to the guest's memory: how many. */
+size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_t from,
+                     uint8_t *flat, size_t n, bool into);
+
 /* Times: nanoseconds of a struct timespec or timeval; -EFAULT, -EINVAL for one that is none.
  * Longer than 292 years is INT64_MAX. at 0: -1, no time at all. */
 int dz_linux_timespec(const linux_call *c, uint64_t at, int64_t *ret_ns);

@@ -15,18 +15,14 @@
 
 enum {
     TRANSFER_MAX = 0x7ffff000, /* bytes of one call, as on Linux */
-    SMALL = 4096,              /* bytes that need no heap */
     DENTS_MAX = 32 * 1024,     /* bytes of entries in one call */
     RWF_KNOWN = 0x3f,          /* HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND of preadv2(2) */
     RWF_MEAN_NOTHING = 0x1 | 0x2 | 0x4, /* HIPRI; DSYNC, SYNC: the output gate commits */
 };
 
-/* A place for bytes: on the stack, or on the heap. */
-struct bounce {
-    uint8_t small[SMALL];
-    uint8_t *big;
-};
-static uint8_t *bounce_get(struct bounce *b, size_t n)
+/* ---- bytes on their way ------------------------------------------------------------- */
+
+uint8_t *dz_linux_bounce_get(struct dz_linux_bounce *b, size_t n)
 {
     b->big = NULL;
     if (n <= sizeof b->small)
@@ -34,26 +30,13 @@ static uint8_t *bounce_get(struct bounce *b, size_t n)
     b->big = dz_alloc(n);
     return b->big;
 }
-static void bounce_put(struct bounce *b)
+void dz_linux_bounce_put(struct dz_linux_bounce *b)
 {
     dz_free(b->big);
 }
 
-/* ---- what a transfer is about --------------------------------------------------------- */
-
-/* The pieces of guest memory of a call: those that may be touched, in order. */
-struct pieces {
-    struct {
-        uint64_t at;
-        size_t n;
-    } iov[DZ_KERNEL_IOV_MAX];
-    size_t count;
-    size_t total; /* bytes of all that count */
-    bool bad;     /* there was more, behind an address that is wrong */
-};
-
-/* One more; `into`: the guest's memory is to be written. */
-static void piece_add(const linux_call *c, struct pieces *p, uint64_t at, size_t n, bool into)
+void dz_linux_piece_add(const linux_call *c, struct dz_linux_pieces *p, uint64_t at, size_t n,
+                        bool into)
 {
     if (p->bad || n == 0)
         return;
@@ -67,8 +50,8 @@ static void piece_add(const linux_call *c, struct pieces *p, uint64_t at, size_t
     p->total += good;
 }
 
-/* The array of struct iovec at `at`. -EINVAL, -EFAULT. */
-static int pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool into, struct pieces *p)
+int dz_linux_pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool into,
+                       struct dz_linux_pieces *p)
 {
     uint64_t v[DZ_KERNEL_IOV_MAX][2];
     if (count > DZ_KERNEL_IOV_MAX)
@@ -79,13 +62,12 @@ static int pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool into
         if (v[i][1] > INT64_MAX)
             return -EINVAL;
     for (size_t i = 0; i < count; i++)
-        piece_add(c, p, v[i][0], v[i][1], into);
+        dz_linux_piece_add(c, p, v[i][0], v[i][1], into);
     return 0;
 }
 
-/* Copy bytes [from, from + n) of the pieces: how many. */
-static size_t copy(const linux_call *c, const struct pieces *p, size_t from, uint8_t *flat,
-                   size_t n, bool into)
+size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_t from,
+                     uint8_t *flat, size_t n, bool into)
 {
     size_t done = 0;
     for (size_t i = 0; i < p->count && done < n; i++) {
@@ -131,14 +113,14 @@ static int64_t write_some(const linux_call *c, struct place at, const uint8_t *b
                     : dz_sys_write(LINUX_K(c), fd, buf, n);
 }
 
-static int64_t transfer_in(const linux_call *c, const struct pieces *p, struct place at)
+static int64_t transfer_in(const linux_call *c, const struct dz_linux_pieces *p, struct place at)
 {
-    struct bounce b;
+    struct dz_linux_bounce b;
     const int fd = arg_int(c, 0);
     if (p->bad && p->total == 0)
         return dz_sys_fd(LINUX_K(c), fd) ? -EFAULT : -EBADF;
     const size_t chunk = p->total < DZ_LINUX_CHUNK ? p->total : DZ_LINUX_CHUNK;
-    uint8_t *buf = bounce_get(&b, chunk);
+    uint8_t *buf = dz_linux_bounce_get(&b, chunk);
     int64_t r = buf ? 0 : -ENOMEM;
     size_t done = 0;
     while (buf) {
@@ -146,7 +128,7 @@ static int64_t transfer_in(const linux_call *c, const struct pieces *p, struct p
         r = read_some(c, at, buf, n);
         if (r <= 0)
             break;
-        if (copy(c, p, done, buf, (size_t)r, true) < (size_t)r) {
+        if (dz_linux_copy(c, p, done, buf, (size_t)r, true) < (size_t)r) {
             r = -EFAULT;
             break;
         }
@@ -155,22 +137,22 @@ static int64_t transfer_in(const linux_call *c, const struct pieces *p, struct p
         if ((size_t)r < n || done == p->total || !seekable(c, fd))
             break;
     }
-    bounce_put(&b);
+    dz_linux_bounce_put(&b);
     return done > 0 && r != -EFAULT ? (int64_t)done : r;
 }
 
-static int64_t transfer_out(const linux_call *c, const struct pieces *p, struct place at)
+static int64_t transfer_out(const linux_call *c, const struct dz_linux_pieces *p, struct place at)
 {
-    struct bounce b;
+    struct dz_linux_bounce b;
     const int fd = arg_int(c, 0);
     const size_t most = seekable(c, fd) ? DZ_LINUX_CHUNK : DZ_LINUX_WRITE_MAX;
     const size_t chunk = p->total < most ? p->total : most;
-    uint8_t *buf = bounce_get(&b, chunk);
+    uint8_t *buf = dz_linux_bounce_get(&b, chunk);
     int64_t r = buf ? 0 : -ENOMEM;
     size_t done = 0;
     while (buf) {
         const size_t want = p->total - done < chunk ? p->total - done : chunk;
-        const size_t n = copy(c, p, done, buf, want, false);
+        const size_t n = dz_linux_copy(c, p, done, buf, want, false);
         if (n == 0 && want > 0) {
             r = dz_sys_fd(LINUX_K(c), fd) ? -EFAULT : -EBADF;
             break;
@@ -183,7 +165,7 @@ static int64_t transfer_out(const linux_call *c, const struct pieces *p, struct 
         if ((size_t)r < want || done == p->total || most == DZ_LINUX_WRITE_MAX)
             break;
     }
-    bounce_put(&b);
+    dz_linux_bounce_put(&b);
     return done > 0 ? (int64_t)done : r;
 }
 
@@ -191,21 +173,21 @@ static int64_t transfer_out(const linux_call *c, const struct pieces *p, struct 
 
 static int64_t one(const linux_call *c, bool into, struct place at)
 {
-    struct pieces p;
-    p.count = p.total = 0, p.bad = false;
+    struct dz_linux_pieces p;
+    dz_linux_pieces_init(&p);
     if (c->arg[2] > INT64_MAX) /* no address space has that */
         return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EFAULT : -EBADF;
-    piece_add(c, &p, c->arg[1], c->arg[2], into);
+    dz_linux_piece_add(c, &p, c->arg[1], c->arg[2], into);
     return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
 }
 
 static int64_t many(const linux_call *c, bool into, struct place at)
 {
-    struct pieces p;
-    p.count = p.total = 0, p.bad = false;
+    struct dz_linux_pieces p;
+    dz_linux_pieces_init(&p);
     if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
         return -EBADF;
-    int e = pieces_of(c, c->arg[1], c->arg[2], into, &p);
+    int e = dz_linux_pieces_of(c, c->arg[1], c->arg[2], into, &p);
     if (e < 0)
         return e;
     return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
@@ -313,7 +295,7 @@ static int64_t regular(const linux_call *c, int fd, int not_mode, uint64_t *ret_
 
 LINUX_CALL(sendfile)
 {
-    struct bounce b;
+    struct dz_linux_bounce b;
     const int out = arg_int(c, 0), in = arg_int(c, 1);
     uint64_t at, ino;
     int64_t r = regular(c, in, O_WRONLY, &ino);
@@ -321,18 +303,18 @@ LINUX_CALL(sendfile)
     if (r < 0)
         return r == -EISDIR ? -EINVAL : r;
     const size_t n = c->arg[3] < DZ_LINUX_CHUNK ? c->arg[3] : DZ_LINUX_CHUNK;
-    uint8_t *buf = bounce_get(&b, n);
+    uint8_t *buf = dz_linux_bounce_get(&b, n);
     r = buf ? dz_sys_pread(LINUX_K(c), in, buf, n, at) : -ENOMEM;
     if (r > 0)
         r = dz_sys_write(LINUX_K(c), out, buf, (size_t)r);
-    bounce_put(&b);
+    dz_linux_bounce_put(&b);
     const int64_t e = r > 0 ? offset_set(c, 2, in, at + (uint64_t)r) : 0;
     return e < 0 ? e : r;
 }
 
 LINUX_CALL(copy_file_range)
 {
-    struct bounce b;
+    struct dz_linux_bounce b;
     const int in = arg_int(c, 0), out = arg_int(c, 2);
     uint64_t from, to, in_ino, out_ino;
     if (c->arg[5] != 0)
@@ -348,7 +330,7 @@ LINUX_CALL(copy_file_range)
     const size_t want = c->arg[4] < DZ_LINUX_WRITE_MAX ? c->arg[4] : DZ_LINUX_WRITE_MAX;
     if (in_ino == out_ino && from < to + want && to < from + want)
         return -EINVAL;
-    uint8_t *buf = bounce_get(&b, DZ_LINUX_CHUNK);
+    uint8_t *buf = dz_linux_bounce_get(&b, DZ_LINUX_CHUNK);
     size_t done = 0;
     r = buf ? 0 : -ENOMEM;
     while (buf && done < want) {
@@ -360,7 +342,7 @@ LINUX_CALL(copy_file_range)
             break;
         done += (size_t)r;
     }
-    bounce_put(&b);
+    dz_linux_bounce_put(&b);
     if (done == 0)
         return r;
     r = offset_set(c, 1, in, from + done);

@@ -22,6 +22,13 @@
  *     g  signal                     q  sigset_t that the call reads
  *     c  clock                      k  command of fcntl(2)
  *     K  request of ioctl(2)        e  operation of epoll_ctl(2)
+ *     N  address family             S  struct sockaddr that the call reads, so many bytes as the
+ *     T  type of a socket              next one says
+ *     B  MSG_* flags                Y  struct sockaddr that the call writes; the next one points to
+ *     h  how of shutdown(2)            its size
+ *     L  level of an option         G  struct msghdr that the call reads
+ *     y  option of SOL_SOCKET       H  struct msghdr that the call writes
+ *     n  address of an int
  *
  * Behind '>' may stand how the answer is told: x or o; else it is a number.
  *
@@ -74,21 +81,21 @@
     X(38, setitimer, "dpp")                         \
     X(39, getpid, "")                               \
     X(40, sendfile, "ffpz")                         \
-    N(41, socket, "dxd", ENOSYS)                    \
-    N(42, connect, "fpu", ENOSYS)                   \
-    N(43, accept, "fpp", ENOSYS)                    \
-    N(44, sendto, "fwzxpu", ENOSYS)                 \
-    N(45, recvfrom, "frzxpp", ENOSYS)               \
-    N(46, sendmsg, "fpx", ENOSYS)                   \
-    N(47, recvmsg, "fpx", ENOSYS)                   \
-    N(48, shutdown, "fd", ENOSYS)                   \
-    N(49, bind, "fpu", ENOSYS)                      \
-    N(50, listen, "fd", ENOSYS)                     \
-    N(51, getsockname, "fpp", ENOSYS)               \
-    N(52, getpeername, "fpp", ENOSYS)               \
-    N(53, socketpair, "dxdI", ENOSYS)               \
-    N(54, setsockopt, "fddpu", ENOSYS)              \
-    N(55, getsockopt, "fddpp", ENOSYS)              \
+    X(41, socket, "NTd")                            \
+    X(42, connect, "fSu")                           \
+    X(43, accept, "fYn")                            \
+    X(44, sendto, "fwzBSu")                         \
+    X(45, recvfrom, "frzBYn")                       \
+    X(46, sendmsg, "fGB")                           \
+    X(47, recvmsg, "fHB")                           \
+    X(48, shutdown, "fh")                           \
+    X(49, bind, "fSu")                              \
+    X(50, listen, "fd")                             \
+    X(51, getsockname, "fYn")                       \
+    X(52, getpeername, "fYn")                       \
+    X(53, socketpair, "NTdI")                       \
+    X(54, setsockopt, "fLynu")                      \
+    X(55, getsockopt, "fLynn")                      \
     X(56, clone, "xpppp")                           \
     X(57, fork, "")                                 \
     X(58, vfork, "")                                \
@@ -321,7 +328,7 @@
     X(285, fallocate, "fxll")                       \
     X(286, timerfd_settime, "fxpp")                 \
     X(287, timerfd_gettime, "fp")                   \
-    N(288, accept4, "fppx", ENOSYS)                 \
+    X(288, accept4, "fYnT")                         \
     X(289, signalfd4, "fqzO")                       \
     X(290, eventfd2, "uO")                          \
     X(291, epoll_create1, "O")                      \
@@ -332,7 +339,7 @@
     X(296, pwritev, "fvdl")                         \
     X(297, rt_tgsigqueueinfo, "ddgp")               \
     N(298, perf_event_open, "pddfx", EACCES)        \
-    N(299, recvmmsg, "fpuxp", ENOSYS)               \
+    X(299, recvmmsg, "fpuBt")                       \
     N(300, fanotify_init, "xx", EPERM)              \
     N(301, fanotify_mark, "fxxFs", EPERM)           \
     X(302, prlimit64, "ddpp")                       \
@@ -340,7 +347,7 @@
     N(304, open_by_handle_at, "fpO", EPERM)         \
     N(305, clock_adjtime, "cp", EPERM)              \
     X(306, syncfs, "f")                             \
-    N(307, sendmmsg, "fpux", ENOSYS)                \
+    X(307, sendmmsg, "fpuB")                        \
     N(308, setns, "fx", EPERM)                      \
     X(309, getcpu, "ppp")                           \
     N(310, process_vm_readv, "dpzpzx", ENOSYS)      \

@@ -11,11 +11,13 @@
 #include "linux/linux_int.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,6 +90,27 @@ static const struct word signal_words[] = {
     W(SIGTTOU), W(SIGURG),    W(SIGXCPU), W(SIGXFSZ), W(SIGVTALRM), W(SIGPROF), W(SIGWINCH),
     W(SIGIO),   W(SIGPWR),    W(SIGSYS),
 };
+static const struct word family_words[] = {
+    W(AF_UNSPEC), W(AF_UNIX), W(AF_INET), W(AF_INET6), W(AF_NETLINK), W(AF_PACKET),
+};
+static const struct word type_words[] = {W(SOCK_STREAM), W(SOCK_DGRAM), W(SOCK_RAW), W(SOCK_RDM),
+                                         W(SOCK_SEQPACKET)};
+static const struct word message_words[] = {
+    W(MSG_OOB),  W(MSG_PEEK),     W(MSG_DONTROUTE),  W(MSG_CTRUNC),       W(MSG_TRUNC),
+    W(MSG_EOR),  W(MSG_WAITALL),  W(MSG_CONFIRM),    W(MSG_ERRQUEUE),     W(MSG_DONTWAIT),
+    W(MSG_MORE), W(MSG_NOSIGNAL), W(MSG_WAITFORONE), W(MSG_CMSG_CLOEXEC), W(MSG_FASTOPEN),
+};
+static const struct word shutdown_words[] = {W(SHUT_RD), W(SHUT_WR), W(SHUT_RDWR)};
+static const struct word level_words[] = {
+    W(SOL_SOCKET), W(SOL_IP), {6, "SOL_TCP"}, {17, "SOL_UDP"}, W(SOL_IPV6)};
+static const struct word option_words[] = {
+    W(SO_DEBUG),     W(SO_REUSEADDR), W(SO_TYPE),      W(SO_ERROR),      W(SO_DONTROUTE),
+    W(SO_BROADCAST), W(SO_SNDBUF),    W(SO_RCVBUF),    W(SO_KEEPALIVE),  W(SO_OOBINLINE),
+    W(SO_PRIORITY),  W(SO_LINGER),    W(SO_REUSEPORT), W(SO_PASSCRED),   W(SO_PEERCRED),
+    W(SO_RCVLOWAT),  W(SO_SNDLOWAT),  W(SO_RCVTIMEO),  W(SO_SNDTIMEO),   W(SO_ACCEPTCONN),
+    W(SO_PROTOCOL),  W(SO_DOMAIN),    W(SO_PEERSEC),   W(SO_PEERGROUPS),
+};
+static const struct word control_words[] = {W(SCM_RIGHTS), {2, "SCM_CREDENTIALS"}};
 #undef W
 
 /* Bits by their names, what is left in hex. none: what no bit at all is called. */
@@ -273,6 +296,144 @@ static void new_flags(struct dz_buf *to, uint64_t v)
     BITS(to, v, open_words, "0");
 }
 
+/* ---- sockets ---------------------------------------------------------------------------- */
+
+/* Also the flags of accept4(2) alone. */
+static void socket_type(struct dz_buf *to, uint64_t v)
+{
+    static const struct word flags[] = {
+        {SOCK_CLOEXEC, "SOCK_CLOEXEC"},
+        {SOCK_NONBLOCK, "SOCK_NONBLOCK"},
+    };
+    if (v & 0xf) {
+        one_of(to, v & 0xf, type_words, DZ_ARRAY_LEN(type_words));
+        v &= ~UINT64_C(0xf);
+        if (v == 0)
+            return;
+        dz_buf_adds(to, "|");
+    }
+    BITS(to, v, flags, "0");
+}
+
+static void int_at(const linux_call *c, struct dz_buf *to, uint64_t at)
+{
+    int32_t v;
+    if (at == 0 || dz_linux_get(c, at, &v, sizeof v) < 0)
+        address(to, at);
+    else
+        dz_buf_addf(to, "[%d]", v);
+}
+
+/* A name of so many bytes. */
+static void sockaddr(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t size)
+{
+    uint8_t b[sizeof(struct sockaddr_storage)] = {0};
+    uint16_t family, port;
+    const size_t n = size < sizeof b ? (size_t)size : sizeof b;
+    if (at == 0 || n < sizeof family || dz_linux_get(c, at, b, n) < 0) {
+        address(to, at);
+        return;
+    }
+    memcpy(&family, b, sizeof family);
+    memcpy(&port, b + 2, sizeof port);
+    dz_buf_adds(to, "{sa_family=");
+    one_of(to, family, family_words, DZ_ARRAY_LEN(family_words));
+    if (family == AF_UNIX && n > sizeof family && b[2] == '\0') {
+        dz_buf_adds(to, ", sun_path=@");
+        quoted(to, b + 3, n - 3, false);
+    } else if (family == AF_UNIX && n > sizeof family) {
+        dz_buf_adds(to, ", sun_path=");
+        quoted(to, b + 2, strnlen((const char *)b + 2, n - 2), false);
+    } else if (family == AF_INET && n >= 8) {
+        dz_buf_addf(to, ", sin_port=htons(%u), sin_addr=inet_addr(\"%u.%u.%u.%u\")", ntohs(port),
+                    b[4], b[5], b[6], b[7]);
+    } else if (family != AF_UNIX && n > sizeof family) {
+        dz_buf_adds(to, ", sa_data=");
+        quoted(to, b + 2, n - 2, false);
+    }
+    dz_buf_adds(to, "}");
+}
+
+/* What the call wrote: the length is where size_at points to. */
+static void sockaddr_got(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t size_at)
+{
+    uint32_t size = 0;
+    (void)dz_linux_get(c, size_at, &size, sizeof size);
+    sockaddr(c, to, at, size);
+}
+
+static void control_data(struct dz_buf *to, const uint8_t *data, size_t n, int32_t type)
+{
+    int32_t v[3];
+    if (type == SCM_RIGHTS) {
+        dz_buf_adds(to, "[");
+        for (size_t i = 0; i < n / sizeof v[0]; i++) {
+            memcpy(v, data + i * sizeof v[0], sizeof v[0]);
+            dz_buf_addf(to, i ? ", %d" : "%d", v[0]);
+        }
+        dz_buf_adds(to, "]");
+    } else if (n >= sizeof v) {
+        memcpy(v, data, sizeof v);
+        dz_buf_addf(to, "{pid=%d, uid=%u, gid=%u}", v[0], (unsigned)v[1], (unsigned)v[2]);
+    } else {
+        quoted(to, data, n, false);
+    }
+}
+/* The control buffer, as far as it is shown. */
+static void control(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t n)
+{
+    uint8_t b[256];
+    uint64_t size = 0;
+    int32_t what[2];
+    const char *between = "[";
+    n = n < sizeof b ? n : sizeof b;
+    if (at == 0 || dz_linux_get(c, at, b, (size_t)n) < 0) {
+        address(to, at);
+        return;
+    }
+    for (uint64_t i = 0; n - i >= sizeof size + sizeof what; i += size) {
+        memcpy(&size, b + i, sizeof size);
+        memcpy(what, b + i + sizeof size, sizeof what);
+        if (size < 16 || size > n - i)
+            break;
+        dz_buf_addf(to, "%s{cmsg_len=%llu, cmsg_level=", between, (unsigned long long)size);
+        one_of(to, (uint32_t)what[0], level_words, DZ_ARRAY_LEN(level_words));
+        dz_buf_adds(to, ", cmsg_type=");
+        one_of(to, (uint32_t)what[1], control_words, DZ_ARRAY_LEN(control_words));
+        dz_buf_adds(to, ", cmsg_data=");
+        control_data(to, b + i + 16, (size_t)size - 16, what[0] == SOL_SOCKET ? what[1] : 0);
+        dz_buf_adds(to, "}");
+        between = ", ";
+        size = (size + 7) & ~UINT64_C(7);
+        if (size > n - i)
+            break;
+    }
+    dz_buf_adds(to, *between == '[' ? "[]" : "]");
+}
+
+/* A struct msghdr; left: bytes of its pieces that are shown. */
+static void message(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t left)
+{
+    uint64_t v[7]; /* name, its size (int), pieces, how many, control, its size, flags (int) */
+    if (dz_linux_get(c, at, v, sizeof v) < 0) {
+        address(to, at);
+        return;
+    }
+    dz_buf_adds(to, "{msg_name=");
+    sockaddr(c, to, v[0], (uint32_t)v[1]);
+    dz_buf_addf(to, ", msg_namelen=%d, msg_iov=", (int)(uint32_t)v[1]);
+    pieces(c, to, v[2], v[3], left);
+    dz_buf_addf(to, ", msg_iovlen=%llu, ", (unsigned long long)v[3]);
+    if (v[5]) {
+        dz_buf_adds(to, "msg_control=");
+        control(c, to, v[4], v[5]);
+        dz_buf_adds(to, ", ");
+    }
+    dz_buf_addf(to, "msg_controllen=%llu, msg_flags=", (unsigned long long)v[5]);
+    BITS(to, (uint32_t)v[6], message_words, "0");
+    dz_buf_adds(to, "}");
+}
+
 /* Letters whose numbers have names. */
 static const struct {
     char letter;
@@ -286,7 +447,9 @@ static const struct {
     ROW('P', true, prot_words, "PROT_NONE"), ROW('m', true, map_words, "0"),
     ROW('W', false, whence_words, ""),       ROW('c', false, clock_words, ""),
     ROW('k', false, fcntl_words, ""),        ROW('K', false, ioctl_words, ""),
-    ROW('e', false, epoll_words, ""),
+    ROW('e', false, epoll_words, ""),        ROW('B', true, message_words, "0"),
+    ROW('h', false, shutdown_words, ""),     ROW('N', false, family_words, ""),
+    ROW('L', false, level_words, ""),        ROW('y', false, option_words, ""),
 #undef ROW
 };
 static bool name(struct dz_buf *to, char letter, uint64_t v)
@@ -301,6 +464,41 @@ static bool name(struct dz_buf *to, char letter, uint64_t v)
         return true;
     }
     return false;
+}
+
+/* Letters of calls on sockets. False: it is none. */
+static bool about_socket(const linux_call *c, struct dz_buf *to, char letter, int i, int64_t got)
+{
+    const uint64_t v = c->arg[i];
+    switch (letter) {
+    case 'T':
+        socket_type(to, (uint32_t)v);
+        break;
+    case 'n':
+        int_at(c, to, v);
+        break;
+    case 'S':
+        sockaddr(c, to, v, (uint32_t)c->arg[i + 1]);
+        break;
+    case 'Y':
+        if (got < 0)
+            address(to, v);
+        else
+            sockaddr_got(c, to, v, c->arg[i + 1]);
+        break;
+    case 'G':
+        message(c, to, v, UINT64_MAX);
+        break;
+    case 'H':
+        if (got < 0)
+            address(to, v);
+        else
+            message(c, to, v, (uint64_t)got);
+        break;
+    default:
+        return false;
+    }
+    return true;
 }
 
 static void argument(const linux_call *c, struct dz_buf *to, const char *args, int i, int64_t got)
@@ -361,7 +559,7 @@ static void argument(const linux_call *c, struct dz_buf *to, const char *args, i
         if (got < 0)
             address(to, v);
         else
-            bytes(c, to, v, (uint64_t)got);
+            bytes(c, to, v, (uint64_t)got < c->arg[i + 1] ? (uint64_t)got : c->arg[i + 1]);
         break;
     case 'v':
         pieces(c, to, v, (uint32_t)c->arg[i + 1], UINT64_MAX);
@@ -382,7 +580,8 @@ static void argument(const linux_call *c, struct dz_buf *to, const char *args, i
         signals(c, to, v);
         break;
     default: /* p */
-        address(to, v);
+        if (!about_socket(c, to, args[i], i, got))
+            address(to, v);
         break;
     }
 }

@@ -104,6 +104,44 @@ TEST(python_processes)
     nrig_stop(&r);
 }
 
+TEST(python_sockets)
+{
+    start_python();
+    PY("import socket, os, threading\n"
+       "a, b = socket.socketpair()\n"
+       "a.sendall(b'x' * 300000) if os.fork() == 0 else print(len(b.recv(300000, socket.MSG_WAITALL)))\n"
+       "a.close(); os._exit(0) if not b.recv(1) else None\n");
+    PY("import socket, threading, os\n"
+       "s = socket.socket(socket.AF_UNIX); s.bind('sock'); s.listen()\n"
+       "def serve():\n"
+       "    for i in range(3):\n"
+       "        c, who = s.accept(); c.sendall(c.recv(100).upper()); c.close()\n"
+       "t = threading.Thread(target=serve); t.start()\n"
+       "for i in range(3):\n"
+       "    c = socket.socket(socket.AF_UNIX); c.connect('sock'); c.send(b'hello %d' % i)\n"
+       "    print(c.recv(100), c.getpeername(), c.recv(1)); c.close()\n"
+       "t.join(); os.unlink('sock')\n"
+       "r, w = os.pipe()\n"
+       "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+       "socket.send_fds(a, [b'take it'], [w]); os.close(w)\n"
+       "msg, fds, flags, addr = socket.recv_fds(b, 100, 5)\n"
+       "os.write(fds[0], b'through it'); print(msg, len(fds), flags, os.read(r, 100))\n");
+    PY("import asyncio\n"
+       "async def handle(r, w):\n"
+       "    w.write((await r.readline())[::-1]); await w.drain(); w.close()\n"
+       "async def main():\n"
+       "    s = await asyncio.start_unix_server(handle, 'a.sock')\n"
+       "    async def ask(i):\n"
+       "        r, w = await asyncio.open_unix_connection('a.sock')\n"
+       "        w.write(b'%d asks\\n' % i); x = await r.read(); w.close(); return x\n"
+       "    print(await asyncio.gather(*[ask(i) for i in range(20)]))\n"
+       "    p = await asyncio.create_subprocess_exec('cat', stdin=-1, stdout=-1)\n"
+       "    print(await p.communicate(b'by asyncio'))\n"
+       "    s.close()\n"
+       "asyncio.run(main())\n");
+    nrig_stop(&r);
+}
+
 TEST(perl_and_git)
 {
     nrig_start(&r);
