@@ -3,7 +3,8 @@
  * stub_play.c - see stub_play.h. A thread is a fiber; a stop is a yield with an event.
  *
  * Memory is a sorted array with an entry for each mapped page. A page that nobody has written is
- * NULL. Pages are shared by MAP_SHARED and by processes that share a whole memory; fork copies.
+ * NULL. A page that is mapped shared has no bytes of its own: it is read from its file and written
+ * to it each time. fork copies the others.
  */
 #include "stub/stub_play.h"
 
@@ -27,9 +28,15 @@ enum {
     PROGRAM_SIZE = 64,
 };
 
+struct file {
+    uint32_t refs;
+    int fd; /* our own */
+};
 struct page {
     uint32_t refs;
-    bool read; /* what it has comes from a file, and nobody has written it */
+    struct file *file; /* mapped shared: that is what it shows, */
+    uint64_t offset;   /* from there on */
+    bool read;         /* what it has comes from a file, and nobody has written it */
     uint8_t bytes[DZ_MM_PAGE];
 };
 struct entry {
@@ -42,13 +49,6 @@ struct memory {
     uint32_t refs;
     DZ_VEC(, struct entry) entries;
 };
-/* A page of a file or an object that is mapped shared, or was. */
-struct shared {
-    uint32_t number;
-    uint64_t offset;
-    struct page *page;
-};
-
 enum state {
     FREE,
     STOPPED,
@@ -76,8 +76,7 @@ struct play {
     uint64_t random;
     uint32_t processes, turn;
     struct dz_play *threads[DZ_STUB_THREADS_MAX]; /* [0] is nobody's */
-    int files[DZ_STUB_FILES_MAX];                 /* descriptors of our own; -1 */
-    DZ_VEC(, struct shared) shared;
+    struct file *files[DZ_STUB_FILES_MAX];
 };
 
 static struct play *play_of(struct dz_stub *s)
@@ -98,10 +97,20 @@ static struct dz_play *stopped(struct dz_stub *s, uint32_t number)
 
 /* ---- memory ------------------------------------------------------------------------ */
 
+static void file_unref(struct file *f)
+{
+    if (!f || --f->refs > 0)
+        return;
+    dz_fd_close(&f->fd);
+    dz_free(f);
+}
+
 static void page_unref(struct page *p)
 {
-    if (p && --p->refs == 0)
-        dz_free(p);
+    if (!p || --p->refs > 0)
+        return;
+    file_unref(p->file);
+    dz_free(p);
 }
 static struct page *page_new(const struct page *from)
 {
@@ -188,7 +197,7 @@ static struct page *page_of_file(struct play *p, uint32_t number, uint64_t offse
     if (!page)
         return NULL;
     page->read = true;
-    const ssize_t got = pread(p->files[number], page->bytes, DZ_MM_PAGE, (off_t)offset);
+    const ssize_t got = pread(p->files[number]->fd, page->bytes, DZ_MM_PAGE, (off_t)offset);
     if (got >= 0)
         return page;
     page_unref(page);
@@ -196,14 +205,12 @@ static struct page *page_of_file(struct play *p, uint32_t number, uint64_t offse
 }
 static struct page *page_shared(struct play *p, uint32_t number, uint64_t offset)
 {
-    for (size_t i = 0; i < p->shared.n; i++)
-        if (p->shared.p[i].number == number && p->shared.p[i].offset == offset)
-            return p->shared.p[i].page;
-    struct page *page = page_of_file(p, number, offset);
-    if (page && dz_vec_push(&p->shared, ((struct shared){number, offset, page})) < 0) {
-        page_unref(page);
+    struct page *page = page_new(NULL);
+    if (!page)
         return NULL;
-    }
+    page->file = p->files[number];
+    page->file->refs++;
+    page->offset = offset;
     return page;
 }
 
@@ -217,7 +224,7 @@ static int map(struct play *p, struct memory *m, const struct dz_mm_call *c)
         const int rc = p->o.files.number(p->o.files.arg, &c->back, &number, &offset);
         if (rc < 0)
             return rc;
-        if (number >= DZ_STUB_FILES_MAX || p->files[number] < 0)
+        if (number >= DZ_STUB_FILES_MAX || !p->files[number])
             return -EBADF;
     }
     const size_t pages = (size_t)(c->size / DZ_MM_PAGE);
@@ -237,10 +244,7 @@ static int map(struct play *p, struct memory *m, const struct dz_mm_call *c)
         if (c->back.kind != DZ_MM_ANON) {
             const uint64_t from = offset + i * DZ_MM_PAGE;
             e.page = e.shared ? page_shared(p, number, from) : page_of_file(p, number, from);
-            if (!e.page)
-                rc = -ENOMEM;
-            else if (e.shared)
-                e.page->refs++;
+            rc = e.page ? rc : -ENOMEM;
         }
         m->entries.p[at + i] = e;
     }
@@ -331,6 +335,21 @@ static int play_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_ca
     return 0;
 }
 
+/* Bytes in a page of a file that is mapped shared; a write does not make the file longer. */
+static void copy_shared(const struct page *page, size_t in, uint8_t *bytes, size_t n, int access)
+{
+    struct stat st;
+    const uint64_t at = page->offset + in;
+    const uint64_t size = fstat(page->file->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+    const size_t there = at >= size ? 0 : size - at < n ? (size_t)(size - at) : n;
+    if (access == PROT_WRITE) {
+        (void)!pwrite(page->file->fd, bytes, there, (off_t)at);
+        return;
+    }
+    memset(bytes, 0, n);
+    (void)!pread(page->file->fd, bytes, there, (off_t)at);
+}
+
 /* As many bytes as can be moved; *ret_errno: 0, -EFAULT, -ENOMEM. */
 static size_t copy(struct memory *m, uint64_t at, void *bytes, size_t n, int access, int *ret_errno)
 {
@@ -347,7 +366,9 @@ static size_t copy(struct memory *m, uint64_t at, void *bytes, size_t n, int acc
             break;
         }
         uint8_t *out = (uint8_t *)bytes + done;
-        if (access == PROT_WRITE) {
+        if (e->page && e->page->file) {
+            copy_shared(e->page, in, out, part, access);
+        } else if (access == PROT_WRITE) {
             if (!e->page && !(e->page = page_new(NULL))) {
                 *ret_errno = -ENOMEM;
                 break;
@@ -685,26 +706,29 @@ static int play_file(struct dz_stub *s, int fd, uint32_t *ret_number)
 {
     struct play *p = play_of(s);
     uint32_t number = 0;
-    while (number < DZ_STUB_FILES_MAX && p->files[number] >= 0)
+    while (number < DZ_STUB_FILES_MAX && p->files[number])
         number++;
     if (number == DZ_STUB_FILES_MAX)
         return -EMFILE;
-    p->files[number] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (p->files[number] < 0)
-        return -errno;
+    struct file *f = dz_zalloc(sizeof *f);
+    if (!f)
+        return -ENOMEM;
+    *f = (struct file){1, fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    if (f->fd < 0) {
+        const int rc = -errno;
+        dz_free(f);
+        return rc;
+    }
+    p->files[number] = f;
     *ret_number = number;
     return 0;
 }
 static void play_file_close(struct dz_stub *s, uint32_t number)
 {
     struct play *p = play_of(s);
-    assert(number < DZ_STUB_FILES_MAX && p->files[number] >= 0);
-    dz_fd_close(&p->files[number]);
-    for (size_t i = p->shared.n; i > 0; i--)
-        if (p->shared.p[i - 1].number == number) {
-            page_unref(p->shared.p[i - 1].page);
-            dz_vec_remove(&p->shared, i - 1);
-        }
+    assert(number < DZ_STUB_FILES_MAX && p->files[number]);
+    file_unref(p->files[number]);
+    p->files[number] = NULL;
 }
 static int play_cpu(struct dz_stub *s, uint32_t thread, int64_t *ret_ns)
 {
@@ -782,9 +806,8 @@ static void play_close(struct dz_stub *s)
         if (p->threads[i])
             drop(p->threads[i]);
     for (uint32_t i = 0; i < DZ_STUB_FILES_MAX; i++)
-        if (p->files[i] >= 0)
+        if (p->files[i])
             play_file_close(s, i);
-    dz_vec_release(&p->shared);
     dz_free(p);
 }
 
@@ -824,9 +847,6 @@ int dz_stub_play_open(const struct dz_play_opts *o, struct dz_stub **ret_stub, s
     p->stub.ops = &play_ops;
     p->o = *o;
     p->random = o->seed;
-    p->shared.max = DZ_PLAY_PAGES_MAX;
-    for (uint32_t i = 0; i < DZ_STUB_FILES_MAX; i++)
-        p->files[i] = -1;
     *ret_stub = &p->stub;
     return 0;
 }
