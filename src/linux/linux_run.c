@@ -92,11 +92,30 @@ static void number_clear(struct dz_linux_thread *t)
     t->number = 0;
 }
 
+/* The host's thread is gone: its number means nothing any more. */
+static void gone_add(struct dz_linux_thread *t)
+{
+    number_clear(t);
+    t->is_gone = true;
+    t->gone = t->l->gone;
+    t->l->gone = t;
+}
+static void gone_remove(struct dz_linux_thread *t)
+{
+    struct dz_linux_thread **at = &t->l->gone;
+    while (*at != t)
+        at = &(*at)->gone;
+    *at = t->gone;
+    t->is_gone = false;
+}
+
 /* The row has it gone already; its group goes with its last thread. */
 static void thread_free(struct dz_linux_thread *t)
 {
     struct dz_linux_group *g = t->group;
     number_clear(t);
+    if (t->is_gone)
+        gone_remove(t);
     if (--g->threads == 0) {
         if (g->space)
             dz_linux_space_unref(t->l, g->space);
@@ -368,7 +387,6 @@ static void on_fault(struct dz_linux_thread *t, const struct dz_stub_event *e)
 /* The host's thread is gone, and nobody here ordered that: its process cannot go on. */
 static void on_ended(struct dz_linux_thread *t)
 {
-    number_clear(t);
     if (t->task->away)
         dz_kernel_task_event(t->task, DZ_RUN_TRAPPED, SIGKILL, 0);
     else
@@ -377,10 +395,6 @@ static void on_ended(struct dz_linux_thread *t)
 
 static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
 {
-    if (e->kind == DZ_STUB_ENDED) {
-        on_ended(t);
-        return;
-    }
     assert(t->running && t->task->away);
     t->running = false;
     t->l->running--;
@@ -426,13 +440,19 @@ static int events(struct dz_linux *l)
     uint64_t serial[DZ_STUB_EVENTS_MAX];
     const int n = linux_ops(l)->wait(l->o.stub, 0, events, DZ_STUB_EVENTS_MAX);
     for (int i = 0; i < n; i++) { /* an event may end the thread of a later one, whose number ... */
-        const struct dz_linux_thread *t = l->threads[events[i].thread];
+        struct dz_linux_thread *t = l->threads[events[i].thread];
         serial[i] = t ? t->serial : 0;
+        if (t && events[i].kind == DZ_STUB_ENDED)
+            gone_add(t);
     }
     for (int i = 0; i < n; i++) { /* ... somebody else has then */
         struct dz_linux_thread *t = l->threads[events[i].thread];
         if (t && t->serial == serial[i])
             on_event(t, &events[i]);
+    }
+    for (struct dz_linux_thread *t; (t = l->gone);) {
+        gone_remove(t);
+        on_ended(t);
     }
     return n;
 }

@@ -66,6 +66,8 @@ struct dz_linux_thread {
     int64_t since; /* kernel time when it was let go */
     uint64_t fault_rip, fault_at; /* of a fault for which there is no reason, */
     uint32_t fault_count;         /* so many times in turn */
+    struct dz_linux_thread *gone; /* the next of l->gone, */
+    bool is_gone;                 /* if it is there */
     struct dz_linux_trap trap;    /* the last exception, as frames of signals show it */
     struct dz_linux_call call;
     struct dz_linux_mem mem;
@@ -97,8 +99,9 @@ struct linux_files {
 struct dz_linux {
     struct dz_linux_opts o;
     struct dz_linux_thread *threads[DZ_STUB_THREADS_MAX];
-    uint32_t count, running; /* threads that have a number; that run */
-    uint64_t serial, space;  /* the last ones given */
+    uint32_t count, running;      /* threads that have a number; that run */
+    struct dz_linux_thread *gone; /* whose end the stub has told, and the kernel does not know */
+    uint64_t serial, space;       /* the last ones given */
     struct dz_linux_space *spaces;
     struct linux_files files;
     struct dz_linux_vdso vdso;

@@ -57,21 +57,21 @@ static inline void nrig_dirs(struct nrig *r, const char *path)
         }
 }
 
-/* A file of the host, with its mode, at the same place; links in its path as what they lead to. */
-static inline void nrig_copy(struct nrig *r, const char *path)
+/* A file of the host, with its mode; links in its path as what they lead to. */
+static inline void nrig_copy_as(struct nrig *r, const char *path, const char *to)
 {
     char buf[65536];
     struct stat st;
     uint64_t ino, at = 0;
     ssize_t n;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || rig_ino(&r->disk, path)) {
+    if (fd < 0 || fstat(fd, &st) < 0 || rig_ino(&r->disk, to)) {
         if (fd >= 0)
             (void)close(fd);
         return;
     }
-    nrig_dirs(r, path);
-    if (dz_vfs_open_at(r->disk.v, &rig_root, rig_path(path), O_WRONLY | O_CREAT, st.st_mode & 0777,
+    nrig_dirs(r, to);
+    if (dz_vfs_open_at(r->disk.v, &rig_root, rig_path(to), O_WRONLY | O_CREAT, st.st_mode & 0777,
                        &ino) != 0)
         abort();
     while ((n = read(fd, buf, sizeof buf)) > 0) {
@@ -81,6 +81,11 @@ static inline void nrig_copy(struct nrig *r, const char *path)
     }
     dz_vfs_unref(r->disk.v, ino);
     (void)close(fd);
+}
+
+static inline void nrig_copy(struct nrig *r, const char *path)
+{
+    nrig_copy_as(r, path, path);
 }
 
 /* A program, its interpreter and its libraries. */
