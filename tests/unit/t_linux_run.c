@@ -365,6 +365,45 @@ TEST(threads_and_futexes)
     }
 }
 
+static void orphan(struct dz_play *me, void *arg)
+{
+    (void)arg;
+    MUST(me, CALL(me, prctl, 1 /* PR_SET_PDEATHSIG */, SIGKILL) == 0);
+    MUST(me, CALL(me, write, 4, DATA, 1) == 1);
+    for (;;)
+        (void)CALL(me, pause);
+}
+static void middle(struct dz_play *me, void *arg)
+{
+    (void)arg;
+    MUST(me, CALL(me, pipe, DATA + 200) == 0);
+    dz_play_child(me, orphan);
+    MUST(me, CALL(me, fork) > 1 && CALL(me, read, 3, DATA, 1) == 1);
+    leave(me, 4);
+}
+static void reaps(struct dz_play *me, void *arg)
+{
+    (void)arg;
+    MUST(me, CALL(me, prctl, 36 /* PR_SET_CHILD_SUBREAPER */, 1) == 0);
+    MUST(me, CALL(me, prctl, 37, DATA + 40) == 0 && word_at(me, DATA + 40) == 1);
+    MUST(me, CALL(me, prctl, 1, 65) == -EINVAL);
+    dz_play_child(me, middle);
+    const int64_t pid = CALL(me, fork);
+    MUST(me, CALL(me, wait4, (uint64_t)pid, DATA + 16, 0, 0) == pid);
+    MUST(me, word_at(me, DATA + 16) == 4 << 8);
+    MUST(me, CALL(me, wait4, (uint64_t)-1, DATA + 16, 0, 0) > pid); /* the grandchild */
+    MUST(me, word_at(me, DATA + 16) == SIGKILL);
+    MUST(me, CALL(me, wait4, (uint64_t)-1, 0, 0, 0) == -ECHILD);
+    leave(me, 0);
+}
+TEST(subreaper_and_death_signal)
+{
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        CHECK_INT(prun(reaps, NULL, NULL, seed), 0);
+        prun_stop();
+    }
+}
+
 /* ---- signals ----------------------------------------------------------------------------------
  */
 
