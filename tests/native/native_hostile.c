@@ -42,7 +42,7 @@ static void catch_faults(void)
 }
 
 /* A system call by the stub's own instruction: what comes back, comes back there. */
-static void by_stub(long nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+static void make_call(long nr, const uint64_t a[6])
 {
     volatile int at = -1;
     if (sigsetjmp(back, 1))
@@ -52,15 +52,17 @@ static void by_stub(long nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uin
             at = i;
     if (at < 0)
         return;
-    register uint64_t r10 __asm__("r10") = d;
-    register uint64_t r8 __asm__("r8") = e;
-    register uint64_t r9 __asm__("r9") = f;
+    register uint64_t r10 __asm__("r10") = a[3];
+    register uint64_t r8 __asm__("r8") = a[4];
+    register uint64_t r9 __asm__("r9") = a[5];
     __asm__ volatile("call *%[at]"
                      :
-                     : [at] "r"(STUB_TEXT + at), "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8),
-                       "r"(r9)
+                     : [at] "r"(STUB_TEXT + at), "a"(nr), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10),
+                       "r"(r8), "r"(r9)
                      : "rcx", "r11", "memory");
 }
+
+#define by_stub(nr, ...) make_call((nr), (const uint64_t[6]){__VA_ARGS__})
 
 /* The page of a thread of this process. */
 static volatile uint32_t *find_ctx(void)
