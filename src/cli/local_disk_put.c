@@ -186,16 +186,11 @@ static int next(const struct putting *p, struct dz_call_msg *ret, struct dz_err 
     return dz_call_ask(dz_cli_jail_call(), &q, ret, err);
 }
 
-static bool all_zero(const char *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
-}
-
 static int store_piece(const struct putting *p, uint64_t ino, uint64_t off, const char *data,
                        size_t size)
 {
     int sys = 0;
-    for (size_t at = 0; sys >= 0 && at < size && !all_zero(data, size);) {
+    for (size_t at = 0; sys >= 0 && at < size && !dz_mem_is_zero(data, size);) {
         ssize_t n = dz_vfs_write(p->d.vfs, ino, off + at, data + at, size - at);
         sys = n > 0 ? 0 : n < 0 ? (int)n : -EIO;
         at += n > 0 ? (size_t)n : 0;

@@ -25,6 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/vm.h"
@@ -87,17 +88,12 @@ static int runs_done(const struct dz_os_runs *runs, struct dz_err *err)
 
 /* --- comparing ----------------------------------------------------------------------- */
 
-static bool all_zero(const uint8_t *p, size_t n)
-{
-    return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
-}
-
 /* Does the page at offset `at` of the range have the base's bytes? */
 static bool is_base(const struct dz_os_dirty_range *r, size_t at, size_t page)
 {
     if (at >= r->image_at && at - r->image_at < r->image_size)
         return memcmp(r->at + at, r->image + (at - r->image_at), page) == 0;
-    return all_zero(r->at + at, page);
+    return dz_mem_is_zero(r->at + at, page);
 }
 
 static void compare(const struct dz_os_dirty *d, const struct dz_os_dirty_range *r, size_t from,

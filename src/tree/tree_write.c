@@ -271,11 +271,6 @@ int dz_tree_write_file(struct dz_tree_write *w, struct dz_str path, const struct
     return w->fd < 0 ? fail(w, errno, err) : 0;
 }
 
-static bool all_zero(const char *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
-}
-
 int dz_tree_write_data(struct dz_tree_write *w, uint64_t at, const void *data, size_t n,
                        struct dz_err *err)
 {
@@ -283,7 +278,7 @@ int dz_tree_write_data(struct dz_tree_write *w, uint64_t at, const void *data, s
         return dz_fail(err, DZ_EINVAL, "write a tree: data came before a file");
     if (at > (uint64_t)INT64_MAX - n)
         return fail(w, EFBIG, err);
-    if (all_zero(data, n))
+    if (dz_mem_is_zero(data, n))
         return 0;
     if (n > w->opts.bytes_max - w->stats.bytes)
         return dz_fail(err, DZ_ELIMIT, "write %s: the tree has over %llu bytes%s%s", w->shown,

@@ -19,9 +19,7 @@
 int dz_vfs_getattr(struct dz_vfs *v, uint64_t ino, struct dz_vfs_attr *ret_attr)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     *ret_attr = (struct dz_vfs_attr){
@@ -64,9 +62,7 @@ static int set(struct dz_vfs *v, struct dz_inode *ip, unsigned mask, const struc
 int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct dz_vfs_attr *attr)
 {
     struct dz_inode *ip;
-    int rc = v->readonly ? -EROFS : dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = v->readonly ? -EROFS : dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     ip->refs++; /* making room is an operation of its own */
@@ -217,9 +213,7 @@ static ssize_t list_names(struct dz_vfs *v, const struct dz_inode *ip, char *buf
 ssize_t dz_vfs_listxattr(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     return rc ? rc : list_names(v, ip, buf, size);
 }
 

@@ -57,9 +57,7 @@ int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, 
 int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     if (!S_ISLNK(ip->mode))
@@ -371,9 +369,7 @@ static void lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
 int dz_vfs_ref(struct dz_vfs *v, uint64_t ino)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     if (ip->refs == UINT32_MAX / 2)

@@ -431,10 +431,11 @@ enum {
 
 static int64_t const DAY_NS = (int64_t)86400 * 1000000000;
 
-static int iget_file(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
+/* Begin a read of one regular file. */
+static int read_file(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
 {
     struct dz_inode *ip;
-    int rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     if (dz_is_dir(ip))
@@ -472,9 +473,7 @@ static void read_inline(const struct dz_inode *ip, uint64_t off, uint8_t *buf, s
 ssize_t dz_vfs_read(struct dz_vfs *v, uint64_t ino, uint64_t off, void *buf, size_t n)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = iget_file(v, ino, &ip);
+    int rc = read_file(v, ino, &ip);
     if (rc)
         return rc;
     if (off >= ip->size || n == 0)
@@ -615,9 +614,7 @@ static ssize_t write_at(struct dz_vfs *v, struct dz_inode *ip, uint64_t off, con
 ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *buf, size_t n)
 {
     struct dz_inode *ip;
-    int rc = v->readonly ? -EROFS : dz_read_begin(v);
-    if (!rc)
-        rc = iget_file(v, ino, &ip);
+    int rc = v->readonly ? -EROFS : read_file(v, ino, &ip);
     if (rc)
         return rc;
     return n ? write_at(v, ip, off, buf, n) : 0;
@@ -626,9 +623,7 @@ ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *b
 ssize_t dz_vfs_append(struct dz_vfs *v, uint64_t ino, const void *buf, size_t n, uint64_t *ret_off)
 {
     struct dz_inode *ip;
-    int rc = v->readonly ? -EROFS : dz_read_begin(v);
-    if (!rc)
-        rc = iget_file(v, ino, &ip);
+    int rc = v->readonly ? -EROFS : read_file(v, ino, &ip);
     if (rc)
         return rc;
     uint64_t off = ip->size;
@@ -753,9 +748,7 @@ static int skip_hole(struct dz_vfs *v, const struct dz_inode *ip, uint64_t end, 
 int dz_vfs_punch(struct dz_vfs *v, uint64_t ino, uint64_t off, uint64_t n)
 {
     struct dz_inode *ip;
-    int rc = v->readonly ? -EROFS : dz_read_begin(v);
-    if (!rc)
-        rc = iget_file(v, ino, &ip);
+    int rc = v->readonly ? -EROFS : read_file(v, ino, &ip);
     if (rc)
         return rc;
     if (n == 0)
@@ -819,9 +812,7 @@ static int seek_hole(struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, 
 int dz_vfs_seek(struct dz_vfs *v, uint64_t ino, uint64_t off, int whence, uint64_t *ret_off)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = iget_file(v, ino, &ip);
+    int rc = read_file(v, ino, &ip);
     if (rc)
         return rc;
     if (whence != SEEK_DATA && whence != SEEK_HOLE)
@@ -869,9 +860,7 @@ static int shows_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
 int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     uint64_t total = ip->data_len;

@@ -191,6 +191,8 @@ int dz_op_begin(struct dz_vfs *v);
 /* A change ends: with rc < 0 its rows are undone. Returns rc. */
 int dz_op_end(struct dz_vfs *v, int rc);
 int dz_read_begin(struct dz_vfs *v);
+/* Begin a read of one inode. */
+int dz_read_inode(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip);
 int dz_row_write(struct dz_vfs *v, const struct dz_row *row);
 int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value);
 int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e); /* remembers the sentence */

@@ -465,9 +465,7 @@ int dz_vfs_find_path(struct dz_vfs *v, uint64_t root, uint64_t ino, char *buf, s
     char name[DZ_VFS_NAME_MAX];
     size_t len = 0;
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, ino, &ip);
+    int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     if (dz_is_dir(ip))

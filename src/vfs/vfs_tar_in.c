@@ -507,16 +507,11 @@ static int set_attributes(struct import *imp, uint64_t ino, struct dz_err *err)
     return r < 0 ? disk_error(imp, r, err) : 0;
 }
 
-static bool all_zero(const char *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
-}
-
 /* Whole chunks of zeros stay holes. */
 static int put_piece(struct import *imp, uint64_t ino, uint64_t off, size_t n, struct dz_err *err)
 {
     size_t done = 0;
-    if (all_zero(imp->piece, n))
+    if (dz_mem_is_zero(imp->piece, n))
         return 0;
     imp->stats.bytes += n;
     if (imp->in->max_bytes && imp->stats.bytes > imp->in->max_bytes)

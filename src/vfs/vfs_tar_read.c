@@ -429,12 +429,6 @@ static bool checksum_ok(const struct dz_tar_header *h)
     return number(h->chksum, sizeof h->chksum, &want) && (want == is || want == is_signed);
 }
 
-static bool all_zero(const struct dz_tar_header *h)
-{
-    static const char zeros[DZ_TAR_BLOCK];
-    return memcmp(h, zeros, sizeof zeros) == 0;
-}
-
 static void add_field(struct dz_buf *b, const char *p, size_t n)
 {
     dz_buf_add(b, p, strnlen(p, n));
@@ -458,7 +452,7 @@ static int read_header(struct dz_tar_reader *r, struct dz_tar_header *h, struct 
         return broken(r, err, "it ends early, without its end mark");
     if ((size_t)got < sizeof *h)
         return broken(r, err, "it ends early");
-    if (all_zero(h)) {
+    if (dz_mem_is_zero(h, sizeof *h)) {
         got = fill(r, r->block, sizeof r->block, err); /* a single block of zeros is accepted as
                                                         * the end */
         r->ended = true;

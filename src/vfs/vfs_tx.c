@@ -383,6 +383,12 @@ int dz_read_begin(struct dz_vfs *v)
     return rc;
 }
 
+int dz_read_inode(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
+{
+    int rc = dz_read_begin(v);
+    return rc ? rc : dz_iget(v, ino, ret_ip);
+}
+
 /* --- the host's disk ------------------------------------------------------------------- */
 
 enum {

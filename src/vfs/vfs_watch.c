@@ -58,9 +58,7 @@ void dz_watch_release(struct dz_vfs *v)
 int dz_vfs_watch(struct dz_vfs *v, uint64_t top, unsigned types, bool deep)
 {
     struct dz_inode *ip;
-    int rc = dz_read_begin(v);
-    if (!rc)
-        rc = dz_iget(v, top, &ip);
+    int rc = dz_read_inode(v, top, &ip);
     if (rc)
         return rc;
     if (!v->watches)

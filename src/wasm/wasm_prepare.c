@@ -18,6 +18,7 @@
 #include "wasm/wasm_load.h"
 
 #include "base/hash.h"
+#include "base/mem.h"
 
 /* docs/format/wasm-prepared.md states these. */
 _Static_assert(sizeof(struct dz_wasm_header) == 440, "prepared format");
@@ -293,19 +294,14 @@ static int out_zeros(struct out *o, uint64_t n)
     return r;
 }
 
-static bool is_zero(const uint8_t *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
-}
-
 /* Page by page: runs of empty pages are holes. */
 static int out_image(struct out *o, const uint8_t *image, uint64_t size)
 {
     int r = 0;
     for (uint64_t at = 0, end; at < size && r == 0; at = end) {
-        bool empty = is_zero(image + at, DZ_WASM_PAGE_ALIGN);
+        bool empty = dz_mem_is_zero(image + at, DZ_WASM_PAGE_ALIGN);
         end = at + DZ_WASM_PAGE_ALIGN;
-        while (end < size && is_zero(image + end, DZ_WASM_PAGE_ALIGN) == empty)
+        while (end < size && dz_mem_is_zero(image + end, DZ_WASM_PAGE_ALIGN) == empty)
             end += DZ_WASM_PAGE_ALIGN;
         r = empty ? out_zeros(o, end - at) : out_bytes(o, image + at, end - at);
     }

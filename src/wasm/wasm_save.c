@@ -39,7 +39,7 @@ bool dz_wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint
     const uint8_t *image = dz_wasm_state_image(inst, index, addr);
     if (image)
         return memcmp(p, image, WASM_STATE_PAGE) != 0;
-    return p[0] != 0 || memcmp(p, p + 1, WASM_STATE_PAGE - 1) != 0;
+    return !dz_mem_is_zero(p, WASM_STATE_PAGE);
 }
 
 /* --- frames ---------------------------------------------------------------------------- */
