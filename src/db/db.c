@@ -2,13 +2,12 @@
  *
  * db.c - opening a database by the profile, and closing it.
  *
- * Open: look at the header ourselves (SQLite's own words for a foreign file
- * help nobody), connect, set the profile, read the version, migrate.
- * locking_mode=EXCLUSIVE comes before anything that reads the file: SQLite
- * decides at its first look at the log whether the index of the log lives on
- * the heap, and our VFS has no shared memory to offer.
+ * Opening reads the header itself (SQLite's message about a foreign file would help nobody),
+ * connects, sets the profile, reads the version and migrates. locking_mode=EXCLUSIVE comes before
+ * anything that reads the file, because SQLite decides at its first look at the log whether the
+ * index of the log lives on the heap, and our VFS has no shared memory to offer.
  *
- * Why the profile is what it is: docs/design/db.md.
+ * docs/design/db.md explains the profile.
  */
 #include "db/db_int.h"
 
@@ -17,28 +16,19 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <string.h>
 
-/* Offsets in the header of an SQLite file (https://www.sqlite.org/fileformat2.html). */
 enum {
-    HEADER_WRITE_VERSION = 18,
-    HEADER_READ_VERSION = 19,
-    HEADER_USER_VERSION = 60,
-    HEADER_APPLICATION_ID = 68,
-    VERSION_WAL = 2,
     WAL_HEADER_BYTES = 32,
     WAL_FRAME_HEADER_BYTES = 24,
 };
 
 /* --- open -------------------------------------------------------------------- */
 
-int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema, bool *ret_wal_mode,
-                       struct dz_err *err)
+static int header_check(struct dz_db *db, const struct dz_db_schema *schema, bool *ret_wal_mode,
+                        struct dz_err *err)
 {
     unsigned char h[DB_HEADER_BYTES];
     const char *what = schema ? schema->what : "database";
@@ -50,11 +40,12 @@ int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema, bool
     if (n < (int64_t)sizeof h || memcmp(h, "SQLite format 3", 16) != 0)
         return dz_fail(err, DZ_ECORRUPT, "%s is not a %s of doze (nor any SQLite database)",
                        db->label, what);
-    uint32_t id = dz_db_big32(h + HEADER_APPLICATION_ID);
+    uint32_t id = dz_db_big32(h + DB_HEADER_APPLICATION_ID);
     if (schema && id != schema->application_id)
         return dz_fail(err, DZ_ESTATE, "%s is not a %s of doze: an SQLite database of another kind",
                        db->label, what);
-    *ret_wal_mode = h[HEADER_WRITE_VERSION] == VERSION_WAL && h[HEADER_READ_VERSION] == VERSION_WAL;
+    *ret_wal_mode =
+        h[DB_HEADER_WRITE_VERSION] == DB_VERSION_WAL && h[DB_HEADER_READ_VERSION] == DB_VERSION_WAL;
     return 0;
 }
 
@@ -91,7 +82,8 @@ static int pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mod
                    "PRAGMA temp_store=MEMORY;"
                    "PRAGMA secure_delete=FAST;"
                    "%s"
-                   "%s" /* a stranger may have left WAL mode; without a journal file */
+                   "%s" /* set again, because others may have left WAL mode; without a journal
+                         * file */
                    "PRAGMA synchronous=%s;"
                    "PRAGMA cache_size=-%d",
                    db->prepared ? "" : "PRAGMA locking_mode=EXCLUSIVE;", map,
@@ -113,7 +105,7 @@ static int on_commit(void *ctx, sqlite3 *h, const char *name, int pages)
     return SQLITE_OK;
 }
 
-int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
+static int connect_db(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
 {
     char name[DB_NAME_MAX];
     int flags = opts->immutable ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
@@ -125,11 +117,11 @@ int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode
         rc = pragmas(db, opts, wal_mode);
     if (rc != SQLITE_OK)
         return rc;
-    (void)sqlite3_wal_hook(db->h, on_commit, db); /* in place of SQLite's own checkpoints */
+    (void)sqlite3_wal_hook(db->h, on_commit, db); /* replaces SQLite's automatic checkpoints */
     return SQLITE_OK;
 }
 
-/* What a log left by a crash holds at most. */
+/* The most pages that a log left by a crash can hold. */
 static int count_wal_pages(const struct dz_db *db)
 {
     if (db->disk->immutable)
@@ -160,7 +152,7 @@ static int migrate(struct dz_db *db, const struct dz_db_schema *schema, int vers
     return dz_wrap(err, r, "migrate %s from format %d to %d", db->label, version, schema->version);
 }
 
-/* We hold the lock: with an empty log, the header tells, without a statement. */
+/* Under the lock, with an empty log, the header has the version; a statement would cost more. */
 static int read_version(struct dz_db *db, int64_t *ret_version, struct dz_err *err)
 {
     unsigned char h[DB_HEADER_BYTES];
@@ -168,7 +160,7 @@ static int read_version(struct dz_db *db, int64_t *ret_version, struct dz_err *e
         int64_t n = db->disk->ops->read(db->disk, DZ_DB_FILE_MAIN, h, sizeof h, 0);
         if (n != (int64_t)sizeof h)
             return dz_fail_sys(err, n < 0 ? (int)-n : EIO, "read the header of %s", db->label);
-        *ret_version = (int32_t)dz_db_big32(h + HEADER_USER_VERSION);
+        *ret_version = (int32_t)dz_db_big32(h + DB_HEADER_USER_VERSION);
         return 0;
     }
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, "PRAGMA user_version");
@@ -204,7 +196,7 @@ static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct
     return migrate(db, schema, (int)version, err);
 }
 
-int dz_db_settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
+static int settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
 {
     db->wal_pages = count_wal_pages(db);
     return check_version(db, opts, err);
@@ -216,20 +208,20 @@ static void hang_up(struct dz_db *db)
     dz_db_stmts_release(db);
     if (db->h) {
         int rc = sqlite3_close(db->h);
-        assert(rc == SQLITE_OK); /* or a statement that is not ours holds it */
+        assert(rc == SQLITE_OK); /* else a statement that the cache does not know is open */
     }
     db->h = NULL;
 }
 
-void dz_db_disconnect(struct dz_db *db)
+static void disconnect(struct dz_db *db)
 {
     if (db->h)
         (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     hang_up(db);
 }
 
-/* Releases db and its disk; descriptors are closed if close_fds. */
-void dz_db_free(struct dz_db *db, bool close_fds)
+/* Free db and its disk, and close the descriptors if close_fds. */
+static void free_db(struct dz_db *db, bool close_fds)
 {
     hang_up(db);
     dz_db_vfs_remove(db->disk);
@@ -238,9 +230,8 @@ void dz_db_free(struct dz_db *db, bool close_fds)
     dz_free(db);
 }
 
-/* Takes the disk over; on failure its descriptors stay open. */
-static int open_disk(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_disk,
-                     const struct dz_db_opts *opts, struct dz_err *err)
+int dz_db_open_on(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_disk,
+                  const struct dz_db_opts *opts, struct dz_err *err)
 {
     struct dz_db *db = dz_zalloc(sizeof *db);
     if (!db) {
@@ -255,17 +246,17 @@ static int open_disk(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_di
     dz_db_vfs_add(disk);
 
     bool wal_mode = false;
-    int r = dz_db_header_check(db, opts->schema, &wal_mode, err);
+    int r = header_check(db, opts->schema, &wal_mode, err);
     if (r == 0) {
-        int rc = dz_db_connect(db, opts, wal_mode);
+        int rc = connect_db(db, opts, wal_mode);
         if (rc != SQLITE_OK)
             r = dz_db_fail(db, rc, err, "open");
     }
     if (r == 0)
-        r = dz_db_settle(db, opts, err);
+        r = settle(db, opts, err);
     if (r < 0) {
-        dz_db_disconnect(db);
-        dz_db_free(db, false);
+        disconnect(db);
+        free_db(db, false);
         return r;
     }
     *ret_db = db;
@@ -279,7 +270,7 @@ int dz_db_open_disk(struct dz_db **ret_db, struct dz_db_disk *disk, const struct
     if (r < 0)
         return r;
     disk->immutable = opts->immutable;
-    return open_disk(ret_db, disk, false, opts, err);
+    return dz_db_open_on(ret_db, disk, false, opts, err);
 }
 
 int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd, const struct dz_db_opts *opts,
@@ -292,59 +283,139 @@ int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd, const struct dz
     struct dz_db_disk *disk = dz_db_fd_disk_new(db_fd, wal_fd, opts->immutable, NULL, false);
     if (!disk)
         return dz_fail(err, DZ_ENOMEM, "open a database: out of memory");
-    return open_disk(ret_db, disk, true, opts, err);
+    return dz_db_open_on(ret_db, disk, true, opts, err);
 }
 
-/* --- by path ----------------------------------------------------------------- */
+/* --- handles made before their file is known ------------------------------------------------
+ *
+ * Two thirds of the time of an open is SQLite's reading of the schema, and most of the rest its
+ * making of a connection and our first statements. None of that depends on the file when all files
+ * begin as copies of one template. So a process that waits for work connects to the template
+ * itself, which lies in memory behind a stand-in disk (db_fd.c). When the file comes, its
+ * descriptors take the place of those bytes.
+ *
+ *     dz_db_prepare         SQLite -> VFS -> stand-in: the template's bytes
+ *     dz_db_open_prepared   SQLite -> VFS -> descriptors of the file
+ *
+ * For SQLite nothing unusual happens: it holds no lock between two statements, and at the next one
+ * it finds a file that another process has changed meanwhile. Three things keep it from relying on
+ * what it read of the template:
+ *   1. The stand-in says that it has a rollback journal, so SQLite opens no log for it; it opens
+ *      the file's log when the file's header says that there is one.
+ *   2. No page of the stand-in survives: the cache is emptied.
+ *   3. SQLite compares a counter in the header to tell whether the schema that it knows is still
+ *      right. That is not enough for files of strangers: when the counter is the template's, the
+ *      whole first page, where the schema lies, must equal the template's too, or the handle is
+ *      connected anew. When the counter differs, SQLite reads the schema again, and compiles
+ *      statements again. */
 
-static int open_wal(const char *wal, bool *ret_new, struct dz_err *err)
+static const char sql_first_read[] = "PRAGMA schema_version";
+
+static int connect_standin(struct dz_db *db, struct dz_err *err)
 {
-    *ret_new = false;
-    int fd = open(wal, O_RDWR | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        fd = open(wal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        *ret_new = true;
-    }
-    return fd < 0 ? dz_fail_sys(err, errno, "open %s", wal) : fd;
+    unsigned char *standin = dz_db_fd_disk_bytes(db->disk);
+    standin[DB_HEADER_WRITE_VERSION] = standin[DB_HEADER_READ_VERSION] = DB_VERSION_JOURNAL;
+    memset(standin + DB_HEADER_CHANGES, 0xff, 4); /* a counter that no file has */
+    memset(standin + DB_HEADER_END, 0xff, 4);
+    int rc = connect_db(db, &db->opts, true);
+    if (rc != SQLITE_OK)
+        return dz_db_fail(db, rc, err, "prepare");
+    dz_db_txn_prepare(db);
+    (void)dz_db_stmt(db, sql_first_read);
+    return 0;
 }
 
-int dz_db_open_path(struct dz_db **ret_db, const char *path, const struct dz_db_opts *opts,
-                    struct dz_err *err)
+int dz_db_prepare(struct dz_db **ret_db, const struct dz_db_opts *opts, const void *template,
+                  size_t size_bytes, struct dz_err *err)
 {
-    char wal[PATH_MAX];
-    struct dz_db_opts o = *opts;
-    bool wal_new = false;
-    int wal_fd = -1;
-    if (!o.label)
-        o.label = path;
-    if (snprintf(wal, sizeof wal, "%s-wal", path) >= (int)sizeof wal)
-        return dz_fail(err, DZ_ELIMIT, "open %.64s...: the path is too long", path);
+    assert(opts->schema && !opts->immutable && size_bytes >= DZ_DB_PAGE_BYTES);
     int r = dz_db_init(err);
     if (r < 0)
         return r;
-    int db_fd = open(path, (o.immutable ? O_RDONLY : O_RDWR) | O_CLOEXEC);
-    if (db_fd < 0)
-        return dz_fail_sys(err, errno, "open %s", path);
-    if (o.immutable) {
-        r = dz_db_refuse_log(wal, err);
-    } else {
-        wal_fd = open_wal(wal, &wal_new, err);
-        r = wal_fd < 0 ? wal_fd : 0;
+    struct dz_db *db = dz_zalloc(sizeof *db);
+    struct dz_db_disk *disk = db ? dz_db_fd_disk_standin(template, size_bytes) : NULL;
+    if (!disk) {
+        dz_free(db);
+        return dz_fail(err, DZ_ENOMEM, "prepare a database: out of memory");
     }
-    if (r == 0) {
-        struct dz_db_disk *disk =
-            dz_db_fd_disk_new(db_fd, wal_fd, o.immutable, o.immutable ? NULL : wal, wal_new);
-        r = disk ? open_disk(ret_db, disk, true, &o, err)
-                 : dz_fail(err, DZ_ENOMEM, "open %s: out of memory", path);
-    }
+    db->disk = disk;
+    db->own_disk = db->prepared = true;
+    db->bad.db = db;
+    db->opts = *opts;
+    db->opts.label = NULL;
+    (void)snprintf(db->label, sizeof db->label, "%s", opts->label ? opts->label : "the database");
+    dz_db_vfs_add(disk);
+    r = connect_standin(db, err);
     if (r < 0) {
-        if (wal_new)
-            (void)unlink(wal);
-        if (wal_fd >= 0)
-            (void)close(wal_fd);
-        (void)close(db_fd);
+        free_db(db, false);
+        return r;
     }
-    return r;
+    *ret_db = db;
+    return 0;
+}
+
+/* Is the schema that the handle knows right for the file, or certain to be found outdated? The lock
+ * is held. */
+static bool fits(struct dz_db *db)
+{
+    unsigned char page[DZ_DB_PAGE_BYTES];
+    const unsigned char *standin = dz_db_fd_disk_bytes(db->disk);
+    if (db->disk->ops->size(db->disk, DZ_DB_FILE_WAL) != 0 ||
+        db->disk->ops->read(db->disk, DZ_DB_FILE_MAIN, page, sizeof page, 0) != sizeof page)
+        return false;
+    if (memcmp(page + DB_HEADER_FORMAT, standin + DB_HEADER_FORMAT,
+               DB_HEADER_END - DB_HEADER_FORMAT) != 0 ||
+        memcmp(page, standin, DB_HEADER_WRITE_VERSION) != 0)
+        return false;
+    if (memcmp(page + DB_HEADER_COOKIE, standin + DB_HEADER_COOKIE, 4) != 0)
+        return true;
+    return memcmp(page + DB_HEADER_BYTES, standin + DB_HEADER_BYTES,
+                  sizeof page - DB_HEADER_BYTES) == 0;
+}
+
+/* Leave the template for the file, and take the file's lock. */
+static int change_over(struct dz_db *db, struct dz_err *err)
+{
+    int rc = sqlite3_db_release_memory(db->h);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db->h, "PRAGMA locking_mode=EXCLUSIVE", NULL, NULL, NULL);
+    if (rc != SQLITE_OK)
+        return dz_db_fail(db, rc, err, "open");
+    return dz_stmt_run(dz_db_stmt(db, sql_first_read), err);
+}
+
+static int open_file(struct dz_db *db, struct dz_err *err)
+{
+    bool wal_mode = false;
+    int r = header_check(db, db->opts.schema, &wal_mode, err);
+    if (r < 0)
+        return r;
+    r = wal_mode ? change_over(db, err) : 0;
+    if (r < 0)
+        return r;
+    if (!wal_mode || !fits(db)) {
+        disconnect(db);
+        int rc = connect_db(db, &db->opts, wal_mode);
+        if (rc != SQLITE_OK)
+            return dz_db_fail(db, rc, err, "open");
+    }
+    return settle(db, &db->opts, err);
+}
+
+int dz_db_open_prepared(struct dz_db **ret_db, struct dz_db *db, int db_fd, int wal_fd,
+                        struct dz_err *err)
+{
+    assert(db->prepared && db_fd >= 0 && wal_fd >= 0);
+    dz_db_fd_disk_give(db->disk, db_fd, wal_fd);
+    db->prepared = false;
+    int r = open_file(db, err);
+    if (r < 0) {
+        disconnect(db);
+        free_db(db, false);
+        return r;
+    }
+    *ret_db = db;
+    return 0;
 }
 
 /* --- close ------------------------------------------------------------------- */
@@ -360,7 +431,7 @@ int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err)
         r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_EMPTY, err);
     if (keep_log || r < 0 || db->prepared)
         (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    dz_db_free(db, true);
+    free_db(db, true);
     return r;
 }
 

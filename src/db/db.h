@@ -9,6 +9,12 @@
  * file. Nothing below needs a path: a database is two open descriptors, the
  * file and its log, and using them takes no system call that names a file.
  *
+ *     statements, values      db_stmt.c     dz_db_stmt(), dz_blob_open()
+ *     transactions            db_txn.c      dz_db_begin(), dz_db_checkpoint()
+ *     SQLite                  db_init.c     configured once; small blocks by db_heap.c
+ *     one VFS                 db_vfs.c      gathers the log's frames, maps the file
+ *     a disk: two files       db_fd.c       descriptors; db_sim.c: memory that fails, for tests
+ *
  * A handle belongs to one thread at a time. Everything reached through it
  * (statements, blobs) dies with it. All integers are host order, all sizes
  * bytes. Errors: negative DZ_E* with a sentence in err (which may be NULL):
@@ -84,10 +90,10 @@ struct dz_db_opts {
     const char *label;                 /* the file's name in messages; may be NULL */
     bool immutable;                    /* read-only, shared, never locked, no log: an image file */
     bool strict;                       /* each commit is on disk before it returns (FULL) */
-    bool wary; /* the file may be hostile: check each page when it is read, not only the parts of it
-                  that are used */
-    bool views;         /* allow views (a stranger's file may hide things in them) */
-    int cache_kb;       /* 0: DZ_DB_CACHE_KB */
+    bool wary;    /* the file may be hostile: check every page that is read, including its unused
+                   * parts */
+    bool views;   /* allow views (a stranger's file may hide things in them) */
+    int cache_kb; /* 0: DZ_DB_CACHE_KB */
     int64_t mmap_bytes; /* 0: DZ_DB_MMAP_BYTES; negative: do not map. At most that */
 };
 
@@ -165,10 +171,10 @@ int dz_db_wal_fd(const struct dz_db *db);
 /* After fork: SQLite's random state must not be its parent's. */
 void dz_db_reseed(void);
 
-/* Get memory now, in a large page if the system has them, for a transaction of so many pages;
- * own_bytes of it (at most 1 MiB) are for the caller, and are returned. It is for the last
- * transaction of a process, on that thread: the memory is never given back, and only the first call
- * gets any. NULL: there is none, and everything works without. */
+/* Reserve memory now, in a huge page if the system has them, for a transaction of `pages` pages;
+ * own_bytes of it (at most 1 MiB) are returned for the caller. Meant for the last transaction of a
+ * process, on the same thread: the memory is never given back, and only the first call gets any.
+ * NULL: none was reserved, and everything works without it. */
 DZ_NODISCARD void *dz_db_ahead(size_t pages, size_t own_bytes);
 
 /* --- transactions ------------------------------------------------------------ */
@@ -198,12 +204,13 @@ DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struc
 
 /* --- checkpoint -------------------------------------------------------------- */
 
-/* May the log be overwritten from its start? (Has the replica read all of it?) */
+/* May the log be overwritten from its start? Asked of a replica that may not have read all of
+ * it. */
 typedef bool dz_db_grant_fn(void *ctx);
 void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx); /* NULL: always */
 
-/* Give back what is kept from one transaction to the next, because nothing will happen for a while.
- */
+/* Free the memory that is kept from one transaction to the next. Call it when nothing will happen
+ * for a while. */
 void dz_db_trim(struct dz_db *db);
 
 /* Pages in the log that the database file does not have yet. */
@@ -323,8 +330,8 @@ DZ_NODISCARD int dz_db_attach(struct dz_db *db, const struct dz_db *below, const
  * with DZ_ELIMIT after max_ops virtual machine instructions (0: no limit; the
  * count starts again at each call of this function). */
 void dz_db_restrict(struct dz_db *db, int64_t max_ops);
-/* For a handle that goes on with other work: remove the statements that were compiled meanwhile,
- * because the limits end here. */
+/* Lift the restriction, for a handle that goes on with other work. First remove the statements that
+ * were compiled under it. */
 void dz_db_unrestrict(struct dz_db *db);
 
 #endif

@@ -34,18 +34,19 @@ enum {
     SHARED_FIRST = PENDING_BYTE + 2,
     SHARED_BYTES = 510,
     ALL_BYTES = SHARED_FIRST + SHARED_BYTES - PENDING_BYTE,
-    KICK_BYTES = 512 << 10, /* of the log that are sent to the disk together */
-    KICK_WRITE = 128 << 10, /* a write of a large transaction has more (db_vfs.c) */
+    KICK_BYTES = 512 << 10, /* bytes of the log that are sent to the disk together */
+    KICK_WRITE = 128 << 10, /* a write of a large transaction is longer (db_vfs.c) */
 };
 
 struct fd_disk {
     struct dz_db_disk base;
     int fd[DZ_DB_FILES];
-    int64_t kicked, grown; /* the log: bytes up to there were sent to the disk; written in one go */
+    int64_t kicked, grown; /* the log: the end of the bytes that were sent to the disk, and of
+                            * those written in one go */
     atomic_bool wal_new;   /* dz_db_sync() comes from any thread */
     char *wal_path;        /* NULL: no path is known */
     size_t standin_size;
-    unsigned char *standin; /* what a disk without descriptors shows */
+    unsigned char *standin; /* the bytes of a disk without descriptors */
 };
 
 static int64_t fd_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, size_t n, int64_t off)
@@ -65,8 +66,8 @@ static int64_t fd_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, si
     return (int64_t)have;
 }
 
-/* A log that grows by much in one transaction is sent to the disk meanwhile, so that the sync at
- * the end has little left to wait for. A hint: what fails here is told by the sync. */
+/* Start writing back a log that grows by much in one transaction, so that the sync at the end has
+ * little left to wait for. A hint: the sync reports failures. */
 static void kick(struct fd_disk *d, int64_t from, int64_t to)
 {
     if (from != d->grown || to - from < KICK_WRITE)
@@ -106,29 +107,13 @@ static int fd_truncate(struct dz_db_disk *base, enum dz_db_file f, int64_t size)
     return r < 0 ? -errno : 0;
 }
 
-static int sync_dir_of(const char *path)
-{
-    char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        (void)snprintf(dir, sizeof dir, ".");
-    else
-        (void)snprintf(dir, sizeof dir, "%.*s/", (int)(slash - path), path);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int r = fsync(fd) < 0 ? -errno : 0;
-    (void)close(fd);
-    return r;
-}
-
 static int fd_sync(struct dz_db_disk *base, enum dz_db_file f)
 {
     struct fd_disk *d = (struct fd_disk *)base;
     if (d->wal_new && d->wal_path) {
-        int r = sync_dir_of(d->wal_path);
-        if (r < 0)
-            return r;
+        struct dz_err e = {0};
+        if (dz_db_sync_entry(d->wal_path, &e) < 0)
+            return e.sys ? -e.sys : -EIO;
         d->wal_new = false;
     }
     return fdatasync(d->fd[f]) < 0 ? -errno : 0;
@@ -161,7 +146,7 @@ static int lock_shared(const struct fd_disk *d)
     return r;
 }
 
-/* A failure leaves the level as it was: nobody waits here with PENDING held. */
+/* A failure leaves the level as it was, because no caller waits with PENDING held. */
 static int lock_exclusive(const struct fd_disk *d)
 {
     int r = lock_range(d, F_WRLCK, PENDING_BYTE, 1);

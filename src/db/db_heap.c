@@ -2,26 +2,31 @@
  *
  * db_heap.c - where SQLite's small blocks come from.
  *
- * Reading a schema and compiling a statement is thousands of small blocks taken and given
- * back, and with the C library's heap that is a third of the time of opening a
- * database. Here a block of up to 1 KiB is a multiple of 16 bytes with a word before it that
- * says which, carved from runs of 64 KiB and kept on the list of its size for the
- * next one who asks: taking and giving are a few instructions. So are blocks for a page of
- * the cache, from runs that are given memory at once: a cell is young, and each
- * would cost it a fault. Other large blocks are SQLite's own allocator's as before.
+ * To read a schema and compile a statement, SQLite allocates and frees thousands of small blocks;
+ * with the C library's heap that is a third of the time of opening a database. Here a block of up
+ * to 1 KiB is a multiple of 16 bytes, after a word that holds its size class. Blocks are carved
+ * from runs of 64 KiB, and free ones are kept on the list of their class, so allocating and freeing
+ * are a few instructions. Blocks for a page of the cache are served likewise, from runs whose
+ * memory is populated at once: a cell is young, and each of them would cost it a page fault. Other
+ * large blocks come from SQLite's own allocator as before.
  *
- *   thread:  free[c] -> block -> block ...        up to KEEP bytes of each size
+ *   thread:  free[c] -> block -> block ...        up to KEEP bytes of each class
  *   all:     spare[c] -> batch -> batch ...       lists that a thread had too many of
  *
- * A handle may be opened on one thread and closed on another: what one has too much
- * of, all can take. Nobody waits for that list: whoever does not get its lock goes on
- * without, so a process forked while another thread held it is none the worse. Small
- * memory is not given back to the system; what is kept is the most that was ever in
- * use at once, and at most KEEP bytes of each size by each thread that ended.
+ * A handle may be opened on one thread and closed on another, so the surplus of one thread is
+ * shared with all. No thread waits for the shared lists: a thread that does not get their lock goes
+ * on without them, so a process that was forked while another thread held the lock is none the
+ * worse. Small blocks are not given back to the system. What stays is the most that was ever in
+ * use at once, and at most KEEP bytes of each class for each thread that ended.
  *
- * A process that ends with its next transaction may have that one's memory ahead, in one
- * large page of the system's where it has them: then pages of the cache are carved from its front,
- * and up to SLOTS large blocks, a value that is written or the end of the log, from its end.
+ * A process that ends after its next transaction may reserve that transaction's memory ahead, in
+ * one huge page where the system has them: pages of the cache are then carved from its front, and
+ * up to SLOTS large blocks, for a value that is written or for the end of the log, from its end.
+ *
+ * Invariants:
+ *   1. The word before a block is 0, a class up to PAGES, or LENT; anything else is a write beyond
+ *      the block before it (class_of asserts it at each use).
+ *   2. A list has `count` blocks, each of its class (assert_list, when a batch is moved).
  */
 #include "db/db_int.h"
 
@@ -41,10 +46,10 @@ enum {
     PAGE_SIZE = 4096 + 512 - sizeof(uint64_t),
     RUN = 65536 - 64,
     KEEP = 65536,
-    LENT = PAGES + 1, /* in the word before a block: it is a slot of `ahead` */
+    LENT = PAGES + 1, /* the word before a block that is a slot of `ahead` */
     LENT_MIN = 65536,
     SLOTS = 2,
-    SLACK = 4096, /* the next value may be a little larger */
+    SLACK = 4096, /* for a next value that is a little larger */
 };
 
 struct block {
@@ -70,9 +75,9 @@ static struct {
     struct list spare[PAGES + 1]; /* of batches; each has batch_count() blocks */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static sqlite3_mem_methods own; /* SQLite's own, for all else */
+static sqlite3_mem_methods own; /* SQLite's own allocator, for everything else */
 
-/* Whose memory ahead lies between mine.pages.at and .end; the slots are behind. */
+/* Memory ahead: its free part lies between mine.pages.at and .end, its slots behind that. */
 static _Thread_local struct {
     bool there;
     struct slot {
@@ -82,10 +87,17 @@ static _Thread_local struct {
     } slot[SLOTS];
 } ahead;
 
-/* The word before a block: its size / GRAIN, 0 for a large one. */
+/* The word before a block: its class, 0 for a large block. */
 static uint64_t *head_of(void *p)
 {
     return (uint64_t *)p - 1;
+}
+
+static size_t class_of(void *p)
+{
+    uint64_t c = *head_of(p);
+    assert(c <= LENT);
+    return (size_t)c;
 }
 
 static size_t size_of(size_t c)
@@ -98,14 +110,23 @@ static uint32_t batch_count(size_t c)
     return (uint32_t)(KEEP / size_of(c) / 2);
 }
 
-/* Half of what a thread keeps of a size goes to all. */
+static void assert_list(size_t c)
+{
+    uint32_t n = 0;
+    for (struct block *b = mine.free[c].first; DZ_CHECK_DEEP && b; b = b->next, n++)
+        assert(class_of(b) == c);
+    assert(!DZ_CHECK_DEEP || n == mine.free[c].count);
+}
+
+/* Move half of what the thread keeps of a class to the shared list. */
 static void give_batch(size_t c)
 {
+    assert_list(c);
     struct list *l = &mine.free[c];
     struct block *first = l->first, *last = first;
     uint32_t n = batch_count(c);
     if (pthread_mutex_trylock(&all.lock) != 0)
-        return; /* with the next one that is freed */
+        return; /* try again when the next block is freed */
     for (uint32_t i = 1; i < n; i++)
         last = last->next;
     l->first = last->next;
@@ -126,6 +147,7 @@ static bool take_batch(size_t c)
         all.spare[c].first = first->batch;
         all.spare[c].count--;
         mine.free[c] = (struct list){first, batch_count(c)};
+        assert_list(c);
     }
     (void)pthread_mutex_unlock(&all.lock);
     return first != NULL;
@@ -140,7 +162,7 @@ static void populate(const char *at, size_t size)
 
 /* --- memory ahead -------------------------------------------------------------------- */
 
-/* The last n bytes of it that nobody has; NULL: there are not as many. */
+/* Take n bytes from the end of the free part; NULL: it is too small. */
 static char *cut(size_t n)
 {
     struct run *r = &mine.pages;
@@ -195,7 +217,7 @@ void *dz_db_ahead(size_t pages, size_t own_bytes)
     }
     dz_vm_huge(at, DZ_VM_HUGE);
     ahead.there = true;
-    mine.pages = (struct run){at, at + DZ_VM_HUGE}; /* and the rest of what there was is nobody's */
+    mine.pages = (struct run){at, at + DZ_VM_HUGE}; /* the rest of the earlier run is lost */
     char *first = cut(own_bytes);
     size_t most = (size_t)(mine.pages.end - at), bytes = pages * (PAGE_SIZE + sizeof(uint64_t));
     populate(at, bytes < most ? bytes : most);
@@ -242,7 +264,7 @@ static void *heap_malloc(int n)
     if (!l->first && !take_batch(c))
         return carve(c);
     struct block *b = l->first;
-    assert(b); /* a batch is no empty list */
+    assert(b); /* a batch is never empty */
     l->first = b->next;
     l->count--;
     return b;
@@ -250,7 +272,7 @@ static void *heap_malloc(int n)
 
 static void heap_free(void *p)
 {
-    size_t c = (size_t)*head_of(p);
+    size_t c = class_of(p);
     struct block *b = p;
     if (c == 0) {
         own.xFree(head_of(p));
@@ -270,7 +292,7 @@ static int heap_size(void *p)
 {
     if (!p)
         return 0;
-    size_t c = (size_t)*head_of(p);
+    size_t c = class_of(p);
     if (c == LENT)
         return (int)(lent_size(head_of(p)) - sizeof(uint64_t));
     return c ? (int)size_of(c) : own.xSize(head_of(p)) - (int)sizeof(uint64_t);
@@ -279,7 +301,7 @@ static int heap_size(void *p)
 static void *heap_realloc(void *p, int n)
 {
     int had = heap_size(p);
-    bool large = *head_of(p) == 0;
+    bool large = class_of(p) == 0;
     if (large && n > SMALL) {
         uint64_t *head = own.xRealloc(head_of(p), n + (int)sizeof *head);
         return head ? head + 1 : NULL;
@@ -319,7 +341,7 @@ int dz_db_heap_use(void)
 {
     static const sqlite3_mem_methods methods = {heap_malloc,  heap_free, heap_realloc,  heap_size,
                                                 heap_roundup, heap_init, heap_shutdown, NULL};
-    if (DZ_SANITIZED) /* which wants to see each block */
+    if (DZ_SANITIZED) /* the sanitizer must see each block */
         return SQLITE_OK;
     if (!own.xMalloc) {
         int rc = sqlite3_config(SQLITE_CONFIG_GETMALLOC, &own);

@@ -2,10 +2,10 @@
  *
  * db_init.c - SQLite as this process uses it, and its errors as ours.
  *
- * Configured once, before its first use: no mutexes inside a connection, no
- * memory statistics (a lock around each allocation), no pages reserved ahead,
- * small blocks of db_heap.c, our VFS as the default one. Time zone data is loaded now, while files
- * can still be opened: SQL's localtime() would load it later.
+ * SQLite is configured once, before its first use: no mutexes inside a connection, no memory
+ * statistics (a lock around each allocation), no pages reserved ahead, small blocks of db_heap.c,
+ * our VFS as the default one. Time zone data is loaded now, while files can still be opened: SQL's
+ * localtime() would load it later.
  */
 #include "db/db_int.h"
 
@@ -101,7 +101,7 @@ int dz_db_init(struct dz_err *err)
 
 void dz_db_reseed(void)
 {
-    if (init.ready) /* else it has no state yet, and must be configured first */
+    if (init.ready) /* before that SQLite has no state, and must be configured first */
         sqlite3_randomness(0, NULL);
 }
 

@@ -18,8 +18,22 @@ enum {
     DB_HEADER_BYTES = 100,
 };
 
+/* Offsets in the header of an SQLite file (https://www.sqlite.org/fileformat2.html). */
+enum {
+    DB_HEADER_WRITE_VERSION = 18,
+    DB_HEADER_READ_VERSION = 19,
+    DB_HEADER_CHANGES = 24, /* counter, pages, free list */
+    DB_HEADER_COOKIE = 40,
+    DB_HEADER_FORMAT = 44,
+    DB_HEADER_USER_VERSION = 60,
+    DB_HEADER_APPLICATION_ID = 68,
+    DB_HEADER_END = 92, /* then the version of SQLite that wrote it last */
+    DB_VERSION_JOURNAL = 1,
+    DB_VERSION_WAL = 2,
+};
+
 struct dz_stmt {
-    sqlite3_stmt *st; /* NULL in the one that only tells an error */
+    sqlite3_stmt *st; /* NULL in dz_db.bad, which only reports an error */
     struct dz_db *db;
     const char *sql;
     struct dz_stmt *next;
@@ -28,7 +42,7 @@ struct dz_stmt {
 struct dz_blob {
     sqlite3_blob *blob;
     struct dz_db *db;
-    size_t size; /* of the value; SQLite forgets it when the handle expires */
+    size_t size; /* of the value; kept here because SQLite forgets it when the handle expires */
     struct dz_blob *next, **link;
 };
 
@@ -37,8 +51,8 @@ struct dz_db {
     struct dz_db_disk *disk;
     bool own_disk; /* made by dz_db_open_fds or _path */
     bool restricted, views;
-    bool prepared;          /* without a file so far */
-    struct dz_db_opts opts; /* of a prepared one; its label is not kept */
+    bool prepared;          /* it stands on a stand-in: it got no file yet */
+    struct dz_db_opts opts; /* of a prepared handle, but for the label */
     bool out_of_ops;
     int savepoints;
     int wal_pages;
@@ -48,12 +62,12 @@ struct dz_db {
     void *grant_ctx;
     struct dz_blob *blobs;
     struct dz_stmt *buckets[DB_STMT_BUCKETS];
-    struct dz_stmt bad;    /* what dz_db_stmt returns when it cannot compile */
-    struct dz_err bad_err; /* and why */
+    struct dz_stmt bad;    /* stands in for a statement that cannot be compiled */
+    struct dz_err bad_err; /* the error that it reports */
     char label[DB_LABEL_MAX];
 };
 
-/* As files of SQLite have them. */
+/* A number as files of SQLite hold it. */
 static inline uint32_t dz_db_big32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -67,24 +81,26 @@ DZ_COLD int dz_db_fail(const struct dz_db *db, int rc, struct dz_err *err, const
 DZ_NODISCARD int dz_db_init(struct dz_err *err);
 void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c's */
 
-/* db_heap.c: let SQLite take its small blocks from there. Before SQLite starts. SQLITE_OK */
+/* db_heap.c: make SQLite take its small blocks from there, before SQLite starts. SQLITE_OK or an
+ * error */
 int dz_db_heap_use(void);
-/* A part of what dz_db_ahead() got, aligned to 64 bytes; NULL: there is none, or no more. The
- * second gives it back: false when p is not part of it. */
+/* Part of the memory of dz_db_ahead(), aligned to 64 bytes; NULL: none is left. The second call
+ * gives it back: false when p is not part of it. */
 void *dz_db_lent_take(size_t size);
 bool dz_db_lent_back(const void *p);
 
 /* db_vfs.c */
 int dz_db_vfs_register(void); /* SQLITE_OK or an SQLite error */
 void dz_db_vfs_unregister(void);
-void dz_db_vfs_add(struct dz_db_disk *disk); /* gives it an id: SQLite may open its name */
+void dz_db_vfs_add(struct dz_db_disk *disk); /* give the disk an id, so that SQLite can open its
+                                              * name */
 void dz_db_vfs_remove(struct dz_db_disk *disk);
-/* For a file that SQLite may have open: release what is kept for its next transaction. */
+/* Release what an open file keeps for its next transaction. */
 void dz_db_vfs_trim(sqlite3_file *file);
 void dz_db_vfs_name(const struct dz_db_disk *disk, char name[static DB_NAME_MAX]);
 
-/* DZ_ESTATE when the log at this path holds something, which a reader without a log would miss. */
-int dz_db_refuse_log(const char *wal, struct dz_err *err);
+/* db_files.c: sync the directory entry of a log. */
+DZ_NODISCARD int dz_db_sync_entry(const char *wal, struct dz_err *err);
 
 /* db_fd.c. wal_path (copied): the log's path, removed when it is not needed any more; NULL: it is
  * only emptied. wal_new: the log's directory entry is not on the disk yet. */
@@ -97,20 +113,15 @@ struct dz_db_disk *dz_db_fd_disk_standin(const void *bytes, size_t size);
 void dz_db_fd_disk_give(struct dz_db_disk *disk, int db_fd, int wal_fd);
 unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stand-in, also after */
 
-/* db.c, for db_prepare.c */
-DZ_NODISCARD int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema,
-                                    bool *ret_wal_mode, struct dz_err *err);
-int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode); /* SQLite's */
-/* After connecting: read the log, check the version, migrate. */
-DZ_NODISCARD int dz_db_settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err);
-void dz_db_disconnect(struct dz_db *db); /* leaves log and disk as they are */
-void dz_db_free(struct dz_db *db, bool close_fds);
+/* db.c: open the database on a disk, which belongs to it from now on if own_disk; on failure the
+ * disk's descriptors stay open. */
+DZ_NODISCARD int dz_db_open_on(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_disk,
+                               const struct dz_db_opts *opts, struct dz_err *err);
 /* db_txn.c: compile what begins and ends transactions. */
 void dz_db_txn_prepare(struct dz_db *db);
 
 /* db_stmt.c */
 void dz_db_stmts_release(struct dz_db *db);
-/* db_blob.c */
 void dz_db_blobs_release(struct dz_db *db);
 
 #endif

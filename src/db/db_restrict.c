@@ -15,7 +15,7 @@ enum {
     OPS_PER_CALL = 1000,
 };
 
-/* Pragmas that tell and change nothing, as long as they get no value to set. */
+/* Pragmas that only read, as long as they get no value to set. */
 static const struct {
     const char *name;
     bool takes_name; /* the argument names a table or an index */

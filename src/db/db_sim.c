@@ -5,9 +5,11 @@
  * Each file: `now`, the bytes that programs see; `synced`, those that a power
  * cut cannot take; and a log of the changes between them, in order, each with
  * a copy of its bytes. Images are heap arrays that grow by doubling; holes are
- * zero. Memory runs out as EIO (a test's torture is for the code above).
+ * zero. Memory runs out as EIO, before anything has changed: a test's torture is for the code
+ * above.
  *
- * Invariant: synced plus the whole log, applied in order, is now.
+ * Invariant: synced plus the whole log, applied in order, is now (assert_synced, where a sync has
+ * applied the log).
  */
 #include "db/db_sim.h"
 
@@ -15,7 +17,9 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 struct image {
     unsigned char *p;
@@ -60,7 +64,8 @@ static uint64_t next_random(struct dz_db_sim *sim)
 
 /* --- images ------------------------------------------------------------------ */
 
-static int image_resize(struct image *im, size_t size)
+/* Room for `size` bytes, so that growing to them cannot fail. */
+static int image_reserve(struct image *im, size_t size)
 {
     if (size > DZ_DB_SIM_FILE_MAX)
         return -ENOSPC;
@@ -74,6 +79,14 @@ static int image_resize(struct image *im, size_t size)
         im->p = p;
         im->cap = cap;
     }
+    return 0;
+}
+
+static int image_resize(struct image *im, size_t size)
+{
+    int r = image_reserve(im, size);
+    if (r < 0)
+        return r;
     if (size > im->size)
         memset(im->p + im->size, 0, size - im->size);
     im->size = size;
@@ -131,7 +144,7 @@ enum survival {
     SURVIVALS,
 };
 
-/* Sectors of a write that reach the disk, each with even odds. */
+/* Apply some sectors of a write, each with even odds. */
 static int apply_sectors(struct dz_db_sim *sim, struct image *im, const struct change *c,
                          size_t sector)
 {
@@ -242,7 +255,9 @@ static int64_t sim_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, s
 
 static int do_write(struct sim_file *file, const void *buf, size_t n, int64_t off)
 {
-    int r = log_add(file, buf, n, off, false);
+    int r = image_reserve(&file->now, (size_t)off + n);
+    if (r == 0)
+        r = log_add(file, buf, n, off, false);
     return r < 0 ? r : image_write(&file->now, buf, n, off);
 }
 
@@ -253,7 +268,7 @@ static int sim_write(struct dz_db_disk *base, enum dz_db_file f, const void *buf
     bool was_on = !sim->off;
     int r = admit(sim, DZ_DB_SIM_WRITE);
     if (r < 0) {
-        if (was_on && !sim->off) /* an ordinary failure comes in the middle */
+        if (was_on && !sim->off) /* a failure that is no power cut comes half-way */
             (void)do_write(&sim->files[f], buf, n / 2, off);
         return r;
     }
@@ -267,8 +282,16 @@ static int sim_truncate(struct dz_db_disk *base, enum dz_db_file f, int64_t size
     struct dz_db_sim *sim = (struct dz_db_sim *)base;
     int r = admit(sim, DZ_DB_SIM_TRUNCATE);
     if (r == 0)
+        r = image_reserve(&sim->files[f].now, (size_t)size);
+    if (r == 0)
         r = log_add(&sim->files[f], NULL, 0, size, true);
     return r < 0 ? r : image_resize(&sim->files[f].now, (size_t)size);
+}
+
+static void assert_synced(const struct sim_file *f)
+{
+    assert(f->now.size == f->synced.size);
+    assert(!DZ_CHECK_DEEP || f->now.size == 0 || memcmp(f->now.p, f->synced.p, f->now.size) == 0);
 }
 
 static int sim_sync(struct dz_db_disk *base, enum dz_db_file f)
@@ -278,8 +301,10 @@ static int sim_sync(struct dz_db_disk *base, enum dz_db_file f)
     int r = admit(sim, DZ_DB_SIM_SYNC);
     for (const struct change *c = file->first; c && r == 0; c = c->next)
         r = apply_change(&file->synced, c);
-    if (r == 0)
+    if (r == 0) {
         log_clear(file);
+        assert_synced(file);
+    }
     return r;
 }
 
@@ -413,7 +438,7 @@ int dz_db_sim_power_on(struct dz_db_sim *sim)
 
 /* --- SQLite in tests --------------------------------------------------------- */
 
-/* SQLite asks a block for its size; base/mem.h does not keep it, so we do. */
+/* A block with its size, which SQLite asks for and base/mem.h does not keep. */
 struct block {
     _Alignas(16) size_t size;
 };

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * db_stmt.c - prepared statements: the cache, bindings, columns.
+ * db_stmt.c - prepared statements (the cache, bindings, columns) and handles on single values.
  *
- * The cache maps the address of an SQL literal to its statement, in a table of
- * chains; nothing is ever evicted (DZ_DB_STMT_MAX is a bound on the program,
- * not on the data). A statement that cannot be compiled is stood in for by
- * db->bad, whose step tells why; so a caller checks once.
+ * The cache maps the address of an SQL literal to its statement, in a table of chains. Nothing is
+ * ever evicted, because DZ_DB_STMT_MAX is a bound on the program, not on the data. db->bad stands
+ * in for a statement that cannot be compiled: its step reports the error, so a caller checks once.
+ *
+ * Invariants:
+ *   1. A cached statement is reset when it is given out (dz_db_stmt asserts it).
+ *   2. stmt_count is the number of cached statements, at most DZ_DB_STMT_MAX (dz_db_stmt).
+ *   3. An open handle is in the list of its database, and nowhere else (detach asserts its link).
  */
 #include "db/db_int.h"
 
 #include "base/mem.h"
 
 #include <assert.h>
+#include <limits.h>
+#include <string.h>
 
 static size_t bucket_of(const char *sql)
 {
@@ -131,9 +137,9 @@ void dz_bind_null(struct dz_stmt *st, int i)
 
 /* --- steps ------------------------------------------------------------------- */
 
-static int tell_bad(const struct dz_db *db, struct dz_err *err)
+static int report_bad(const struct dz_db *db, struct dz_err *err)
 {
-    assert(db->bad_err.code < 0); /* the latest failure, also for an older bad statement */
+    assert(db->bad_err.code < 0); /* the latest failure, also for an older statement that failed */
     if (err)
         *err = db->bad_err;
     return db->bad_err.code;
@@ -143,7 +149,7 @@ int dz_stmt_step(struct dz_stmt *st, struct dz_err *err)
 {
     struct dz_db *db = st->db;
     if (!st->st)
-        return tell_bad(db, err);
+        return report_bad(db, err);
     int rc = sqlite3_step(st->st);
     if (rc == SQLITE_ROW)
         return 1;
@@ -169,7 +175,7 @@ void dz_stmt_reset(struct dz_stmt *st)
 {
     if (!st || !st->st)
         return;
-    (void)sqlite3_reset(st->st); /* repeats the error of the step */
+    (void)sqlite3_reset(st->st); /* the result repeats the step's error */
     (void)sqlite3_clear_bindings(st->st);
 }
 
@@ -231,4 +237,131 @@ int64_t dz_db_last_rowid(const struct dz_db *db)
 int64_t dz_db_changes(const struct dz_db *db)
 {
     return sqlite3_changes64(db->h);
+}
+
+/* --- handles on single values ---------------------------------------------------------------
+ *
+ * Each open handle stands in the database's list, so that closing the database closes it. The
+ * wrapper itself stays until dz_blob_close(); its db is NULL then. */
+
+/* SQLite has one code for "no such row" and "not a blob or text", so its text decides. */
+static int fail_open(const struct dz_db *db, int rc, int64_t rowid, struct dz_err *err)
+{
+    const char *why = sqlite3_errmsg(db->h);
+    if (rc == SQLITE_ERROR && strncmp(why, "no such rowid", 13) == 0)
+        return dz_fail(err, DZ_ENOENT, "open a value of %s: no row %lld", db->label,
+                       (long long)rowid);
+    if (rc == SQLITE_ERROR && strncmp(why, "cannot open value of type", 25) == 0)
+        return dz_fail(err, DZ_ECORRUPT, "open a value of %s: row %lld holds no bytes: damaged",
+                       db->label, (long long)rowid);
+    return dz_db_fail(db, rc, err, "open a value of");
+}
+
+int dz_blob_open(struct dz_db *db, const struct dz_blob_at *at, struct dz_blob **ret_blob,
+                 struct dz_err *err)
+{
+    struct dz_blob *b = dz_zalloc(sizeof *b);
+    if (!b)
+        return dz_fail(err, DZ_ENOMEM, "open a value of %s: out of memory", db->label);
+    int rc =
+        sqlite3_blob_open(db->h, "main", at->table, at->column, at->rowid, at->write, &b->blob);
+    if (rc != SQLITE_OK) {
+        (void)sqlite3_blob_close(b->blob);
+        dz_free(b);
+        return fail_open(db, rc, at->rowid, err);
+    }
+    b->db = db;
+    b->size = (size_t)sqlite3_blob_bytes(b->blob);
+    b->next = db->blobs;
+    b->link = &db->blobs;
+    if (b->next)
+        b->next->link = &b->next;
+    db->blobs = b;
+    *ret_blob = b;
+    return 0;
+}
+
+int dz_blob_move(struct dz_blob *b, int64_t rowid, struct dz_err *err)
+{
+    int rc = sqlite3_blob_reopen(b->blob, rowid);
+    b->size = rc == SQLITE_OK ? (size_t)sqlite3_blob_bytes(b->blob) : 0;
+    if (rc == SQLITE_OK)
+        return 0;
+    if (rc == SQLITE_ABORT)
+        return dz_fail(err, DZ_ESTATE, "move a value handle of %s: its row was changed",
+                       b->db->label);
+    return fail_open(b->db, rc, rowid, err);
+}
+
+size_t dz_blob_size(const struct dz_blob *b)
+{
+    return b->size;
+}
+
+static int check_range(const struct dz_blob *b, size_t size_bytes, size_t offset,
+                       struct dz_err *err)
+{
+    size_t have = dz_blob_size(b);
+    if (offset <= have && size_bytes <= have - offset)
+        return 0;
+    return dz_fail(err, DZ_EINVAL, "%zu bytes from %zu on in a value of %s: it has only %zu",
+                   size_bytes, offset, b->db->label, have);
+}
+
+static int fail_io(const struct dz_blob *b, int rc, struct dz_err *err, const char *what)
+{
+    if (rc == SQLITE_ABORT)
+        return dz_fail(err, DZ_ESTATE, "%s %s: its row was changed", what, b->db->label);
+    return dz_db_fail(b->db, rc, err, what);
+}
+
+int dz_blob_read(struct dz_blob *b, void *buf, size_t size_bytes, size_t offset, struct dz_err *err)
+{
+    int r = check_range(b, size_bytes, offset, err);
+    if (r < 0)
+        return r;
+    int rc = sqlite3_blob_read(b->blob, buf, (int)size_bytes, (int)offset);
+    return rc == SQLITE_OK ? 0 : fail_io(b, rc, err, "read a value of");
+}
+
+int dz_blob_write(struct dz_blob *b, const void *buf, size_t size_bytes, size_t offset,
+                  struct dz_err *err)
+{
+    int r = check_range(b, size_bytes, offset, err);
+    if (r < 0)
+        return r;
+    int rc = sqlite3_blob_write(b->blob, buf, (int)size_bytes, (int)offset);
+    return rc == SQLITE_OK ? 0 : fail_io(b, rc, err, "write a value of");
+}
+
+static void detach(struct dz_blob *b)
+{
+    assert(*b->link == b && (!b->next || b->next->link == &b->next));
+    (void)sqlite3_blob_close(b->blob);
+    *b->link = b->next;
+    if (b->next)
+        b->next->link = b->link;
+    b->blob = NULL;
+    b->db = NULL;
+}
+
+void dz_blob_close(struct dz_blob *b)
+{
+    if (!b)
+        return;
+    if (b->db)
+        detach(b);
+    dz_free(b);
+}
+
+void dz_blob_closep(struct dz_blob **b)
+{
+    dz_blob_close(*b);
+    *b = NULL;
+}
+
+void dz_db_blobs_release(struct dz_db *db)
+{
+    while (db->blobs)
+        detach(db->blobs);
 }

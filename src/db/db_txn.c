@@ -13,7 +13,7 @@
 
 #include <assert.h>
 
-/* The literals stand once each: the cache goes by their address. */
+/* Each literal stands once, because the cache goes by its address. */
 static const char sql_begin[] = "BEGIN IMMEDIATE";
 static const char sql_commit[] = "COMMIT";
 static const char sql_rollback[] = "ROLLBACK";
@@ -102,7 +102,7 @@ void dz_db_undo(struct dz_db *db)
     if (r == 0)
         r = dz_db_release(db, NULL);
     if (r < 0)
-        dz_db_rollback(db); /* all of it, rather than half of an operation */
+        dz_db_rollback(db); /* undo the whole transaction rather than keep half an operation */
 }
 
 /* --- checkpoints ------------------------------------------------------------- */
@@ -152,8 +152,8 @@ int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err)
     return r < 0 ? r : 1;
 }
 
-/* A commit's frames are written when it returns, so syncing the log is all. What a
- * checkpoint takes out of the log meanwhile, it syncs itself. */
+/* A commit's frames are written when it returns, so syncing the log suffices. Pages that a
+ * checkpoint moves out of the log meanwhile are synced by the checkpoint. */
 int dz_db_sync(struct dz_db *db, struct dz_err *err)
 {
     int r = db->disk->ops->sync(db->disk, DZ_DB_FILE_WAL);

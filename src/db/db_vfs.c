@@ -2,38 +2,39 @@
  *
  * db_vfs.c - the one VFS that SQLite uses here: it shows disks (db_disk.h).
  *
- * It is the default VFS of the process, because SQLite asks the default one for
- * randomness, and the usual one opens a device for that. A disk that was added
- * has the name "doze/<id>"; its log is "doze/<id>-wal". Nothing else exists: no
- * rollback journal (a file is in WAL mode from birth), no temporary file
- * (temp_store=MEMORY), no shared memory (locking_mode=EXCLUSIVE keeps the index of the
- * log on the heap). Deleting the log truncates it, and it exists when it is not
- * empty.
+ * It is the default VFS of the process, because SQLite asks the default one for randomness, and
+ * the usual one opens a device for that. A disk that was added has the name "doze/<id>"; its log is
+ * "doze/<id>-wal". Nothing else exists: no rollback journal (a file is in WAL mode from birth), no
+ * temporary file (temp_store=MEMORY), no shared memory (locking_mode=EXCLUSIVE keeps the index of
+ * the log on the heap). Deleting the log truncates it, and it exists when it is not empty.
  *
- * Mapping: the first xFetch maps the whole limit at once, beyond the file's
- * end, so the mapping never moves while the file grows; pages are handed out
- * only below the end.
+ * Mapping: the first xFetch maps the whole limit at once, beyond the file's end, so the mapping
+ * never moves while the file grows; pages are handed out only below the end.
  *
- * The log is emptied durably (its truncation to nothing is synced), so an empty
- * log holds no old frames on disk either, and the sync that SQLite makes
- * between the header of a fresh log and its first frame can be left out: it
- * keeps a new header from meeting old frames. That sync would stand in the way of
- * the first commit after each wake.
+ * The log is emptied durably: its truncation to nothing is synced, so an empty log holds no old
+ * frames on disk either. Therefore the sync that SQLite makes between the header of a fresh log and
+ * its first frame, which keeps a new header from meeting old frames, can be left out. It would
+ * delay the first commit after each wake.
  *
- * A frame of the log is two writes of SQLite, its header and its page. They are
- * gathered, also over several frames, and written together at the latest when a
- * commit's last page has come, so that whatever fails is told before SQLite counts the
- * frames as written. Only frames of the open transaction wait: it is rolled back when
- * they cannot be written, so they are dropped then. Reading finds them where they wait.
- * Gathered is what is appended to all that this log has held since it was begun. What
- * SQLite writes before that end, a page a second time and then headers alone, in a large
- * transaction, or frames anew after a rollback, is put where it belongs at once.
+ * SQLite writes a frame of the log in two calls, its header and its page. The VFS gathers them in
+ * a tail, also over several frames, and writes the tail at the latest when a commit's last page has
+ * come, so a failure is reported before SQLite counts the frames as written. Only frames of the
+ * open transaction wait, and if they cannot be written SQLite rolls that transaction back, so they
+ * are dropped then. Reads find frames in the tail. The tail takes only what is appended to the log;
+ * what SQLite writes before that end (a page a second time and then headers alone, in a large
+ * transaction, or frames anew after a rollback) is written in place at once.
+ *
+ *     log on disk   [header 32][frame][frame] ......... | tail: [frame][frame][header] |
+ *                                                       ^ off                        ^ end
  *
  * Invariants:
- *   1. file->size is -1 or the file's true size: only we change a file whose
- *      lock we hold, and taking a lock forgets what was known.
- *   2. A pointer from xFetch lies below file->size at the time; SQLite gives
- *      it back before it truncates the page away.
+ *   1. file->size is -1 or the file's true size: only we change a file whose lock we hold, and
+ *      taking a lock forgets what was known. Not asserted: asking the disk is a call that tests
+ *      count and make fail.
+ *   2. A pointer from xFetch lies below file->size at the time; SQLite gives it back before it
+ *      truncates the page away (file_fetch checks the first half).
+ *   3. The tail is whole frames, then perhaps a header alone; it ends where the log ends, and fits
+ *      its room (assert_tail).
  */
 #include "db/db_int.h"
 
@@ -52,22 +53,23 @@ enum {
     WAL_HEADER_BYTES = 32,
     FRAME_HEADER_BYTES = 24,
     FRAME_BYTES = FRAME_HEADER_BYTES + DZ_DB_PAGE_BYTES,
-    TAIL_SMALL = 15 * FRAME_BYTES, /* a commit of a request: kept from one to the next */
-    TAIL_BYTES = 64 * FRAME_BYTES, /* a large one: until it is over, for a cell may wait for days */
+    TAIL_SMALL = 15 * FRAME_BYTES, /* room for the commit of a request; kept from one to the next */
+    TAIL_BYTES = 64 * FRAME_BYTES, /* room for a large commit; released after it, because a cell
+                                    * may idle for days */
     TAIL_MAP = (TAIL_BYTES + DZ_DB_PAGE_BYTES - 1) / DZ_DB_PAGE_BYTES * DZ_DB_PAGE_BYTES,
     MS_PER_DAY = 86400000,
 };
 /* Unix time 0 in ms since noon of November 24, 4714 BC. */
 static const sqlite3_int64 JULIAN_1970_MS = (sqlite3_int64)24405875 * (MS_PER_DAY / 10);
 
-/* The end of the log, not written yet: whole frames, and perhaps a header alone. */
+/* The end of the log that is not written yet: whole frames, and perhaps a header alone. */
 struct tail {
     unsigned char *p; /* NULL before the first */
     size_t n, room;   /* room: TAIL_SMALL in the heap, or TAIL_BYTES, lent or mapped */
     int64_t off;
     int64_t end; /* behind the last frame of this log; 0: not known yet */
     bool open;   /* a header came, its page did not */
-    bool commit; /* and says that it ends a transaction */
+    bool commit; /* the header says that its frame ends a transaction */
 };
 
 struct file {
@@ -77,7 +79,7 @@ struct file {
     enum dz_db_lock lock;
     int64_t size;
     bool empty;       /* a log known to be empty, also on disk */
-    bool header_only; /* and since then only its header was written */
+    bool header_only; /* only its header was written since it was empty */
     char *map;
     size_t map_size;
     sqlite3_int64 map_limit;
@@ -125,6 +127,13 @@ static int tail_flush(struct file *f)
     return r;
 }
 
+static void assert_tail(const struct tail *t)
+{
+    assert(t->n <= t->room && (!t->p || t->room == TAIL_SMALL || t->room == TAIL_BYTES));
+    assert(t->n == 0 || t->off + (int64_t)t->n == t->end);
+    assert(t->n == 0 || t->n % FRAME_BYTES == (t->open ? FRAME_HEADER_BYTES : 0));
+}
+
 static bool tail_has(const struct tail *t, size_t n, int64_t off)
 {
     return t->n && off >= t->off && off + (int64_t)n <= t->off + (int64_t)t->n;
@@ -140,7 +149,7 @@ static void tail_release(struct tail *t)
     t->room = 0;
 }
 
-/* Room for a large transaction, or none but what there is. */
+/* Get room for a large transaction, or keep the room that there is. */
 static void tail_grow(struct tail *t)
 {
     if (t->room == TAIL_BYTES)
@@ -207,6 +216,7 @@ static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
     t->open = header;
     if (header)
         t->commit = memcmp((const char *)buf + 4, "\0\0\0\0", 4) != 0;
+    assert_tail(t);
     r = !header && t->commit ? tail_end_of_transaction(f) : 0;
     return r < 0 ? r : 1;
 }
@@ -347,7 +357,7 @@ static int file_unlock(sqlite3_file *base, int level)
     return set_lock(f, (enum dz_db_lock)level, SQLITE_IOERR_UNLOCK);
 }
 
-/* Only a hot rollback journal makes SQLite ask, and there is none. */
+/* SQLite asks only about a hot rollback journal, and there is none. */
 static int file_check_reserved(sqlite3_file *base, int *ret_reserved)
 {
     const struct file *f = (const struct file *)base;
@@ -466,7 +476,7 @@ void dz_db_vfs_remove(struct dz_db_disk *disk)
     disk->next = NULL;
 }
 
-/* The disk of which name is a file, and which of its files; NULL: no such. */
+/* The disk that a name belongs to, and which of its files it names; NULL: none. */
 static struct dz_db_disk *find(const char *name, enum dz_db_file *ret_which)
 {
     char want[DB_NAME_MAX];
@@ -580,7 +590,7 @@ static int vfs_randomness(sqlite3_vfs *v, int n, char *buf)
         if (got > 0)
             have += (int)got;
     }
-    assert(have == n); /* the kernel has a generator; salts of a log must differ */
+    assert(have == n); /* the kernel has a generator, and salts of a log must differ */
     return have;
 }
 
