@@ -16,7 +16,6 @@
  */
 #include "machine/machine_mem.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "machine/machine_int.h"
 #include "machine/machine_state.h"
@@ -26,11 +25,6 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
-
-int64_t dz_machine_real_ns(const struct dz_machine *m)
-{
-    return m->ops->real_ns ? m->ops->real_ns(m->ops->arg) : dz_clock_real_ns();
-}
 
 /* --- meta ------------------------------------------------------------------------- */
 
@@ -55,24 +49,6 @@ static int meta_put(struct dz_db *db, const char *key, int64_t v, struct dz_err 
 }
 
 /* --- opening ------------------------------------------------------------------------- */
-
-static int read_state(struct dz_machine *m, struct dz_err *err)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf rows = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
-    DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(m->from, dz_machine_sql_state);
-    int rc;
-    while ((rc = dz_stmt_step(st, err)) > 0) {
-        size_t size;
-        const void *bytes = dz_col_blob(st, 0, &size);
-        dz_buf_add(&rows, bytes, size);
-    }
-    if (rc == 0 && rows.err)
-        return dz_fail(err, rows.err, "the machine in the file has too large a state");
-    if (rc == 0)
-        rc = dz_machine_state_unpack(&rows, &m->state, err);
-    return rc < 0 ? rc : dz_machine_state_cut(m, err);
-}
 
 /* A file in which no machine has slept yet starts with the machine of its image. */
 static int look_below(struct dz_machine *m, struct dz_err *err)
@@ -100,7 +76,7 @@ static int look(struct dz_machine *m, bool to_drop, struct dz_err *err)
     if (!there && !m->below && !m->live)
         return 0;
     m->found = m->live ? DZ_MACHINE_LOST : DZ_MACHINE_ASLEEP;
-    return m->live || to_drop ? 0 : read_state(m, err);
+    return m->live || to_drop ? 0 : dz_machine_state_load(m, err);
 }
 
 int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,
@@ -277,25 +253,6 @@ struct write {
     struct dz_mem_change *change;
     bool tidy;
 };
-
-int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf packed = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
-    int rc = dz_machine_state_pack(state, &packed, err);
-    if (rc > 0)
-        state = &packed;
-    if (rc >= 0)
-        rc = dz_stmt_run(dz_db_stmt(db, dz_machine_sql_state_drop), err);
-    for (size_t at = 0; rc == 0 && at < state->len; at += DZ_STATE_PIECE) {
-        size_t left = state->len - at;
-        DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_state_put);
-        dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
-        dz_bind_blob(st, 2, state->p + at, left < DZ_STATE_PIECE ? left : DZ_STATE_PIECE);
-        rc = dz_stmt_run(st, err);
-    }
-    return rc;
-}
 
 /* Called in the transaction that commits the disk. Memory is written last, because it may fill the
  * page cache: a page that SQLite had to move to the log, and that changes again, costs SQLite a

@@ -223,19 +223,14 @@ void dz_machine_base_release(struct dz_machine *m)
 
 /* --- as a file ----------------------------------------------------------------------------- */
 
-static bool all_zero(const uint8_t *p)
-{
-    return p[0] == 0 && memcmp(p, p + 1, PAGE - 1) == 0;
-}
-
 static int write_pages(const struct dz_base *b, int fd, struct dz_err *err)
 {
     int rc = ftruncate(fd, (off_t)b->size) < 0
                  ? dz_fail_sys(err, errno, "write the memory of the image's machine")
                  : 0;
     for (size_t at = 0, n; rc == 0 && at < b->size; at += n) {
-        bool zero = all_zero(b->at + at);
-        for (n = PAGE; at + n < b->size && all_zero(b->at + at + n) == zero;)
+        bool zero = dz_mem_is_zero(b->at + at, PAGE);
+        for (n = PAGE; at + n < b->size && dz_mem_is_zero(b->at + at + n, PAGE) == zero;)
             n += PAGE;
         if (!zero)
             rc = dz_fd_pwrite(fd, b->at + at, n, at, err);

@@ -9,6 +9,7 @@
 #define DZ_MACHINE_MACHINE_INT_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "db/db.h"
 #include "kernel/kernel_wasm.h"
 #include "machine/machine.h"
@@ -170,7 +171,11 @@ struct dz_mem_reader {
     void *room; /* one block that holds both; NULL: they are separate blocks of the heap */
 };
 void dz_mem_prepare(void);
-void dz_mem_init(struct dz_mem *mem);
+static inline void dz_mem_init(struct dz_mem *mem)
+{
+    mem->spaces.max = DZ_MACHINE_SPACES_MAX;
+    mem->rows.max = DZ_MACHINE_ROWS_MAX;
+}
 struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id);
 
 /* The memory of the machine that sleeps in the image: machine_base.h. */
@@ -213,7 +218,10 @@ extern const char dz_machine_sql_meta_get[], dz_machine_sql_meta_put[], dz_machi
     dz_machine_sql_mem[], dz_machine_sql_mem_list[], dz_machine_sql_mem_put[],
     dz_machine_sql_mem_drop[];
 
-int64_t dz_machine_real_ns(const struct dz_machine *m);
+static inline int64_t dz_machine_real_ns(const struct dz_machine *m)
+{
+    return m->ops->real_ns ? m->ops->real_ns(m->ops->arg) : dz_clock_real_ns();
+}
 
 /* The three parts of writing memory: plan before the transaction, write in it, done after it.
  * `done` accepts NULL. */

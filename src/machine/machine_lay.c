@@ -558,6 +558,10 @@ int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     if (rc < 0 || m->below) /* a machine of the image: its rows are in the base already */
         return rc;
     rc = lay_by_need(m, err);
-    return rc != 0 ? (rc < 0 ? rc : 0)
-                   : dz_mem_read_all(m, dz_mem_lay_piece, m, &m->stats.bytes, err);
+    if (rc == 0)
+        rc = dz_mem_read_all(m, dz_mem_lay_piece, m, &m->stats.bytes, err);
+    if (rc < 0)
+        return rc;
+    dz_mem_assert(&m->mem);
+    return 0;
 }

@@ -19,9 +19,16 @@
  * most DZ_MEM_PACK_PAGES in one sleep. A page that was written before and has changed will
  * change again, so it is written as it is, unless the whole sleep writes at most DZ_MEM_TINY.
  *
- * Invariant: homes and live counts are those of the committed file; a sleep works on copies,
- * which dz_machine_mem_done() puts in their place. assert_mem() checks that the counts are those
- * of the homes; that they are the file's is what each wake counts (machine_lay.c).
+ *     page     0   1   2   3   4   5            row 1: pages 1 2 3     live 1
+ *     home     -   2   2   1   -   2            row 2: pages 1 2 5     live 3
+ *
+ * Invariants (dz_mem_assert, after a wake and after each commit of a sleep):
+ *   1. A row's live count is the number of pages that have it as home, and at most its pages; a
+ *      deleted row has none.
+ *   2. `absent` is the number of absent pages of all memories.
+ *   3. Homes and live counts are those of the committed file: a sleep works on copies, which
+ *      dz_machine_mem_done() puts in their place. No assertion reads the file again; each wake
+ *      counts anew what its rows name (machine_lay.c).
  */
 #include "machine/machine_mem.h"
 
@@ -141,16 +148,9 @@ static void choose_base(const struct dz_machine *m, struct dz_space *s,
 
 /* --- the tables of spaces and rows ------------------------------------------------------- */
 
-#define PAGE  ((size_t)DZ_MACHINE_PAGE)
 #define MOVED UINT32_MAX /* in a plan: the home of an unchanged page that is written again */
 
 _Static_assert(DZ_MACHINE_ROWS_MAX < MOVED, "no home looks like it");
-
-void dz_mem_init(struct dz_mem *mem)
-{
-    mem->spaces.max = DZ_MACHINE_SPACES_MAX;
-    mem->rows.max = DZ_MACHINE_ROWS_MAX;
-}
 
 static void forget_space(const struct dz_machine *m, struct dz_space *s)
 {
@@ -179,16 +179,11 @@ struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id)
 
 /* --- pages and their base ------------------------------------------------------------ */
 
-static bool all_zero(const uint8_t *p)
-{
-    return p[0] == 0 && memcmp(p, p + 1, PAGE - 1) == 0;
-}
-
 bool dz_mem_is_base(const struct dz_machine_range *r, size_t at)
 {
     if (at >= r->image_at && at - r->image_at < r->image_size)
         return memcmp(r->at + at, r->image + (at - r->image_at), PAGE) == 0;
-    return all_zero(r->at + at);
+    return dz_mem_is_zero(r->at + at, PAGE);
 }
 
 void dz_mem_to_base(const struct dz_machine_range *r, size_t at)
@@ -666,20 +661,24 @@ static void compact_rows(struct dz_mem *mem)
     dz_free(to);
 }
 
-static void assert_mem(const struct dz_mem *mem)
+void dz_mem_assert(const struct dz_mem *mem)
 {
-    uint64_t live = 0, homes = 0;
+    uint64_t live = 0, homes = 0, absent = 0;
     for (size_t i = 0; i < mem->rows.n; i++) {
         assert(mem->rows.p[i].live <= (mem->rows.p[i].gone ? 0 : mem->rows.p[i].pages));
         live += mem->rows.p[i].live;
     }
-    for (size_t i = 0; DZ_CHECK_DEEP && i < mem->spaces.n; i++)
-        for (size_t page = 0; page < mem->spaces.p[i].homes; page++) {
-            uint32_t home = mem->spaces.p[i].home[page];
-            assert(home <= mem->rows.n);
-            homes += home != 0;
+    for (size_t i = 0; DZ_CHECK_DEEP && i < mem->spaces.n; i++) {
+        const struct dz_space *s = &mem->spaces.p[i];
+        for (size_t page = 0; page < s->homes; page++) {
+            assert(s->home[page] <= mem->rows.n);
+            homes += s->home[page] != 0;
         }
-    assert(!DZ_CHECK_DEEP || homes == live);
+        for (size_t page = 0; page < s->absents; page++)
+            absent += s->absent[page] != DZ_ABSENT_NO;
+        assert(s->absents <= s->homes);
+    }
+    assert(!DZ_CHECK_DEEP || (homes == live && absent == mem->absent));
 }
 
 static void adopt(struct dz_machine *m, struct dz_mem_change *c)
@@ -701,7 +700,7 @@ static void adopt(struct dz_machine *m, struct dz_mem_change *c)
     c->rows = (struct dz_mem_rows)DZ_VEC_INIT(DZ_MACHINE_ROWS_MAX);
     m->mem.gen = c->gen;
     compact_rows(&m->mem);
-    assert_mem(&m->mem);
+    dz_mem_assert(&m->mem);
     count_stats(m);
 }
 

@@ -120,6 +120,7 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
 int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
 
 void dz_mem_unwatch(struct dz_machine *m);
+void dz_mem_assert(const struct dz_mem *mem); /* the invariants of machine_mem.c */
 static inline bool dz_mem_absent(const struct dz_space *s, size_t page)
 {
     return page < s->absents && s->absent[page];

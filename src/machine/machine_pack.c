@@ -20,8 +20,8 @@
 
 enum {
     SUM_LANES = 8,
-    STATE_PACK_MIN = 16 << 10, /* bytes: smaller states hardly save a page of the file */
-    SPARE_WARM = 64 << 10,     /* bytes of spare room that a small machine needs */
+    BIND_BYTES = 16 << 10, /* what bind_lz4() packs */
+    SPARE_WARM = 64 << 10, /* bytes of spare room that a small machine needs */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
     PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* where unpacked pages lie in a room */
@@ -279,64 +279,17 @@ int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_me
     return rc < 0 ? rc : 1;
 }
 
-/* --- the state ------------------------------------------------------------------------------- */
-
-int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err)
-{
-    const struct dz_state_packed h = {.magic = DZ_STATE_LZ4, .size = state->len};
-    size_t most = state->len - state->len / 4; /* the limit that pages have, too */
-    if (state->len < STATE_PACK_MIN)
-        return 0;
-    DZ_AUTO(dz_freep) char *to = dz_alloc(most);
-    if (!to)
-        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
-    int n = LZ4_compress_fast(state->p, to, (int)state->len, (int)most, 1);
-    if (n <= 0)
-        return 0;
-    dz_buf_add(ret, &h, sizeof h);
-    dz_buf_add(ret, to, (size_t)n);
-    return ret->err ? dz_fail(err, ret->err, "put the machine to sleep: out of memory") : 1;
-}
-
-int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err)
-{
-    struct dz_state_packed h;
-    if (rows->len < sizeof h || memcmp(rows->p, DZ_STATE_LZ4, sizeof h.magic) != 0) {
-        struct dz_buf none = *ret_state;
-        *ret_state = *rows;
-        *rows = none;
-        return 0;
-    }
-    memcpy(&h, rows->p, sizeof h);
-    if (h.size > DZ_MACHINE_STATE_MAX || h.size / 255 > rows->len)
-        return dz_fail(
-            err, DZ_ECORRUPT,
-            "the machine in the file is damaged: its state has %llu bytes, packed into %zu",
-            (unsigned long long)h.size, rows->len);
-    DZ_AUTO(dz_freep) char *to = dz_alloc((size_t)h.size + 1);
-    if (!to)
-        return dz_fail(err, DZ_ENOMEM, "read the state of the machine: out of memory");
-    int n = LZ4_decompress_safe(rows->p + sizeof h, to, (int)(rows->len - sizeof h), (int)h.size);
-    if (n < 0 || (uint64_t)n != h.size)
-        return dz_fail(err, DZ_ECORRUPT,
-                       "the machine in the file is damaged: its state cannot be unpacked");
-    dz_buf_add(ret_state, to, (size_t)n);
-    return ret_state->err
-               ? dz_fail(err, ret_state->err, "read the state of the machine: out of memory")
-               : 0;
-}
-
 /* --- made ahead ------------------------------------------------------------------------------ */
 
 /* Room for the pages of a row, allocated ahead by a process that waits for work; the first reader
  * takes it. */
 static uint8_t *spare;
 
-/* The dynamic linker binds LZ4's calls to other libraries when they are first made, and that
- * searches every loaded library. So they are made once here. */
+/* Call LZ4 once, so that the dynamic linker binds its calls to other libraries before the fork:
+ * binding searches every loaded library. */
 static void bind_lz4(void)
 {
-    char plain[STATE_PACK_MIN] = {0}, packed[STATE_PACK_MIN];
+    char plain[BIND_BYTES] = {0}, packed[BIND_BYTES];
     int n = LZ4_compress_fast(plain, packed, sizeof plain, sizeof packed, 1);
     (void)LZ4_decompress_safe(packed, plain, n, sizeof plain);
 }

@@ -21,6 +21,7 @@
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
 
+#include <lz4.h>
 #include <string.h>
 
 /* --- writing: sections ----------------------------------------------------------------------- */
@@ -619,7 +620,8 @@ static int read_head(struct dz_machine *m, struct dz_err *err)
     return 0;
 }
 
-int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err)
+/* Split m->state into its sections, and read head, modules and memories. */
+static int cut(struct dz_machine *m, struct dz_err *err)
 {
     struct dz_view v = {(const uint8_t *)m->state.p, (const uint8_t *)m->state.p + m->state.len};
     struct dz_state_head h;
@@ -657,6 +659,94 @@ int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err)
     if (rc == 0)
         rc = read_modules(m, err);
     return rc < 0 ? rc : read_spaces(m, err);
+}
+
+/* --- the state as rows ---------------------------------------------------------------------- */
+
+enum {
+    STATE_PACK_MIN = 16 << 10, /* bytes: smaller states hardly save a page of the file */
+};
+
+int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err)
+{
+    const struct dz_state_packed h = {.magic = DZ_STATE_LZ4, .size = state->len};
+    size_t most = state->len - state->len / 4; /* worth it if it saves a quarter, as for pages */
+    if (state->len < STATE_PACK_MIN)
+        return 0;
+    DZ_AUTO(dz_freep) char *to = dz_alloc(most);
+    if (!to)
+        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    int n = LZ4_compress_fast(state->p, to, (int)state->len, (int)most, 1);
+    if (n <= 0)
+        return 0;
+    dz_buf_add(ret, &h, sizeof h);
+    dz_buf_add(ret, to, (size_t)n);
+    return ret->err ? dz_fail(err, ret->err, "put the machine to sleep: out of memory") : 1;
+}
+
+int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err)
+{
+    struct dz_state_packed h;
+    if (rows->len < sizeof h || memcmp(rows->p, DZ_STATE_LZ4, sizeof h.magic) != 0) {
+        struct dz_buf none = *ret_state;
+        *ret_state = *rows;
+        *rows = none;
+        return 0;
+    }
+    memcpy(&h, rows->p, sizeof h);
+    if (h.size > DZ_MACHINE_STATE_MAX || h.size / 255 > rows->len)
+        return dz_fail(
+            err, DZ_ECORRUPT,
+            "the machine in the file is damaged: its state has %llu bytes, packed into %zu",
+            (unsigned long long)h.size, rows->len);
+    DZ_AUTO(dz_freep) char *to = dz_alloc((size_t)h.size + 1);
+    if (!to)
+        return dz_fail(err, DZ_ENOMEM, "read the state of the machine: out of memory");
+    int n = LZ4_decompress_safe(rows->p + sizeof h, to, (int)(rows->len - sizeof h), (int)h.size);
+    if (n < 0 || (uint64_t)n != h.size)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: its state cannot be unpacked");
+    dz_buf_add(ret_state, to, (size_t)n);
+    return ret_state->err
+               ? dz_fail(err, ret_state->err, "read the state of the machine: out of memory")
+               : 0;
+}
+
+int dz_machine_state_load(struct dz_machine *m, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf rows = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(m->from, dz_machine_sql_state);
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        size_t size;
+        const void *bytes = dz_col_blob(st, 0, &size);
+        dz_buf_add(&rows, bytes, size);
+    }
+    if (rc == 0 && rows.err)
+        return dz_fail(err, rows.err, "the machine in the file has too large a state");
+    if (rc == 0)
+        rc = dz_machine_state_unpack(&rows, &m->state, err);
+    return rc < 0 ? rc : cut(m, err);
+}
+
+int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf packed = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
+    int rc = dz_machine_state_pack(state, &packed, err);
+    if (rc > 0)
+        state = &packed;
+    if (rc >= 0)
+        rc = dz_stmt_run(dz_db_stmt(db, dz_machine_sql_state_drop), err);
+    for (size_t at = 0; rc == 0 && at < state->len; at += DZ_STATE_PIECE) {
+        size_t left = state->len - at;
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_state_put);
+        dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
+        dz_bind_blob(st, 2, state->p + at, left < DZ_STATE_PIECE ? left : DZ_STATE_PIECE);
+        rc = dz_stmt_run(st, err);
+    }
+    return rc;
 }
 
 /* --- reading: blobs ----------------------------------------------------------------------- */

@@ -36,6 +36,9 @@ struct dz_state_engine {
 _Static_assert(sizeof(struct dz_state_blob) == 32 && sizeof(struct dz_state_engine) == 16,
                "as docs/format/machine.md has them");
 
+/* Read the state of the machine that sleeps in m->from into m->state: its sections, its head,
+ * modules and memories. */
+int dz_machine_state_load(struct dz_machine *m, struct dz_err *err);
 /* Write the state of a kernel into m->state, and set m->modules and m->head. */
 int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                            const struct dz_machine_how *how, struct dz_err *err);
@@ -44,12 +47,10 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
 /* Append a number and a record with its size, as dz_machine_state_item() reads them. */
 void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
                          const void *from);
-/* The form in which a state is stored: 1: packed, 0: as it is. _unpack reads that form from `rows`,
- * and takes `rows` over. */
+/* The form in which rows hold a state: 1: *ret is the state packed, 0: packing saves too little.
+ * _unpack takes `rows` over and gives the state that they hold. */
 int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err);
 int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err);
-/* Split m->state into its sections, and read head, modules and memories. */
-int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err);
 /* Read the next item of a section of records. 1: one was read, 0: the section has ended,
  * DZ_ECORRUPT. */
 int dz_machine_state_item(struct dz_view *v, const struct dz_record *r, uint64_t *ret_key,
