@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * err.c - errors: names, texts and HTTP statuses from the one table of err.h; filling a struct
+ * dz_err, and adding to its sentence on the way up.
+ */
 #include "base/err.h"
 #include "base/str.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Unix sockets. The address of one has room for 108 bytes of path; a longer one is reached
- * through a descriptor of its directory, by /proc/self/fd.
+ * fd_unix.c - unix sockets. The address of one has room for 108 bytes of path; a longer one is
+ * reached through a descriptor of its directory, by /proc/self/fd.
  */
 #include "base/fd.h"
 #include "base/limits.h"

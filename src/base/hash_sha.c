@@ -10,6 +10,8 @@
 
 #include "base/hash.h"
 
+#include "base/num.h"
+
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
@@ -71,15 +73,6 @@ char *dz_sha256_hex(const uint8_t digest[static DZ_SHA256_BYTES], char out[stati
     return out;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 int dz_sha256_parse(struct dz_str s, uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err)
 {
     char text[DZ_STR_QUOTED];
@@ -87,7 +80,7 @@ int dz_sha256_parse(struct dz_str s, uint8_t ret_digest[static DZ_SHA256_BYTES],
     bool good = s.n == sizeof digest * 2;
 
     for (size_t i = 0; good && i < sizeof digest; i++) {
-        int high = hex_value(s.p[2 * i]), low = hex_value(s.p[2 * i + 1]);
+        int high = dz_hex_digit(s.p[2 * i]), low = dz_hex_digit(s.p[2 * i + 1]);
         good = high >= 0 && low >= 0;
         digest[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
     }

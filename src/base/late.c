@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Late libraries, by dlopen.
+ * late.c - late libraries, by dlopen.
  */
 #include "base/late.h"
 

@@ -21,17 +21,6 @@ enum digits {
     DIGITS_OVER, /* a number, but not in 64 bits */
 };
 
-static int digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return 99;
-}
-
 /* All of s as an unsigned integer. */
 static enum digits read_digits(struct dz_str s, uint64_t *ret_value)
 {
@@ -44,8 +33,8 @@ static enum digits read_digits(struct dz_str s, uint64_t *ret_value)
     if (s.n == 0 || s.n > DZ_NUM_TEXT_MAX)
         return DIGITS_NONE;
     for (size_t i = 0; i < s.n; i++) {
-        int d = digit_value(s.p[i]);
-        if (d >= base)
+        int d = dz_hex_digit(s.p[i]);
+        if (d < 0 || d >= base)
             return DIGITS_NONE;
         over = over || __builtin_mul_overflow(value, (uint64_t)base, &value) ||
                __builtin_add_overflow(value, (uint64_t)d, &value);

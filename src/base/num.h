@@ -22,6 +22,15 @@ enum {
     DZ_SIZE_TEXT = 32,     /* the same for a size */
 };
 
+/* The value of a hexadecimal digit of either case, or -1. */
+static inline int dz_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    char low = (char)(c | 0x20);
+    return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+}
+
 /* Integers: decimal digits (leading zeros are zeros, never octal), or 0x and
  * hexadecimal digits. i64 may have a '-' before; nothing may have a '+'. */
 DZ_NODISCARD int dz_num_u64(struct dz_str s, uint64_t min, uint64_t max, uint64_t *ret_value,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The verbs as functions, and which keys there may be.
+ * blob.c - the verbs as functions, and which keys there may be.
  */
 #include "blob/blob.h"
 

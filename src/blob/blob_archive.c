@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The archive's format (docs/format/cold.md): zstd frames of 1 MiB of content
+ * blob_archive.c - the archive's format (docs/format/cold.md): zstd frames of 1 MiB of content
  * each, then a skippable frame with their table.
  *
  *   +---------+---------+-----+---------+----------------------------------------+

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The steps: which file goes where.
+ * blob_cold.c - the steps: which file goes where.
  *
  * A store's writer makes an object whole and durable in one commit, so each step
  * here is "open, copy, commit": what is cut short leaves a temporary file, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cold.h - the files of sandboxes, in the live directory and in cold storage.
+ * blob_cold.h - the files of sandboxes, in the live directory and in cold storage.
  *
  * Moves whole files and never looks inside one. For a sandbox ID there may be
  *

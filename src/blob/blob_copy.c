@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copying one object to another, and hashing on the way.
+ * blob_copy.c - copying one object to another, and hashing on the way.
  *
  * Between two files, the first of these that works:
  *   FICLONE          the blocks are shared; nothing is read, so there is no hash

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A store that is a directory: an object is a file, its key the file's name.
+ * blob_file.c - a store that is a directory: an object is a file, its key the file's name.
  *
  * A writer has a temporary file, ".KEY.N.tmp". Commit is fsync of the file, rename,
  * fsync of the directory, in this order: the name never leads to bytes that a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hash of an object, taken in order by one thread or in pieces by several.
+ * blob_hash.c - the hash of an object, taken in order by one thread or in pieces by several.
  *
  * A hash runs at about a gigabyte a second on a core, which is slower than the
  * copy that it goes with; so pieces are hashed for themselves, each by whichever

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The verbs of a store in a bucket.
+ * blob_s3.c - the verbs of a store in a bucket.
  *
  * Parts are as long as the pieces of an object's hash (blob.h), so a server that keeps the SHA-256
  * of each part and of all of them together (x-amz-checksum-sha256) keeps just that hash. An object

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What servers answer as XML: lists, the numbers of uploads, errors. It comes from outside and is
- * read by libexpat; a document type, with which entities grow without bound, is refused.
+ * blob_s3_answer.c - what servers answer as XML: lists, the numbers of uploads, errors. It comes
+ * from outside and is read by libexpat; a document type, with which entities grow without bound, is
+ * refused.
  */
 #include "base/late.h"
 #include "base/mem.h"

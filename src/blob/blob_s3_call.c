@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests, by libcurl. A line is a set of requests that are under way together, with the
- * connections that they use; who waits for one drives all of them.
+ * blob_s3_call.c - requests, by libcurl. A line is a set of requests that are under way together,
+ * with the connections that they use; who waits for one drives all of them.
  *
  * A try that failed for a reason that passes is followed by another, after a random pause of up to
  * 50 ms, 100 ms, 200 ms ... 5 s, or as long as the server asks. A server that says that our clock

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a bucket is, and who asks: the URL, the options, the environment, the file of credentials
- * that Amazon's own programs use.
+ * blob_s3_login.c - where a bucket is, and who asks: the URL, the options, the environment, the
+ * file of credentials that Amazon's own programs use.
  */
 #include "base/mem.h"
 #include "base/str.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signatures. A request is written in one canonical way (method, path, query, headers, the body's
- * hash), hashed, put under its date, region and service, and authenticated with a key that was
- * derived from the secret for just these.
+ * blob_s3_sign.c - signatures. A request is written in one canonical way (method, path, query,
+ * headers, the body's hash), hashed, put under its date, region and service, and authenticated with
+ * a key that was derived from the secret for just these.
  *
  * libcurl can sign too; that of Debian 12 signs queries unsorted and headers that it does not send.
  */

@@ -52,14 +52,6 @@ static int parse_float(struct dz_str s, double max, double *ret, struct dz_err *
     return 0;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* "0x" and up to 32 hexadecimal digits. */
 static int parse_v128(struct dz_str s, uint64_t ret[2], struct dz_err *err)
 {
@@ -68,7 +60,7 @@ static int parse_v128(struct dz_str s, uint64_t ret[2], struct dz_err *err)
     uint64_t low = 0, high = 0;
     bool good = dz_str_eat(&rest, DZ_STR("0x")) && rest.n >= 1 && rest.n <= 32;
     for (size_t i = 0; good && i < rest.n; i++) {
-        int digit = hex_digit(rest.p[i]);
+        int digit = dz_hex_digit(rest.p[i]);
         good = digit >= 0;
         high = high << 4 | low >> 60;
         low = low << 4 | (uint64_t)(digit & 15);

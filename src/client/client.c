@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The connection: finds the daemon, and sends and receives bytes with a limit on waiting.
+ * client.c - the connection: finds the daemon, and sends and receives bytes with a limit on
+ * waiting.
  */
 #include "client/client.h"
 

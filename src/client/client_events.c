@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Event streams: lines until an empty one make an event.
+ * client_events.c - event streams: lines until an empty one make an event.
  */
 #include "base/mem.h"
 #include "client/client_int.h"

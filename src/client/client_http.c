@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests and answers (RFC 9112), as far as a server of ours speaks it: bodies by length,
- * in chunks, or to the end of the connection; interim answers; kept connections.
+ * client_http.c - requests and answers (RFC 9112), as far as a server of ours speaks it: bodies by
+ * length, in chunks, or to the end of the connection; interim answers; kept connections.
  *
  * A body that comes from a reader is announced with Expect and sent when the daemon asks for it.
  * If the daemon answers in the middle of a body, it has decided: the client does not send the rest.

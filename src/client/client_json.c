@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests and answers in JSON, and the error envelope.
+ * client_json.c - requests and answers in JSON, and the error envelope.
  */
 #include "base/mem.h"
 #include "client/client_int.h"

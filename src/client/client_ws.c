@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSocket, the client's side: the upgrade over the client's connection, libwslay's frames.
+ * client_ws.c - WebSocket, the client's side: the upgrade over the client's connection, libwslay's
+ * frames.
  */
 #include "base/id.h"
 #include "base/mem.h"

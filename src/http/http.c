@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server: listeners, limits of connections, deadlines, creation and end.
+ * http.c - the server: listeners, limits of connections, deadlines, creation and end.
  *
  * At the limit, new connections wait in the kernel. Some places are reserved for unix sockets, so
  * that the operator can connect even if strangers have taken all others.
+ *
+ * Invariants (assert_server, where a connection comes or goes):
+ *   1. connection_count is the number of connections in the list; each address's count is the
+ *      number of its TCP connections.
+ *   2. While there are connections, the clock of deadlines runs. Not asserted: a timer does not
+ *      tell whether it is set.
  */
 #include "http/http.h"
 
@@ -23,7 +29,7 @@
 
 enum {
     RESERVED = 64,    /* connections reserved for unix sockets */
-    TICK_MS = 1000,   /* between looks at the deadlines, at most */
+    TICK_MS = 1000,   /* between two checks of the deadlines, at most */
     TICK_MIN_MS = 10, /* and at least */
     TICK_PARTS = 4,   /* of the shortest deadline */
 };
@@ -33,28 +39,6 @@ struct address {
     uint8_t key[16];
     size_t key_size, count;
 };
-
-void dz_http_poll_set(struct dz_poll *poll, int events)
-{
-    int rc = dz_poll_set(poll, events, NULL); /* fails only for want of kernel memory */
-    (void)rc;
-}
-
-const char *dz_http_date(struct dz_http *h)
-{
-    static const char days[] = "SunMonTueWedThuFriSat",
-                      months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    time_t now = (time_t)(dz_clock_real_ms() / 1000);
-    struct tm t;
-    if (now == h->date_s && h->date[0])
-        return h->date;
-    h->date_s = now;
-    (void)gmtime_r(&now, &t);
-    (void)snprintf(h->date, sizeof h->date, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
-                   days + 3 * (size_t)t.tm_wday, t.tm_mday, months + 3 * (size_t)t.tm_mon,
-                   t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
-    return h->date;
-}
 
 /* --- running ------------------------------------------------------------------------------- */
 
@@ -146,11 +130,25 @@ static void count_out(struct dz_http *h, const struct dz_http_conn *c)
     }
 }
 
+static void assert_server(const struct dz_http *h)
+{
+    size_t tcp = 0, counted = 0;
+    if (!DZ_CHECK_DEEP)
+        return;
+    assert(h->connection_count == dz_list_count(&h->connections));
+    DZ_LIST_FOREACH(struct dz_http_conn, c, &h->connections, link)
+        tcp += c->tcp;
+    DZ_MAP_FOREACH(it, &h->addresses)
+        counted += ((const struct address *)it->value)->count;
+    assert(tcp == counted);
+}
+
 void dz_http_conn_over(struct dz_http *h, const struct dz_http_conn *c)
 {
     h->connection_count--;
     if (c->tcp)
         count_out(h, c);
+    assert_server(h);
     if (h->full && !h->ending)
         listen_again(h);
 }
@@ -163,10 +161,12 @@ static void take_in(struct dz_http_listener *l, int fd, const struct sockaddr_st
         return;
     if (h->connection_count++ == 0)
         dz_timer_after(h->clock, h->clock_ms);
-    if (l->tcp && !count_in(h, c))
+    if (l->tcp && !count_in(h, c)) {
         dz_http_conn_free(c);
-    else
-        dz_http_conn_run(c); /* its first request has often arrived already */
+        return;
+    }
+    assert_server(h);
+    dz_http_conn_run(c); /* its first request has often arrived already */
 }
 
 static void on_listener(void *arg, int events)
@@ -248,7 +248,8 @@ static void unlisten(struct dz_http *h)
         struct dz_http_listener *l = &h->listeners[h->listener_count - 1];
         struct stat st;
         if (l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
-            (void)unlink(l->path); /* before it is closed: nobody takes it for a stale one */
+            (void)unlink(l->path); /* unlink before closing, so that no process takes the socket
+                                    * for a stale one */
         dz_poll_free(l->poll);
         dz_fd_close(&l->fd);
         dz_free(l->path);
@@ -343,7 +344,8 @@ void dz_http_free(struct dz_http *h)
     DZ_LIST_FOREACH(struct dz_http_conn, c, &h->connections, link)
         dz_http_conn_free(c);
     DZ_LIST_FOREACH(struct dz_http_req, r, &h->orphans, link) {
-        (void)dz_map_remove64(&h->waiting, r->id); /* nobody is told that it is gone */
+        (void)dz_map_remove64(&h->waiting, r->id); /* removed first, so that on_gone is not
+                                                    * called */
         dz_http_req_over(r);
     }
     assert(h->request_count == 0 && h->connection_count == 0);

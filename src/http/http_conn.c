@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection: its bytes, by TLS or not, and its stages; http_int.h has the picture.
+ * http_conn.c - a connection: its bytes, by TLS or not, and its stages; http_int.h has the picture.
  *
  * While a request waits for its answer, or a stream for something to send, nothing is read, and
  * the poll watches for the peer's hang-up, which it reports even behind bytes that nobody has
@@ -53,7 +53,7 @@ static ssize_t receive(struct dz_http_conn *c, void *p, size_t n)
     return got;
 }
 
-/* More into c->in: as dz_http_read. */
+/* Free the input buffer. */
 static void in_release(struct dz_http_conn *c)
 {
     dz_free(c->in.p);
@@ -116,11 +116,11 @@ static ssize_t fill(struct dz_http_conn *c, size_t room)
 }
 
 enum {
-    ROOM = 4096, /* read at a time while it is a head */
+    ROOM = 4096, /* bytes read at a time while the head is incomplete */
     LINGER_MS = 2000,
-    BODY_PIECE = 16 << 10, /* bytes that buy another body_ms */
-    SEND_PIECE = 64 << 10, /* bytes that buy another send_ms; of an answer in memory: */
-    HELD_PIECES = 20,      /* one in so many parts of it, at least */
+    BODY_PIECE = 16 << 10, /* bytes that extend the deadline by body_ms */
+    SEND_PIECE = 64 << 10, /* bytes that extend the deadline by send_ms; for an answer in memory: */
+    HELD_PIECES = 20,      /* at least this fraction of it */
 };
 
 /* --- the loop's side ------------------------------------------------------------------------ */
@@ -174,7 +174,7 @@ static void on_poll(void *arg, int events)
 
 /* --- the stages ------------------------------------------------------------------------------- */
 
-/* Its turn comes from the loop, not from what the client sends. */
+/* Queue for a step of the handshake: the loop decides when it runs, not the client's bytes. */
 static void stand_in_line(struct dz_http_conn *c)
 {
     struct dz_http *h = c->http;
@@ -227,7 +227,7 @@ static struct dz_http_req *begin_request(struct dz_http_conn *c)
     return c->request;
 }
 
-/* What can become no request is answered, and the connection with it. */
+/* Answer a head that cannot become a request, and close the connection after it. */
 static void refuse_head(struct dz_http_conn *c, int code, int status, const char *message)
 {
     struct dz_http_req *r = begin_request(c);
@@ -236,7 +236,7 @@ static void refuse_head(struct dz_http_conn *c, int code, int status, const char
         dz_http_req_refuse(r, code, status, message);
 }
 
-/* A head in what was read: true when something came of it. */
+/* Look for a head in the bytes that were read. True: one was found or refused. */
 static bool take_head(struct dz_http_conn *c)
 {
     struct dz_err err = {0};
@@ -269,12 +269,12 @@ static bool read_head(struct dz_http_conn *c)
     ssize_t got = fill(c, ROOM);
     if (got == 0 || got == DZ_HTTP_IO_BROKEN)
         c->dead = true;
-    if (got > 0 && !had) /* the first bytes of a head: from now on it is expected */
+    if (got > 0 && !had) /* the first bytes of a head start its deadline */
         dz_http_conn_allow(c, c->http->opts.head_ms);
     return got > 0;
 }
 
-/* The time for the next piece of a body. */
+/* Set the deadline for the next piece of a body. */
 static void allow_body(struct dz_http_conn *c, const struct dz_http_req *r)
 {
     const struct dz_http_opts *o = &c->http->opts;
@@ -297,7 +297,7 @@ static bool read_body(struct dz_http_conn *c)
         if ((got == 0 || got == DZ_HTTP_IO_BROKEN) && !r->answered)
             c->dead = true;
         else if (got == 0 || got == DZ_HTTP_IO_BROKEN)
-            c->close = true; /* it may still want the answer */
+            c->close = true; /* the client may still read the answer */
         if (got <= 0)
             return false;
     }
@@ -357,7 +357,7 @@ static void finish(struct dz_http_conn *c)
         dz_tls_goodbye(c->tls);
     (void)shutdown(c->fd, SHUT_WR);
     in_release(c);
-    c->stage = DZ_HTTP_AT_LINGER; /* closed now, what is unread would take the answer with it */
+    c->stage = DZ_HTTP_AT_LINGER; /* closing with unread input would discard the answer */
     dz_http_conn_allow(c, LINGER_MS);
 }
 
@@ -586,7 +586,7 @@ void dz_http_conn_free(struct dz_http_conn *c)
 {
     struct dz_http *h = c->http;
     struct dz_ws *w = c->ws;
-    c->dead = c->running = true; /* what is called now may not move it any more */
+    c->dead = c->running = true; /* keeps the callbacks below from running it again */
     c->ws = NULL;
     if (w)
         dz_http_ws_drop(w);

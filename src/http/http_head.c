@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heads of requests (RFC 9112, 2 to 6), read to the letter.
+ * http_head.c - heads of requests (RFC 9112, 2 to 6) and bodies in chunks (7.1), read to the
+ * letter.
  */
 #include "http/http_head.h"
 
@@ -8,6 +9,7 @@
 #include "base/str.h"
 #include "http/http_route.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -24,7 +26,8 @@ static ssize_t bad(int *ret_status, int status, struct dz_err *err, const char *
     return dz_fail(err, status == 431 || status == 414 ? DZ_ELIMIT : DZ_EINVAL, "%s", text);
 }
 
-/* A byte that has no place in any head: what is no text, but a tab; and CR but before LF. */
+/* Why a byte may not stand in a head: a control character but a tab, or a CR without LF; NULL: it
+ * may. */
 static const char *misplaced(const char *p, size_t n, size_t i)
 {
     unsigned char c = (unsigned char)p[i];
@@ -130,7 +133,8 @@ const char *dz_http_head_get(const struct dz_http_head *h, const char *name)
     return NULL;
 }
 
-/* Headers of which there is one: who reads the first and who reads the last must not differ. */
+/* Headers that may occur once: a proxy that reads the first and a server that reads the last must
+ * not differ. */
 static int check_single(const struct dz_http_head *h, int *ret_status, struct dz_err *err)
 {
     static const char *const single[] = {
@@ -252,4 +256,135 @@ int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head, int *re
     if (rc == 0)
         rc = check_host(ret_head, ret_status, err);
     return rc < 0 ? rc : read_framing(ret_head, ret_status, err);
+}
+
+/* --- bodies in chunks ------------------------------------------------------------------------
+ *
+ * A chunk is its size in hexadecimal, perhaps extensions, CRLF, the bytes, CRLF. A chunk of size 0
+ * ends the body; trailers and an empty line follow. Extensions and trailers are read and thrown
+ * away, as the standard wants, up to a limit. Every line ends in CRLF.
+ *
+ *     SIZE ──▶ [EXTENSION] ──▶ SIZE_LF ──▶ DATA ──▶ DATA_CR ──▶ DATA_LF ──▶ SIZE
+ *                                     └──▶ TRAILER ──▶ ... ──▶ END_LF ──▶ OVER    (a chunk of 0)
+ *
+ * Invariant (assert_chunks, after each step): only DATA has bytes left besides the states that
+ * read a size; the counts of digits, lines and all lines are within their limits. */
+
+enum {
+    SIZE, /* digits */
+    EXTENSION,
+    SIZE_LF,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER, /* the first byte of a line */
+    TRAILER_TEXT,
+    TRAILER_LF,
+    END_LF,
+    OVER,
+};
+
+enum {
+    DIGITS_MAX = 15,  /* of a size: below 2^60 */
+    LINE_MAX_ = 256,  /* bytes of extensions of a chunk, or of a trailer */
+    TOTAL_MAX = 8192, /* of them all */
+};
+
+static bool is_text(char c)
+{
+    return c == '\t' || (unsigned char)c >= ' ';
+}
+
+/* Another byte of an extension or a trailer. */
+static int count_line(struct dz_http_chunks *c, struct dz_err *err)
+{
+    if (++c->line > LINE_MAX_ || ++c->total > TOTAL_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the extensions and trailers of a body are too long");
+    return 0;
+}
+
+static void assert_chunks(const struct dz_http_chunks *c)
+{
+    assert(c->left == 0 || c->state <= DATA);
+    assert(c->digits <= DIGITS_MAX && c->line <= LINE_MAX_ && c->total <= TOTAL_MAX);
+}
+
+static int in_size(struct dz_http_chunks *c, char b)
+{
+    int digit = dz_hex_digit(b);
+    if (digit >= 0 && c->digits < DIGITS_MAX) {
+        c->left = c->left * 16 + (uint64_t)digit;
+        c->digits++;
+        return 0;
+    }
+    if (c->digits == 0 || (b != '\r' && b != ';'))
+        return DZ_EINVAL;
+    c->state = b == ';' ? EXTENSION : SIZE_LF;
+    return 0;
+}
+
+/* One byte of the framing. */
+static int chunk_step(struct dz_http_chunks *c, char b, struct dz_err *err)
+{
+    int rc = 0;
+    switch (c->state) {
+    case SIZE:
+        return in_size(c, b);
+    case EXTENSION:
+        c->state = b == '\r' ? SIZE_LF : EXTENSION;
+        return b == '\r' ? 0 : is_text(b) ? count_line(c, err) : DZ_EINVAL;
+    case SIZE_LF:
+        c->state = c->left ? DATA : TRAILER;
+        c->line = c->digits = 0;
+        return b == '\n' ? 0 : DZ_EINVAL;
+    case DATA_CR:
+        c->state = DATA_LF;
+        return b == '\r' ? 0 : DZ_EINVAL;
+    case DATA_LF:
+        c->state = SIZE;
+        return b == '\n' ? 0 : DZ_EINVAL;
+    case TRAILER:
+        c->state = b == '\r' ? END_LF : TRAILER_TEXT;
+        return b == '\r' ? 0 : is_text(b) && b != ' ' && b != '\t' ? count_line(c, err) : DZ_EINVAL;
+    case TRAILER_TEXT:
+        c->state = b == '\r' ? TRAILER_LF : TRAILER_TEXT;
+        return b == '\r' ? 0 : is_text(b) ? count_line(c, err) : DZ_EINVAL;
+    case TRAILER_LF:
+        c->state = TRAILER;
+        c->line = 0;
+        return b == '\n' ? 0 : DZ_EINVAL;
+    case END_LF:
+        c->state = OVER;
+        return b == '\n' ? 0 : DZ_EINVAL;
+    default:
+        rc = DZ_EINVAL;
+    }
+    return rc;
+}
+
+ssize_t dz_http_chunks_next(struct dz_http_chunks *c, const char *p, size_t n, size_t *ret_data,
+                            bool *ret_end, struct dz_err *err)
+{
+    size_t i = 0;
+    *ret_data = 0;
+    while (i < n && c->state != DATA && c->state != OVER) {
+        int rc = chunk_step(c, p[i++], err);
+        if (rc == DZ_ELIMIT)
+            return rc;
+        if (rc < 0)
+            return dz_fail(err, DZ_EINVAL, "the chunks of the body are malformed");
+    }
+    assert_chunks(c);
+    if (c->state == DATA)
+        *ret_data = n - i < c->left ? n - i : (size_t)c->left;
+    *ret_end = c->state == OVER;
+    return (ssize_t)i;
+}
+
+void dz_http_chunks_took(struct dz_http_chunks *c, size_t n)
+{
+    assert(c->state == DATA && n <= c->left);
+    c->left -= n;
+    if (c->left == 0)
+        c->state = DATA_CR;
 }

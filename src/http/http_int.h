@@ -24,10 +24,10 @@
  * one another.
  *
  * Invariants (assert_conn() in http_conn.c, after each turn of a connection):
- *   1. a request is in http->waiting exactly while it is neither answered nor gone, and who is not
- *      there any more has no on_gone: it was called or dropped;
+ *   1. a request is in http->waiting exactly while it is neither answered nor gone; a request that
+ *      is not in it has no on_gone: that was called or dropped;
  *   2. a connection that waits for its next request has none, and owns no buffer of an answer.
- * `done` of a source is called once: nothing keeps count of it, t_http_stream.c does.
+ * `done` of a source is called once. Nothing counts its calls; t_http_stream.c does.
  */
 #ifndef DZ_HTTP_INT_H
 #define DZ_HTTP_INT_H
@@ -55,7 +55,7 @@ struct dz_http_listener {
     int fd;
     struct dz_poll *poll;
     struct dz_http *http;
-    char *path; /* of a unix socket that was made here; dev, ino: which it was */
+    char *path; /* of a unix socket that this server made; dev, ino: its identity */
     dev_t dev;
     ino_t ino;
     bool tcp, tls; /* tls: by http->tls */
@@ -75,11 +75,11 @@ struct dz_http {
     struct dz_list orphans; /* requests that are kept without a client */
     struct dz_list shaking; /* connections whose handshake can go on */
     size_t connection_count, request_count;
-    struct { /* of the running handler, for the log: its request may go meanwhile */
+    struct { /* of the running handler, for the log; the request may end before the handler does */
         char request_id[DZ_ID_TEXT], sandbox_id[DZ_LOG_ID_TEXT];
     } running;
     struct dz_map waiting, streaming; /* by id: dz_http_req */
-    struct dz_map addresses;          /* bytes of an address -> struct of http.c: how many */
+    struct dz_map addresses;          /* bytes of an address -> its count of connections (http.c) */
     uint64_t last_id;
     int64_t clock_ms; /* between two looks at the deadlines */
     int64_t date_s;   /* of which `date` is the text */
@@ -95,7 +95,7 @@ enum dz_http_stage {
     DZ_HTTP_AT_BODY,   /* its bytes go to the request */
     DZ_HTTP_AT_WAIT,   /* the request is whole, its answer is to come */
     DZ_HTTP_AT_SEND,   /* of an answer */
-    DZ_HTTP_AT_LINGER, /* all is said: until the client has read it */
+    DZ_HTTP_AT_LINGER, /* the answer is out; wait until the client has read it */
     DZ_HTTP_AT_SOCKET, /* a WebSocket has it */
 };
 
@@ -141,7 +141,7 @@ struct dz_http_req {
     uint64_t id;
     int64_t began_ns;
     char request_id[DZ_ID_TEXT];
-    char sandbox_id[DZ_LOG_ID_TEXT]; /* that it turned out to be about */
+    char sandbox_id[DZ_LOG_ID_TEXT]; /* of the sandbox that the request concerns */
     struct dz_arena arena;
     void *context;
 
@@ -158,12 +158,12 @@ struct dz_http_req {
     bool useless;       /* the sink wants no more */
     bool blocked;       /* the sink takes nothing now, or there is none yet */
     bool nudged;        /* dz_http_more came since the last pull or push began */
-    bool asked;         /* the client was told to go on, or had not asked */
+    bool asked;         /* 100 Continue was sent, or not expected */
     size_t discarded;
     const struct dz_http_sink *sink;
     void *sink_arg;
 
-    bool admitted; /* it has a route, and who asks may ask */
+    bool admitted; /* it has a route, and opts.admit let it pass */
     bool answered, gone;
     bool kept; /* answered even if the client has left; conn is NULL then */
     bool sent; /* the answer */
@@ -180,7 +180,7 @@ struct dz_http_req {
     char *bytes;
     size_t held;        /* bytes that opts.hold counts for this request: the sum of the next, */
     size_t body_held;   /* of the body, */
-    size_t reserved;    /* of an answer that its handler gathers, */
+    size_t reserved;    /* of an answer that its handler is still gathering, */
     size_t answer_held; /* of the answer, and of the queue of a stream or WebSocket */
     uint64_t at, left;  /* of bytes or the file; of a source with a size */
     int fd;             /* -1: none */
@@ -191,9 +191,12 @@ struct dz_http_req {
 };
 
 /* http.c */
-void dz_http_poll_set(struct dz_poll *poll, int events);
+static inline void dz_http_poll_set(struct dz_poll *poll, int events)
+{
+    int rc = dz_poll_set(poll, events, NULL); /* fails only for want of kernel memory */
+    (void)rc;
+}
 void dz_http_conn_over(struct dz_http *h, const struct dz_http_conn *c); /* one less */
-const char *dz_http_date(struct dz_http *h);
 /* A key for all connections of one client: its address, for IPv6 its network. */
 size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16]);
 
@@ -201,9 +204,9 @@ size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16])
 struct dz_http_conn *dz_http_conn_new(struct dz_http_listener *l, int fd,
                                       const struct sockaddr_storage *from);
 void dz_http_conn_run(struct dz_http_conn *c);
-void dz_http_conn_shake(void *http);            /* of the timer: the next step of a handshake */
+void dz_http_conn_shake(void *http);            /* run by a timer: the next step of a handshake */
 void dz_http_conn_kick(struct dz_http_conn *c); /* run it from the loop, soon */
-void dz_http_conn_end(struct dz_http_conn *c);  /* as soon as the loop has its turn */
+void dz_http_conn_end(struct dz_http_conn *c);  /* free it from the loop, soon */
 void dz_http_conn_free(struct dz_http_conn *c); /* now; only from the loop */
 void dz_http_conn_watch(struct dz_http_conn *c, int events);
 void dz_http_conn_late(struct dz_http_conn *c);              /* its deadline is over */
@@ -223,12 +226,13 @@ ssize_t dz_http_write(struct dz_http_conn *c, const void *p, size_t n, bool more
 struct dz_http_req *dz_http_req_new(struct dz_http_conn *c);
 void dz_http_req_head(struct dz_http_req *r, const char *p, size_t n);
 void dz_http_req_over(struct dz_http_req *r); /* taken apart */
-void dz_http_req_left(struct dz_http_req *r); /* its client has: the same, unless it is kept */
+void dz_http_req_left(struct dz_http_req *r); /* the client left: end the request too, unless it
+                                               * is kept */
 void dz_http_req_refuse(struct dz_http_req *r, int code, int status, const char *message);
 /* Pass on bytes of the body. How many were consumed; negative: close the connection. */
 ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n);
 
-/* http_send.c */
+/* http_answer.c */
 enum dz_http_sent {
     DZ_HTTP_SENT,      /* all */
     DZ_HTTP_SENT_SOME, /* go on later, when the socket has room */
@@ -236,14 +240,13 @@ enum dz_http_sent {
     DZ_HTTP_SENT_TURN, /* go on, after others had their turn */
     DZ_HTTP_SENT_BROKEN,
 };
-void dz_http_send_head(struct dz_http_req *r, const char *type, int64_t size);
 enum dz_http_sent dz_http_send_some(struct dz_http_conn *c);
 
-/* http_answer.c */
 /* Change one part of r->held from *had to now bytes; otherwise like opts.hold. */
 bool dz_http_hold(struct dz_http_req *r, size_t *had, size_t now, bool must);
 void dz_http_switch(struct dz_http_req *r);  /* answers with 101; r->ws follows */
-void dz_http_cut_off(struct dz_http_req *r); /* nothing can be said: the connection is cut */
+void dz_http_cut_off(struct dz_http_req *r); /* out of memory: cut the connection without an
+                                              * answer */
 
 /* http_sse.c, http_ws.c */
 void dz_http_ws_open(struct dz_ws *w, struct dz_http_conn *c); /* the 101 is out */
@@ -251,7 +254,7 @@ void dz_http_ws_poll(struct dz_ws *w, int events);
 void dz_http_ws_end_all(struct dz_http *h);
 void dz_http_ws_drop(struct dz_ws *w); /* the connection ended */
 
-/* What its handler has found out, if that runs: before the request may go. */
+/* Take over the sandbox that the running handler has found, before the request may end. */
 void dz_http_req_learn(struct dz_http_req *r);
 
 #endif

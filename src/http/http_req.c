@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a request: check its head, find its route, buffer its body or pass it to a sink,
- * call its handler. http_int.h has the picture.
+ * http_req.c - the life of a request: check its head, find its route, buffer its body or pass it to
+ * a sink, call its handler. http_int.h has the picture.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -161,7 +161,7 @@ static void call_handler(struct dz_http_req *r)
     h->running.sandbox_id[0] = '\0';
     struct dz_log_context before = dz_log_enter((struct dz_log_context){
         h->running.request_id, h->running.sandbox_id, h->running.sandbox_id});
-    ask_handler(r); /* it may be over, and gone, after this */
+    ask_handler(r); /* the request may have been freed after this */
     (void)dz_log_enter(before);
     r = dz_http_find(h, id);
     if (r)
@@ -282,7 +282,7 @@ static size_t piece(struct dz_http_req *r, const char *p, size_t n)
     return taken;
 }
 
-/* In chunks: the framing up to the next bytes of data, and those. */
+/* Read a piece of a chunked body: the framing, then the data behind it. */
 static ssize_t chunks(struct dz_http_req *r, const char *p, size_t n)
 {
     struct dz_err err;
@@ -356,7 +356,7 @@ void dz_http_more(struct dz_http *h, uint64_t id)
     if (!r)
         r = dz_map_get64(&h->waiting, id);
     if (r && (r->source || r->sink)) {
-        r->nudged = true; /* for a pull or push that this comes from the inside of, too */
+        r->nudged = true; /* also seen by a pull or push that is calling this */
         dz_http_conn_kick(r->conn);
     }
 }

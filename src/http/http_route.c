@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Routes: a path is compared with each pattern, segment by segment, before anything is
- * decoded, so that an escaped slash stays inside its segment. There are some eighty
- * patterns and paths are short; a table by first segment would save a microsecond.
+ * http_route.c - routes: a path is compared with each pattern, segment by segment, before anything
+ * is decoded, so that an escaped slash stays inside its segment. There are some eighty patterns and
+ * paths are short; a table by first segment would save a microsecond.
  */
 #include "http/http_route.h"
+
+#include "base/num.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* --- decoding --------------------------------------------------------------------- */
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* s without its escapes, in the arena and terminated. */
+/* A copy of s in the arena, without escapes and terminated. */
 static int decode(struct dz_str s, bool plus, struct dz_arena *arena, const char **ret,
                   struct dz_err *err)
 {
@@ -34,7 +28,8 @@ static int decode(struct dz_str s, bool plus, struct dz_arena *arena, const char
             return dz_fail(err, DZ_EINVAL, "%s: a target must not contain a NUL",
                            dz_str_quote(s, quoted));
         if (c == '%') {
-            int high = i + 2 < s.n ? hex(s.p[i + 1]) : -1, low = high < 0 ? -1 : hex(s.p[i + 2]);
+            int high = i + 2 < s.n ? dz_hex_digit(s.p[i + 1]) : -1,
+                low = high < 0 ? -1 : dz_hex_digit(s.p[i + 2]);
             if (low < 0 || high * 16 + low == 0)
                 return dz_fail(err, DZ_EINVAL,
                                "%s: a %% must be followed by two hexadecimal digits, not 00",
@@ -166,7 +161,7 @@ int dz_http_match(const struct dz_http_wanted *want, struct dz_arena *arena,
         bool head = dz_str_eqz(method, "HEAD") && strcmp(r->method, "GET") == 0;
         if ((pattern && strcmp(pattern, r->pattern) != 0) || !fits(r->pattern, path, params, &n))
             continue;
-        pattern = r->pattern; /* the first that fits is what the path means, for every method */
+        pattern = r->pattern; /* the first pattern that fits decides, for every method */
         allow(ret_match, r->method);
         if (strcmp(r->method, "GET") == 0)
             allow(ret_match, "HEAD");

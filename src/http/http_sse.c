@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * Event streams (the WHATWG's "server-sent events"): lines of text over a response without
- * an end. What is sent waits in a buffer until there is room in the socket; when
- * a client falls behind, the sender is told to wait, and one that does not is cut off.
+ * http_sse.c - event streams (the WHATWG's "server-sent events"): lines of text over a response
+ * without an end.
  *
- * A comment is sent when nothing else was for two thirds of the promised time; one timer
- * for all streams looks at a third of it.
+ * Events wait in a queue until there is room in the socket. When a client falls behind, the sender
+ * is told to wait for room(); a client whose queue outgrows its limit is cut off.
+ *
+ *     queue   [ sent | waits ]      `sent` bytes are on their way and go from the front later
+ *
+ * A comment is sent when nothing else was for two thirds of the promised time; one timer for all
+ * streams looks at a third of it.
+ *
+ * Invariant (assert_queue, after each send and pull): `sent` lies within the queue, and a queue
+ * that is wholly sent is empty.
  */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/http_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct dz_sse {
@@ -27,14 +35,19 @@ struct dz_sse {
     bool ended, cut;
 };
 
-/* False: too much waits for the client's tenant. */
+static void assert_queue(const struct dz_sse *s)
+{
+    assert(s->sent <= s->queue.len && (s->sent == 0 || s->sent < s->queue.len));
+}
+
+/* Count the waiting bytes. False: too many wait for the client's tenant. */
 static bool count(struct dz_sse *s)
 {
     size_t n = s->queue.len - s->sent;
     return dz_http_hold(s->req, &s->req->answer_held, n > DZ_HELD_FREE ? n : 0, true);
 }
 
-/* What is sent goes from the front of the queue, seldom enough to be cheap. */
+/* Remove sent bytes from the front of the queue, seldom enough to be cheap. */
 static void compact(struct dz_sse *s)
 {
     if (s->sent < DZ_HTTP_SSE_MARK || s->sent < s->queue.len / 2)
@@ -64,6 +77,7 @@ static ssize_t pull(void *arg, char *p, size_t n)
         }
     }
     compact(s);
+    assert_queue(s);
     (void)count(s);
     return (ssize_t)n;
 }
@@ -104,7 +118,7 @@ static int start_ticking(struct dz_http *h)
     return 0;
 }
 
-/* Nothing of the stream is called any more. */
+/* In place of the user's functions while the stream may still fail. */
 static void never(void *arg)
 {
     (void)arg;
@@ -174,6 +188,7 @@ int dz_sse_send(struct dz_sse *s, const char *event, const char *id, struct dz_s
     add_event(&s->queue, event, id, data);
     if (s->queue.err)
         return cut(s, s->queue.err);
+    assert_queue(s);
     s->last_ms = dz_clock_mono_ms();
     s->behind = !count(s) || s->behind || s->queue.len - s->sent >= DZ_HTTP_SSE_MARK;
     dz_http_more(s->http, s->id);

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSockets: after its 101 a connection belongs to its WebSocket. libwslay encodes and decodes
- * the frames; the connection's poll says when.
+ * http_ws.c - WebSockets: after its 101 a connection belongs to its WebSocket. libwslay encodes
+ * and decodes the frames; the connection's poll tells when.
+ *
+ *     new ──▶ (101 is sent) ──▶ open ──▶ closing ──▶ ended
+ *      └─────────────▶ dropped with its request   └─ broken ──▶ ended
  *
  * Only end() ends a WebSocket. It runs from the loop (a poll or the timer), never inside a call of
  * the user: a call that finds the socket broken notes that and sets the timer to now. Otherwise
  * the timer is for the next ping or, after a closing frame was sent, for the end of the wait for
  * the client's closing frame.
+ *
+ * Invariants (assert_ws, after each turn): the connection and its WebSocket point at each other,
+ * and a turn reads no more than its budget.
  */
 #include "base/mem.h"
 #include "http/http_int.h"
@@ -38,11 +44,12 @@ struct dz_ws {
     struct dz_timer *timer;
     unsigned pings, pongs, stalled_ms;
     unsigned reads; /* left in this turn */
-    int code;       /* why the server ends it, 0: it does not */
-    bool in_io;     /* inside poll or timer: they look at the state afterwards */
+    int code;       /* code of the server's closing frame; 0: none */
+    bool in_io;     /* io() is running; it checks the state at its end */
     bool paused, behind, broken;
-    bool more; /* its turn was over before all was read: TLS may have bytes that no poll shows */
-    bool closing, close_queued; /* libwslay would send the frame before what is queued */
+    bool more; /* its turn ended before all was read: TLS may hold bytes that no poll reports */
+    bool closing, close_queued; /* queued late, because libwslay sends a closing frame before
+                                 * queued messages */
     char reason[REASON_MAX + 1];
 };
 
@@ -229,6 +236,12 @@ static void give_room(struct dz_ws *w)
     }
 }
 
+static void assert_ws(const struct dz_ws *w)
+{
+    assert(w->conn && w->conn->ws == w && w->conn->stage == DZ_HTTP_AT_SOCKET);
+    assert(w->reads <= READS && w->in_io);
+}
+
 static void io(struct dz_ws *w)
 {
     w->in_io = true;
@@ -240,6 +253,7 @@ static void io(struct dz_ws *w)
     flush(w);
     give_room(w);
     (void)count(w);
+    assert_ws(w);
     w->in_io = false;
     if (is_over(w))
         end(w);
@@ -259,7 +273,7 @@ static void on_timer(void *arg)
 {
     struct dz_ws *w = arg;
     unsigned ms = w->closing ? DZ_HTTP_WS_CLOSE_MS : w->http->opts.ws_ping_ms;
-    if (!w->conn) { /* its request ends it, if no upgrade comes */
+    if (!w->conn) { /* before the upgrade the request ends it */
         dz_timer_after(w->timer, ms);
         return;
     }
@@ -297,7 +311,7 @@ void dz_http_ws_open(struct dz_ws *w, struct dz_http_conn *c)
     c->ws = w;
     if (w->broken)
         soon(w);
-    else /* writable: at once, for what was read behind the request */
+    else /* run at once, because bytes behind the request may have been read already */
         dz_http_conn_watch(c, DZ_POLL_READ | DZ_POLL_WRITE);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The map, and the names of what is in it.
+ * lifecycle.c - the map, and the names of what is in it.
  *
  * The map is one table of sets: allowed[s] has the bit of each state that s may
  * become. Everything that asks "may it?" reads that table, and dz_lifecycle_walk

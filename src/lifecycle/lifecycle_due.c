@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ladder, what counts as activity, and what is due when.
+ * lifecycle_due.c - the ladder, what counts as activity, and what is due when.
  *
  * All thresholds are reached at equality (">= everywhere"). Sums saturate, so
  * that "never" stays never whatever is added to it.

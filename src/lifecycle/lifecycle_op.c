@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operations and requests, as tables.
+ * lifecycle_op.c - operations and requests, as tables.
  */
 #include "lifecycle/lifecycle_op.h"
 

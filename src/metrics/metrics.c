@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Metrics. Each has a list of series in the order in which they appeared, and a map from
- * their label values, joined with a byte that cannot be in text.
+ * metrics.c - metrics. Each has a list of series in the order in which they appeared, and a map
+ * from their label values, joined with a byte that cannot be in text.
  *
  * A histogram keeps the number of values in each bucket; the cumulative counts that Prometheus
  * wants are computed when it is printed.

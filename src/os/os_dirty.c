@@ -25,9 +25,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/mem.h"
 #include "base/vm.h"
 #include "os/os_fault.h"
 #include "os/os_uapi.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs a probe in a child and takes its answer out of a shared page. The child
- * may restrict itself beyond repair, crash or hang; whatever it does, there is
- * an answer.
+ * os_probe.c - runs a probe in a child and takes its answer out of a shared page. The child may
+ * restrict itself beyond repair, crash or hang; whatever it does, there is an answer.
  */
 #include "os/os_probe.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Probes of files, devices and processes.
+ * os_probe_file.c - probes of files, devices and processes.
  */
 #include "os/os_probe_int.h"
 #include "os/os_proc_int.h"

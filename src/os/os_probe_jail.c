@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Probes of what can hold a process in: seccomp, Landlock, namespaces, cgroups.
+ * os_probe_jail.c - probes of what can hold a process in: seccomp, Landlock, namespaces, cgroups.
  */
 #include "os/os_guard.h"
 #include "os/os_jail.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Probes of memory: reserving it, filling it by need, and knowing which of it
- * was written.
+ * os_probe_mem.c - probes of memory: reserving it, filling it by need, and knowing which of it was
+ * written.
  */
 #include "os/os_probe_int.h"
 #include "os/os_uapi.h"

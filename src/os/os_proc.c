@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Waiting for a process and ending it. With a reaper, the pidfd is the
- * reaper's and the status comes through its socket; without, both are the
- * child's own.
+ * os_proc.c - waiting for a process and ending it. With a reaper, the pidfd is the reaper's and the
+ * status comes through its socket; without, both are the child's own.
  */
 #include "os/os_proc_int.h"
 

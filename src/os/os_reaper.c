@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The reaper: a fork of us that stands between us and a child started as a
- * tree. It is a subreaper, so each orphan among the child's descendants becomes
- * its own child, and `while (there are children) kill, wait` finds them all.
+ * os_reaper.c - the reaper: a fork of us that stands between us and a child started as a tree. It
+ * is a subreaper, so each orphan among the child's descendants becomes its own child, and `while
+ * (there are children) kill, wait` finds them all.
  *
  *     we ──socket── reaper ── child ── grandchildren
  *                      └───── orphans, whatever session they made

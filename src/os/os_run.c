@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Run to the end, keeping the output. One poll loop over two pipes and the
- * pidfd. The program is a tree, so when the pidfd answers, nobody is left who
- * could write, and what is in the pipes is all there will ever be: a background
- * process that keeps standard output open cannot hold us up.
+ * os_run.c - run to the end, keeping the output. One poll loop over two pipes and the pidfd. The
+ * program is a tree, so when the pidfd answers, nobody is left who could write, and what is in the
+ * pipes is all there will ever be: a background process that keeps standard output open cannot hold
+ * us up.
  *
  * The input is a file in memory rather than a pipe: nothing to be written while
  * we read, and no SIGPIPE when the child does not want it.

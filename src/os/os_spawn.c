@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Starting a program by posix_spawn, which is a vfork inside: its cost does not
- * grow with our memory.
+ * os_spawn.c - starting a program by posix_spawn, which is a vfork inside: its cost does not grow
+ * with our memory.
  *
  * The descriptors that the child shall have are first duplicated to numbers
  * above all that it wants (close-on-exec), so that no dup2 in the child can

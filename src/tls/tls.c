@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * TLS by OpenSSL; tls.h says what is on and what is off.
+ * tls.c - TLS by OpenSSL; tls.h says what is on and what is off.
  *
  * An idle connection keeps no buffers (SSL_MODE_RELEASE_BUFFERS). Sessions are resumed by
  * tickets, so that nothing is kept for clients that may never come back.
