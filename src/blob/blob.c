@@ -91,11 +91,13 @@ int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **r
 
 int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err)
 {
+    assert(!out->whole);
     return out->ops->write(out, data, n, err);
 }
 
 int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err)
 {
+    out->whole = true;
     return out->ops->sync ? out->ops->sync(out, err) : 0;
 }
 
@@ -111,6 +113,7 @@ int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *
 
 int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err)
 {
+    out->whole = true;
     return out->ops->commit(out, err);
 }
 

@@ -9,9 +9,9 @@
  * A key is 1 to DZ_BLOB_KEY_MAX of the characters A-Z a-z 0-9 . _ - and does
  * not begin with a dot.
  *
- * Back ends are a struct of verbs; all pass the same conformance test. Everything
- * here blocks and belongs on a worker; different threads may use one store at
- * once, a reader or writer is one thread's.
+ * A back end is a struct of verbs; all pass the same conformance test. Every function here
+ * may block, so it belongs on a worker. Several threads may use a store at once; a reader or
+ * a writer belongs to one thread.
  */
 #ifndef DZ_BLOB_BLOB_H
 #define DZ_BLOB_BLOB_H
@@ -63,9 +63,9 @@ DZ_NODISCARD int dz_blobs_remove(struct dz_blobs *s, const char *key, struct dz_
 DZ_NODISCARD int dz_blobs_list(struct dz_blobs *s,
                                int (*fn)(void *arg, const char *key, uint64_t size), void *arg,
                                struct dz_err *err);
-/* Remove the remains of writers that never committed. Only while nobody writes. */
+/* Remove the remains of writers that never committed. There must be no writer. */
 DZ_NODISCARD int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err);
-void dz_blobs_free(struct dz_blobs *s); /* its readers and writers are closed; NULL is fine */
+void dz_blobs_free(struct dz_blobs *s); /* close its readers and writers first; NULL is fine */
 
 /* --- reading --------------------------------------------------------------------- */
 
@@ -76,7 +76,7 @@ struct dz_blob_in_ops {
 struct dz_blob_in {
     const struct dz_blob_in_ops *ops;
     uint64_t size; /* bytes of the object */
-    int fd;        /* a descriptor of it, borrowed; -1 where there is none */
+    int fd;        /* the object's descriptor, borrowed; -1 if the store has none */
 };
 
 DZ_NODISCARD int dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,
@@ -98,13 +98,14 @@ struct dz_blob_out_ops {
 };
 struct dz_blob_out {
     const struct dz_blob_out_ops *ops;
-    int fd; /* a descriptor to write it by, borrowed; -1 where there is none */
+    int fd; /* a descriptor to write to, borrowed; -1 if the store has none */
     /* Set this before the commit if the caller would remove the object after a power cut, when the
      * key may be there without all of its bytes. Then a commit waits for one commit of the file
      * system's journal, not for two. */
     bool claimed;
     bool only_new; /* set it before the commit: if the key exists, the answer is DZ_EEXIST and
                       nothing has changed */
+    bool whole;    /* synced or committed: no byte may follow (blob.c asserts it) */
 };
 
 DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
@@ -116,8 +117,8 @@ DZ_NODISCARD int dz_blob_out_write(struct dz_blob_out *out, const void *data, si
 DZ_NODISCARD int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err);
 /* Let the commit use this key instead. DZ_EUNSUPPORTED: this store cannot. */
 DZ_NODISCARD int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err);
-/* Commit: the object is there, whole and durable. After a failure it may be there or not; the
- * object that it replaces is never damaged. */
+/* Make the object appear under its key, whole and durable. After a failure it may be there or not;
+ * the object that it replaces is never damaged. */
 DZ_NODISCARD int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err);
 /* Release the writer. If nothing was committed, the store is unchanged. NULL is fine. */
 void dz_blob_out_close(struct dz_blob_out *out);
@@ -125,10 +126,10 @@ void dz_blob_out_closep(struct dz_blob_out **out);
 
 /* --- hashing --------------------------------------------------------------------- */
 
-/* The hash of an object of at most DZ_BLOB_HASH_PIECE bytes is its SHA-256. That of a longer object
- * is the SHA-256 of the SHA-256s of its pieces of that length, in order: so several cores can
- * compute it, and so can a service that gets the object in parts. This struct computes it in order.
- */
+/* The hash of an object of at most DZ_BLOB_HASH_PIECE bytes is its SHA-256. A longer object is
+ * divided into pieces of that length, and its hash is the SHA-256 of the pieces' SHA-256s in order;
+ * so several cores can compute it together, and so can a service that gets the object in parts.
+ * This struct computes the hash of bytes that come in order. */
 struct dz_blob_digest {
     struct dz_sha256 piece, all;
     uint64_t pieces; /* pieces that are complete */
@@ -155,8 +156,9 @@ struct dz_blob_copied {
     bool hashed; /* sha256 is that of the bytes */
     uint8_t sha256[DZ_SHA256_BYTES];
 };
-/* Copy all of `in` to `out`, without committing it: by reflink, else inside the kernel
- * while other cores compute the hash, else through memory. */
+/* Copy all of `in` to `out`, without committing it: share the blocks; if the file system cannot,
+ * copy inside the kernel while other cores compute the hash; if that is impossible too, copy
+ * through memory. */
 DZ_NODISCARD int dz_blob_copy(struct dz_blob_in *in, struct dz_blob_out *out,
                               const struct dz_blob_copy *how, struct dz_blob_copied *ret_copied,
                               struct dz_err *err);

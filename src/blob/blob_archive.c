@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "blob/blob_cold.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -73,11 +74,11 @@ static int check_cancel(dz_cold_cancel cancel, struct dz_err *err)
                : 0;
 }
 
-/* Two buffers and one of zstd's contexts: what a run over an archive needs. */
+/* The memory of a run over an archive. */
 struct run {
     uint8_t *content, *packed;
     size_t packed_cap;
-    ZSTD_CCtx *compress;
+    ZSTD_CCtx *compress; /* one of the two */
     ZSTD_DCtx *expand;
     struct dz_blob_digest hash;
     struct entries table;
@@ -111,6 +112,18 @@ static int make_run(struct run *r, bool compress, struct dz_err *err)
     return dz_blob_digest_init(&r->hash, err);
 }
 
+/* All frames but the last are full, and together they hold `content` bytes. */
+static void assert_table(const struct entries *table, uint64_t content)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        assert(table->p[i].packed > 0 && table->p[i].content > 0);
+        assert(table->p[i].content == FRAME || i + 1 == table->n);
+        sum += table->p[i].content;
+    }
+    assert(sum == content);
+}
+
 /* --- writing --------------------------------------------------------------------- */
 
 static int write_frame(struct run *r, struct dz_blob_out *out, size_t n, struct dz_err *err)
@@ -131,6 +144,7 @@ static int write_table(const struct run *r, struct dz_blob_out *out, uint64_t co
     DZ_AUTO(dz_freep) uint8_t *tail = dz_zalloc(size);
     if (!tail)
         return dz_fail(err, DZ_ENOMEM, "an archive: out of memory");
+    assert_table(&r->table, content);
     put32(tail, SKIPPABLE);
     put32(tail + 4, (uint32_t)(size - HEADER));
     uint8_t *p = tail + HEADER;
@@ -244,6 +258,8 @@ int dz_cold_expand(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cance
         rc = read_footer(in, &f, err);
     if (rc == 0)
         rc = read_table(in, &f, &r.table, err);
+    if (rc == 0)
+        assert_table(&r.table, f.content);
     for (size_t i = 0; rc == 0 && i < r.table.n; i++) {
         const struct entry e = r.table.p[i];
         rc = check_cancel(cancel, err);
@@ -263,6 +279,7 @@ int dz_cold_expand(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cance
         rc = dz_blob_digest_final(&r.hash, digest, err);
     if (rc < 0)
         return rc;
+    assert(at == in->size - HEADER - r.table.n * ENTRY - FOOTER);
     if (memcmp(digest, f.digest, sizeof digest) != 0)
         return damaged(err, "the SHA-256 of its content is wrong");
     memcpy(ret_digest, digest, sizeof digest);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * blob_cold.c - the steps: which file goes where.
+ * blob_cold.c - the steps of freezing, archiving and restoring: which file goes where.
  *
- * A store's writer makes an object whole and durable in one commit, so each step
- * here is "open, copy, commit": what is cut short leaves a temporary file, and
- * nothing under the name.
+ *     ID.doze     -- freeze -->  ID.sqlite   -- thaw -->  ID.doze
+ *     ID.scratch  --- pack --->  ID.archive  -- thaw -->  ID.doze
+ *
+ * A store's writer makes an object whole and durable in one commit, so each step is "open, copy,
+ * commit". A step that is interrupted leaves a temporary file, and nothing under the name.
  */
 #include "blob/blob_cold.h"
 
@@ -16,7 +18,7 @@
 #include <string.h>
 
 enum {
-    READ_MAX = 16 << 20, /* bytes of a clone that are read for its hash in any case */
+    READ_MAX = 16 << 20, /* a clone of up to so many bytes is read for its hash */
 };
 
 static const struct {
@@ -32,7 +34,7 @@ static const struct {
 
 char *dz_cold_key(const char *id, enum dz_cold_file file, char out[static DZ_COLD_KEY])
 {
-    assert(strlen(id) <= DZ_COLD_ID_MAX && file < DZ_COLD_FILES);
+    assert(id[0] && strlen(id) <= DZ_COLD_ID_MAX && file < DZ_COLD_FILES);
     (void)snprintf(out, DZ_COLD_KEY, "%s%s", id, files[file].suffix);
     return out;
 }
@@ -207,6 +209,7 @@ int dz_cold_verify(const struct dz_cold *c, const char *id, const struct dz_cold
                    dz_cold_cancel cancel, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    assert(copy->file == DZ_COLD_ARCHIVE);
     int rc = open_in(c, id, copy->file, &in, err);
     if (rc == 0)
         rc = fill(c, in, NULL, copy, cancel, err);
@@ -217,6 +220,7 @@ int dz_cold_verify(const struct dz_cold *c, const char *id, const struct dz_cold
 
 int dz_cold_drop(const struct dz_cold *c, const char *id, unsigned which, struct dz_err *err)
 {
+    assert(which >> DZ_COLD_FILES == 0);
     for (int i = 0; i < DZ_COLD_FILES; i++) {
         char key[DZ_COLD_KEY];
         if (!(which & 1u << i))

@@ -52,8 +52,8 @@ enum {
     DZ_COLD_ID_MAX = DZ_BLOB_KEY_MAX - 16, /* bytes of a sandbox's id */
 };
 
-/* The key of a sandbox's file; returns out. The second function is the reverse: which file of which
- * sandbox has this key; false if the key is none of these. */
+/* dz_cold_key() writes the key of a sandbox's file and returns out. dz_cold_parse_key() says whose
+ * file has a key, and which of its files it is; false: the key is not of this form. */
 char *dz_cold_key(const char *id, enum dz_cold_file file, char out[static DZ_COLD_KEY]);
 bool dz_cold_parse_key(const char *key, char ret_id[static DZ_COLD_KEY],
                        enum dz_cold_file *ret_file);
@@ -103,7 +103,7 @@ DZ_NODISCARD int dz_cold_drop(const struct dz_cold *c, const char *id, unsigned 
 /* At start-up: remove what unfinished writers left. */
 DZ_NODISCARD int dz_cold_sweep(const struct dz_cold *c, struct dz_err *err);
 
-/* --- the archive's format, for whoever reads one from elsewhere -------------------- */
+/* --- the archive's format, also for archives that come from elsewhere -------------------- */
 
 /* Compress `in` to `out`; returns the hash of the bytes of `in`. */
 DZ_NODISCARD int dz_cold_compress(struct dz_blob_in *in, struct dz_blob_out *out,

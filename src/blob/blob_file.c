@@ -2,16 +2,23 @@
  *
  * blob_file.c - a store that is a directory: an object is a file, its key the file's name.
  *
- * A writer has a temporary file, ".KEY.N.tmp". Commit is fsync of the file, rename,
- * fsync of the directory, in this order: the name never leads to bytes that a
- * power cut may take back. Sweeping removes the temporary files of writers that
- * a crash ended.
+ * A writer has a temporary file, ".KEY.N.tmp". A commit has three steps, and a power cut
+ * between them leaves this:
+ *
+ *     fsync the file         KEY as it was; a temporary file, which the next sweep removes
+ *     rename it to KEY       KEY as it was, or new and whole
+ *     fsync the directory    KEY as it was, or new and whole
+ *     (done)                 KEY new and whole
+ *
+ * So the name never leads to bytes that a power cut may take back. If the caller has claimed
+ * the object (blob.h), the rename comes first, because the caller then removes what is not whole.
  */
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "blob/blob.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -29,11 +36,13 @@ struct file_store {
     struct dz_blobs head;
     int dir;
     atomic_uint serial; /* of temporary files */
+    atomic_uint open;   /* readers and writers */
     char path[];        /* for messages */
 };
 
 struct file_in {
     struct dz_blob_in head;
+    struct file_store *store;
 };
 
 struct file_out {
@@ -41,13 +50,19 @@ struct file_out {
     struct file_store *store;
     char temp[NAME_TEXT];
     char key[DZ_BLOB_KEY_MAX + 1];
-    bool done;   /* renamed: nothing to remove */
-    bool synced; /* its bytes are */
+    bool done;   /* renamed: there is no temporary file */
+    bool synced; /* the bytes are durable */
 };
 
 static struct file_store *store_of(struct dz_blobs *s)
 {
     return (struct file_store *)s;
+}
+
+static void leave(struct file_store *f)
+{
+    unsigned before = atomic_fetch_sub(&f->open, 1);
+    assert(before > 0);
 }
 
 /* --- reading --------------------------------------------------------------------- */
@@ -59,6 +74,7 @@ static int in_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, stru
 
 static void in_close(struct dz_blob_in *in)
 {
+    leave(((struct file_in *)in)->store);
     dz_fd_close(&in->fd);
     dz_free(in);
 }
@@ -79,6 +95,8 @@ static int file_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in *
     if (!in)
         return dz_fail(err, DZ_ENOMEM, "open %s/%s: out of memory", f->path, key);
     in->head = (struct dz_blob_in){&in_ops, (uint64_t)st.st_size, DZ_TAKE_FD(fd)};
+    in->store = f;
+    (void)atomic_fetch_add(&f->open, 1);
     *ret_in = &in->head;
     return 0;
 }
@@ -113,6 +131,7 @@ static int out_commit(struct dz_blob_out *out, struct dz_err *err)
 {
     struct file_out *o = (struct file_out *)out;
     const struct file_store *f = o->store;
+    assert(!o->done);
     int rc = out->claimed ? 0 : sync_bytes(o, err);
     if (rc < 0)
         return rc;
@@ -131,7 +150,8 @@ static void out_close(struct dz_blob_out *out)
 {
     struct file_out *o = (struct file_out *)out;
     if (!o->done)
-        (void)unlinkat(o->store->dir, o->temp, 0); /* else the next sweep does it */
+        (void)unlinkat(o->store->dir, o->temp, 0); /* if that fails, the next sweep does it */
+    leave(o->store);
     dz_fd_close(&out->fd);
     dz_free(o);
 }
@@ -159,6 +179,7 @@ static int file_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out
         dz_free(o);
         return rc;
     }
+    (void)atomic_fetch_add(&f->open, 1);
     *ret_out = &o->head;
     return 0;
 }
@@ -187,7 +208,7 @@ static int file_remove(struct dz_blobs *s, const char *key, struct dz_err *err)
     return 0;
 }
 
-/* fn gets every name but "." and ".."; returning non-zero ends it. */
+/* Call fn with every name but "." and "..", until fn returns non-zero. */
 static int each_name(struct file_store *f,
                      int (*fn)(struct file_store *f, const char *name, void *arg,
                                struct dz_err *err),
@@ -258,6 +279,7 @@ static int file_sweep(struct dz_blobs *s, struct dz_err *err)
 static void file_close(struct dz_blobs *s)
 {
     struct file_store *f = store_of(s);
+    assert(atomic_load(&f->open) == 0);
     dz_fd_close(&f->dir);
     dz_free(f);
 }

@@ -2,9 +2,15 @@
  *
  * blob_s3.c - the verbs of a store in a bucket.
  *
+ * An object is read and written in parts of PART bytes. A reader and a writer each have a line,
+ * with which several requests are under way at once, and memory for AT_ONCE parts:
+ *
+ *     reader   | part 4 | part 5 | part 6 | part 3 |    the caller reads 4; 5 and 6 are asked for
+ *     writer   | part 8 | part 5 | part 6 | part 7 |    the caller fills 8; 5 to 7 are being sent
+ *
  * Parts are as long as the pieces of an object's hash (blob.h), so a server that keeps the SHA-256
  * of each part and of all of them together (x-amz-checksum-sha256) keeps just that hash. An object
- * of one part carries it as x-amz-meta-doze-sha256.
+ * of one part carries its hash as x-amz-meta-doze-sha256.
  */
 #include "base/id.h"
 #include "base/mem.h"
@@ -53,10 +59,28 @@ static int no_memory(const char *key, struct dz_err *err)
     return dz_fail(err, DZ_ENOMEM, "object %s of S3: out of memory", key);
 }
 
+/* Send a request and wait for its answer. */
+static int ask(struct s3_line *line, struct s3_call *c, struct dz_err *err)
+{
+    int rc = dz_s3_begin(line, c, err);
+    return rc < 0 ? rc : dz_s3_end(line, c, err);
+}
+
+/* The same for a request that belongs to no reader or writer. */
+static int ask_alone(struct s3_store *s, struct s3_call *c, struct dz_err *err)
+{
+    struct s3_line *line = NULL;
+    int rc = dz_s3_line_take(s, &line, err);
+    if (rc == 0)
+        rc = ask(line, c, err);
+    dz_s3_line_put(s, line);
+    return rc;
+}
+
 /* --- reading --------------------------------------------------------------------- */
 
 struct block {
-    uint64_t number; /* of the part that it holds or will hold, from 1 on; 0: none */
+    uint64_t number; /* the part that it holds or will hold, from 1 on; 0: none */
     size_t size;
     char *bytes;
     char range[RANGE_TEXT];
@@ -70,12 +94,24 @@ struct s3_in {
     struct s3_line *line;
     struct block blocks[AT_ONCE];
     char key[DZ_BLOB_KEY_MAX + 1], etag[S3_ETAG_MAX];
-    uint8_t hash[DZ_SHA256_BYTES]; /* that the object should have */
+    uint8_t hash[DZ_SHA256_BYTES]; /* the object's, as its writer stored it */
     bool has_hash;
-    struct dz_blob_digest digest; /* of what was read in order */
-    uint64_t hashed;              /* bytes */
+    struct dz_blob_digest digest; /* of the first `hashed` bytes */
+    uint64_t hashed;              /* UINT64_MAX: all, and they were compared */
     uint64_t last;                /* the block that was read last */
 };
+
+/* No two blocks hold the same part; a block without a part has no request under way. */
+static void assert_blocks(const struct s3_in *in)
+{
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        const struct block *b = &in->blocks[i];
+        assert(b->size <= PART && (b->number == 0 || b->bytes));
+        assert(!b->asked || (b->number > 0 && b->call.try));
+        for (size_t j = 0; j < i; j++)
+            assert(b->number == 0 || in->blocks[j].number != b->number);
+    }
+}
 
 static size_t part_size(uint64_t size, uint64_t number)
 {
@@ -149,7 +185,7 @@ static void ask_ahead(struct s3_in *in, uint64_t number)
     in->last = number;
     for (uint64_t n = number + 1; in_order && n < number + AT_ONCE && n <= parts; n++)
         if (!block_with(in, n) && ask_block(in, block_for(in, number), n, NULL) < 0)
-            break; /* whoever needs the part asks again, and gets the error */
+            break; /* a read of that part asks again, and gets the error */
 }
 
 static int end_block(struct s3_in *in, struct block *b, struct dz_err *err)
@@ -205,6 +241,8 @@ static int in_read(struct dz_blob_in *head, void *buf, size_t n, uint64_t at, st
         }
         if (rc < 0)
             return rc;
+        assert_blocks(in);
+        assert(b->number == number && !b->asked);
         size_t from = (size_t)(at % PART), some = b->size - from < n ? b->size - from : n;
         memcpy(buf, b->bytes + from, some);
         buf = (char *)buf + some;
@@ -246,15 +284,13 @@ static bool hash_of_checksum(const char *text, uint64_t parts, uint8_t out[stati
     return n == DZ_SHA256_BYTES;
 }
 
-/* For an object of several parts: ask for their size. */
+/* Ask for the hash of an object that has several parts. */
 static int learn_checksum(struct s3_in *in, struct dz_err *err)
 {
     struct s3_call c = about(in->store, "HEAD", "look for", in->key);
     add_header(&c, "if-match", in->etag);
     add_header(&c, "x-amz-checksum-mode", "ENABLED");
-    int rc = dz_s3_begin(in->line, &c, err);
-    if (rc == 0)
-        rc = dz_s3_end(in->line, &c, err);
+    int rc = ask(in->line, &c, err);
     if (rc == 0)
         in->has_hash = hash_of_checksum(c.checksum, (in->head.size + PART - 1) / PART, in->hash);
     dz_s3_call_release(&c);
@@ -277,9 +313,7 @@ static int open_object(struct s3_in *in, struct dz_err *err)
     add_header(&b->call, "range", b->range);
     b->call.into = b->bytes;
     b->call.room = PART;
-    rc = dz_s3_begin(in->line, &b->call, err);
-    if (rc == 0)
-        rc = dz_s3_end(in->line, &b->call, err);
+    rc = ask(in->line, &b->call, err);
     if (rc == DZ_EINVAL && b->call.status == 416) /* there is no first byte, so it is empty */
         return 0;
     if (rc < 0)
@@ -325,7 +359,7 @@ static int s3_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **r
 
 /* --- writing --------------------------------------------------------------------- */
 
-struct part { /* that was stored, or is under way */
+struct part { /* one that was stored, or is under way */
     char etag[S3_ETAG_MAX];
     uint8_t sha256[DZ_SHA256_BYTES];
 };
@@ -343,14 +377,24 @@ struct s3_out {
     struct dz_blob_out head;
     struct s3_store *store;
     struct s3_line *line;
-    struct upload uploads[AT_ONCE], *now; /* now: the one that is filled */
+    struct upload uploads[AT_ONCE], *now; /* now: the place that the caller fills; may be NULL */
     struct part *parts;
     unsigned count, room; /* of parts */
     char key[DZ_BLOB_KEY_MAX + 1], id[S3_UPLOAD_ID_MAX], mark[2 * S3_MARK_BYTES + 1];
-    int rc; /* of the first failure: after it nothing more is stored */
+    int rc; /* the first failure's; nothing more is stored after it */
 };
 
-static int begin_upload(struct s3_out *o, struct dz_err *err);
+/* Parts have the numbers 1 to `count`. At most one place is being filled, and no request reads it.
+ */
+static void assert_uploads(const struct s3_out *o)
+{
+    assert(o->count <= o->room && o->count <= DZ_S3_PARTS_MAX);
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        const struct upload *u = &o->uploads[i];
+        assert(u->size <= PART && u->number <= o->count);
+        assert(u->number == 0 || (u != o->now && u->call.try));
+    }
+}
 
 static int on_upload_id(void *arg, const char *outer, const char *name, const char *text)
 {
@@ -367,9 +411,7 @@ static int begin_upload(struct s3_out *o, struct dz_err *err)
     add_query(&c, "uploads", "");
     add_header(&c, "x-amz-checksum-algorithm", "SHA256");
     add_header(&c, "x-amz-meta-doze-writer", o->mark);
-    int rc = dz_s3_begin(o->line, &c, err);
-    if (rc == 0)
-        rc = dz_s3_end(o->line, &c, err);
+    int rc = ask(o->line, &c, err);
     if (rc == 0)
         rc = dz_s3_answer_read(c.text.p, c.text.len, on_upload_id, o, err);
     if (rc == 0 && !o->id[0])
@@ -439,7 +481,7 @@ static int send_part(struct s3_out *o, struct dz_err *err)
     return rc;
 }
 
-/* A place for the next part. Places are used in turn, so this waits for the oldest part. */
+/* Find a place for the next part. Places are used in turn, so this waits for the oldest part. */
 static int next_place(struct s3_out *o, struct dz_err *err)
 {
     struct upload *u = &o->uploads[o->count % AT_ONCE];
@@ -463,6 +505,7 @@ static int out_write(struct dz_blob_out *head, const void *data, size_t n, struc
             o->rc = next_place(o, err);
         if (o->rc < 0)
             return o->rc;
+        assert_uploads(o);
         size_t room = PART - o->now->size, some = n < room ? n : room;
         memcpy(o->now->bytes + o->now->size, data, some);
         o->now->size += some;
@@ -472,14 +515,12 @@ static int out_write(struct dz_blob_out *head, const void *data, size_t n, struc
     return 0;
 }
 
-/* Is the object that is there now this writer's? Then an attempt that seemed to fail has stored it;
- * also one that libcurl repeated by itself on another connection. */
+/* Does the bucket have this writer's object? If so, an attempt that seemed to fail has stored it;
+ * libcurl, too, repeats an attempt by itself on another connection. */
 static bool is_ours(struct s3_out *o)
 {
     struct s3_call c = about(o->store, "HEAD", "look for", o->key);
-    int rc = dz_s3_begin(o->line, &c, NULL);
-    if (rc == 0)
-        rc = dz_s3_end(o->line, &c, NULL);
+    int rc = ask(o->line, &c, NULL);
     bool ours = rc == 0 && strcmp(c.mark, o->mark) == 0;
     dz_s3_call_release(&c);
     return ours;
@@ -504,9 +545,7 @@ static int put_whole(struct s3_out *o, struct dz_err *err)
     add_header(&c, "x-amz-meta-doze-writer", o->mark);
     if (o->head.only_new)
         add_header(&c, "if-none-match", "*");
-    rc = dz_s3_begin(o->line, &c, err);
-    if (rc == 0)
-        rc = dz_s3_end(o->line, &c, err);
+    rc = ask(o->line, &c, err);
     if (rc == DZ_EEXIST)
         rc = is_ours(o) ? 0 : not_new(o, err);
     dz_s3_call_release(&c);
@@ -536,9 +575,7 @@ static int put_list(struct s3_out *o, struct dz_err *err)
         add_header(&c, "if-none-match", "*");
     c.body = b.p;
     c.size = b.len;
-    int rc = b.err ? no_memory(o->key, err) : dz_s3_begin(o->line, &c, err);
-    if (rc == 0)
-        rc = dz_s3_end(o->line, &c, err);
+    int rc = b.err ? no_memory(o->key, err) : ask(o->line, &c, err);
     if ((rc == DZ_EEXIST || rc == DZ_ENOENT) && is_ours(o))
         rc = 0; /* the first attempt had put the parts together */
     else if (rc == DZ_EEXIST)
@@ -575,7 +612,7 @@ static int abort_upload(struct s3_store *s, const char *key, const char *id, str
     struct s3_call c = {.method = "DELETE", .what = "give up the upload of"};
     (void)snprintf(c.key, sizeof c.key, "%s", key);
     add_query(&c, "uploadId", id);
-    int rc = dz_s3_ask(s, &c, err);
+    int rc = ask_alone(s, &c, err);
     dz_s3_call_release(&c);
     return rc == DZ_ENOENT ? 0 : rc;
 }
@@ -630,7 +667,7 @@ static int s3_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out *
 static int s3_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size, struct dz_err *err)
 {
     struct s3_call c = about(store_of(s), "HEAD", "look for", key);
-    int rc = dz_s3_ask(store_of(s), &c, err);
+    int rc = ask_alone(store_of(s), &c, err);
     if (rc == 0 && c.length < 0)
         rc = dz_fail(err, DZ_EIO, "look for %s in S3: the server does not say how long it is", key);
     if (rc == 0)
@@ -642,16 +679,16 @@ static int s3_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size, stru
 static int s3_remove(struct dz_blobs *s, const char *key, struct dz_err *err)
 {
     struct s3_call c = about(store_of(s), "DELETE", "remove", key);
-    int rc = dz_s3_ask(store_of(s), &c, err);
+    int rc = ask_alone(store_of(s), &c, err);
     dz_s3_call_release(&c);
     return rc == DZ_ENOENT ? 0 : rc;
 }
 
 struct listing {
     struct s3_store *store;
-    int (*fn)(void *arg, const char *key, uint64_t size); /* of objects */
+    int (*fn)(void *arg, const char *key, uint64_t size); /* is called with each object */
     void *arg;
-    char key[S3_KEY_MAX], id[S3_UPLOAD_ID_MAX]; /* of the one that is being read */
+    char key[S3_KEY_MAX], id[S3_UPLOAD_ID_MAX]; /* of the entry that is being read */
     int64_t size;
     char next[2 * S3_KEY_MAX], next_id[S3_UPLOAD_ID_MAX]; /* where the next page begins */
     bool more, over;
@@ -709,7 +746,7 @@ static int on_list(void *arg, const char *outer, const char *name, const char *t
     return 0;
 }
 
-/* All pages of a list. fn NULL: a list of unfinished uploads, which are aborted. */
+/* Read all pages of a list. With fn NULL this lists the unfinished uploads and aborts them. */
 static int each(struct listing *l, struct dz_err *err)
 {
     int rc;
@@ -734,7 +771,7 @@ static int each(struct listing *l, struct dz_err *err)
         l->more = false;
         l->next[0] = l->next_id[0] = '\0';
         l->err = err;
-        rc = dz_s3_ask(l->store, &c, err);
+        rc = ask_alone(l->store, &c, err);
         if (rc == 0)
             rc = dz_s3_answer_read(c.text.p, c.text.len, on_list, l, err);
         dz_s3_call_release(&c);

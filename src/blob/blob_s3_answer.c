@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * blob_s3_answer.c - what servers answer as XML: lists, the numbers of uploads, errors. It comes
- * from outside and is read by libexpat; a document type, with which entities grow without bound, is
- * refused.
+ * blob_s3_answer.c - reads the XML of answers: lists, the numbers of uploads, errors. It comes from
+ * outside, so libexpat parses it, with limits on its length and depth; a document type is refused,
+ * because its entities can grow without bound.
  */
 #include "base/late.h"
 #include "base/mem.h"
@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "blob/blob_s3_int.h"
 
+#include <assert.h>
 #include <expat.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,6 +90,7 @@ static void on_end(void *arg, const XML_Char *name)
     (void)name;
     if (r->rc < 0 || r->depth == 0)
         return;
+    assert(r->depth <= DEPTH_MAX && r->names[0][0] == '\0');
     int rc = r->fn(r->arg, r->names[r->depth - 1], r->names[r->depth], r->text.p);
     r->depth--;
     dz_buf_reset(&r->text);
@@ -157,25 +159,16 @@ bool dz_s3_decode(char *text)
 {
     char *to = text;
     for (const char *p = text; *p; p++) {
-        unsigned byte = 0;
         if (*p == '+') {
             *to++ = ' ';
         } else if (*p != '%') {
             *to++ = *p;
         } else {
-            for (int i = 0; i < 2; i++) {
-                const char *digits = "0123456789abcdef", *d;
-                char c = *++p;
-                if (c >= 'A' && c <= 'F')
-                    c = (char)(c - 'A' + 'a');
-                d = c ? strchr(digits, c) : NULL;
-                if (!d)
-                    return false;
-                byte = byte * 16 + (unsigned)(d - digits);
-            }
-            if (byte == 0)
+            int high = dz_hex_digit(p[1]), low = high < 0 ? -1 : dz_hex_digit(p[2]);
+            if (low < 0 || high + low == 0)
                 return false;
-            *to++ = (char)byte;
+            *to++ = (char)(high * 16 + low);
+            p += 2;
         }
     }
     *to = '\0';

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * blob_s3_call.c - requests, by libcurl. A line is a set of requests that are under way together,
- * with the connections that they use; who waits for one drives all of them.
+ * blob_s3_call.c - requests, by libcurl.
  *
- * A try that failed for a reason that passes is followed by another, after a random pause of up to
- * 50 ms, 100 ms, 200 ms ... 5 s, or as long as the server asks. A server that says that our clock
- * is wrong has told its time with it: we sign by that from then on. One that says that our keys
- * have expired lets them be read again.
+ * A line is a set of requests that are under way together, with the connections that they use. It
+ * belongs to one thread at a time, and the thread that waits for one request drives all of them.
+ * A request is tried until it has an answer that stands:
+ *
+ *     dz_s3_begin()           the server answered, or the reason does not pass
+ *          |   +---------+  ----------------------------------------------->  +------+
+ *          +-> | RUNNING |  the reason passes       +--------+                | OVER |
+ *              +---------+  --------------------->  | PAUSED |  ---------->   +------+
+ *                   ^                               +--------+  begin_try()
+ *                   +------- the pause is over ---------+        failed
+ *
+ * A pause has a random length of up to 50 ms, 100 ms, 200 ms ... 5 s, or the length that the server
+ * asks for. If the server says that our clock is wrong, its answer has the right time in it, and
+ * from then on requests are signed with that. If it says that our keys have expired, they are read
+ * again.
  */
 #include "base/clock.h"
 #include "base/id.h"
@@ -56,7 +66,7 @@ enum {
     PAUSE_MS = 50, /* before the second try, at most */
     PAUSE_MAX_MS = 5000,
     CONNECT_MS = 10000,
-    STALL_S = 30,   /* without a byte */
+    STALL_S = 30,   /* the longest time without a byte */
     WAIT_MS = 1000, /* the longest sleep of a line */
     SKEW_MIN_S = 1,
 };
@@ -118,8 +128,18 @@ void dz_s3_call_release(struct s3_call *c)
 
 /* --- lines ------------------------------------------------------------------------- */
 
+/* A try has a handle of libcurl while it runs, and only then. */
+static void assert_line(const struct s3_line *l)
+{
+    DZ_LIST_FOREACH(struct s3_try, t, &l->tries, link) {
+        assert(t->line == l && t->call->try == t);
+        assert((t->phase == RUNNING) == (t->easy != NULL));
+    }
+}
+
 static void line_free(struct s3_line *l)
 {
+    assert(dz_list_empty(&l->tries));
     (void)lib.curl_multi_cleanup_(l->multi);
     dz_free(l);
 }
@@ -144,6 +164,9 @@ int dz_s3_line_take(struct s3_store *s, struct s3_line **ret_line, struct dz_err
         dz_list_init(&l->link);
         dz_list_init(&l->tries);
     }
+    (void)pthread_mutex_lock(&s->mutex);
+    s->line_count++;
+    (void)pthread_mutex_unlock(&s->mutex);
     *ret_line = l;
     return 0;
 }
@@ -154,13 +177,17 @@ void dz_s3_line_put(struct s3_store *s, struct s3_line *l)
         return;
     DZ_LIST_FOREACH(struct s3_try, t, &l->tries, link)
         dz_s3_drop(l, t->call);
+    assert(l->store == s && dz_list_empty(&l->tries));
     (void)pthread_mutex_lock(&s->mutex);
+    assert(s->line_count > 0);
+    s->line_count--;
     dz_list_push_back(&s->lines, &l->link);
     (void)pthread_mutex_unlock(&s->mutex);
 }
 
 void dz_s3_lines_free(struct s3_store *s)
 {
+    assert(s->line_count == 0);
     DZ_LIST_FOREACH(struct s3_line, l, &s->lines, link) {
         dz_list_remove(&l->link);
         line_free(l);
@@ -449,8 +476,8 @@ static bool passes(CURLcode code)
     }
 }
 
-/* May the next answer be another one than this status? Also uses what the answer says of our clock
- * and our keys. */
+/* May the next try have another answer than this one? Also learns from the answer: the server's
+ * time if our clock is wrong, new keys if ours have expired. */
 static bool status_passes(struct s3_try *t)
 {
     struct s3_call *c = t->call;
@@ -493,7 +520,7 @@ static int64_t pause_of(const struct s3_try *t)
     return (int64_t)(dice % (uint64_t)(most + 1));
 }
 
-/* The sentence of a call that has failed for good. */
+/* Write the sentence of a call that has failed for good. */
 static int refuse(struct s3_try *t, CURLcode code)
 {
     struct s3_call *c = t->call;
@@ -525,7 +552,7 @@ static int refuse(struct s3_try *t, CURLcode code)
                    c->status, said, tries);
 }
 
-/* An attempt has ended: the call is over, or there will be another attempt. */
+/* A try has ended: end the call, or let another try follow. */
 static void on_done(struct s3_try *t, CURLcode code)
 {
     struct s3_call *c = t->call;
@@ -564,8 +591,8 @@ static void on_done(struct s3_try *t, CURLcode code)
 
 /* --- driving a line ---------------------------------------------------------------- */
 
-/* Begin the attempts that have waited long enough. Returns how long the next one still waits, at
- * most WAIT_MS. */
+/* Begin the tries whose pause is over. Returns the milliseconds until the next one's is, at most
+ * WAIT_MS. */
 static int begin_paused(struct s3_line *l)
 {
     int64_t wait = WAIT_MS, now = dz_clock_mono_ms();
@@ -594,6 +621,7 @@ static void take_ends(struct s3_line *l)
         (void)lib.curl_easy_getinfo_(m->easy_handle, CURLINFO_PRIVATE, &at);
         on_done((struct s3_try *)(void *)at, code);
     }
+    assert_line(l);
 }
 
 int dz_s3_begin(struct s3_line *line, struct s3_call *c, struct dz_err *err)
@@ -658,16 +686,4 @@ void dz_s3_drop(struct s3_line *line, struct s3_call *c)
     dz_list_remove(&t->link);
     c->try = NULL;
     dz_free(t);
-}
-
-int dz_s3_ask(struct s3_store *s, struct s3_call *c, struct dz_err *err)
-{
-    struct s3_line *line = NULL;
-    int rc = dz_s3_line_take(s, &line, err);
-    if (rc == 0)
-        rc = dz_s3_begin(line, c, err);
-    if (rc == 0)
-        rc = dz_s3_end(line, c, err);
-    dz_s3_line_put(s, line);
-    return rc;
 }

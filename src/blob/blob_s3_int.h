@@ -2,11 +2,14 @@
  *
  * blob_s3_int.h - what the files of the S3 store share.
  *
- *     blob_s3_sign.c    a request's signature: pure functions
- *     blob_s3_answer.c  what servers answer as XML
- *     blob_s3_login.c   where a bucket is, and who asks
- *     blob_s3_call.c    requests: several at once, repeated
+ *
  *     blob_s3.c         the store's verbs
+ *         |
+ *     blob_s3_call.c    requests: several at once, repeated while that may help
+ *         |
+ *         +-- blob_s3_sign.c    a request's signature: pure functions
+ *         +-- blob_s3_answer.c  reads the XML of answers
+ *         +-- blob_s3_login.c   the bucket's place and the keys: URL, options, environment, file
  */
 #ifndef DZ_BLOB_S3_INT_H
 #define DZ_BLOB_S3_INT_H
@@ -25,7 +28,7 @@ enum {
     S3_KEY_MAX = 1024,     /* of a key in a bucket */
     S3_ETAG_MAX = 128,
     S3_UPLOAD_ID_MAX = 1024,
-    S3_MARK_BYTES = 16, /* what a writer marks its object with */
+    S3_MARK_BYTES = 16, /* of the mark by which a writer knows its object */
 };
 
 struct s3_pair {
@@ -43,7 +46,7 @@ struct s3_signed {
     const char *query;             /* from dz_s3_query(): encoded and sorted */
     const struct s3_pair *headers; /* all that are signed, "host" among them, sorted by name */
     size_t header_count;
-    const char *payload; /* the body's hash in hexadecimal */
+    const char *payload; /* the body's hash, in hexadecimal */
     const char *region;
     int64_t unix_s;
 };
@@ -65,9 +68,9 @@ void dz_s3_sort(struct s3_pair *pairs, size_t n);
 /* --- answers: blob_s3_answer.c --------------------------------------------------------------- */
 
 DZ_NODISCARD int dz_s3_answer_load(struct dz_err *err); /* libexpat */
-/* Call fn at the end of each element, inner ones first: with the name of the element around it
- * ("" at the top), its own, and its text. fn's negative result ends it. DZ_ECORRUPT: it is not
- * XML, has a document type, or is too deep. */
+/* Call fn at the end of each element, inner ones first, with three texts: the name of the element
+ * around it ("" at the top), its own name, its content. A negative result of fn ends the reading.
+ * DZ_ECORRUPT: the text is not XML, has a document type, or is too deep. */
 DZ_NODISCARD int dz_s3_answer_read(const char *text, size_t n,
                                    int (*fn)(void *arg, const char *outer, const char *name,
                                              const char *text),
@@ -76,9 +79,9 @@ struct s3_error {
     char code[64], message[160], region[64]; /* "" where the server did not say */
 };
 void dz_s3_answer_error(const char *text, size_t n, struct s3_error *ret_error);
-bool dz_s3_decode(char *text); /* %XX and + to bytes, in place; false: it is none, or holds a 0 */
+bool dz_s3_decode(char *text); /* %XX and + to bytes, in place; false: bad digits, or a byte 0 */
 
-/* --- where and who: blob_s3_login.c ---------------------------------------------------------- */
+/* --- the place and the keys: blob_s3_login.c ---------------------------------------------- */
 
 struct s3_place {
     char bucket[S3_NAME_MAX], prefix[S3_KEY_MAX / 2]; /* prefix: "" or "a/b/" */
@@ -104,13 +107,14 @@ struct s3_store {
     pthread_mutex_t mutex; /* of what follows */
     struct s3_keys keys;
     struct dz_s3_opts again; /* how the keys are read again when they have expired; owned texts */
-    struct dz_list lines;    /* of struct s3_line: nobody's, with their connections */
+    unsigned line_count;     /* lines that readers, writers and requests have taken */
+    struct dz_list lines;    /* of struct s3_line: those that no thread uses */
 };
 
-struct s3_line; /* requests under way together; one thread's */
+struct s3_line; /* requests under way together; it belongs to one thread */
 
-/* A request and its answer. Zeroed, filled in, then the line's from dz_s3_begin() until dz_s3_end()
- * or dz_s3_drop(); what it points to is borrowed for as long. */
+/* A request and its answer. The caller zeroes and fills it in; from dz_s3_begin() until dz_s3_end()
+ * or dz_s3_drop() it belongs to the line, together with the memory that it points to. */
 struct s3_call {
     const char *method;   /* GET HEAD PUT POST DELETE */
     const char *what;     /* for messages: "read", "list" */
@@ -119,23 +123,22 @@ struct s3_call {
     size_t query_count, header_count;
     const void *body;
     size_t size;
-    uint8_t
-        sha256[DZ_SHA256_BYTES]; /* of the body; dz_s3_begin() fills it in if `hashed` is not set */
-    bool hashed;
-    char *into; /* where the bytes of an object go that came with 200 or 206; NULL: to `text` */
+    uint8_t sha256[DZ_SHA256_BYTES]; /* of the body */
+    bool hashed;                     /* sha256 is set; if not, dz_s3_begin() computes it */
+    char *into; /* the bytes of an answer 200 or 206 go here; NULL: into `text` */
     size_t room;
 
     int status; /* of the last answer; 0: there was none */
     unsigned tries;
     size_t got;         /* bytes in `into` */
     struct dz_buf text; /* dz_s3_end() leaves it to the caller; dz_s3_call_release() frees it */
-    int64_t length;     /* Content-Length, or the whole of a Content-Range; -1 */
+    int64_t length;     /* Content-Length, or the length behind the / of Content-Range; -1: none */
     char etag[S3_ETAG_MAX], mark[2 * S3_MARK_BYTES + 1], region[S3_NAME_MAX];
     char hash[DZ_SHA256_HEX]; /* x-amz-meta-doze-sha256 */
     char checksum[96];        /* x-amz-checksum-sha256 */
     struct s3_error error;
 
-    struct s3_try *try; /* blob_s3_call.c's */
+    struct s3_try *try; /* while the line has the call */
 };
 void dz_s3_call_release(struct s3_call *c); /* zeroed is fine */
 
@@ -146,11 +149,10 @@ void dz_s3_lines_free(struct s3_store *s);
 DZ_NODISCARD int dz_s3_call_load(struct dz_err *err); /* libcurl */
 
 DZ_NODISCARD int dz_s3_begin(struct s3_line *line, struct s3_call *c, struct dz_err *err);
-/* Until it has its answer; the others go on meanwhile. 0 with a status below 300; DZ_ENOENT: 404;
- * DZ_EEXIST: 412; DZ_EDENIED, DZ_EIO and others with a sentence. */
+/* Wait for the call's answer; the line's other calls go on meanwhile. Returns 0 for a status below
+ * 300, DZ_ENOENT for 404, DZ_EEXIST for 412, DZ_EDENIED, DZ_EIO or another error with a sentence.
+ */
 DZ_NODISCARD int dz_s3_end(struct s3_line *line, struct s3_call *c, struct dz_err *err);
-void dz_s3_drop(struct s3_line *line, struct s3_call *c); /* begun or not */
-/* dz_s3_begin() and dz_s3_end() on a line of its own. */
-DZ_NODISCARD int dz_s3_ask(struct s3_store *s, struct s3_call *c, struct dz_err *err);
+void dz_s3_drop(struct s3_line *line, struct s3_call *c); /* forget the call, if it was begun */
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * blob_s3_login.c - where a bucket is, and who asks: the URL, the options, the environment, the
- * file of credentials that Amazon's own programs use.
+ * blob_s3_login.c - the place of a bucket and the keys for it, from the URL, the options, the
+ * environment, and the file of credentials that Amazon's own programs use. Of two sources of the
+ * same setting the first in this order wins.
  */
 #include "base/mem.h"
 #include "base/str.h"
@@ -122,7 +123,7 @@ static int take_endpoint(struct s3_place *p, const char *endpoint, const char *s
     if (style && !p->path_style && strcmp(style, "false") != 0)
         return dz_fail(err, DZ_EINVAL, "path-style is true or false, not %s",
                        dz_str_quote(dz_str(style), quoted));
-    /* The port that a scheme has anyway is not sent, so it may not be signed. */
+    /* The scheme's own port is not sent in the header Host, so it may not be signed. */
     if (!dz_str_eat(&(struct dz_str){host.p, host.n}, DZ_STR("[")) &&
         dz_str_ends(host, p->tls ? DZ_STR(":443") : DZ_STR(":80")))
         host.n -= p->tls ? 4 : 3;
@@ -172,7 +173,7 @@ static int take_key(char *to, size_t room, const char *value, const char *what, 
                        what, room - 1);
     for (const char *p = value; *p; p++)
         if (*p <= ' ' || *p > '~')
-            return dz_fail(err, DZ_EINVAL, "the %s for S3 has a character that none has", what);
+            return dz_fail(err, DZ_EINVAL, "the %s for S3 has a character that no key has", what);
     (void)snprintf(to, room, "%s", value);
     return 0;
 }

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * blob_s3_sign.c - signatures. A request is written in one canonical way (method, path, query,
- * headers, the body's hash), hashed, put under its date, region and service, and authenticated with
- * a key that was derived from the secret for just these.
+ * blob_s3_sign.c - signatures: AWS Signature Version 4.
  *
- * libcurl can sign too; that of Debian 12 signs queries unsorted and headers that it does not send.
+ *     request    method, path, query, headers, the body's hash, written in one canonical way
+ *         | SHA-256
+ *     text       the algorithm's name, the time, the scope (day/region/s3), that hash
+ *         | HMAC, with a key that the secret, the day, the region and "s3" give
+ *     signature
+ *
+ * libcurl can sign, too, but Debian 12's version signs queries unsorted, and headers that it does
+ * not send.
  */
 #include "base/mem.h"
 #include "blob/blob_s3_int.h"
 
+#include <assert.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
@@ -56,6 +62,7 @@ void dz_s3_sort(struct s3_pair *pairs, size_t n)
 void dz_s3_query(struct dz_buf *out, const struct s3_pair *pairs, size_t n)
 {
     struct s3_pair sorted[S3_PAIRS_MAX];
+    assert(n <= S3_PAIRS_MAX);
     if (n > 0)
         memcpy(sorted, pairs, n * sizeof *pairs);
     dz_s3_sort(sorted, n);
@@ -79,6 +86,8 @@ static int hash_canonical(const struct s3_signed *r, char ret_hex[static DZ_SHA2
 {
     struct dz_buf b = DZ_BUF_INIT(CANONICAL_MAX);
     uint8_t digest[DZ_SHA256_BYTES];
+    for (size_t i = 1; i < r->header_count; i++)
+        assert(strcmp(r->headers[i - 1].name, r->headers[i].name) < 0);
     dz_buf_addf(&b, "%s\n%s\n%s\n", r->method, r->path, r->query);
     for (size_t i = 0; i < r->header_count; i++)
         dz_buf_addf(&b, "%s:%s\n", r->headers[i].name, r->headers[i].value);
