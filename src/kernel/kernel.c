@@ -78,6 +78,8 @@ static const struct {
     [DZ_KERNEL_TABLE_EPITEM] = {sizeof(struct dz_epitem), DZ_KERNEL_EPITEMS_MAX},
     [DZ_KERNEL_TABLE_SOCKET] = {sizeof(struct dz_socket), DZ_KERNEL_SOCKETS_MAX},
     [DZ_KERNEL_TABLE_MESSAGE] = {sizeof(struct dz_message), DZ_KERNEL_MESSAGES_MAX},
+    [DZ_KERNEL_TABLE_IPC] = {sizeof(struct dz_ipc), 3 * DZ_KERNEL_IPCS_MAX},
+    [DZ_KERNEL_TABLE_SEMUNDO] = {sizeof(struct dz_semundo), DZ_KERNEL_SEMUNDOS_MAX},
 };
 
 static int make_tables(struct dz_kernel *k)
@@ -162,6 +164,7 @@ void dz_kernel_free(struct dz_kernel *k)
                 dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);
             dz_k_proc_free(k, p);
         }
+        dz_k_ipc_free(k);
     }
     while (k->blobs.high > 0)
         dz_k_blob_free(k, k->blobs.high);

@@ -266,7 +266,8 @@ struct dz_kernel_pages {
     int (*read)(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n);
     int (*write)(void *arg, uint64_t ino, uint64_t off, const void *buf, size_t n);
     void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* the file has been truncated */
-    int (*sync)(void *arg, uint64_t ino); /* ino 0: all; before each commit for output */
+    int (*sync)(void *arg, uint64_t ino);      /* ino 0: all; before each commit for output */
+    uint32_t (*maps)(void *arg, uint64_t ino); /* shared mappings of it */
     void *arg;
 };
 
@@ -382,6 +383,8 @@ enum dz_kernel_table {
     DZ_KERNEL_TABLE_EPITEM,
     DZ_KERNEL_TABLE_SOCKET,
     DZ_KERNEL_TABLE_MESSAGE,
+    DZ_KERNEL_TABLE_IPC,
+    DZ_KERNEL_TABLE_SEMUNDO,
     DZ_KERNEL_TABLE_COUNT
 };
 size_t dz_kernel_row_size(enum dz_kernel_table table);
@@ -555,6 +558,9 @@ int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, con
 int64_t dz_sys_sched_yield(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_sysinfo(struct dz_kernel *k, struct dz_proc *p, struct dz_ksysinfo *ret_info);
 const char *dz_kernel_hostname(struct dz_kernel *k);
+/* What uname(2) and /proc say. Programs look whether the release is too old. */
+#define DZ_KERNEL_RELEASE "6.1.0-doze"
+#define DZ_KERNEL_VERSION "#1 SMP doze"
 /* The strings this process was started with. */
 struct dz_strings dz_sys_argv(struct dz_kernel *k, struct dz_proc *p);
 struct dz_strings dz_sys_environ(struct dz_kernel *k, struct dz_proc *p);
@@ -620,6 +626,74 @@ int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struc
 int64_t dz_sys_set_tid_address(struct dz_kernel *k, struct dz_proc *p, uint64_t at);
 int64_t dz_sys_set_robust_list(struct dz_kernel *k, struct dz_proc *p, uint64_t head, size_t size);
 int64_t dz_sys_get_robust_list(struct dz_kernel *k, struct dz_proc *p, int tid, uint64_t *ret_head);
+
+/* System V objects. Numbers and flags are Linux's. */
+struct dz_ipcget {
+    int32_t key; /* IPC_PRIVATE: a new one */
+    int flags;   /* IPC_CREAT, IPC_EXCL, permissions */
+    uint64_t size;
+};
+/* The id. size: nothing; semaphores; bytes. */
+int64_t dz_sys_msgget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ipcget *g);
+int64_t dz_sys_semget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ipcget *g);
+int64_t dz_sys_shmget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ipcget *g);
+struct dz_ipcset {
+    uint32_t uid, gid, mode;
+    uint64_t limit; /* of a queue */
+};
+int64_t dz_sys_ipc_set(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind kind, int id,
+                       const struct dz_ipcset *s);
+int64_t dz_sys_ipc_remove(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind kind, int id);
+enum {                   /* of dz_sys_ipc_stat */
+    DZ_IPC_BY_INDEX = 1, /* id is an index from 0 on; the answer is the id */
+    DZ_IPC_ANY = 2,      /* also what the caller may not read */
+};
+struct dz_ipcstat {
+    struct dz_ipc row;
+    int32_t id;
+    uint32_t attached; /* mappings of shared memory */
+};
+int64_t dz_sys_ipc_stat(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind kind, int id,
+                        uint32_t how, struct dz_ipcstat *ret_stat);
+struct dz_ipcinfo {
+    int32_t highest; /* index; -1: there is none */
+    uint32_t objects, items;
+    uint64_t bytes;
+};
+void dz_sys_ipc_info(struct dz_kernel *k, enum dz_ipc_kind kind, struct dz_ipcinfo *ret_info);
+/* Messages. flags: IPC_NOWAIT, MSG_NOERROR, MSG_EXCEPT, MSG_COPY. */
+struct dz_msgbuf {
+    int64_t type; /* msgrcv: which one; *type then is the message's */
+    void *data;
+    uint64_t size; /* bytes of data: of the message, or room */
+};
+int64_t dz_sys_msgsnd(struct dz_kernel *k, struct dz_proc *p, int id, const struct dz_msgbuf *m,
+                      int flags);
+int64_t dz_sys_msgrcv(struct dz_kernel *k, struct dz_proc *p, int id, struct dz_msgbuf *m,
+                      int flags); /* bytes */
+/* Semaphores. timeout_ns negative: none. */
+struct dz_semop {
+    uint16_t number;
+    int16_t op, flags; /* struct sembuf */
+};
+int64_t dz_sys_semop(struct dz_kernel *k, struct dz_proc *p, int id, const struct dz_semop *ops,
+                     size_t n, int64_t timeout_ns);
+int64_t dz_sys_semcount(struct dz_kernel *k, int id); /* how many the set has */
+/* what: GETVAL, GETPID, GETNCNT, GETZCNT */
+int64_t dz_sys_semval(struct dz_kernel *k, struct dz_proc *p, int id, int number, int what);
+int64_t dz_sys_semall(struct dz_kernel *k, struct dz_proc *p, int id,
+                      uint16_t ret_values[static DZ_KERNEL_SEMMSL]); /* how many */
+/* number -1: all of the set's */
+int64_t dz_sys_semset(struct dz_kernel *k, struct dz_proc *p, int id, int number,
+                      const uint16_t *values);
+/* Shared memory is a file of the disk without a name, which the runner maps. Its bytes. flags:
+ * SHM_RDONLY, SHM_EXEC. */
+int64_t dz_sys_shmat(struct dz_kernel *k, struct dz_proc *p, int id, int flags, uint64_t *ret_ino,
+                     uint64_t *ret_size);
+/* Is this file shared memory? detaches: the caller has unmapped it. */
+bool dz_sys_shm_is(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, uint64_t *ret_size,
+                   bool detaches);
+int64_t dz_sys_shmlock(struct dz_kernel *k, struct dz_proc *p, int id, bool locks);
 
 /* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME. */
 int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);

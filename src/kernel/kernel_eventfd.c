@@ -368,7 +368,7 @@ int64_t dz_k_seals_fcntl(struct dz_kernel *k, struct dz_file *f, int cmd, uint32
 }
 
 /* A file that had a name for a moment. */
-static int nameless(struct dz_kernel *k, const struct dz_proc *p, uint64_t *ret_ino)
+int dz_k_nameless(struct dz_kernel *k, const struct dz_proc *p, uint64_t *ret_ino)
 {
     const struct dz_vfs_new spec = {.mode = S_IFREG | 0777, .uid = p->euid, .gid = p->egid};
     const struct dz_vfs_who root = {0};
@@ -397,7 +397,7 @@ int64_t dz_sys_memfd_create(struct dz_kernel *k, struct dz_proc *p, const char *
         strlen(name) > MEMFD_NAME_MAX)
         return -EINVAL; /* 0x18: MFD_NOEXEC_SEAL, MFD_EXEC */
     int fd = dz_k_fd_room(k, p);
-    int e = fd < 0 ? fd : nameless(k, p, &ino);
+    int e = fd < 0 ? fd : dz_k_nameless(k, p, &ino);
     if (e)
         return e;
     struct dz_file *f = dz_k_file_new(k, DZ_FILE_DISK, O_RDWR);

@@ -315,6 +315,15 @@ void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t); /* after a thaw 
 /* What a thread that ends leaves behind: its robust list, and its number at clear_tid. */
 void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t);
 
+/* ---- System V objects: kernel_ipc.c -------------------------------------------------------- */
+
+void dz_k_sem_exit(struct dz_kernel *k, const struct dz_proc *p); /* gives back what it owes */
+void dz_k_ipc_free(struct dz_kernel *k);                          /* all of them */
+bool dz_k_ipc_ok(const struct dz_kernel *k, const struct dz_ipc *o);
+bool dz_k_semundo_ok(const struct dz_kernel *k, const struct dz_semundo *u);
+/* The text of a file of /proc/sysvipc. */
+void dz_k_ipc_text(struct dz_kernel *k, enum dz_ipc_kind kind, struct dz_buf *out);
+
 /* ---- signals: kernel_signal.c ------------------------------------------------------------ */
 
 #define DZ_K_BIT(signo) (UINT64_C(1) << ((signo) - 1))
@@ -393,6 +402,8 @@ int64_t dz_k_timerfd_next(struct dz_kernel *k); /* INT64_MAX: none is set */
 int dz_k_seals_check(const struct dz_kernel *k, const struct dz_file *f, uint64_t size, bool write);
 int64_t dz_k_seals_fcntl(struct dz_kernel *k, struct dz_file *f, int cmd, uint32_t seals);
 uint32_t dz_k_seals_of(const struct dz_kernel *k, uint64_t ino); /* of an open file; 0: no memfd */
+/* A file without a name, which goes with the reference that the caller gets. */
+int dz_k_nameless(struct dz_kernel *k, const struct dz_proc *p, uint64_t *ret_ino);
 /* pidfds */
 void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of);
 /* The process's number: -EBADF. */
@@ -425,6 +436,19 @@ void dz_k_ldisc_flush(struct dz_kernel *k, struct dz_pty *t);
 /* streams */
 int dz_k_stream_open(struct dz_kernel *k, uint32_t handle, struct dz_file **ret_file);
 void dz_k_stream_job_output(struct dz_kernel *k, struct dz_proc *p, size_t n);
+
+/* ---- texts of /proc: kernel_procfs.c, kernel_sysctl.c --------------------------------------- */
+
+/* A file, directory or link. */
+struct dz_k_text {
+    const char *name; /* in its file system's top, or below: "sys/kernel" */
+    uint32_t mode;
+    /* Append the text of a file. of: the process; NULL for the files of the machine. */
+    void (*text)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+    const char *says; /* the text, when text is NULL */
+};
+extern const struct dz_k_text dz_k_sysctl_texts[]; /* a directory comes before what is in it */
+extern const uint32_t dz_k_sysctl_count;
 
 /* ---- paths: kernel_open.c ---------------------------------------------------------------- */
 

@@ -280,54 +280,47 @@ static void text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz
 
 /* --- the file system --------------------------------------------------------------------- */
 
-/* Appends the text of a file. of: the process; NULL for the files of the machine. */
-typedef void (*text_fn)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-
 enum {
     FD_ROW = 0x1000,
     SELF = 2, /* the inode of the link "self" */
 };
 
-struct row {
-    const char *name;
-    uint32_t mode;
-    text_fn text; /* NULL: a link, or a directory */
+static const struct dz_k_text machine_rows[] = {
+    {"self", S_IFLNK | 0777, NULL, NULL},
+    {"meminfo", S_IFREG | 0444, text_meminfo, NULL},
+    {"uptime", S_IFREG | 0444, text_uptime, NULL},
+    {"loadavg", S_IFREG | 0444, text_loadavg, NULL},
+    {"stat", S_IFREG | 0444, text_machine_stat, NULL},
+    {"mounts", S_IFREG | 0444, text_mounts, NULL},
+    {"cpuinfo", S_IFREG | 0444, text_cpuinfo, NULL},
+    {"version", S_IFREG | 0444, text_version, NULL},
+    {"filesystems", S_IFREG | 0444, text_filesystems, NULL},
+    {"generation", S_IFREG | 0444, text_generation, NULL},
+    {"net", S_IFLNK | 0777, NULL, NULL},
 };
-static const struct row machine_rows[] = {
-    {"self", S_IFLNK | 0777, NULL},
-    {"meminfo", S_IFREG | 0444, text_meminfo},
-    {"uptime", S_IFREG | 0444, text_uptime},
-    {"loadavg", S_IFREG | 0444, text_loadavg},
-    {"stat", S_IFREG | 0444, text_machine_stat},
-    {"mounts", S_IFREG | 0444, text_mounts},
-    {"cpuinfo", S_IFREG | 0444, text_cpuinfo},
-    {"version", S_IFREG | 0444, text_version},
-    {"filesystems", S_IFREG | 0444, text_filesystems},
-    {"generation", S_IFREG | 0444, text_generation},
-    {"net", S_IFLNK | 0777, NULL},
-};
-static const struct row proc_rows[] = {
-    {"fd", S_IFDIR | 0500, NULL},
-    {"cwd", S_IFLNK | 0777, NULL},
-    {"exe", S_IFLNK | 0777, NULL},
-    {"root", S_IFLNK | 0777, NULL},
-    {"stat", S_IFREG | 0444, text_stat},
-    {"status", S_IFREG | 0444, text_status},
-    {"statm", S_IFREG | 0444, text_statm},
-    {"cmdline", S_IFREG | 0444, text_cmdline},
-    {"comm", S_IFREG | 0444, text_comm},
-    {"environ", S_IFREG | 0400, text_environ},
-    {"maps", S_IFREG | 0444, text_maps},
-    {"limits", S_IFREG | 0444, text_limits},
-    {"mounts", S_IFREG | 0444, text_mounts},
-    {"net", S_IFDIR | 0555, NULL},
-    {"net/unix", S_IFREG | 0444, dz_k_sock_text}, /* an entry of net, the last row */
+static const struct dz_k_text proc_rows[] = {
+    {"fd", S_IFDIR | 0500, NULL, NULL},
+    {"cwd", S_IFLNK | 0777, NULL, NULL},
+    {"exe", S_IFLNK | 0777, NULL, NULL},
+    {"root", S_IFLNK | 0777, NULL, NULL},
+    {"stat", S_IFREG | 0444, text_stat, NULL},
+    {"status", S_IFREG | 0444, text_status, NULL},
+    {"statm", S_IFREG | 0444, text_statm, NULL},
+    {"cmdline", S_IFREG | 0444, text_cmdline, NULL},
+    {"comm", S_IFREG | 0444, text_comm, NULL},
+    {"environ", S_IFREG | 0400, text_environ, NULL},
+    {"maps", S_IFREG | 0444, text_maps, NULL},
+    {"limits", S_IFREG | 0444, text_limits, NULL},
+    {"mounts", S_IFREG | 0444, text_mounts, NULL},
+    {"net", S_IFDIR | 0555, NULL, NULL},
+    {"net/unix", S_IFREG | 0444, dz_k_sock_text, NULL}, /* an entry of net, the last row */
 };
 enum {
     PROC_ROWS = DZ_ARRAY_LEN(proc_rows) - 1, /* entries of a process's directory */
     ROW_NET = PROC_ROWS,
     ROW_NET_UNIX,
-    MACHINE_NET = 2 + DZ_ARRAY_LEN(machine_rows) - 1,
+    MACHINE_ROWS = DZ_ARRAY_LEN(machine_rows), /* then come the rows of kernel_sysctl.c */
+    MACHINE_NET = 2 + MACHINE_ROWS - 1,
 };
 enum {
     ROW_FD = 1, /* numbers in an inode: index in proc_rows + 1 */
@@ -336,12 +329,39 @@ enum {
     ROW_ROOT,
 };
 
-static const struct row *machine_row(uint64_t ino)
+static const struct dz_k_text *machine_row(uint64_t ino)
 {
-    return ino >= 2 && ino < 2 + DZ_ARRAY_LEN(machine_rows) ? &machine_rows[ino - 2] : NULL;
+    const uint64_t i = ino - 2;
+    if (ino < 2 || i >= MACHINE_ROWS + dz_k_sysctl_count)
+        return NULL;
+    return i < MACHINE_ROWS ? &machine_rows[i] : &dz_k_sysctl_texts[i - MACHINE_ROWS];
 }
 
-static const struct row *proc_row(uint64_t ino)
+/* The name of a row in this directory of the machine's; NULL: it is elsewhere. */
+static const char *name_in(const struct dz_k_text *r, uint64_t dir)
+{
+    const char *name = r->name;
+    if (dir != DZ_K_SYNTH_ROOT) {
+        const size_t n = machine_row(dir) ? strlen(machine_row(dir)->name) : 0;
+        if (n == 0 || strncmp(name, machine_row(dir)->name, n) != 0 || name[n] != '/')
+            return NULL;
+        name += n + 1;
+    }
+    return strchr(name, '/') ? NULL : name;
+}
+
+static uint64_t machine_parent(uint64_t ino)
+{
+    const struct dz_k_text *r = machine_row(ino);
+    uint64_t dir = 2;
+    if (!r || !strchr(r->name, '/'))
+        return DZ_K_SYNTH_ROOT;
+    while (machine_row(dir) && !name_in(r, dir))
+        dir++;
+    return dir;
+}
+
+static const struct dz_k_text *proc_row(uint64_t ino)
 {
     uint64_t n = ino & 0xffff;
     return ino >= 0x10000 && ino >> 32 == 0 && n >= 1 && n <= DZ_ARRAY_LEN(proc_rows)
@@ -392,7 +412,20 @@ static int number(const char *name, size_t len, uint64_t *ret)
     return 0;
 }
 
-static int find_row(const struct row *rows, size_t count, const char *name, size_t len)
+static int find_machine_row(uint64_t dir, const char *name, size_t len, uint64_t *ret_ino)
+{
+    const struct dz_k_text *r;
+    for (uint64_t ino = 2; (r = machine_row(ino)); ino++) {
+        const char *own = name_in(r, dir);
+        if (!own || strlen(own) != len || memcmp(own, name, len) != 0)
+            continue;
+        *ret_ino = ino;
+        return 0;
+    }
+    return -ENOENT;
+}
+
+static int find_row(const struct dz_k_text *rows, size_t count, const char *name, size_t len)
 {
     for (size_t i = 0; i < count; i++)
         if (strlen(rows[i].name) == len && memcmp(rows[i].name, name, len) == 0)
@@ -405,13 +438,10 @@ static int proc_lookup(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, con
 {
     uint64_t n;
     int i;
-    if (dir == DZ_K_SYNTH_ROOT) {
-        i = find_row(machine_rows, DZ_ARRAY_LEN(machine_rows), name, len);
-        if (i >= 0) {
-            *ret_ino = 2 + (uint64_t)i;
-            return 0;
-        }
-        if (number(name, len, &n) != 0 || n >= DZ_KERNEL_PID_MAX || !dz_k_find(k, (int32_t)n))
+    if (dir < 0x10000) {
+        if (dir != DZ_K_SYNTH_ROOT || number(name, len, &n) != 0)
+            return find_machine_row(dir, name, len, ret_ino);
+        if (n >= DZ_KERNEL_PID_MAX || !dz_k_find(k, (int32_t)n))
             return -ENOENT;
         *ret_ino = n << 16;
         return 0;
@@ -443,12 +473,14 @@ static uint64_t proc_parent(uint64_t ino)
         return (ino & 0xffff0000) | ROW_FD;
     if (ino >= 0x10000 && (ino & 0xffff) == ROW_NET_UNIX)
         return (ino & 0xffff0000) | ROW_NET;
-    return (ino & 0xffff) != 0 && ino >= 0x10000 ? ino & ~UINT64_C(0xffff) : DZ_K_SYNTH_ROOT;
+    if (ino < 0x10000)
+        return machine_parent(ino);
+    return (ino & 0xffff) != 0 ? ino & ~UINT64_C(0xffff) : DZ_K_SYNTH_ROOT;
 }
 
 static int proc_stat(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_kstat *st)
 {
-    const struct row *r = ino >= 0x10000 ? proc_row(ino) : machine_row(ino);
+    const struct dz_k_text *r = ino >= 0x10000 ? proc_row(ino) : machine_row(ino);
     const struct dz_proc *of = proc_of(k, ino);
     (void)p;
     if (ino >= 0x10000 && !of)
@@ -591,8 +623,8 @@ static bool give(const struct lister *l, uint64_t ino, uint64_t cookie, uint32_t
     return l->fn(l->arg, &e) == 0;
 }
 
-static void list_rows(const struct lister *l, const struct row *rows, size_t count, uint64_t base,
-                      uint64_t cookie)
+static void list_rows(const struct lister *l, const struct dz_k_text *rows, size_t count,
+                      uint64_t base, uint64_t cookie)
 {
     for (uint64_t i = cookie - 2; i < count; i++)
         if (!give(l, base + i, i + 3, rows[i].mode & S_IFMT, rows[i].name))
@@ -633,12 +665,12 @@ static int64_t proc_readdir(struct dz_kernel *k, struct dz_proc *p, uint64_t dir
                             int (*fn)(void *arg, const struct dz_kdirent *e), void *arg)
 {
     const struct lister l = {fn, arg};
-    size_t rows = DZ_ARRAY_LEN(machine_rows);
+    const struct dz_k_text *r;
     (void)p;
     for (; cookie < 2; cookie++)
         if (!give(&l, cookie ? proc_parent(dir) : dir, cookie + 1, S_IFDIR, cookie ? ".." : "."))
             return 0;
-    if (dir != DZ_K_SYNTH_ROOT) {
+    if (dir >= 0x10000) {
         if ((dir & 0xffff) == ROW_FD)
             list_fds(k, &l, dir, cookie);
         else if ((dir & 0xffff) == ROW_NET && cookie == 2)
@@ -647,25 +679,30 @@ static int64_t proc_readdir(struct dz_kernel *k, struct dz_proc *p, uint64_t dir
             list_rows(&l, proc_rows, PROC_ROWS, dir + 1, cookie);
         return 0;
     }
-    for (; cookie < 2 + rows; cookie++)
-        if (!give(&l, cookie, cookie + 1, machine_rows[cookie - 2].mode & S_IFMT,
-                  machine_rows[cookie - 2].name))
+    for (; (r = machine_row(cookie)); cookie++) {
+        const char *name = name_in(r, dir);
+        if (name && !give(&l, cookie, cookie + 1, r->mode & S_IFMT, name))
             return 0;
-    list_pids(k, &l, cookie);
+    }
+    if (dir == DZ_K_SYNTH_ROOT)
+        list_pids(k, &l, cookie);
     return 0;
 }
 
 /* ---- open and read ------------------------------------------------------------------------ */
 
-static int64_t open_text(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, text_fn text,
-                         int flags)
+static int64_t open_text(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags)
 {
+    const struct dz_k_text *r = ino >= 0x10000 ? proc_row(ino) : machine_row(ino);
     struct dz_buf out = DZ_BUF_INIT(DZ_KERNEL_SYNTH_MAX);
     struct dz_file *f = dz_k_file_new(k, DZ_FILE_SYNTH, (uint32_t)flags);
     if (!f)
         return -ENFILE;
     f->node = (struct dz_node){.ino = ino, .fs = DZ_KERNEL_FS_PROC};
-    text(k, proc_of(k, ino), &out);
+    if (r->text)
+        r->text(k, proc_of(k, ino), &out);
+    else
+        dz_buf_adds(&out, r->says);
     f->obj = out.err ? 0 : dz_k_blob_new(k, out.p, out.len);
     dz_buf_release(&out);
     if (!f->obj) {
@@ -696,7 +733,7 @@ static int64_t proc_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, i
     if (of && !(st.mode & 0004) && !may_look(p, of))
         return -EACCES;
     if (S_ISREG(st.mode))
-        return open_text(k, p, ino, (of ? proc_row(ino) : machine_row(ino))->text, flags);
+        return open_text(k, p, ino, flags);
     struct dz_file *d = dz_k_file_new(k, DZ_FILE_DIR, (uint32_t)flags);
     if (!d)
         return -ENFILE;
@@ -706,7 +743,7 @@ static int64_t proc_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, i
 
 static int64_t proc_path(struct dz_kernel *k, uint64_t ino, char *buf, size_t size)
 {
-    const struct row *r = ino >= 0x10000 ? proc_row(ino) : machine_row(ino);
+    const struct dz_k_text *r = ino >= 0x10000 ? proc_row(ino) : machine_row(ino);
     unsigned pid = (unsigned)(ino >> 16 & 0xffff);
     int n;
     (void)k;

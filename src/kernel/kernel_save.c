@@ -27,6 +27,8 @@ size_t dz_kernel_row_size(enum dz_kernel_table table)
         [DZ_KERNEL_TABLE_EPITEM] = sizeof(struct dz_epitem),
         [DZ_KERNEL_TABLE_SOCKET] = sizeof(struct dz_socket),
         [DZ_KERNEL_TABLE_MESSAGE] = sizeof(struct dz_message),
+        [DZ_KERNEL_TABLE_IPC] = sizeof(struct dz_ipc),
+        [DZ_KERNEL_TABLE_SEMUNDO] = sizeof(struct dz_semundo),
     };
     return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
 }
@@ -362,6 +364,10 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
     ok = ok && claim(seen, s->name);
     DZ_K_FOREACH(dz_message, m, k, DZ_KERNEL_TABLE_MESSAGE)
     ok = ok && claim(seen, m->blob) && claim(seen, m->fds);
+    DZ_K_FOREACH(dz_ipc, o, k, DZ_KERNEL_TABLE_IPC)
+    ok = ok && claim(seen, o->blob);
+    DZ_K_FOREACH(dz_semundo, u, k, DZ_KERNEL_TABLE_SEMUNDO)
+    ok = ok && claim(seen, u->blob);
     return ok;
 }
 
@@ -402,6 +408,12 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
     if (!stream_ok(k, s))
         return dz_fail(err, DZ_ECORRUPT, "saved stream %u is damaged", s->index);
+    DZ_K_FOREACH(dz_ipc, o, k, DZ_KERNEL_TABLE_IPC)
+    if (!dz_k_ipc_ok(k, o))
+        return dz_fail(err, DZ_ECORRUPT, "saved System V object %u is damaged", o->index);
+    DZ_K_FOREACH(dz_semundo, u, k, DZ_KERNEL_TABLE_SEMUNDO)
+    if (!dz_k_semundo_ok(k, u))
+        return dz_fail(err, DZ_ECORRUPT, "what a saved process owes to semaphores is damaged");
     return dz_k_sock_check(k, err);
 }
 
@@ -548,6 +560,12 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
     int sockets = dz_k_sock_revive(k, err);
     if (sockets)
         return sockets;
+    DZ_K_FOREACH(dz_ipc, o, k, DZ_KERNEL_TABLE_IPC)
+    {
+        o->wait_r = o->wait_w = 0;
+        if (o->ino && dz_vfs_ref(k->vfs, o->ino) != 0)
+            return dz_fail(err, DZ_ECORRUPT, "saved shared memory %u: its inode is gone", o->index);
+    }
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     {
         int rc = count_file(k, f, err);

@@ -41,6 +41,15 @@ enum {
     DZ_KERNEL_MESSAGES_MAX = 16384,   /* in the queues of all sockets */
     DZ_KERNEL_IN_FLIGHT_MAX = 16384,  /* descriptors in those messages */
     DZ_KERNEL_SCM_FDS_MAX = 253,      /* descriptors in one message */
+    DZ_KERNEL_IPCS_MAX = 4096,        /* System V objects, of each kind */
+    DZ_KERNEL_SEMUNDOS_MAX = 16384,   /* processes that would give semaphores back, for each set */
+    DZ_KERNEL_MSGMAX = 8192,          /* bytes of a message in a System V queue, */
+    DZ_KERNEL_MSGMNB = 16384,         /* and of all in it, at first; */
+    DZ_KERNEL_QUEUE_MAX = 1 << 24,    /* and at most, by root */
+    DZ_KERNEL_SEMMSL = 32000,         /* semaphores of a set */
+    DZ_KERNEL_SEMOPM = 500,           /* operations of one semop */
+    DZ_KERNEL_SEMVMX = 32767,         /* the highest value */
+    DZ_KERNEL_SHM_PAGE = 4096,        /* shared memory has whole pages */
     DZ_KERNEL_SIGINFOS_MAX = 8192,    /* signals that wait with what siginfo_t carries */
     DZ_KERNEL_FDS_MAX = 65536,        /* of one process: the hard limit of RLIMIT_NOFILE */
     DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
@@ -253,6 +262,43 @@ struct dz_message {
     uint32_t pad;
 };
 
+/* ---- System V objects --------------------------------------------------------------- */
+
+enum dz_ipc_kind {
+    DZ_IPC_MSG = 1,
+    DZ_IPC_SEM = 2,
+    DZ_IPC_SHM = 3,
+};
+struct dz_ipc {
+    uint32_t used, index;
+    uint32_t kind; /* enum dz_ipc_kind */
+    int32_t key;
+    uint32_t number; /* id is number << 15 | index - 1 */
+    uint32_t uid, gid, cuid, cgid;
+    uint32_t mode;    /* permissions, SHM_DEST, SHM_LOCKED */
+    uint32_t count;   /* messages; semaphores */
+    int32_t cpid;     /* who made it */
+    int32_t lpid[2];  /* msgsnd, msgrcv; shmat or shmdt */
+    uint32_t blob;    /* messages; semaphores: kernel_ipc.c */
+    uint64_t bytes;   /* of all messages; of the memory */
+    uint64_t limit;   /* of a queue: bytes, and messages */
+    uint64_t ino;     /* the disk's inode that is the memory */
+    int64_t times[2]; /* s: msgsnd, msgrcv; semop; shmat, shmdt */
+    int64_t ctime;    /* s */
+    uint32_t wait_r;  /* link: who waits for a message, or for a semaphore */
+    uint32_t wait_w;  /* link: who waits for room */
+};
+struct dz_sem {
+    uint16_t value, pad;
+    int32_t pid; /* who changed it last */
+};
+/* What a process gives back to a set when it ends: blob of int16_t for each semaphore. */
+struct dz_semundo {
+    uint32_t used, index;
+    uint32_t proc, ipc, blob;
+    uint32_t pad;
+};
+
 /* ---- terminals ---------------------------------------------------------------- */
 
 enum {
@@ -382,6 +428,7 @@ enum {
     DZ_CALL_BEGUN = 1,     /* its first issue has set what is below */
     DZ_CALL_NORESTART = 2, /* a handler ends it, whatever SA_RESTART says */
     DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
+    DZ_CALL_SEMOP = 8,     /* waits for the semaphore that `done` notes */
 };
 /* A call that was parked: what makes issuing it again the same call. */
 struct dz_call {

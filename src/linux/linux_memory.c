@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 
 enum {
@@ -223,6 +224,93 @@ LINUX_CALL(mincore)
         pages -= n;
     }
     return 0;
+}
+
+/* ---- System V shared memory -------------------------------------------------------------- */
+
+/* Where shmat maps it; 0: anywhere. 0 or -EINVAL. */
+static int shm_place(const linux_call *c, const struct dz_mm *mm, uint64_t size, uint64_t *ret_at)
+{
+    const int flags = arg_int(c, 2);
+    uint64_t at = c->arg[1];
+    if (at % DZ_MM_PAGE) {
+        if (!(flags & SHM_RND))
+            return -EINVAL;
+        at -= at % DZ_MM_PAGE;
+        if (at == 0 && (flags & SHM_REMAP))
+            return -EINVAL;
+    }
+    if (c->arg[1] == 0 && (flags & SHM_REMAP))
+        return -EINVAL;
+    if (at != 0 && !(flags & SHM_REMAP)) {
+        const struct dz_mm_vma *v = dz_mm_find(mm, at);
+        if (size > DZ_MM_ADDRESS_MAX - at || (v && v->start < at + size))
+            return -EINVAL;
+    }
+    *ret_at = at;
+    return 0;
+}
+
+LINUX_CALL(shmat)
+{
+    struct dz_mm *mm = begin(c);
+    const int flags = arg_int(c, 2);
+    uint64_t size, at = 0;
+    struct linux_back b = {.shared = true, .writable = !(flags & SHM_RDONLY)};
+    if (!mm)
+        return -ENOSYS;
+    int64_t r = dz_sys_shmat(LINUX_K(c), arg_int(c, 0), flags, &b.ino, &size);
+    b.size = page_up(size);
+    if (r == 0)
+        r = shm_place(c, mm, b.size, &at);
+    struct dz_mm_map m = {.at = at,
+                          .size = b.size,
+                          .prot = PROT_READ | (b.writable ? PROT_WRITE : 0) |
+                                  (flags & SHM_EXEC ? PROT_EXEC : 0),
+                          .flags = MAP_SHARED | (at ? MAP_FIXED : 0),
+                          .may = (uint8_t)(PROT_READ | PROT_EXEC | (b.writable ? PROT_WRITE : 0))};
+    if (r == 0)
+        r = dz_linux_back_file(c->thread->l, &b, &m.back);
+    if (r < 0)
+        return r;
+    dz_linux_loosen(c->thread->l);
+    r = dz_mm_mmap(mm, &m, &c->thread->l->calls);
+    return end(c, r);
+}
+
+/* All that shmat mapped there, also when it is in pieces by now. */
+LINUX_CALL(shmdt)
+{
+    struct dz_mm *mm = begin(c);
+    const uint64_t at = c->arg[0];
+    uint64_t ino = 0, size = 0;
+    if (!mm)
+        return -ENOSYS;
+    if (at % DZ_MM_PAGE)
+        return -EINVAL;
+    for (uint64_t next = at; ino == 0 || next < at + page_up(size);) {
+        const struct dz_mm_vma *v = dz_mm_find(mm, next);
+        if (!v)
+            break;
+        const struct dz_mm_vma one = *v;
+        next = one.end;
+        if (one.back.kind != DZ_MM_FILE || !(one.flags & DZ_MM_SHARED) ||
+            one.start - at != one.back.offset || (ino && one.back.id != ino) ||
+            !dz_sys_shm_is(LINUX_K(c), one.back.id, &size, false)) {
+            if (ino == 0)
+                break; /* what begins there is something else */
+            continue;
+        }
+        ino = one.back.id;
+        const int rc = dz_mm_munmap(mm, one.start, one.end - one.start, &c->thread->l->calls);
+        if (rc < 0)
+            return end(c, rc);
+    }
+    if (ino == 0)
+        return -EINVAL;
+    dz_linux_loosen(c->thread->l);
+    (void)dz_sys_shm_is(LINUX_K(c), ino, &size, true);
+    return end(c, 0);
 }
 
 /* ---- locking ----------------------------------------------------------------------------- */

@@ -657,6 +657,18 @@ static int pages_sync(void *arg, uint64_t ino)
     return rc;
 }
 
+static uint32_t pages_maps(void *arg, uint64_t ino)
+{
+    const struct dz_linux *l = arg;
+    uint32_t n = 0;
+    for (const struct dz_linux_space *s = l->spaces; s; s = s->next)
+        for (size_t i = 0; i < s->mm.vmas.n; i++) {
+            const struct dz_mm_vma *v = &s->mm.vmas.p[i];
+            n += v->back.kind == DZ_MM_FILE && v->back.id == ino && (v->flags & DZ_MM_SHARED);
+        }
+    return n;
+}
+
 void dz_linux_pages_init(struct dz_linux *l)
 {
     l->pages = (struct dz_kernel_pages){.covers = pages_cover,
@@ -664,6 +676,7 @@ void dz_linux_pages_init(struct dz_linux *l)
                                         .write = pages_write,
                                         .truncate = pages_truncate,
                                         .sync = pages_sync,
+                                        .maps = pages_maps,
                                         .arg = l};
     l->files.packed.max = PACKED_MAX;
 }

@@ -407,8 +407,8 @@ LINUX_CALL(uname)
     name_set(u.sysname, "Linux");
     name_set(u.nodename, dz_kernel_hostname(c->kernel));
     const bool old = dz_sys_personality(LINUX_K(c), UINT32_MAX) & UNAME26;
-    name_set(u.release, old ? "2.6.61-doze" : "6.1.0-doze");
-    name_set(u.version, "#1 SMP doze");
+    name_set(u.release, old ? "2.6.61-doze" : DZ_KERNEL_RELEASE);
+    name_set(u.version, DZ_KERNEL_VERSION);
     name_set(u.machine, "x86_64");
     name_set(u.domainname, "(none)");
     return dz_linux_put(c, c->arg[0], &u, sizeof u);

@@ -69,9 +69,9 @@
     X(26, msync, "pzx")                             \
     X(27, mincore, "pzp")                           \
     X(28, madvise, "pzd")                           \
-    N(29, shmget, "dzx", ENOSYS)                    \
-    N(30, shmat, "dpx>x", ENOSYS)                   \
-    N(31, shmctl, "ddp", ENOSYS)                    \
+    X(29, shmget, "dzx")                            \
+    X(30, shmat, "dpx>x")                           \
+    X(31, shmctl, "ddp")                            \
     X(32, dup, "f")                                 \
     X(33, dup2, "ff")                               \
     X(34, pause, "")                                \
@@ -104,14 +104,14 @@
     X(61, wait4, "dpxp")                            \
     X(62, kill, "dg")                               \
     X(63, uname, "p")                               \
-    N(64, semget, "ddx", ENOSYS)                    \
-    N(65, semop, "dpz", ENOSYS)                     \
-    N(66, semctl, "dddx", ENOSYS)                   \
-    N(67, shmdt, "p", ENOSYS)                       \
-    N(68, msgget, "dx", ENOSYS)                     \
-    N(69, msgsnd, "dpzx", ENOSYS)                   \
-    N(70, msgrcv, "dpzlx", ENOSYS)                  \
-    N(71, msgctl, "ddp", ENOSYS)                    \
+    X(64, semget, "ddx")                            \
+    X(65, semop, "dpz")                             \
+    X(66, semctl, "dddx")                           \
+    X(67, shmdt, "p")                               \
+    X(68, msgget, "dx")                             \
+    X(69, msgsnd, "dpzx")                           \
+    X(70, msgrcv, "dpzlx")                          \
+    X(71, msgctl, "ddp")                            \
     X(72, fcntl, "fkx")                             \
     X(73, flock, "fx")                              \
     X(74, fsync, "f")                               \
@@ -260,7 +260,7 @@
     X(217, getdents64, "fpu")                       \
     X(218, set_tid_address, "p")                    \
     N(219, restart_syscall, "", EINTR)              \
-    N(220, semtimedop, "dpzt", ENOSYS)              \
+    X(220, semtimedop, "dpzt")                      \
     X(221, fadvise64, "flzd")                       \
     N(222, timer_create, "cpp", ENOSYS)             \
     N(223, timer_settime, "dxpp", ENOSYS)           \

@@ -25,6 +25,7 @@ struct peek {
     DZ_VEC(, struct dz_pipe) pipes;
     DZ_VEC(, struct dz_pty) ptys;
     DZ_VEC(, struct dz_socket) sockets;
+    DZ_VEC(, struct dz_ipc) ipcs;
     DZ_VEC(, struct dz_message) messages;
     DZ_VEC(, struct dz_thread) threads;
     struct dz_peek_total total;
@@ -347,6 +348,12 @@ int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t 
     for (size_t i = 0; rc == 0 && i < p.sockets.n; i++)
         if (p.sockets.p[i].ino)
             fn(arg, p.sockets.p[i].ino);
+    p.ipcs.max = 3 * DZ_KERNEL_IPCS_MAX;
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.ipcs, DZ_KERNEL_TABLE_IPC, err);
+    for (size_t i = 0; rc == 0 && i < p.ipcs.n; i++)
+        if (p.ipcs.p[i].ino)
+            fn(arg, p.ipcs.p[i].ino);
     for (size_t i = 0; rc == 0 && i < procs.n; i++) {
         give(&procs.p[i].cwd, fn, arg);
         give(&procs.p[i].root, fn, arg);
@@ -363,5 +370,6 @@ int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t 
     dz_vec_release(&p.files);
     dz_vec_release(&p.pipes);
     dz_vec_release(&p.sockets);
+    dz_vec_release(&p.ipcs);
     return rc;
 }

@@ -555,6 +555,25 @@ static const struct dz_field job_fields[] = {
 };
 #undef T
 
+#define T struct dz_ipc
+static const struct dz_field ipc_fields[] = {
+    DZ_FIELD(T, 1, kind),         DZ_FIELD(T, 2, key),         DZ_FIELD(T, 3, number),
+    DZ_FIELD(T, 4, uid),          DZ_FIELD(T, 5, gid),         DZ_FIELD(T, 6, cuid),
+    DZ_FIELD(T, 7, cgid),         DZ_FIELD(T, 8, mode),        DZ_FIELD(T, 9, count),
+    DZ_FIELD(T, 10, cpid),        DZ_FIELD_ARRAY(T, 11, lpid), DZ_FIELD(T, 12, blob),
+    DZ_FIELD(T, 13, bytes),       DZ_FIELD(T, 14, limit),      DZ_FIELD(T, 15, ino),
+    DZ_FIELD_ARRAY(T, 16, times), DZ_FIELD(T, 17, ctime),
+};
+#undef T
+
+#define T struct dz_semundo
+static const struct dz_field semundo_fields[] = {
+    DZ_FIELD(T, 1, proc),
+    DZ_FIELD(T, 2, ipc),
+    DZ_FIELD(T, 3, blob),
+};
+#undef T
+
 const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_PROC] = DZ_RECORD("process", struct dz_proc, proc_fields),
     [DZ_KERNEL_TABLE_FILE] = DZ_RECORD("open file", struct dz_file, file_fields),
@@ -567,6 +586,9 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_EPITEM] = DZ_RECORD("item of an epoll", struct dz_epitem, epitem_fields),
     [DZ_KERNEL_TABLE_SOCKET] = DZ_RECORD("socket", struct dz_socket, socket_fields),
     [DZ_KERNEL_TABLE_MESSAGE] = DZ_RECORD("message", struct dz_message, message_fields),
+    [DZ_KERNEL_TABLE_IPC] = DZ_RECORD("System V object", struct dz_ipc, ipc_fields),
+    [DZ_KERNEL_TABLE_SEMUNDO] =
+        DZ_RECORD("what is owed to semaphores", struct dz_semundo, semundo_fields),
 };
 
 /* --- the tables: structs of this module -------------------------------------------------- */

@@ -609,3 +609,77 @@ TEST(save_memory_that_a_row_tells_of_is_not_believed)
     p->mem_bytes = 0;
     end_two(&a, &b);
 }
+
+/* ---- System V objects --------------------------------------------------------------------- */
+
+/* A queue with a message, a set that the process owes to, shared memory; it waits for the set. */
+static int has_objects(struct fib *f)
+{
+    const struct dz_ipcget get = {.key = 5, .flags = 01600, .size = 2}; /* IPC_CREAT */
+    const struct dz_semop takes = {.number = 0, .op = -1}, gives = {.op = 2, .flags = 0x1000};
+    struct dz_msgbuf m = {.type = 7, .data = (char[4]){"abc"}, .size = 4};
+    const int queue = (int)dz_sys_msgget(FK(f), &get), set = (int)dz_sys_semget(FK(f), &get);
+    const int memory = (int)dz_sys_shmget(FK(f), &get);
+    const bool first = first_life(f);
+    OK(f, queue >= 0 && set >= 0 && memory >= 0);
+    if (first) {
+        OK(f, SYS(f, dz_sys_msgsnd(FK(f), queue, &m, 0)) == 0);
+        OK(f, SYS(f, dz_sys_semop(FK(f), set, &gives, 1, 0)) == 0);
+        OK(f, dz_sys_semset(FK(f), set, 1, &(uint16_t){3}) == 0);
+    }
+    fib_sleep(f, 60000);
+    char got[4];
+    m = (struct dz_msgbuf){.data = got, .size = 4};
+    OK(f, SYS(f, dz_sys_msgrcv(FK(f), queue, &m, 0)) == 4 && m.type == 7 && got[2] == 'c');
+    OK(f, SYS(f, dz_sys_semop(FK(f), set, &takes, 1, 0)) == 0);
+    OK(f, dz_sys_semval(FK(f), set, 0, 12 /* GETVAL */) == 1);
+    struct dz_ipcstat st;
+    OK(f, dz_sys_ipc_stat(FK(f), DZ_IPC_SHM, memory, 0, &st) == 0 && st.row.bytes == 2);
+    return 0;
+}
+TEST(save_system_v_objects_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, has_objects);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    struct dz_ipc *set = NULL;
+    DZ_K_FOREACH(dz_ipc, o, b.k, DZ_KERNEL_TABLE_IPC)
+    set = o->kind == DZ_IPC_SEM ? o : set;
+    CHECK(set != NULL);
+    if (set) /* 2 that it owed are taken from 1 */
+        CHECK_INT(((struct dz_sem *)dz_k_blob(b.k, set->blob, NULL))->value, 0);
+    end_two(&a, &b);
+}
+TEST(save_damaged_system_v_objects_are_refused)
+{
+    static struct krig a, b;
+    two_of(&a, &b, has_objects);
+    struct dz_ipc *of[4] = {NULL};
+    DZ_K_FOREACH(dz_ipc, o, a.k, DZ_KERNEL_TABLE_IPC)
+    of[o->kind] = o;
+    struct dz_semundo *u = dz_k_row(&a.k->tab[DZ_KERNEL_TABLE_SEMUNDO], 1);
+    CHECK(of[1] && of[2] && of[3] && u);
+    CHECK_INT(refused_with(&a, &of[1]->count, of[1]->count), 0);
+    CHECK_INT(refused_with(&a, &of[1]->count, 2), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[1]->kind, 4), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[1]->kind, DZ_IPC_SEM), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[1]->mode, 010000), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[1]->number, 65536), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[1]->blob, of[2]->blob), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[2]->count, 3), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[2]->count, 0), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &of[2]->blob, 0), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, (uint32_t *)&of[3]->ino, 99999), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, (uint32_t *)&of[3]->bytes, 0), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &u->proc, 1), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &u->ipc, of[1]->index), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &u->blob, 0), DZ_ECORRUPT);
+    size_t *size = &((struct dz_k_blob *)dz_k_row(&a.k->blobs, of[1]->blob))->size, was = *size;
+    *size = was - 8; /* the message is cut off */
+    CHECK_INT(refused_with(&a, &of[1]->count, 1), DZ_ECORRUPT);
+    *size = was;
+    end_two(&a, &b);
+}

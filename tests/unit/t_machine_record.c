@@ -43,6 +43,10 @@ static const struct hole socket_holes[] = {
 static const struct hole message_holes[] = {
     HOLE(struct dz_message, used), HOLE(struct dz_message, index), HOLE(struct dz_message, next),
     HOLE(struct dz_message, pad)};
+static const struct hole ipc_holes[] = {HOLE(struct dz_ipc, used), HOLE(struct dz_ipc, index),
+                                        HOLE(struct dz_ipc, wait_r), HOLE(struct dz_ipc, wait_w)};
+static const struct hole semundo_holes[] = {
+    HOLE(struct dz_semundo, used), HOLE(struct dz_semundo, index), HOLE(struct dz_semundo, pad)};
 static const struct hole pipe_holes[] = {
     HOLE(struct dz_pipe, used),    HOLE(struct dz_pipe, index),  HOLE(struct dz_pipe, readers),
     HOLE(struct dz_pipe, writers), HOLE(struct dz_pipe, wait_r), HOLE(struct dz_pipe, wait_w)};
@@ -71,6 +75,8 @@ static const struct {
     [DZ_KERNEL_TABLE_EPITEM] = {epitem_holes, DZ_ARRAY_LEN(epitem_holes)},
     [DZ_KERNEL_TABLE_SOCKET] = {socket_holes, DZ_ARRAY_LEN(socket_holes)},
     [DZ_KERNEL_TABLE_MESSAGE] = {message_holes, DZ_ARRAY_LEN(message_holes)},
+    [DZ_KERNEL_TABLE_IPC] = {ipc_holes, DZ_ARRAY_LEN(ipc_holes)},
+    [DZ_KERNEL_TABLE_SEMUNDO] = {semundo_holes, DZ_ARRAY_LEN(semundo_holes)},
 };
 
 enum {
