@@ -80,6 +80,7 @@ static const struct {
     [DZ_KERNEL_TABLE_MESSAGE] = {sizeof(struct dz_message), DZ_KERNEL_MESSAGES_MAX},
     [DZ_KERNEL_TABLE_IPC] = {sizeof(struct dz_ipc), 3 * DZ_KERNEL_IPCS_MAX},
     [DZ_KERNEL_TABLE_SEMUNDO] = {sizeof(struct dz_semundo), DZ_KERNEL_SEMUNDOS_MAX},
+    [DZ_KERNEL_TABLE_TIMER] = {sizeof(struct dz_timer), DZ_KERNEL_TIMERS_MAX},
 };
 
 static int make_tables(struct dz_kernel *k)

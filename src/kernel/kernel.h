@@ -385,6 +385,7 @@ enum dz_kernel_table {
     DZ_KERNEL_TABLE_MESSAGE,
     DZ_KERNEL_TABLE_IPC,
     DZ_KERNEL_TABLE_SEMUNDO,
+    DZ_KERNEL_TABLE_TIMER,
     DZ_KERNEL_TABLE_COUNT
 };
 size_t dz_kernel_row_size(enum dz_kernel_table table);
@@ -459,11 +460,15 @@ struct dz_at {
     int flags;        /* below */
 };
 enum {
-    DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is not followed */
-    DZ_AT_BENEATH = 2,  /* never leave dirfd's directory: absolute paths, .. and links that
-                           would are EPERM (WASI); a link to an absolute path leaves it unless
-                           it is the root */
-    DZ_AT_EACCESS = 4,  /* faccessat: with the effective ids */
+    DZ_AT_NOFOLLOW = 1,  /* a symbolic link at the end is not followed */
+    DZ_AT_BENEATH = 2,   /* never leave dirfd's directory: absolute paths, .. and links that
+                            would are EPERM (WASI); a link to an absolute path leaves it unless
+                            it is the root */
+    DZ_AT_EACCESS = 4,   /* faccessat: with the effective ids */
+    DZ_AT_NO_LINKS = 16, /* a link that would be followed is ELOOP, */
+    DZ_AT_NO_MAGIC = 32, /* or only one that leads to a node */
+    DZ_AT_NO_XDEV = 64,  /* another file system is EXDEV */
+    DZ_AT_IN_ROOT = 128, /* dirfd's directory is the root of the walk */
     DZ_AT_NAME =
         8, /* the name itself is meant: not even a slash after it makes a link be followed */
 };
@@ -546,6 +551,9 @@ int64_t dz_sys_personality(struct dz_kernel *k, struct dz_proc *p,
  * CAPBSET_READ, CAPBSET_DROP, CAP_AMBIENT. What GET asks for is the answer, where Linux has an
  * address, too. */
 int64_t dz_sys_prctl(struct dz_kernel *k, struct dz_proc *p, int op, const uint64_t arg[3]);
+/* which: IOPRIO_WHO_*; class and data in one number. The machine's disk serves all alike. */
+int64_t dz_sys_ioprio_get(struct dz_kernel *k, struct dz_proc *p, int which, int who);
+int64_t dz_sys_ioprio_set(struct dz_kernel *k, struct dz_proc *p, int which, int who, int prio);
 /* which: PRIO_PROCESS, PRIO_PGRP, PRIO_USER. getpriority returns 20 - nice, 1..40. */
 int64_t dz_sys_getpriority(struct dz_kernel *k, struct dz_proc *p, int which, int who);
 int64_t dz_sys_setpriority(struct dz_kernel *k, struct dz_proc *p, int which, int who, int nice);
@@ -572,6 +580,8 @@ int64_t dz_sys_tgkill(struct dz_kernel *k, struct dz_proc *p, int tgid, int tid,
 /* A descriptor that becomes readable when the process ends; flags: O_NONBLOCK. Always closed by
  * exec. */
 int64_t dz_sys_pidfd_open(struct dz_kernel *k, struct dz_proc *p, int pid, int flags);
+/* A descriptor of the process that fd stands for, as a new one of the caller. */
+int64_t dz_sys_pidfd_getfd(struct dz_kernel *k, struct dz_proc *p, int fd, int of);
 int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
                                  const struct dz_siginfo *info, int signo); /* info may be NULL */
 /* rt_sigqueueinfo and, with tid, rt_tgsigqueueinfo: of info code and value are taken. */
@@ -704,6 +714,20 @@ int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock
 /* which: ITIMER_REAL, VIRTUAL, PROF; [0] interval, [1] value, ns. */
 int64_t dz_sys_setitimer(struct dz_kernel *k, struct dz_proc *p, int which, const int64_t *set,
                          int64_t *ret_old);
+/* POSIX timers, by their numbers. e NULL: SIGALRM to the process. */
+struct dz_timer_event {
+    int notify; /* SIGEV_SIGNAL, NONE, THREAD, THREAD_ID */
+    int signo, tid;
+    uint64_t value;
+};
+int64_t dz_sys_timer_create(struct dz_kernel *k, struct dz_proc *p, int clock,
+                            const struct dz_timer_event *e);
+/* As dz_sys_timerfd_settime; flags: TIMER_ABSTIME. */
+int64_t dz_sys_timer_settime(struct dz_kernel *k, struct dz_proc *p, int id, int flags,
+                             const int64_t set[2], int64_t *ret_old);
+int64_t dz_sys_timer_gettime(struct dz_kernel *k, struct dz_proc *p, int id, int64_t ret_now[2]);
+int64_t dz_sys_timer_getoverrun(struct dz_kernel *k, struct dz_proc *p, int id);
+int64_t dz_sys_timer_delete(struct dz_kernel *k, struct dz_proc *p, int id);
 int64_t dz_sys_getrandom(struct dz_kernel *k, struct dz_proc *p, void *buf, size_t n);
 
 /* descriptors */

@@ -299,6 +299,7 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     (void)dz_kernel_memory(k, p, 0); /* of what was there; the new one's is counted from here on */
     dz_k_fd_close_all(k, p, true);
     dz_k_sig_exec(k, p);
+    dz_k_timer_drop(k, p);
     dz_k_blob_free(k, p->argv);
     dz_k_blob_free(k, p->envv);
     dz_k_blob_free(k, p->exe_path);

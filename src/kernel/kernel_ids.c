@@ -230,6 +230,52 @@ int64_t dz_sys_setpriority(struct dz_kernel *k, struct dz_proc *p, int which, in
     return r;
 }
 
+/* ---- priority of input and output -------------------------------------------------------- */
+
+enum {
+    IOPRIO_SHIFT = 13, /* class << 13 | data */
+    IOPRIO_RT = 1,
+    IOPRIO_IDLE = 3,
+    IOPRIO_LEVELS = 8,
+};
+
+/* IOPRIO_WHO_* are PRIO_* plus 1. */
+int64_t dz_sys_ioprio_get(struct dz_kernel *k, struct dz_proc *p, int which, int who)
+{
+    int64_t best = -ESRCH;
+    if (which < 1 || which > 3)
+        return -EINVAL;
+    DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
+    {
+        const uint32_t own = q->ioprio; /* 0 is none, and the lowest class */
+        if (prio_of(p, q, which - 1, who) && (best <= 0 || (own && own < best)))
+            best = own;
+    }
+    return best;
+}
+
+int64_t dz_sys_ioprio_set(struct dz_kernel *k, struct dz_proc *p, int which, int who, int prio)
+{
+    const int class = prio >> IOPRIO_SHIFT, data = prio & ((1 << IOPRIO_SHIFT) - 1);
+    int64_t r = -ESRCH;
+    if (which < 1 || which > 3 || class < 0 || class > IOPRIO_IDLE)
+        return -EINVAL;
+    if (class == 0 ? data != 0 : class != IOPRIO_IDLE && data >= IOPRIO_LEVELS)
+        return -EINVAL;
+    if (class == IOPRIO_RT && !dz_k_capable(p, CAP_SYS_NICE) && !dz_k_capable(p, CAP_SYS_ADMIN))
+        return -EPERM;
+    DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
+    {
+        if (!prio_of(p, q, which - 1, who))
+            continue;
+        if (q->uid != p->euid && q->uid != p->uid && !dz_k_capable(p, CAP_SYS_NICE))
+            return -EPERM;
+        q->ioprio = (uint32_t)prio;
+        r = 0;
+    }
+    return r;
+}
+
 /* ---- limits and usage ------------------------------------------------------------------- */
 
 int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, const uint64_t *set,

@@ -315,6 +315,16 @@ void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t); /* after a thaw 
 /* What a thread that ends leaves behind: its robust list, and its number at clear_tid. */
 void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t);
 
+/* ---- POSIX timers: kernel_ptimer.c ---------------------------------------------------------- */
+
+void dz_k_timer_expire(struct dz_kernel *k, int64_t now);
+int64_t dz_k_timer_next(struct dz_kernel *k);                       /* INT64_MAX: none is set */
+void dz_k_timer_cpu(struct dz_kernel *k, const struct dz_proc *p);  /* it has used CPU time */
+void dz_k_timer_drop(struct dz_kernel *k, const struct dz_proc *p); /* all of the process */
+/* A signal of a timer does not wait any more. Its overrun is filled in. */
+void dz_k_timer_taken(struct dz_kernel *k, struct dz_siginfo *info);
+bool dz_k_timer_ok(const struct dz_kernel *k, const struct dz_timer *t);
+
 /* ---- System V objects: kernel_ipc.c -------------------------------------------------------- */
 
 void dz_k_sem_exit(struct dz_kernel *k, const struct dz_proc *p); /* gives back what it owes */
@@ -499,6 +509,8 @@ int64_t dz_k_device_open(struct dz_kernel *k, struct dz_proc *p, uint32_t device
 int64_t dz_k_rdev_open(struct dz_kernel *k, struct dz_proc *p, uint64_t rdev, int flags);
 /* The description that an entry of /proc/PID/fd refers to; NULL for any other node. */
 const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n);
+/* The process whose directory in /proc a description is open of; NULL: it is of something else. */
+const struct dz_proc *dz_k_proc_dir(struct dz_kernel *k, const struct dz_file *f);
 
 /* Times in ns; what is too far away is INT64_MAX. */
 static inline int64_t dz_k_add_ns(int64_t a, int64_t b)

@@ -31,6 +31,7 @@ struct walker {
     struct dz_proc *p;
     struct dz_vfs_who who;
     struct dz_node at, base; /* base: DZ_AT_BENEATH may not leave it */
+    struct dz_node root;     /* of the process, or with DZ_AT_IN_ROOT the base */
     int flags;
     int links;
     char *rest;
@@ -73,7 +74,7 @@ static int mode_of(struct walker *w, const struct dz_node *n, uint32_t *ret_mode
 
 static int parent_of(struct walker *w, struct dz_node *ret)
 {
-    if (same(&w->at, &w->p->root)) {
+    if (same(&w->at, &w->root)) {
         *ret = w->at;
         return w->flags & DZ_AT_BENEATH ? -EPERM : 0;
     }
@@ -139,21 +140,27 @@ static int put_before(struct walker *w, const struct dz_node *link)
     memcpy(w->rest, w->link, (size_t)n);
     if (*w->rest != '/')
         return 0;
-    if ((w->flags & DZ_AT_BENEATH) && !same(&w->base, &w->p->root))
+    if ((w->flags & DZ_AT_BENEATH) && !same(&w->base, &w->root))
         return -EPERM;
-    w->at = w->p->root;
+    if ((w->flags & DZ_AT_NO_XDEV) && w->at.fs != w->root.fs)
+        return -EXDEV;
+    w->at = w->root;
     return 0;
 }
 
 static int follow(struct walker *w, const struct dz_node *link)
 {
     struct dz_node to;
-    if (++w->links > DZ_VFS_SYMLINK_MAX)
+    if (++w->links > DZ_VFS_SYMLINK_MAX || (w->flags & DZ_AT_NO_LINKS))
         return -ELOOP;
     const struct dz_k_fs *fs = link->fs == DZ_KERNEL_FS_DISK ? NULL : dz_k_fs_of(link->fs);
     if (fs && fs->follow && fs->follow(w->k, w->p, link->ino, &to) == 0) {
         if (w->flags & DZ_AT_BENEATH)
             return -EPERM;
+        if (w->flags & DZ_AT_NO_MAGIC)
+            return -ELOOP;
+        if ((w->flags & DZ_AT_IN_ROOT) || ((w->flags & DZ_AT_NO_XDEV) && to.fs != link->fs))
+            return -EXDEV;
         w->at = to;
         return 0;
     }
@@ -169,7 +176,7 @@ bool dz_kernel_is_root(struct dz_kernel *k, struct dz_proc *p, int fd)
 /* A descriptor's directory, or its own node when there is no path. */
 static int start(struct walker *w, struct dz_at at)
 {
-    if (at.path && at.path[0] == '/') {
+    if (at.path && at.path[0] == '/' && !(at.flags & DZ_AT_IN_ROOT)) {
         w->at = w->p->root;
         return at.flags & DZ_AT_BENEATH ? -EPERM : 0;
     }
@@ -203,6 +210,8 @@ static int step(struct walker *w, struct dz_k_walk *r, bool *ret_done)
     int e = enter(w, s, len, &n);
     if (e && !(e == -ENOENT && last))
         return e;
+    if (!e && (w->flags & DZ_AT_NO_XDEV) && n.fs != w->at.fs)
+        return -EXDEV;
     bool slash = last && *after == '/';
     uint32_t mode = 0;
     if (!e && (e = mode_of(w, &n, &mode)) != 0)
@@ -237,6 +246,7 @@ static int walk(struct walker *w, struct dz_at at, struct dz_k_walk *r)
     if (e)
         return e;
     w->base = w->at;
+    w->root = at.flags & DZ_AT_IN_ROOT ? w->base : w->p->root;
     w->rest = w->buf + sizeof w->buf - len - 1;
     memcpy(w->rest, at.path, len + 1);
     bool done = false;

@@ -8,6 +8,7 @@
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -80,16 +81,37 @@ int64_t dz_sys_pidfd_open(struct dz_kernel *k, struct dz_proc *p, int pid, int f
     return dz_k_install(k, p, f, O_CLOEXEC);
 }
 
-int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
-                                 const struct dz_siginfo *info, int signo)
+int64_t dz_sys_pidfd_getfd(struct dz_kernel *k, struct dz_proc *p, int fd, int of)
 {
     const struct dz_file *f = pidfd(k, p, fd);
     if (!f)
         return -EBADF;
+    const struct dz_proc *from = process(k, f);
+    if (!from || from->state == DZ_PROC_ZOMBIE)
+        return -ESRCH;
+    const bool own = p->uid == from->uid && p->uid == from->euid && p->uid == from->suid &&
+                     p->gid == from->gid && p->gid == from->egid && p->gid == from->sgid;
+    if (from != p && ((!own || (from->flags & DZ_PROC_SECRET)) && !dz_k_capable(p, CAP_SYS_PTRACE)))
+        return -EPERM;
+    struct dz_file *g = dz_k_fd_file(k, from, of);
+    if (!g)
+        return -EBADF;
+    const int to = dz_k_fd_free(k, p, 0);
+    const int e = to < 0 ? to : dz_k_fd_put(k, p, to, g, DZ_FD_CLOEXEC);
+    return e ? e : to;
+}
+
+/* The process whose directory in /proc a descriptor is open of, too, stands for it here. */
+int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
+                                 const struct dz_siginfo *info, int signo)
+{
+    const struct dz_file *f = pidfd(k, p, fd), *dir = dz_k_fd_file(k, p, fd);
+    const struct dz_proc *to = f ? process(k, f) : dir ? dz_k_proc_dir(k, dir) : NULL;
+    if (!f && !to)
+        return -EBADF;
     if (info && info->signo != signo)
         return -EINVAL;
-    if (!process(k, f))
+    if (!to)
         return -ESRCH;
-    return info ? dz_sys_sigqueue(k, p, (int)f->obj, 0, info)
-                : dz_sys_kill(k, p, (int)f->obj, signo);
+    return info ? dz_sys_sigqueue(k, p, to->pid, 0, info) : dz_sys_kill(k, p, to->pid, signo);
 }

@@ -280,6 +280,7 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
     (void)dz_kernel_memory(k, p, 0);
     dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     dz_k_sem_exit(k, p);
+    dz_k_timer_drop(k, p);
     dz_k_fd_close_all(k, p, false);
     dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);
     dz_k_wake(k, &k->wait_lock);

@@ -391,6 +391,13 @@ const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *
     return n->fs == DZ_KERNEL_FS_PROC ? file_of(k, n->ino) : NULL;
 }
 
+const struct dz_proc *dz_k_proc_dir(struct dz_kernel *k, const struct dz_file *f)
+{
+    const bool is = f->kind == DZ_FILE_DIR && f->node.fs == DZ_KERNEL_FS_PROC &&
+                    f->node.ino >= 0x10000 && (f->node.ino & 0xffff) == 0;
+    return is ? proc_of(k, f->node.ino) : NULL;
+}
+
 static bool may_look(const struct dz_proc *p, const struct dz_proc *of)
 {
     return !p || p->euid == 0 || p->euid == of->euid;

@@ -29,6 +29,7 @@ size_t dz_kernel_row_size(enum dz_kernel_table table)
         [DZ_KERNEL_TABLE_MESSAGE] = sizeof(struct dz_message),
         [DZ_KERNEL_TABLE_IPC] = sizeof(struct dz_ipc),
         [DZ_KERNEL_TABLE_SEMUNDO] = sizeof(struct dz_semundo),
+        [DZ_KERNEL_TABLE_TIMER] = sizeof(struct dz_timer),
     };
     return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
 }
@@ -414,6 +415,9 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_semundo, u, k, DZ_KERNEL_TABLE_SEMUNDO)
     if (!dz_k_semundo_ok(k, u))
         return dz_fail(err, DZ_ECORRUPT, "what a saved process owes to semaphores is damaged");
+    DZ_K_FOREACH(dz_timer, t, k, DZ_KERNEL_TABLE_TIMER)
+    if (!dz_k_timer_ok(k, t))
+        return dz_fail(err, DZ_ECORRUPT, "saved timer %u is damaged", t->index);
     return dz_k_sock_check(k, err);
 }
 

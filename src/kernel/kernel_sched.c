@@ -146,6 +146,7 @@ static void account(struct dz_kernel *k, struct dz_thread *t, uint64_t ns)
         job->cpu_ns += ns;
     cpu_timer(k, p, ITIMER_VIRTUAL, SIGVTALRM);
     cpu_timer(k, p, ITIMER_PROF, SIGPROF);
+    dz_k_timer_cpu(k, p);
     cpu_limits(k, p, before);
 }
 

@@ -70,8 +70,11 @@ void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint
     if (k->tab[DZ_KERNEL_TABLE_SIGINFO].used == 0)
         return;
     DZ_K_FOREACH(dz_siginfo, i, k, DZ_KERNEL_TABLE_SIGINFO)
-    if (i->proc == proc && (thread == 0 || i->thread == thread) && (DZ_K_BIT(i->signo) & set))
+    if (i->proc == proc && (thread == 0 || i->thread == thread) && (DZ_K_BIT(i->signo) & set)) {
+        if (i->code == SI_TIMER)
+            dz_k_timer_taken(k, i);
         dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SIGINFO], i->index);
+    }
 }
 
 /* These do not wait any more, for the process nor for any thread of it. */
@@ -137,6 +140,8 @@ static void take_from(struct dz_kernel *k, const struct dz_proc *p, uint32_t thr
         *pending &= ~DZ_K_BIT(signo);
     if (!first)
         return;
+    if (first->code == SI_TIMER)
+        dz_k_timer_taken(k, first);
     *ret_info = *first;
     dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SIGINFO], first->index);
 }

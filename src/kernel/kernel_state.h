@@ -42,6 +42,7 @@ enum {
     DZ_KERNEL_IN_FLIGHT_MAX = 16384,  /* descriptors in those messages */
     DZ_KERNEL_SCM_FDS_MAX = 253,      /* descriptors in one message */
     DZ_KERNEL_IPCS_MAX = 4096,        /* System V objects, of each kind */
+    DZ_KERNEL_TIMERS_MAX = 8192,      /* POSIX timers of all processes */
     DZ_KERNEL_SEMUNDOS_MAX = 16384,   /* processes that would give semaphores back, for each set */
     DZ_KERNEL_MSGMAX = 8192,          /* bytes of a message in a System V queue, */
     DZ_KERNEL_MSGMNB = 16384,         /* and of all in it, at first; */
@@ -454,6 +455,22 @@ struct dz_itimer {
     int64_t value;    /* real: deadline in kernel time; virtual, prof: CPU ns at which; 0 = off */
 };
 
+/* A POSIX timer; its number is index - 1. */
+struct dz_timer {
+    uint32_t used, index;
+    uint32_t proc;
+    int32_t clock, cpu_tid; /* CLOCK_*; the thread of CLOCK_THREAD_CPUTIME_ID */
+    uint32_t notify;        /* SIGEV_* */
+    int32_t signo, tid;     /* to this thread; 0 = to the process */
+    uint32_t overrun;       /* expiries that the last signal stands for besides its own, */
+    uint32_t told;          /* and the last one that was taken */
+    uint32_t waits;         /* its signal has not been taken yet */
+    uint64_t value;
+    int64_t at;    /* when it expires next, kernel time or CPU ns */
+    int64_t every; /* ns; 0 = once */
+    uint32_t on;   /* at counts */
+};
+
 enum {
     DZ_PROC_STOPPED = 1,     /* job control: not scheduled */
     DZ_PROC_STOP_NEWS = 2,   /* the parent has not been told of the stop */
@@ -563,6 +580,7 @@ struct dz_proc {
     struct dz_capsets caps;
     uint32_t fsuid, fsgid;
     uint32_t securebits, persona; /* of prctl(2) and personality(2) */
+    uint32_t ioprio, pad3;        /* of ioprio_set(2) */
 
     uint32_t threads; /* link: the first one */
     uint32_t thread;  /* link: the one whose call is served */

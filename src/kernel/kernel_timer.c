@@ -41,6 +41,7 @@ void dz_k_expire(struct dz_kernel *k, int64_t now)
         return;
     k->next_alarm = INT64_MAX;
     dz_k_timerfd_expire(k, now);
+    dz_k_timer_expire(k, now);
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     {
         if (p->state == DZ_PROC_ZOMBIE)
@@ -59,7 +60,8 @@ void dz_k_expire(struct dz_kernel *k, int64_t now)
 
 int64_t dz_kernel_next_deadline(struct dz_kernel *k)
 {
-    int64_t at = dz_k_timerfd_next(k);
+    int64_t at = dz_k_timerfd_next(k), timer = dz_k_timer_next(k);
+    at = timer < at ? timer : at;
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     if (p->state != DZ_PROC_ZOMBIE && p->alarm_at < at)
         at = p->alarm_at;
@@ -119,8 +121,10 @@ int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock
                                int64_t ns, int64_t *ret_left)
 {
     struct dz_call *c = dz_k_call(k, p);
+    int64_t time;
     if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME)
-        return dz_k_end(k, p, -EINVAL);
+        return dz_k_end(k, p,
+                        dz_sys_clock_gettime(k, p, clock, &time) == 0 ? -EOPNOTSUPP : -EINVAL);
     if (!(c->flags & DZ_CALL_BEGUN)) {
         c->flags = DZ_CALL_BEGUN | DZ_CALL_NORESTART;
         c->deadline = dz_k_kernel_time(k, clock, absolute, ns);

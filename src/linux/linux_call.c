@@ -61,6 +61,28 @@ int64_t dz_linux_give(const linux_call *c, int64_t r, uint64_t at, const void *f
     return dz_linux_put(c, at, from, n) < 0 ? -EFAULT : r;
 }
 
+int dz_linux_struct(const linux_call *c, uint64_t at, uint64_t size, void *to, size_t known,
+                    size_t least)
+{
+    uint8_t more[64];
+    if (size < least)
+        return -EINVAL;
+    if (size > DZ_LINUX_STRUCT_MAX)
+        return -E2BIG;
+    memset(to, 0, known);
+    if (dz_linux_get(c, at, to, size < known ? size : known) < 0)
+        return -EFAULT;
+    for (uint64_t i = known; i < size; i += sizeof more) { /* fields that are not known: not used */
+        const size_t n = size - i < sizeof more ? (size_t)(size - i) : sizeof more;
+        if (dz_linux_get(c, at + i, more, n) < 0)
+            return -EFAULT;
+        for (size_t j = 0; j < n; j++)
+            if (more[j])
+                return -E2BIG;
+    }
+    return 0;
+}
+
 int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size)
 {
     enum {
@@ -139,6 +161,22 @@ void dz_linux_split(int64_t ns, int64_t ret_timespec[2])
     const bool before = ns % NS_PER_S < 0;
     ret_timespec[0] = ns / NS_PER_S - before;
     ret_timespec[1] = ns % NS_PER_S + (before ? NS_PER_S : 0);
+}
+
+int dz_linux_itimerspec(const linux_call *c, uint64_t at, int64_t ret_ns[2])
+{
+    if (at == 0)
+        return -EFAULT;
+    const int e = dz_linux_timespec(c, at, &ret_ns[0]);
+    return e < 0 ? e : dz_linux_timespec(c, at + 16, &ret_ns[1]);
+}
+
+int64_t dz_linux_give_itimerspec(const linux_call *c, int64_t r, uint64_t at, const int64_t ns[2])
+{
+    int64_t v[2][2];
+    dz_linux_split(ns[0], v[0]);
+    dz_linux_split(ns[1], v[1]);
+    return dz_linux_give(c, r, at, v, sizeof v);
 }
 
 int dz_linux_mask(const linux_call *c, uint64_t at, uint64_t size, uint64_t *mask,

@@ -193,14 +193,6 @@ LINUX_CALL(memfd_create)
     return dz_sys_memfd_create(LINUX_K(c), name, arg_int(c, 1));
 }
 
-/* struct itimerspec: interval, value. */
-static int64_t put_itimerspec(const linux_call *c, int64_t r, uint64_t at, const int64_t ns[2])
-{
-    int64_t v[2][2];
-    dz_linux_split(ns[0], v[0]);
-    dz_linux_split(ns[1], v[1]);
-    return dz_linux_give(c, r, at, v, sizeof v);
-}
 LINUX_CALL(timerfd_create)
 {
     return dz_sys_timerfd_create(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
@@ -208,14 +200,11 @@ LINUX_CALL(timerfd_create)
 LINUX_CALL(timerfd_settime)
 {
     int64_t set[2], old[2];
-    if (c->arg[2] == 0)
-        return -EFAULT;
-    int e = dz_linux_timespec(c, c->arg[2], &set[0]);
-    e = e < 0 ? e : dz_linux_timespec(c, c->arg[2] + 16, &set[1]);
+    const int e = dz_linux_itimerspec(c, c->arg[2], set);
     if (e < 0)
         return e;
     const int64_t r = dz_sys_timerfd_settime(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), set, old);
-    return put_itimerspec(c, r, c->arg[3], old);
+    return dz_linux_give_itimerspec(c, r, c->arg[3], old);
 }
 LINUX_CALL(timerfd_gettime)
 {
@@ -223,7 +212,7 @@ LINUX_CALL(timerfd_gettime)
     const int64_t r = dz_sys_timerfd_gettime(LINUX_K(c), arg_int(c, 0), now);
     if (r == 0 && c->arg[1] == 0)
         return -EFAULT;
-    return put_itimerspec(c, r, c->arg[1], now);
+    return dz_linux_give_itimerspec(c, r, c->arg[1], now);
 }
 
 /* ---- poll and select ----------------------------------------------------------------------- */

@@ -56,6 +56,13 @@ int dz_linux_get(const linux_call *c, uint64_t at, void *to, size_t n);
 int dz_linux_put(const linux_call *c, uint64_t at, const void *from, size_t n);
 /* The same when r is an answer: r, or -EFAULT. at 0: nothing to write. */
 int64_t dz_linux_give(const linux_call *c, int64_t r, uint64_t at, const void *from, size_t n);
+/* A struct that may be longer or shorter than it is known here: what lacks is 0. -EFAULT; -EINVAL:
+ * it is too short; -E2BIG: something stands in what is not known. */
+int dz_linux_struct(const linux_call *c, uint64_t at, uint64_t size, void *to, size_t known,
+                    size_t least);
+enum {
+    DZ_LINUX_STRUCT_MAX = 4096, /* bytes of such a struct */
+};
 /* A C string of less than size bytes. 0, -EFAULT, -ENAMETOOLONG. */
 int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size);
 
@@ -104,6 +111,9 @@ size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_
 int dz_linux_timespec(const linux_call *c, uint64_t at, int64_t *ret_ns);
 int dz_linux_timeval(const linux_call *c, uint64_t at, int64_t *ret_ns);
 void dz_linux_split(int64_t ns, int64_t ret_timespec[2]); /* also of times before 1970 */
+/* struct itimerspec: interval, value. at 0: -EFAULT; to give, nothing. */
+int dz_linux_itimerspec(const linux_call *c, uint64_t at, int64_t ret_ns[2]);
+int64_t dz_linux_give_itimerspec(const linux_call *c, int64_t r, uint64_t at, const int64_t ns[2]);
 
 enum {
     DZ_LINUX_RUSAGE = 18, /* words of a struct rusage: two timevals and 14 longs */

@@ -6,6 +6,7 @@
 #include "linux/linux_int.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -47,6 +48,47 @@ LINUX_CALL(open)
 LINUX_CALL(openat)
 {
     return open_at(c, 0, 1, arg_int(c, 2), arg_u32(c, 3));
+}
+/* struct open_how, as long as the caller knows it. */
+LINUX_CALL(openat2)
+{
+    struct {
+        uint64_t flags, mode, resolve;
+    } how;
+    static const struct {
+        uint64_t resolve;
+        int flag;
+    } map[] = {{RESOLVE_NO_XDEV, DZ_AT_NO_XDEV},
+               {RESOLVE_NO_MAGICLINKS, DZ_AT_NO_MAGIC},
+               {RESOLVE_NO_SYMLINKS, DZ_AT_NO_LINKS},
+               {RESOLVE_BENEATH, DZ_AT_BENEATH},
+               {RESOLVE_IN_ROOT, DZ_AT_IN_ROOT}};
+    const uint64_t known = O_ACCMODE | O_APPEND | O_CREAT | O_EXCL | O_TRUNC | O_DIRECTORY |
+                           O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_SYNC | O_DSYNC | O_CLOEXEC |
+                           O_PATH | O_TMPFILE | O_NOATIME | O_DIRECT | O_ASYNC | 0100000;
+    const uint64_t resolves = RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS |
+                              RESOLVE_BENEATH | RESOLVE_IN_ROOT | RESOLVE_CACHED;
+    char text[PATH_MAX];
+    struct dz_at at;
+    int e = dz_linux_struct(c, c->arg[2], c->arg[3], &how, sizeof how, sizeof how);
+    if (e < 0)
+        return e;
+    const bool makes = (how.flags & O_CREAT) || (how.flags & O_TMPFILE) == O_TMPFILE;
+    if ((how.flags & ~known) || (how.resolve & ~resolves) || (how.mode & ~UINT64_C(07777)) ||
+        (how.mode && !makes) ||
+        ((how.resolve & RESOLVE_BENEATH) && (how.resolve & RESOLVE_IN_ROOT)) ||
+        ((how.flags & O_PATH) &&
+         (how.flags & ~(uint64_t)(O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))))
+        return -EINVAL;
+    if (how.resolve & RESOLVE_CACHED) /* whatever would have to be looked up */
+        return -EAGAIN;
+    e = dz_linux_at(c, 0, 1, 0, text, &at);
+    if (e < 0)
+        return e;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(map); i++)
+        at.flags |= how.resolve & map[i].resolve ? map[i].flag : 0;
+    const int64_t r = dz_sys_openat(LINUX_K(c), at, (int)how.flags, (uint32_t)how.mode);
+    return r == -EPERM && (how.resolve & RESOLVE_BENEATH) ? -EXDEV : r;
 }
 LINUX_CALL(creat)
 {

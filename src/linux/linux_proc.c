@@ -289,6 +289,15 @@ LINUX_CALL(setpriority)
     return dz_sys_setpriority(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), arg_int(c, 2));
 }
 
+LINUX_CALL(ioprio_get)
+{
+    return dz_sys_ioprio_get(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
+}
+LINUX_CALL(ioprio_set)
+{
+    return dz_sys_ioprio_set(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), arg_int(c, 2));
+}
+
 void dz_linux_rusage(const struct dz_kusage *u, int64_t ret_words[DZ_LINUX_RUSAGE])
 {
     const int64_t words[DZ_LINUX_RUSAGE] = {

@@ -195,6 +195,56 @@ LINUX_CALL(alarm)
     return rounded ? rounded : 1;
 }
 
+LINUX_CALL(timer_create)
+{
+    struct { /* struct sigevent */
+        uint64_t value;
+        int32_t signo, notify, tid;
+        uint8_t pad[44];
+    } e;
+    struct dz_timer_event how;
+    if (c->arg[1] && dz_linux_get(c, c->arg[1], &e, sizeof e) < 0)
+        return -EFAULT;
+    if (c->arg[1])
+        how = (struct dz_timer_event){
+            .notify = e.notify, .signo = e.signo, .tid = e.tid, .value = e.value};
+    const int64_t r = dz_sys_timer_create(LINUX_K(c), arg_int(c, 0), c->arg[1] ? &how : NULL);
+    const int32_t id = (int32_t)r;
+    if (r < 0)
+        return r;
+    if (dz_linux_put(c, c->arg[2], &id, sizeof id) == 0)
+        return 0;
+    (void)dz_sys_timer_delete(LINUX_K(c), id);
+    return -EFAULT;
+}
+LINUX_CALL(timer_settime)
+{
+    int64_t set[2], old[2];
+    if (c->arg[2] == 0)
+        return -EINVAL;
+    const int e = dz_linux_itimerspec(c, c->arg[2], set);
+    if (e < 0)
+        return e;
+    const int64_t r = dz_sys_timer_settime(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), set, old);
+    return dz_linux_give_itimerspec(c, r, c->arg[3], old);
+}
+LINUX_CALL(timer_gettime)
+{
+    int64_t now[2] = {0, 0};
+    const int64_t r = dz_sys_timer_gettime(LINUX_K(c), arg_int(c, 0), now);
+    if (r == 0 && c->arg[1] == 0)
+        return -EFAULT;
+    return dz_linux_give_itimerspec(c, r, c->arg[1], now);
+}
+LINUX_CALL(timer_getoverrun)
+{
+    return dz_sys_timer_getoverrun(LINUX_K(c), arg_int(c, 0));
+}
+LINUX_CALL(timer_delete)
+{
+    return dz_sys_timer_delete(LINUX_K(c), arg_int(c, 0));
+}
+
 /* ---- the end -------------------------------------------------------------------------------- */
 
 LINUX_CALL(exit)

@@ -262,11 +262,11 @@
     N(219, restart_syscall, "", EINTR)              \
     X(220, semtimedop, "dpzt")                      \
     X(221, fadvise64, "flzd")                       \
-    N(222, timer_create, "cpp", ENOSYS)             \
-    N(223, timer_settime, "dxpp", ENOSYS)           \
-    N(224, timer_gettime, "dp", ENOSYS)             \
-    N(225, timer_getoverrun, "d", ENOSYS)           \
-    N(226, timer_delete, "d", ENOSYS)               \
+    X(222, timer_create, "cpp")                     \
+    X(223, timer_settime, "dxpp")                   \
+    X(224, timer_gettime, "dp")                     \
+    X(225, timer_getoverrun, "d")                   \
+    X(226, timer_delete, "d")                       \
     N(227, clock_settime, "ct", EPERM)              \
     X(228, clock_gettime, "cp")                     \
     X(229, clock_getres, "cp")                      \
@@ -291,8 +291,8 @@
     N(248, add_key, "sspzd", ENOSYS)                \
     N(249, request_key, "sssd", ENOSYS)             \
     N(250, keyctl, "dxxxx", ENOSYS)                 \
-    N(251, ioprio_set, "ddd", ENOSYS)               \
-    N(252, ioprio_get, "dd", ENOSYS)                \
+    X(251, ioprio_set, "ddd")                       \
+    X(252, ioprio_get, "dd")                        \
     N(253, inotify_init, "", ENOSYS)                \
     N(254, inotify_add_watch, "fsx", ENOSYS)        \
     N(255, inotify_rm_watch, "fd", ENOSYS)          \
@@ -354,8 +354,8 @@
     N(311, process_vm_writev, "dpzpzx", ENOSYS)     \
     N(312, kcmp, "dddxx", ENOSYS)                   \
     N(313, finit_module, "fsx", EPERM)              \
-    N(314, sched_setattr, "dpx", ENOSYS)            \
-    N(315, sched_getattr, "dpux", ENOSYS)           \
+    X(314, sched_setattr, "dpx")                    \
+    X(315, sched_getattr, "dpux")                   \
     X(316, renameat2, "FsFsx")                      \
     N(317, seccomp, "uxp", EINVAL)                  \
     X(318, getrandom, "rzx")                        \
@@ -388,8 +388,8 @@
     X(434, pidfd_open, "dO")                        \
     X(435, clone3, "pz")                            \
     X(436, close_range, "uux")                      \
-    N(437, openat2, "Fspz", ENOSYS)                 \
-    N(438, pidfd_getfd, "ffx", ENOSYS)              \
+    X(437, openat2, "Fspz")                         \
+    X(438, pidfd_getfd, "ffx")                      \
     X(439, faccessat2, "FsMA")                      \
     N(440, process_madvise, "fpzdx", ENOSYS)        \
     X(441, epoll_pwait2, "fpdtqz")                  \

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 enum {
     POINTERS = 512, /* of an array of strings that are read at once: a page */
@@ -181,7 +182,6 @@ LINUX_CALL(getcpu)
     return dz_linux_give(c, r, c->arg[1], &first, sizeof first);
 }
 
-/* One policy, SCHED_OTHER: real-time ones need a privilege that no program has here. */
 LINUX_CALL(sched_getscheduler)
 {
     return find_task(c, arg_int(c, 0));
@@ -194,6 +194,23 @@ LINUX_CALL(sched_getparam)
     const int64_t r = find_task(c, arg_int(c, 0));
     return dz_linux_give(c, r, c->arg[1], &priority, sizeof priority);
 }
+/* One policy, SCHED_OTHER: real-time ones need a privilege that no program has here. */
+static int check_policy(int policy, int priority)
+{
+    switch (policy & ~SCHED_RESET_ON_FORK) {
+    case SCHED_OTHER:
+    case SCHED_BATCH:
+    case SCHED_IDLE:
+        return priority == 0 ? 0 : -EINVAL;
+    case SCHED_FIFO:
+    case SCHED_RR:
+        return priority >= 1 && priority <= 99 ? -EPERM : -EINVAL;
+    case SCHED_DEADLINE:
+        return priority == 0 ? -EPERM : -EINVAL;
+    default:
+        return -EINVAL;
+    }
+}
 static int64_t set_policy(const linux_call *c, int policy, uint64_t at)
 {
     int32_t priority;
@@ -204,17 +221,7 @@ static int64_t set_policy(const linux_call *c, int policy, uint64_t at)
         return r;
     if (dz_linux_get(c, at, &priority, sizeof priority) < 0)
         return -EFAULT;
-    switch (policy & ~SCHED_RESET_ON_FORK) {
-    case SCHED_OTHER:
-    case SCHED_BATCH:
-    case SCHED_IDLE:
-        return priority == 0 ? 0 : -EINVAL;
-    case SCHED_FIFO:
-    case SCHED_RR:
-        return priority >= 1 && priority <= 99 ? -EPERM : -EINVAL;
-    default:
-        return -EINVAL;
-    }
+    return check_policy(policy, priority);
 }
 LINUX_CALL(sched_setparam)
 {
@@ -224,12 +231,70 @@ LINUX_CALL(sched_setscheduler)
 {
     return set_policy(c, arg_int(c, 1), c->arg[2]);
 }
+/* struct sched_attr. Of its fields policy and nice have a meaning here. */
+struct sched {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+    uint32_t util_min, util_max;
+};
+enum {
+    SCHED_SIZE_FIRST = 48, /* of the first version, */
+    NICE_MIN = -20,
+    NICE_MAX = 19,
+    SCHED_FLAGS = 0x7f,
+};
+LINUX_CALL(sched_setattr)
+{
+    struct sched s;
+    uint32_t size;
+    const uint64_t at = c->arg[1];
+    if (at == 0 || arg_int(c, 0) < 0 || c->arg[2])
+        return -EINVAL;
+    if (dz_linux_get(c, at, &size, sizeof size) < 0)
+        return -EFAULT;
+    size = size ? size : SCHED_SIZE_FIRST;
+    int64_t r = dz_linux_struct(c, at, size, &s, sizeof s, SCHED_SIZE_FIRST);
+    if (r == -EINVAL || r == -E2BIG) { /* what is known instead */
+        size = sizeof s;
+        return dz_linux_put(c, at, &size, sizeof size) < 0 ? -EFAULT : -E2BIG;
+    }
+    if (r == 0)
+        r = find_task(c, arg_int(c, 0));
+    if (r == 0 && (s.flags & ~(uint64_t)SCHED_FLAGS))
+        r = -EINVAL;
+    if (r == 0)
+        r = check_policy((int)s.policy, (int)s.priority);
+    if (r < 0 || (s.policy != SCHED_OTHER && s.policy != SCHED_BATCH))
+        return r;
+    const int nice = s.nice < NICE_MIN ? NICE_MIN : s.nice > NICE_MAX ? NICE_MAX : s.nice;
+    return dz_sys_setpriority(LINUX_K(c), PRIO_PROCESS, arg_int(c, 0), nice);
+}
+LINUX_CALL(sched_getattr)
+{
+    struct sched s = {.size = sizeof s};
+    const uint32_t size = arg_u32(c, 2);
+    if (c->arg[1] == 0 || arg_int(c, 0) < 0 || size < SCHED_SIZE_FIRST || size > DZ_MM_PAGE ||
+        c->arg[3])
+        return -EINVAL;
+    const int64_t r = find_task(c, arg_int(c, 0));
+    if (r < 0)
+        return r;
+    const int64_t nice = dz_sys_getpriority(LINUX_K(c), PRIO_PROCESS, arg_int(c, 0));
+    s.nice = nice > 0 ? 20 - (int32_t)nice : 0;
+    s.size = size < sizeof s ? size : sizeof s;
+    return dz_linux_put(c, c->arg[1], &s, s.size);
+}
+
 static int64_t priority_of(const linux_call *c, int real_time)
 {
     switch (arg_int(c, 0)) {
     case SCHED_OTHER:
     case SCHED_BATCH:
     case SCHED_IDLE:
+    case SCHED_DEADLINE:
         return 0;
     case SCHED_FIFO:
     case SCHED_RR:

@@ -192,6 +192,11 @@ LINUX_CALL(set_tid_address)
 {
     return dz_sys_set_tid_address(LINUX_K(c), c->arg[0]);
 }
+LINUX_CALL(pidfd_getfd)
+{
+    return arg_u32(c, 2) ? -EINVAL : dz_sys_pidfd_getfd(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
+}
+
 LINUX_CALL(get_robust_list)
 {
     const uint64_t size = 3 * sizeof(uint64_t);

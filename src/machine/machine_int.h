@@ -97,7 +97,8 @@ enum dz_state_tag { /* The sections of a state. Each occurs once, in this order.
     DZ_STATE_MESSAGES = 18,
     DZ_STATE_IPCS = 19,
     DZ_STATE_SEMUNDOS = 20,
-    DZ_STATE_TAGS = 21,
+    DZ_STATE_TIMERS = 21,
+    DZ_STATE_TAGS = 22,
 };
 _Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_JOB + 1 == (int)DZ_STATE_LOCKS &&
                    (int)DZ_KERNEL_TABLE_COUNT - (int)DZ_KERNEL_TABLE_THREAD ==

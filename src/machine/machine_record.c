@@ -336,6 +336,7 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 57, fsgid),
     DZ_FIELD(T, 58, securebits),
     DZ_FIELD(T, 59, persona),
+    DZ_FIELD(T, 60, ioprio),
 };
 #undef T
 
@@ -566,6 +567,15 @@ static const struct dz_field ipc_fields[] = {
 };
 #undef T
 
+#define T struct dz_timer
+static const struct dz_field timer_fields[] = {
+    DZ_FIELD(T, 1, proc),  DZ_FIELD(T, 2, clock), DZ_FIELD(T, 3, cpu_tid), DZ_FIELD(T, 4, notify),
+    DZ_FIELD(T, 5, signo), DZ_FIELD(T, 6, tid),   DZ_FIELD(T, 7, overrun), DZ_FIELD(T, 8, waits),
+    DZ_FIELD(T, 9, value), DZ_FIELD(T, 10, at),   DZ_FIELD(T, 11, every),  DZ_FIELD(T, 12, on),
+    DZ_FIELD(T, 13, told),
+};
+#undef T
+
 #define T struct dz_semundo
 static const struct dz_field semundo_fields[] = {
     DZ_FIELD(T, 1, proc),
@@ -589,6 +599,7 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_IPC] = DZ_RECORD("System V object", struct dz_ipc, ipc_fields),
     [DZ_KERNEL_TABLE_SEMUNDO] =
         DZ_RECORD("what is owed to semaphores", struct dz_semundo, semundo_fields),
+    [DZ_KERNEL_TABLE_TIMER] = DZ_RECORD("POSIX timer", struct dz_timer, timer_fields),
 };
 
 /* --- the tables: structs of this module -------------------------------------------------- */

@@ -683,3 +683,38 @@ TEST(save_damaged_system_v_objects_are_refused)
     *size = was;
     end_two(&a, &b);
 }
+
+/* ---- POSIX timers ------------------------------------------------------------------------- */
+
+static int has_timer(struct fib *f)
+{
+    const struct dz_timer_event e = {.notify = SIGEV_SIGNAL, .signo = SIGUSR2, .value = 6};
+    const int64_t when[2] = {7000000000, 30000000000};
+    const uint64_t set = DZ_K_BIT(SIGUSR2);
+    struct dz_siginfo info;
+    if (first_life(f)) {
+        (void)dz_sys_sigprocmask(FK(f), 0, &set, NULL);
+        OK(f, dz_sys_timer_create(FK(f), CLOCK_MONOTONIC, &e) == 0);
+        OK(f, dz_sys_timer_settime(FK(f), 0, 0, when, NULL) == 0);
+    }
+    OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), set, -1, &info)) == SIGUSR2);
+    OK(f, info.code == SI_TIMER && info.value == 6 && info.uid == 1); /* one was missed */
+    return 0;
+}
+TEST(save_timers_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, has_timer);
+    struct dz_timer *t = dz_k_row(&a.k->tab[DZ_KERNEL_TABLE_TIMER], 1);
+    CHECK(t != NULL);
+    CHECK_INT(refused_with(&a, &t->proc, 1), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, (uint32_t *)&t->signo, 0), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, (uint32_t *)&t->signo, 65), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, (uint32_t *)&t->every + 1, 1u << 31), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, (uint32_t *)&t->at + 1, 1u << 31), DZ_ECORRUPT);
+    CHECK_INT(move(&a, &b, 38000000000), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/openat2.h>
 #include <linux/securebits.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -350,4 +351,167 @@ static int small_calls(struct fib *f)
 TEST(small_calls_answer_as_on_linux)
 {
     CHECK_INT(lrig_run(small_calls, 0), 0);
+}
+
+static int has_file(struct fib *f)
+{
+    if (f->note[0]) {
+        GIVES(f, 3, open, lmem_str("/tmp/f"), O_CREAT | O_RDWR, 0600);
+        GIVES(f, 3, write, 3, lmem_str("abc"), 3);
+    }
+    GIVES(f, 0, prctl, PR_SET_DUMPABLE, f->note[0], 0, 0, 0);
+    (void)CALL(f, pause);
+    return 0;
+}
+static int takes_file(struct fib *f)
+{
+    const uint64_t at = lmem_new(4);
+    f->note[0] = 1;
+    const int64_t pid = fib_fork(f, has_file);
+    const int64_t t[2] = {0, 1000};
+    GIVES(f, 0, nanosleep, lmem_put(t, sizeof t), 0);
+    GIVES(f, 3, pidfd_open, pid, 0);
+    GIVES(f, 4, pidfd_getfd, 3, 3, 0);
+    GIVES(f, 3, pread64, 4, at, 4, 0);
+    GIVES(f, FD_CLOEXEC, fcntl, 4, F_GETFD, 0);
+    GIVES(f, -EBADF, pidfd_getfd, 3, 9, 0);
+    GIVES(f, -EBADF, pidfd_getfd, 4, 3, 0);
+    GIVES(f, -EINVAL, pidfd_getfd, 3, 3, 1);
+    const uint64_t dir = lmem_new(32);
+    (void)snprintf(lmem_at(dir), 32, "/proc/%d", (int)pid);
+    GIVES(f, 5, open, dir, O_RDONLY | O_DIRECTORY);
+    GIVES(f, 0, pidfd_send_signal, 5, SIGTERM, 0, 0); /* as if it was a pidfd */
+    GIVES(f, pid, wait4, pid, at, 0, 0);
+    GIVES(f, -ESRCH, pidfd_getfd, 3, 3, 0);
+    f->note[0] = 0; /* not dumpable */
+    const int64_t secret = fib_fork(f, has_file);
+    GIVES(f, 0, nanosleep, lmem_put(t, sizeof t), 0);
+    GIVES(f, 6, pidfd_open, secret, 0);
+    GIVES(f, -EPERM, pidfd_getfd, 6, 3, 0);
+    GIVES(f, 0, kill, secret, SIGKILL);
+    return 0;
+}
+TEST(descriptors_of_others_are_taken)
+{
+    CHECK_INT(lrig_run(takes_file, 1000), 0);
+}
+
+static int priorities(struct fib *f)
+{
+    struct { /* struct sched_attr */
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t times[3];
+        uint32_t util[2];
+    } a = {.size = 48, .nice = 7};
+    const uint64_t at = lmem_new(sizeof a + 8);
+    GIVES(f, 0, ioprio_get, 1, 0);
+    GIVES(f, 0, ioprio_set, 1, 0, 2 << 13 | 5);
+    GIVES(f, 2 << 13 | 5, ioprio_get, 1, f->p->pid);
+    GIVES(f, 2 << 13 | 5, ioprio_get, 3, 1000);
+    GIVES(f, -EINVAL, ioprio_set, 1, 0, 2 << 13 | 8);
+    GIVES(f, -EINVAL, ioprio_set, 1, 0, 1);
+    GIVES(f, -EINVAL, ioprio_set, 1, 0, 4 << 13);
+    GIVES(f, -EINVAL, ioprio_set, 4, 0, 3 << 13);
+    GIVES(f, -EPERM, ioprio_set, 1, 0, 1 << 13);
+    GIVES(f, -ESRCH, ioprio_get, 1, 77);
+    memcpy(lmem_at(at), &a, sizeof a);
+    GIVES(f, 0, sched_setattr, 0, at, 0);
+    GIVES(f, 20 - 7, getpriority, 0, 0);
+    memset(lmem_at(at), 0, sizeof a);
+    GIVES(f, 0, sched_getattr, 0, at, sizeof a, 0);
+    memcpy(&a, lmem_at(at), sizeof a);
+    OK(f, a.size == 56 && a.policy == 0 && a.nice == 7);
+    GIVES(f, -EINVAL, sched_getattr, 0, at, 47, 0);
+    GIVES(f, -EINVAL, sched_getattr, 0, at, 48, 1);
+    GIVES(f, -ESRCH, sched_getattr, 77, at, 48, 0);
+    a.policy = 1; /* SCHED_FIFO */
+    a.priority = 1;
+    memcpy(lmem_at(at), &a, sizeof a);
+    GIVES(f, -EPERM, sched_setattr, 0, at, 0);
+    a.size = 64; /* more than is known, and not 0 */
+    memcpy(lmem_at(at), &a, sizeof a);
+    memset(lmem_at(at + sizeof a), 1, 8);
+    GIVES(f, -E2BIG, sched_setattr, 0, at, 0);
+    OK(f, *(uint32_t *)lmem_at(at) == 56);
+    GIVES(f, -EINVAL, sched_setattr, 0, 0, 0);
+    GIVES(f, -EFAULT, sched_setattr, 0, NOWHERE, 0);
+    return 0;
+}
+TEST(priorities_are_told_and_set)
+{
+    CHECK_INT(lrig_run(priorities, 1000), 0);
+}
+
+static int64_t open2(struct fib *f, int dir, const char *path, uint64_t flags, uint64_t resolve)
+{
+    const uint64_t how[3] = {flags, 0, resolve};
+    return CALL(f, openat2, dir, lmem_str(path), lmem_put(how, sizeof how), sizeof how);
+}
+static int resolves(struct fib *f)
+{
+    const int dir = 3;
+    GIVES(f, 0, mkdir, lmem_str("/d"), 0755);
+    GIVES(f, 0, mkdir, lmem_str("/d/sub"), 0755);
+    GIVES(f, 0, symlink, lmem_str("sub"), lmem_str("/d/in"));
+    GIVES(f, 0, symlink, lmem_str("../f"), lmem_str("/d/up"));
+    GIVES(f, 0, symlink, lmem_str("/sub"), lmem_str("/d/root"));
+    GIVES(f, 3, open, lmem_str("/f"), O_CREAT | O_RDWR, 0600);
+    GIVES(f, 0, close, 3);
+    GIVES(f, dir, open, lmem_str("/d"), O_RDONLY | O_DIRECTORY);
+    OK(f, open2(f, dir, "sub", O_RDONLY, 0) == 4);
+    GIVES(f, 0, close, 4);
+    const struct {
+        const char *path;
+        uint64_t resolve;
+        int64_t want;
+    } all[] = {
+        {"in", RESOLVE_NO_SYMLINKS, -ELOOP},
+        {"in", RESOLVE_BENEATH, 4},
+        {"up", RESOLVE_BENEATH, -EXDEV},
+        {"up", 0, 4},
+        {"../f", RESOLVE_BENEATH, -EXDEV},
+        {"/f", RESOLVE_BENEATH, -EXDEV},
+        {"root", RESOLVE_BENEATH, -EXDEV},
+        {"root", RESOLVE_IN_ROOT, 4},
+        {"/sub", RESOLVE_IN_ROOT, 4},
+        {"../../sub", RESOLVE_IN_ROOT, 4},
+        {"up", RESOLVE_IN_ROOT, -ENOENT},
+        {"/proc/self/exe", RESOLVE_NO_MAGICLINKS, -ELOOP},
+        {"/proc/self/cwd", RESOLVE_NO_MAGICLINKS, -ELOOP},
+        {"/proc/self/stat", RESOLVE_NO_MAGICLINKS, 4},
+        {"/proc/self/stat", RESOLVE_NO_SYMLINKS, -ELOOP},
+        {"/proc/version", RESOLVE_NO_XDEV, -EXDEV},
+        {"sub", RESOLVE_NO_XDEV, 4},
+        {"sub", RESOLVE_CACHED, -EAGAIN},
+        {"sub", RESOLVE_BENEATH | RESOLVE_IN_ROOT, -EINVAL},
+        {"sub", 64, -EINVAL},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++) {
+        lmem.used = 4096;
+        const int64_t r = open2(f, dir, all[i].path, O_RDONLY, all[i].resolve);
+        if (r != all[i].want)
+            printf("# %s with %llx: %lld\n", all[i].path, (unsigned long long)all[i].resolve,
+                   (long long)r);
+        OK(f, r == all[i].want);
+        if (r > 0)
+            GIVES(f, 0, close, r);
+    }
+    const uint64_t long_how[4] = {O_RDONLY, 0, 0, 1}, mode[3] = {O_RDONLY, 0600, 0};
+    const uint64_t path = lmem_str("sub"), how = lmem_put(long_how, sizeof long_how);
+    GIVES(f, 4, openat2, dir, path, how, 24);
+    GIVES(f, -EINVAL, openat2, dir, path, how, 23);
+    GIVES(f, -E2BIG, openat2, dir, path, how, 32);
+    GIVES(f, -E2BIG, openat2, dir, path, how, 4097);
+    GIVES(f, -EFAULT, openat2, dir, path, NOWHERE, 24);
+    GIVES(f, -EINVAL, openat2, dir, path, lmem_put(mode, sizeof mode), 24);
+    OK(f, open2(f, dir, "sub", UINT64_C(1) << 40, 0) == -EINVAL);
+    OK(f, open2(f, dir, "sub", O_PATH | O_RDWR, 0) == -EINVAL);
+    return 0;
+}
+TEST(openat2_walks_as_it_is_told)
+{
+    CHECK_INT(lrig_run(resolves, 0), 0);
 }

@@ -47,6 +47,8 @@ static const struct hole ipc_holes[] = {HOLE(struct dz_ipc, used), HOLE(struct d
                                         HOLE(struct dz_ipc, wait_r), HOLE(struct dz_ipc, wait_w)};
 static const struct hole semundo_holes[] = {
     HOLE(struct dz_semundo, used), HOLE(struct dz_semundo, index), HOLE(struct dz_semundo, pad)};
+static const struct hole timer_holes[] = {HOLE(struct dz_timer, used),
+                                          HOLE(struct dz_timer, index)};
 static const struct hole pipe_holes[] = {
     HOLE(struct dz_pipe, used),    HOLE(struct dz_pipe, index),  HOLE(struct dz_pipe, readers),
     HOLE(struct dz_pipe, writers), HOLE(struct dz_pipe, wait_r), HOLE(struct dz_pipe, wait_w)};
@@ -77,6 +79,7 @@ static const struct {
     [DZ_KERNEL_TABLE_MESSAGE] = {message_holes, DZ_ARRAY_LEN(message_holes)},
     [DZ_KERNEL_TABLE_IPC] = {ipc_holes, DZ_ARRAY_LEN(ipc_holes)},
     [DZ_KERNEL_TABLE_SEMUNDO] = {semundo_holes, DZ_ARRAY_LEN(semundo_holes)},
+    [DZ_KERNEL_TABLE_TIMER] = {timer_holes, DZ_ARRAY_LEN(timer_holes)},
 };
 
 enum {
