@@ -2,6 +2,7 @@
 # Guides are tests: every command block of README.md and docs/guide runs literally, in order, one
 # directory and one daemon for each document. tests/lib/guide_blocks.py says what a block is and how a
 # document marks one that cannot run here; tests/lib/guide_skips lists those and may only shrink.
+# An answer that a document shows behind a block is compared with the output (guide_answer.py).
 # Needs the images base and python (make test-images).
 # shellcheck disable=SC2016 # $ inside of tests
 . "$(dirname "$0")/lib.sh"
@@ -52,7 +53,8 @@ run_of() { # DOCUMENT BLOCK
     local dir
     dir=$LIB_SCRATCH/blocks/$(basename "$1" .md)
     [ -e "$dir/$2.done" ] || { echo "not ended:"; cat "$dir/$2.sh" "$dir/$2.out"; return 1; }
-    [ "$(cat "$dir/$2.done")" = 0 ] || { cat "$dir/$2.sh"; echo "--- printed"; tail -n 100 "$dir/$2.out" | cut -c1-300; return 1; }
+    [ "$(cat "$dir/$2.done")" = 0 ] && { [ ! -s "$dir/$2.answer" ] || python3 "$LIB_ROOT/tests/lib/guide_answer.py" "$dir/$2.answer" "$dir/$2.out"; } ||
+        { cat "$dir/$2.sh"; echo "--- printed"; tail -n 100 "$dir/$2.out" | cut -c1-1000; return 1; }
 }
 
 documents="README.md $(cd "$LIB_ROOT" && echo docs/guide/*.md)"

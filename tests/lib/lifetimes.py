@@ -279,7 +279,7 @@ def broken_builds():
         time.sleep(0.1)
         s.sendall(b"ZZZ\r\n")
         status, text = read_answer(s)
-        if status != 400 or b"wait already" in text:
+        if status != 400 or b"already queued" in text:
             sys.exit("build %d: %d %r" % (i, status, text))
 
 
