@@ -256,7 +256,9 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
     else if (uid < 0 || ((uid_t)uid != geteuid() && uid != 0))
         rc = stranger(
             a, r, "Bearer realm=\"doze\"",
-            "a token is needed: Authorization: Bearer TOKEN (doze token create makes one)", err);
+            "a token is required: send the header Authorization: Bearer TOKEN (doze token create "
+            "makes tokens)",
+            err);
     if (rc == 0 && flags & DZ_API_OPERATOR && !dz_api_caller(r, a)->is_operator)
         rc = dz_fail(err, DZ_EDENIED, "only the operator of the daemon may do this");
     return rc;

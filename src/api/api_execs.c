@@ -88,7 +88,7 @@ static void on_done(void *arg, const struct dz_why *why, uint64_t count)
     if (r)
         dz_http_on_gone(r, NULL, NULL);
     if (!why && s->one && s->count == 0) {
-        (void)dz_fail(&missing.err, DZ_ENOENT, "there is no such command in the sandbox");
+        (void)dz_fail(&missing.err, DZ_ENOENT, "the sandbox has no exec with this id");
         why = &missing;
     }
     if (r && why) {

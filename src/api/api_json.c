@@ -49,11 +49,11 @@ static int read_text(struct reading *r, const char *name, const json_t *v, const
     struct dz_str s = dz_arena_str(
         r->arena, dz_str_n(json_string_value(v), json_is_string(v) ? json_string_length(v) : 0));
     if (!json_is_string(v))
-        return refuse(r, DZ_EINVAL, name, "it must be a string");
+        return refuse(r, DZ_EINVAL, name, "must be a string");
     if (!s.p)
         return refuse(r, DZ_ENOMEM, name, "out of memory");
     if (memchr(s.p, 0, s.n))
-        return refuse(r, DZ_EINVAL, name, "it must not contain a NUL");
+        return refuse(r, DZ_EINVAL, name, "must not contain a NUL");
     assert(to);
     *to = s.p;
     return 0;
@@ -67,7 +67,7 @@ static int read_size(struct reading *r, const char *name, const json_t *v, uint6
         *to = (uint64_t)json_integer_value(v);
     else if (!json_is_string(v) ||
              dz_size_parse(dz_str(json_string_value(v)), 0, UINT64_MAX / 2, to, &err) < 0)
-        return refuse(r, DZ_EINVAL, name, "it must be bytes, or a size such as \"64MB\"");
+        return refuse(r, DZ_EINVAL, name, "must be a number of bytes, or a size such as \"64MB\"");
     return 0;
 }
 
@@ -79,7 +79,8 @@ static int read_duration(struct reading *r, const char *name, const json_t *v, i
         *to = (int64_t)(seconds * 1000) + ((double)(int64_t)(seconds * 1000) < seconds * 1000);
     else if (!json_is_string(v) ||
              dz_duration_parse(dz_str(json_string_value(v)), 0, DURATION_MAX_MS, to, &err) < 0)
-        return refuse(r, DZ_EINVAL, name, "it must be seconds, or a duration such as \"15m\"");
+        return refuse(r, DZ_EINVAL, name,
+                      "must be a number of seconds, or a duration such as \"15m\"");
     return 0;
 }
 
@@ -93,11 +94,11 @@ static int read_object(struct reading *r, const char *name, const json_t *v, con
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(1 << 20);
     if (!json_is_object(v))
-        return refuse(r, DZ_EINVAL, name, "it must be an object");
+        return refuse(r, DZ_EINVAL, name, "must be an object");
     (void)json_dump_callback(v, to_buffer, &b, JSON_COMPACT);
     struct dz_str s = b.err ? (struct dz_str){0} : dz_arena_str(r->arena, dz_str_n(b.p, b.len));
     if (!s.p)
-        return refuse(r, b.err == DZ_ELIMIT ? DZ_ELIMIT : DZ_ENOMEM, name, "it is too large");
+        return refuse(r, b.err == DZ_ELIMIT ? DZ_ELIMIT : DZ_ENOMEM, name, "is too large");
     *to = s.p;
     return 0;
 }
@@ -106,7 +107,7 @@ static int read_words(struct reading *r, const char *name, const json_t *v, cons
 {
     size_t n = json_array_size(v);
     if (!json_is_array(v))
-        return refuse(r, DZ_EINVAL, name, "it must be an array of strings");
+        return refuse(r, DZ_EINVAL, name, "must be an array of strings");
     const char **list = dz_arena_array(r->arena, n + 1, sizeof *list);
     int rc = list ? 0 : refuse(r, DZ_ENOMEM, name, "out of memory");
     for (size_t i = 0; i < n && rc == 0; i++)
@@ -135,7 +136,7 @@ static int read_sub(struct reading *r, const struct dz_api_field *f, const json_
 {
     char path[PATH_TEXT];
     if (!json_is_object(v))
-        return refuse(r, DZ_EINVAL, f->name, "it must be an object");
+        return refuse(r, DZ_EINVAL, f->name, "must be an object");
     memcpy(path, r->path, sizeof path);
     (void)snprintf(r->path, sizeof r->path, "%.30s%.30s.", path, f->name);
     int rc = read_fields(r, v, f->sub);
@@ -159,12 +160,12 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
         return read_text(r, f->name, v, to);
     case DZ_API_BOOL:
         if (!json_is_boolean(v))
-            return refuse(r, DZ_EINVAL, f->name, "it must be true or false");
+            return refuse(r, DZ_EINVAL, f->name, "must be true or false");
         *(int *)to = json_is_true(v);
         return 0;
     case DZ_API_INT:
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return refuse(r, DZ_EINVAL, f->name, "it must be a number, 0 or more");
+            return refuse(r, DZ_EINVAL, f->name, "must be a whole number, 0 or more");
         *(int64_t *)to = json_integer_value(v);
         return 0;
     case DZ_API_SIZE:
@@ -183,7 +184,7 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
         break;
     }
     r->why->reason = "unsupported";
-    return refuse(r, DZ_EINVAL, f->name, "it is not available yet");
+    return refuse(r, DZ_EINVAL, f->name, "is not available yet");
 }
 
 /* --- objects ------------------------------------------------------------------------------- */

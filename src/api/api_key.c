@@ -65,7 +65,7 @@ static void replay(struct dz_http_req *r, const struct dz_idempotency_row *row)
     const struct dz_http_problem unkept = {
         .code = DZ_EEXIST,
         .reason = "not_kept",
-        .message = "this request was carried out, but its answer was too large to keep",
+        .message = "this request was executed, but its answer was too large to keep",
         .field = "Idempotency-Key"};
     struct dz_buf text = DZ_BUF_INIT(DZ_REGISTRY_TEXT_MAX);
     dz_http_set(r, "Idempotent-Replayed", "true");
@@ -146,11 +146,12 @@ bool dz_api_key_before(struct dz_http_req *r, void *api)
     if (!key || strcmp(dz_http_method(r), "POST") != 0)
         return false;
     if (!is_key(key))
-        return wrong(r, "Idempotency-Key: 1 to 255 visible ASCII characters");
+        return wrong(r, "Idempotency-Key: must be 1 to 255 visible ASCII characters");
     if (dz_http_accepts(r, "text/event-stream"))
-        return wrong(r, "Idempotency-Key: an answer that is a stream cannot be given twice");
+        return wrong(r, "Idempotency-Key: not supported for a stream, which cannot be repeated");
     if (dz_http_route_of(r)->flags & DZ_API_SECRET)
-        return wrong(r, "Idempotency-Key: the answer is a secret, which is not kept");
+        return wrong(r, "Idempotency-Key: not supported here, because the answer holds a secret, "
+                        "which is not stored");
     struct keyed *k = make_keyed(a, r, key);
     if (k)
         return begin(a, r, k);

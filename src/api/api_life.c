@@ -253,7 +253,8 @@ static void on_shared(void *arg, const struct dz_sandbox_result *result, int fd)
     else if (r && fstat(fd, &st) == 0)
         dz_http_send_fd(r, 200, "application/vnd.sqlite3", DZ_TAKE_FD(fd), 0, (uint64_t)st.st_size);
     else if (r)
-        dz_http_fail(r, &(struct dz_err){.code = DZ_EIO, .msg = "the public file is not there"});
+        dz_http_fail(r, &(struct dz_err){.code = DZ_EIO,
+                                         .msg = "the file with the public volumes is missing"});
     dz_fd_close(&fd);
 }
 

@@ -26,7 +26,7 @@ enum {
     X(DIED, COUNTER, "doze_daemon_died_total",                                                    \
       "1 if the previous daemon died, with its fatal signal", "signal")                           \
     X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                             \
-      "time of operations on sandboxes, by result and, for wakes, by where the file was",         \
+      "duration of operations on sandboxes, by result and, for wakes, by wake source (rung)",     \
       "operation,rung,result")                                                                    \
     X(DISK_FREE, GAUGE, "doze_disk_free_bytes", "free space in the data directory's file system", \
       "")                                                                                         \

@@ -119,12 +119,12 @@ static void put_answer(struct dz_json *j, struct dz_str answer)
 {
     static const struct {
         const char *status, *text;
-    } texts[] = {{"101", "a WebSocket"},
-                 {"200", "done"},
-                 {"201", "made"},
-                 {"202", "begun"},
-                 {"204", "done; there is nothing more to say"},
-                 {"206", "the range"}};
+    } texts[] = {{"101", "The connection becomes a WebSocket."},
+                 {"200", "Done."},
+                 {"201", "Created."},
+                 {"202", "Accepted; the work continues."},
+                 {"204", "Done; the answer has no body."},
+                 {"206", "The requested range of the file."}};
     struct dz_str status, what;
     (void)dz_str_split(&answer, ':', &status);
     dz_json_key_str(j, status);
@@ -250,9 +250,9 @@ static void put_info(struct dz_json *j)
     dz_json_put_strz(j, "version", "1"); /* of the API; strangers need not know doze's */
     dz_json_put_strz(j, "summary", "Sandboxes that sleep.");
     dz_json_put_strz(j, "description",
-                     "docs/guide/api.md explains it, docs/guide/errors.md has every code. A field "
-                     "or parameter that does not exist is refused by name; null is as if a field "
-                     "were not there.");
+                     "docs/guide/api.md explains the API with examples, docs/guide/errors.md lists "
+                     "every error code. Unknown fields and parameters are refused by name. A field "
+                     "that is null counts as left out.");
     dz_json_end(j);
     dz_json_key(j, "servers");
     dz_json_raw(j, DZ_STR("[{\"url\":\"/\"}]"));

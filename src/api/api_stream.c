@@ -288,8 +288,7 @@ static void on_command(struct session *s, struct dz_str text)
                                       .cols = (uint16_t)c.cols});
     else
         ws_fail(s, &why,
-                "a message is resize with cols and rows, signal with a signal, or "
-                "close_stdin");
+                "type: must be resize (with cols and rows), signal (with signal) or close_stdin");
 }
 
 static void on_first(struct session *s, bool text, struct dz_str data)
@@ -300,7 +299,7 @@ static void on_first(struct session *s, bool text, struct dz_str data)
     struct dz_api_exec b;
     s->waits = false;
     if (!text) {
-        ws_fail(s, &why, "the first message must be text: the request to run a command");
+        ws_fail(s, &why, "the first message must be a text message: the exec request as JSON");
         return;
     }
     if (dz_api_exec_read(&arena, data, &b, &exec, &why) < 0) {
@@ -324,7 +323,7 @@ static void on_message(void *arg, bool text, struct dz_str data)
     if (s->waits)
         on_first(s, text, data);
     else if (!s->exec_id[0])
-        ws_fail(s, &why, "the command has not started yet: wait for \"start\"");
+        ws_fail(s, &why, "the command has not started yet; wait for \"start\"");
     else if (text)
         on_command(s, data);
     else

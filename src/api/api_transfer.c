@@ -100,8 +100,8 @@ static bool begin_file(struct download *d, struct dz_http_req *r, const struct d
     char text[96];
     struct dz_http_problem p = {.code = DZ_EINVAL, .field = "path"};
     if (!S_ISREG(st->mode)) {
-        p.message = S_ISDIR(st->mode) ? "it is a directory: list it, or read it as a tar archive"
-                                      : "it is not a regular file";
+        p.message = S_ISDIR(st->mode) ? "path: is a directory; list it, or read it as a tar archive"
+                                      : "path: is not a regular file";
         dz_http_refuse(r, &p);
         return false;
     }

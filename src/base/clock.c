@@ -210,7 +210,7 @@ int dz_rfc3339_parse(struct dz_str s, int64_t *ret_unix_ms, struct dz_err *err)
                        dz_str_quote(s, text));
     if (d.month < 1 || d.month > 12 || d.day < 1 || d.day > days_in_month(d.year, d.month) ||
         hour > 23 || minute > 59 || second > 59)
-        return dz_fail(err, DZ_EINVAL, "%s is no time of the calendar", dz_str_quote(s, text));
+        return dz_fail(err, DZ_EINVAL, "%s is not a date of the calendar", dz_str_quote(s, text));
     int64_t value =
         days_of(d) * DAY_MS + hour * 3600000LL + (minute - offset) * 60000LL + second * 1000LL + ms;
     if (value < DZ_RFC3339_MIN_MS || value > DZ_RFC3339_MAX_MS)

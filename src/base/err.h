@@ -34,7 +34,7 @@
     X(IO, 10, "internal", 500, true, "input/output error")                      \
     X(DENIED, 11, "permission_denied", 403, false, "permission denied")         \
     X(UNAUTH, 12, "unauthenticated", 401, false, "not authenticated")           \
-    X(RESTORING, 13, "restoring", 409, true, "a wake is already under way")     \
+    X(RESTORING, 13, "restoring", 409, true, "a wake is already in progress")   \
     X(GONE, 14, "gone", 410, false, "gone")                                     \
     X(QUOTA, 15, "quota_exceeded", 429, false, "quota exceeded")                \
     X(RATE, 16, "rate_limited", 429, true, "too many requests")                 \

@@ -158,7 +158,7 @@ static int open_parent(int dir, const char *path, const char **ret_name, struct 
     size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* with the slash: "/x" is in "/" */
 
     if (n >= sizeof parent || (slash ? slash + 1 : path)[0] == '\0')
-        return dz_fail(err, DZ_EINVAL, "replace %.100s: not the path of a file", path);
+        return dz_fail(err, DZ_EINVAL, "replace %.100s: not a path of a file", path);
     memcpy(parent, path, n);
     parent[n] = '\0';
     int fd = dz_fd_open(dir, n ? parent : ".", O_RDONLY | O_DIRECTORY, 0, err);
@@ -220,6 +220,6 @@ int dz_fd_lock(int fd, enum dz_fd_lock kind, struct dz_err *err)
     if (rc == 0)
         return 0;
     if (errno == EAGAIN || errno == EACCES)
-        return dz_fail(err, DZ_EBUSY, "lock descriptor %d: somebody else holds a lock", fd);
+        return dz_fail(err, DZ_EBUSY, "lock descriptor %d: another process holds a lock", fd);
     return dz_fail_sys(err, errno, "lock descriptor %d", fd);
 }

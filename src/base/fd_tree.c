@@ -43,7 +43,7 @@ int dz_fd_mkdirs(int dir, const char *path, mode_t mode, struct dz_err *err)
     if (fstatat(dir, path, &st, 0) < 0)
         return dz_fail_sys(err, errno, "make directory %s", path);
     if (!S_ISDIR(st.st_mode))
-        return dz_fail(err, DZ_EEXIST, "make directory %s: a file is there", path);
+        return dz_fail(err, DZ_EEXIST, "make directory %s: a file of this name exists", path);
     return 0;
 }
 

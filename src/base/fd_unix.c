@@ -101,9 +101,11 @@ int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err)
     rc = bind_to(fd, &addr);
     if (rc < 0 && errno == EADDRINUSE) {
         if (lstat(addr.sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
-            return dz_fail(err, DZ_EEXIST, "listen at %s: it is there and no socket", path);
+            return dz_fail(err, DZ_EEXIST, "listen at %s: the file exists and is not a socket",
+                           path);
         if (in_use(&addr))
-            return dz_fail(err, DZ_EBUSY, "listen at %s: somebody already does", path);
+            return dz_fail(err, DZ_EBUSY, "listen at %s: another process already listens there",
+                           path);
         (void)unlink(addr.sun_path);
         rc = bind_to(fd, &addr);
     }

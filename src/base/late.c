@@ -18,7 +18,7 @@ int dz_late_load(const char *library, const char *package, const struct dz_late 
         void *at = dlsym(handle, functions[i].name);
         if (!at)
             return dz_fail(err, DZ_EUNSUPPORTED,
-                           "%s has no %s: another version than the package %s has", library,
+                           "%s has no %s: it is not the version of the package %s", library,
                            functions[i].name, package);
         memcpy(functions[i].at, &at, sizeof at);
     }

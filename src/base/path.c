@@ -121,11 +121,11 @@ int dz_path_inside(struct dz_str path, char out[static DZ_PATH_MAX], struct dz_e
     if (rc < 0)
         return rc;
     if (dz_str_starts(path, DZ_STR("/")))
-        return dz_fail(err, DZ_EINVAL, "path %s is absolute: expected one relative to its place",
+        return dz_fail(err, DZ_EINVAL, "path %s is absolute: expected a relative path",
                        dz_str_quote(path, text));
     enum outcome how = add_path(&b, path, false);
     if (how == LEFT_ROOT)
-        return dz_fail(err, DZ_EINVAL, "path %s leaves its place by \"..\"",
+        return dz_fail(err, DZ_EINVAL, "path %s leads out of its directory by \"..\"",
                        dz_str_quote(path, text));
     if (how == TOO_LONG)
         return fail_limit(path, err);

@@ -106,7 +106,7 @@ int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cance
     uint64_t log = 0;
     int rc = dz_cold_has(c, id, DZ_COLD_LOG, &log, err);
     if (rc == 1 && log > 0)
-        return dz_fail(err, DZ_ESTATE, "freeze %s: the log beside its file still holds commits",
+        return dz_fail(err, DZ_ESTATE, "freeze %s: the WAL beside its file still holds commits",
                        id);
     if (rc >= 0)
         rc = open_in(c, id, DZ_COLD_LIVE, &in, err);
@@ -144,7 +144,8 @@ static int compare(const struct dz_cold_copy *copy, const uint8_t *digest, struc
         return 0;
     return dz_fail(
         err, DZ_ECORRUPT,
-        "the cold copy is damaged: its SHA-256 is %.12s..., but %.12s... was stored; restore that file from a backup",
+        "the cold copy is damaged: its SHA-256 is %.12s..., but %.12s... was recorded; restore the "
+        "file from a backup",
         dz_sha256_hex(digest, got), dz_sha256_hex(copy->sha256, want));
 }
 
@@ -155,7 +156,7 @@ static int fill(const struct dz_cold *c, struct dz_blob_in *in, struct dz_blob_o
     struct dz_blob_copied copied = {0};
     int rc;
     if (copy->size && in->size != copy->size)
-        return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, but %llu were stored",
+        return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, but %llu were recorded",
                        (unsigned long long)in->size, (unsigned long long)copy->size);
     if (copy->file == DZ_COLD_ARCHIVE) {
         rc = (c->expand ? c->expand : dz_cold_expand)(in, out, cancel, copied.sha256, err);

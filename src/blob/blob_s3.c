@@ -216,8 +216,8 @@ static int check(struct s3_in *in, const struct block *b, struct dz_err *err)
     int rc = dz_blob_digest_final(&in->digest, digest, err);
     in->hashed = UINT64_MAX;
     if (rc == 0 && memcmp(digest, in->hash, sizeof digest) != 0)
-        rc = dz_fail(err, DZ_ECORRUPT, "read %s from S3: its bytes are not those that were stored",
-                     in->key);
+        rc = dz_fail(err, DZ_ECORRUPT,
+                     "read %s from S3: its bytes differ from those that were stored", in->key);
     return rc;
 }
 
@@ -319,8 +319,7 @@ static int open_object(struct s3_in *in, struct dz_err *err)
     if (rc < 0)
         return rc;
     if (b->call.length < 0 || !b->call.etag[0])
-        return dz_fail(err, DZ_EIO, "read %s from S3: the server does not say how long it is",
-                       in->key);
+        return dz_fail(err, DZ_EIO, "read %s from S3: the server sent no length", in->key);
     in->head.size = (uint64_t)b->call.length;
     (void)snprintf(in->etag, sizeof in->etag, "%s", b->call.etag);
     b->size = in->head.size ? part_size(in->head.size, 1) : 0;
@@ -415,7 +414,7 @@ static int begin_upload(struct s3_out *o, struct dz_err *err)
     if (rc == 0)
         rc = dz_s3_answer_read(c.text.p, c.text.len, on_upload_id, o, err);
     if (rc == 0 && !o->id[0])
-        rc = dz_fail(err, DZ_EIO, "write %s to S3: the server gave the upload no number", o->key);
+        rc = dz_fail(err, DZ_EIO, "write %s to S3: the server gave the upload no id", o->key);
     dz_s3_call_release(&c);
     return rc;
 }
@@ -528,7 +527,7 @@ static bool is_ours(struct s3_out *o)
 
 static int not_new(const struct s3_out *o, struct dz_err *err)
 {
-    return dz_fail(err, DZ_EEXIST, "write %s to S3: there is such an object already", o->key);
+    return dz_fail(err, DZ_EEXIST, "write %s to S3: the object already exists", o->key);
 }
 
 static int put_whole(struct s3_out *o, struct dz_err *err)
@@ -609,7 +608,7 @@ static int out_commit(struct dz_blob_out *head, struct dz_err *err)
 
 static int abort_upload(struct s3_store *s, const char *key, const char *id, struct dz_err *err)
 {
-    struct s3_call c = {.method = "DELETE", .what = "give up the upload of"};
+    struct s3_call c = {.method = "DELETE", .what = "abort the upload of"};
     (void)snprintf(c.key, sizeof c.key, "%s", key);
     add_query(&c, "uploadId", id);
     int rc = ask_alone(s, &c, err);
@@ -669,7 +668,7 @@ static int s3_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size, stru
     struct s3_call c = about(store_of(s), "HEAD", "look for", key);
     int rc = ask_alone(store_of(s), &c, err);
     if (rc == 0 && c.length < 0)
-        rc = dz_fail(err, DZ_EIO, "look for %s in S3: the server does not say how long it is", key);
+        rc = dz_fail(err, DZ_EIO, "look for %s in S3: the server sent no length", key);
     if (rc == 0)
         *ret_size = (uint64_t)c.length;
     dz_s3_call_release(&c);
@@ -777,10 +776,10 @@ static int each(struct listing *l, struct dz_err *err)
         dz_s3_call_release(&c);
         if (rc == 0 && l->more && !l->next[0])
             rc = dz_fail(err, DZ_EIO,
-                         "list the bucket %s: the server does not say where the next page begins",
+                         "list the bucket %s: the server sent no position of the next page",
                          l->store->place.bucket);
         if (rc == 0 && l->more && strcmp(l->next, from) == 0 && strcmp(l->next_id, from_id) == 0)
-            rc = dz_fail(err, DZ_EIO, "list the bucket %s: the server gives the same page again",
+            rc = dz_fail(err, DZ_EIO, "list the bucket %s: the server sent the same page twice",
                          l->store->place.bucket);
     } while (rc == 0 && l->more && !l->over);
     return rc;

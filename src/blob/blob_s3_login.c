@@ -81,7 +81,8 @@ static int split_url(const char *url, struct url *u, struct dz_err *err)
             to = &u->path_style;
         if (!to || !value || !dz_s3_decode(value))
             return bad_url(err, url,
-                           "behind the ? there may be endpoint=, region= and path-style=, with &");
+                           "after the ? only endpoint=, region= and path-style= are allowed, "
+                           "separated by &");
         *to = value;
     }
     return 0;
@@ -115,13 +116,12 @@ static int take_endpoint(struct s3_place *p, const char *endpoint, const char *s
     while (host.n > 0 && host.p[host.n - 1] == '/')
         host.n--;
     if (!is_host(host))
-        return dz_fail(err, DZ_EINVAL,
-                       "%s is not an endpoint of S3: it looks like https://HOST:PORT",
+        return dz_fail(err, DZ_EINVAL, "%s is not an S3 endpoint: it must be https://HOST:PORT",
                        dz_str_quote(dz_str(endpoint), quoted));
     /* A certificate for *.HOST does not cover a bucket's name with a dot. */
     p->path_style = style ? strcmp(style, "true") == 0 : own || strchr(p->bucket, '.') != NULL;
     if (style && !p->path_style && strcmp(style, "false") != 0)
-        return dz_fail(err, DZ_EINVAL, "path-style is true or false, not %s",
+        return dz_fail(err, DZ_EINVAL, "path-style must be true or false, not %s",
                        dz_str_quote(dz_str(style), quoted));
     /* The scheme's own port is not sent in the header Host, so it may not be signed. */
     if (!dz_str_eat(&(struct dz_str){host.p, host.n}, DZ_STR("[")) &&
@@ -132,7 +132,7 @@ static int take_endpoint(struct s3_place *p, const char *endpoint, const char *s
                           : snprintf(p->host, room, "%s.%.*s", p->bucket, (int)host.n, host.p);
     if ((size_t)n >= room)
         return dz_fail(err, DZ_EINVAL,
-                       "the bucket's and the endpoint's name are too long together");
+                       "the names of the bucket and the endpoint are too long together");
     return 0;
 }
 
@@ -144,12 +144,13 @@ int dz_s3_place_of(const struct dz_s3_opts *o, struct s3_place *ret_place, struc
     if (rc < 0)
         return rc;
     if (!is_name(u.bucket, 3, 63))
-        return bad_url(err, o->url, "a bucket's name has 3 to 63 of A-Z a-z 0-9 - . _");
+        return bad_url(err, o->url,
+                       "the name of a bucket must be 3 to 63 characters of A-Z a-z 0-9 - . _");
     const char *region =
         first_of(u.region, o->region,
                  first_of(getenv("AWS_REGION"), getenv("AWS_DEFAULT_REGION"), "us-east-1"));
     if (!is_name(region, 1, 64))
-        return bad_url(err, o->url, "a region has the characters A-Z a-z 0-9 - . _");
+        return bad_url(err, o->url, "the name of a region must consist of A-Z a-z 0-9 - . _");
     (void)snprintf(p.bucket, sizeof p.bucket, "%s", u.bucket);
     (void)snprintf(p.region, sizeof p.region, "%s", region);
     rc = take_prefix(&p, o->url, u.prefix, err);
@@ -169,8 +170,8 @@ int dz_s3_place_of(const struct dz_s3_opts *o, struct s3_place *ret_place, struc
 static int take_key(char *to, size_t room, const char *value, const char *what, struct dz_err *err)
 {
     if (strlen(value) >= room)
-        return dz_fail(err, DZ_EINVAL, "the %s for S3 is too long: it has at most %zu characters",
-                       what, room - 1);
+        return dz_fail(err, DZ_EINVAL, "the %s for S3 is longer than %zu characters", what,
+                       room - 1);
     for (const char *p = value; *p; p++)
         if (*p <= ' ' || *p > '~')
             return dz_fail(err, DZ_EINVAL, "the %s for S3 has a character that no key has", what);
@@ -183,7 +184,7 @@ static int take_keys(struct s3_keys *k, const char *access, const char *secret, 
 {
     if (!access || !access[0] || !secret || !secret[0])
         return dz_fail(err, DZ_EINVAL,
-                       "%s has one of the access key and the secret key for S3 without the other",
+                       "%s has only one of access key and secret key for S3; both are required",
                        from);
     int rc = take_key(k->access, sizeof k->access, access, "access key", err);
     if (rc == 0)
@@ -231,8 +232,8 @@ static int keys_of_file(const char *path, const char *profile, struct s3_keys *k
             "there are no keys for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write %s",
             path);
     else if (line > 0 || f.too_long)
-        rc = dz_fail(err, DZ_EINVAL, "%s, line %d: not a line of a file with credentials", path,
-                     line);
+        rc = dz_fail(err, DZ_EINVAL, "%s, line %d: expected [SECTION], KEY = VALUE or a comment",
+                     path, line);
     else if (!f.access[0] && !f.secret[0])
         rc = dz_fail(err, DZ_EDENIED, "%s has no keys for S3 in %s", path, from);
     else

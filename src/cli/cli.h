@@ -96,7 +96,7 @@ struct dz_cli_command {
     /* An exit status (0 and up), or a negative DZ_E* with *err filled: the
      * caller prints "doze: <sentence>" and exits 1, or 2 after dz_cli_usage. */
     int (*run)(struct dz_cli *c, struct dz_err *err);
-    /* Not NULL: called in place of run, which it runs in a jailed process. */
+    /* Not NULL: called instead of run; it runs `run` in a jailed process. */
     int (*jail)(struct dz_cli *c, struct dz_err *err);
 };
 
@@ -146,8 +146,8 @@ const char *dz_cli_value_at(const struct dz_cli *c, const char *name,
 DZ_COLD DZ_PRINTF(3, 4) int dz_cli_usage(struct dz_cli *c, struct dz_err *err, const char *fmt,
                                          ...);
 
-/* Print a JSON text on out, with a newline. Takes what dz_json_finish returned;
- * a failure becomes the error of the command. */
+/* Print a JSON text on out, with a newline. Takes the result of dz_json_finish; a failure becomes
+ * the error of the command. */
 DZ_NODISCARD int dz_cli_print_json(struct dz_cli *c, const struct dz_buf *text, int rc,
                                    struct dz_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze snapshot`, `fork`, `clone`, `share` of a sandbox that a daemon keeps, and
- * `doze snapshots`. Of a file, they are local_copy.c's.
+ * `doze snapshot`, `fork`, `clone` and `share` of a daemon's sandbox. local_copy.c has the same for
+ * a file.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -24,8 +24,8 @@ static int no_target(struct dz_cli *c, struct dz_err *err)
 {
     return c->argc < 2 ? 0
                        : dz_cli_usage(c, err,
-                                      "%s is a sandbox of the daemon, and has no TARGET; a file "
-                                      "has a / in its name or ends in .doze",
+                                      "TARGET is for a file, but %s names a sandbox of the daemon; "
+                                      "a file contains a / or ends in .doze",
                                       c->argv[0]);
 }
 
@@ -51,7 +51,7 @@ int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err)
     size_t i;
     int rc = no_target(c, err);
     if (rc == 0 && given && dz_num_u64(dz_str(given), 1, 100, &count, NULL) < 0)
-        rc = dz_cli_usage(c, err, "--count wants 1 to 100, not %s", given);
+        rc = dz_cli_usage(c, err, "--count must be from 1 to 100, not %s", given);
     put_text(body, "label", dz_cli_value(c, "label"));
     put_text(body, "expires_in", dz_cli_value(c, "expires"));
     if (count)
@@ -115,7 +115,7 @@ int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
     const char *to = dz_cli_value(c, "output");
     int rc;
     if (to && c->argc > 1)
-        return dz_cli_usage(c, err, "-o or TARGET, not both");
+        return dz_cli_usage(c, err, "give either -o or TARGET, not both");
     to = to ? to : c->argv[1];
     if (!to)
         return dz_cli_usage(
@@ -126,7 +126,7 @@ int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
     if (snprintf(temp, sizeof temp, "%s.tmp", to) >= (int)sizeof temp)
         return dz_fail(err, DZ_ELIMIT, "share: the path is too long");
     if (access(to, F_OK) == 0)
-        return dz_fail(err, DZ_EEXIST, "share: %s exists already", to);
+        return dz_fail(err, DZ_EEXIST, "share: %s already exists", to);
     dz_client_target(&target, "/v1/sandboxes/{}/share", c->argv[0]);
     const struct dz_client_req req = {
         .method = "GET", .target = target.p, .accept = "*/*", .timeout_ms = -1};

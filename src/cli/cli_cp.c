@@ -42,14 +42,14 @@ static ssize_t read_file(void *arg, char *p, size_t n, struct dz_err *err)
     return got;
 }
 
-/* Where a copy of `from` goes: into a path that ends in '/', else to the path itself. */
+/* The target of a copy of `from`: below a path that ends in '/', otherwise the path itself. */
 static int target_path(const char *from, const char *to, char ret_path[static DZ_PATH_MAX],
                        struct dz_err *err)
 {
     bool into = to[0] && to[strlen(to) - 1] == '/';
     struct dz_str name = into ? dz_cli_tree_name(from) : DZ_STR("");
     if (dz_str_eqz(name, "..") || (into && name.n == 0))
-        return dz_fail(err, DZ_EINVAL, "copy %s to %s: say what it is to be called", from, to);
+        return dz_fail(err, DZ_EINVAL, "copy %s to %s: the target needs a file name", from, to);
     int n = snprintf(ret_path, DZ_PATH_MAX, "%s%.*s", to, DZ_STR_ARG(name));
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path %s is too long", to);
 }
@@ -72,7 +72,7 @@ int dz_cli_copy_in(struct dz_cli_side *s, const char *from, const struct dz_cli_
     if (fstat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "stat %s", from);
     if (S_ISDIR(st.st_mode))
-        return dz_cli_usage(s->c, err, "%s is a directory: give -r", from);
+        return dz_cli_usage(s->c, err, "%s is a directory; use -r to copy it", from);
     int rc = target_path(input ? "stdin" : from, to->path, path, err);
     if (rc < 0)
         return rc;
@@ -84,7 +84,7 @@ int dz_cli_copy_in(struct dz_cli_side *s, const char *from, const struct dz_cli_
     rc = dz_cli_side_put(s, to, path, S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0, &bytes, err);
     dz_cli_progress_end(&sending.progress);
     if (rc < 0)
-        return is_directory(err) ? dz_fail(err, rc, "%s: end it with / to copy into it", err->msg)
+        return is_directory(err) ? dz_fail(err, rc, "%s; end it with / to copy into it", err->msg)
                                  : rc;
     if (total) {
         total->files++;
@@ -99,7 +99,7 @@ static int get(struct dz_cli_side *s, const struct dz_cli_spot *from, int fd,
     uint64_t bytes = 0;
     int rc = dz_cli_side_get(s, from, fd, &bytes, err);
     if (rc < 0 && is_directory(err))
-        return dz_fail(err, rc, "%s: give -r to copy it", err->msg);
+        return dz_fail(err, rc, "%s; use -r to copy it", err->msg);
     if (rc == 0 && total) {
         total->files++;
         total->bytes += bytes;
@@ -107,7 +107,7 @@ static int get(struct dz_cli_side *s, const struct dz_cli_spot *from, int fd,
     return rc;
 }
 
-/* Write into the target, which is no regular file but, for instance, a terminal or /dev/null. */
+/* Write to a target that is not a regular file, for instance a terminal or /dev/null. */
 static int copy_to_device(struct dz_cli_side *s, const struct dz_cli_spot *from, const char *path,
                           struct dz_tree_stats *total, struct dz_err *err)
 {
@@ -115,7 +115,7 @@ static int copy_to_device(struct dz_cli_side *s, const struct dz_cli_spot *from,
     return fd < 0 ? fd : get(s, from, fd, total, err);
 }
 
-/* Beside the target first, so that a broken copy does not take its place. */
+/* Write a temporary file beside the target first, so that a broken copy does not replace it. */
 int dz_cli_copy_out(struct dz_cli_side *s, const struct dz_cli_spot *from, const char *to,
                     struct dz_tree_stats *total, struct dz_err *err)
 {
@@ -152,10 +152,10 @@ int dz_cli_copy_out(struct dz_cli_side *s, const struct dz_cli_spot *from, const
 /* The directories that were made in a sandbox for a tree: its top and the missing parents. */
 struct made {
     char path[DZ_PATH_MAX]; /* of the directory */
-    size_t kept; /* bytes of the path that were there before; the whole path: nothing was made */
+    size_t kept; /* bytes of the path that existed before; the whole path: nothing was made */
 };
 
-/* Make the directory, which may be there, and note what to take back. */
+/* Make the directory if it is missing, and note what to remove if the copy fails. */
 static int make_directory(struct dz_cli_side *s, const struct dz_cli_spot *to, struct made *m,
                           struct dz_err *err)
 {
@@ -177,8 +177,8 @@ static int make_directory(struct dz_cli_side *s, const struct dz_cli_spot *to, s
     return rc == DZ_EEXIST ? 0 : rc;
 }
 
-/* The tree was refused: remove what was made for it, as far as it is empty. The copy may have
- * broken what it used. */
+/* The tree was refused: remove the directories made for it, as far as they are empty. A failed copy
+ * may have left files in them. */
 static void take_back(struct dz_cli_side *s, const struct dz_cli_spot *to, struct made *m)
 {
     if (m->kept == strlen(m->path) || dz_cli_side_close(s, 0, NULL) < 0)
@@ -217,8 +217,10 @@ static int tree_in(struct dz_cli_side *s, const char *from, const struct dz_cli_
     if (rc == 0)
         return 0;
     if (unknown)
-        dz_cli_warn(s->c, "all of %s was sent, and the %s did not say what became of it", from,
-                    to->file[0] ? "cell" : "daemon");
+        dz_cli_warn(s->c,
+                    "all of %s was sent, but the %s did not confirm that it was stored; check the "
+                    "target",
+                    from, to->file[0] ? "cell" : "daemon");
     else
         dz_cli_warn(s->c, "nothing of %s was copied", from);
     take_back(s, to, &made);
@@ -259,7 +261,9 @@ static int copy_one(struct dz_cli_side *s, const char *source, const struct dz_c
     if (rc < 0)
         return rc;
     if (is_here(&from) == is_here(to))
-        return dz_cli_usage(s->c, err, "one of %s and %s must be in a sandbox, the other here",
+        return dz_cli_usage(s->c, err,
+                            "one of %s and %s must be in a sandbox (SANDBOX:PATH), the other on "
+                            "this machine",
                             source, s->c->argv[s->c->argc - 1]);
     if (is_here(&from))
         return (tree ? tree_in : dz_cli_copy_in)(s, from.path, to, &t->total, err);
@@ -278,12 +282,14 @@ static int cp(struct dz_cli *c, struct dz_err *err)
     if (rc == 0)
         rc = dz_cli_spot_parse(c, last, &to, err);
     if (rc == 0 && c->argc > 2 && !is_here(&to) && last[strlen(last) - 1] != '/')
-        return dz_cli_usage(c, err, "%s: several files go into a directory: end it with /", last);
+        return dz_cli_usage(
+            c, err, "%s: several files can only be copied into a directory; end it with /", last);
     if (rc == 0 && c->argc > 2 && is_here(&to) && (stat(last, &st) < 0 || !S_ISDIR(st.st_mode)))
         return dz_fail_sys(err, ENOTDIR, "copy several things to %s", last);
     if (rc == 0 && c->json && is_here(&to) && strcmp(last, "-") == 0)
-        return dz_cli_usage(c, err, "--json: the file itself goes to standard output");
-    dz_cli_catch_interrupts(); /* what is half made is taken back */
+        return dz_cli_usage(c, err,
+                            "--json cannot be used here: the file itself goes to standard output");
+    dz_cli_catch_interrupts(); /* an interrupted copy is undone */
     for (int i = 0; rc == 0 && i < c->argc - 1; i++)
         rc = copy_one(&s, c->argv[i], &to, &t, err);
     rc = dz_cli_side_close(&s, rc, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze doctor`: what this machine offers, and what each of it means for doze.
- * os_probe finds out; the sentences are here.
+ * `doze doctor`: what this machine offers and what that means for doze. os_probe finds the facts;
+ * this file has the sentences.
  */
 #include "base/json.h"
 #include "base/limits.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-/* For each probe: does doze need it, and what the three answers mean. */
+/* For each probe: is it required, and what the three answers mean. */
 static const struct feature {
     bool required;
     const char *yes;
@@ -48,9 +48,10 @@ static const struct feature {
          "Suspending compares all memory to find the pages that changed, which is slower for "
          "large sandboxes. Linux 6.7 or newer is needed."},
     [DZ_OS_PROBE_LANDLOCK] =
-        {false, "A second fence between a sandbox's process and the host's files and network.",
-         "A second fence between a sandbox's process and the host's files; only seccomp protects "
-         "the network.",
+        {false,
+         "A second fence stands between a sandbox's process and the host's files and network.",
+         "A second fence stands between a sandbox's process and the host's files; only seccomp "
+         "protects the network.",
          "Only seccomp stands between a sandbox's process and the host's files."},
     [DZ_OS_PROBE_USER_NS] =
         {false, "Sandboxes get namespaces of their own, even if doze does not run as root.", "",
@@ -93,7 +94,7 @@ struct report {
     struct dz_os_finding findings[DZ_OS_PROBE_COUNT];
     struct utsname uname;
     char data_dir[DZ_PATH_MAX];
-    int missing; /* required and not there */
+    int missing; /* required and missing */
     int lesser;  /* limited, or missing and not required */
 };
 
@@ -184,7 +185,7 @@ static void print_text(struct dz_cli *c, const struct report *r)
                 r->missing, r->missing == 1 ? "is" : "are");
     else if (r->lesser > 0)
         fprintf(c->out,
-                "doze can run here; a missing or limited feature costs what is said beside it.\n");
+                "doze can run here; the lines above say what missing and limited features cost.\n");
     else
         fprintf(c->out, "doze can run here, with every feature that it can use.\n");
 }
@@ -240,7 +241,7 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_doctor = {
     .name = "doctor",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "check what this machine supports and what that means for doze",
+    .summary = "check whether and how well doze runs on this machine",
     .args = "",
     .options =
         (const struct dz_cli_option[]){

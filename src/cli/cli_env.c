@@ -25,8 +25,8 @@ static int too_long(struct dz_err *err)
                    DZ_PATH_MAX - 1);
 }
 
-/* A relative name means a place below the directory in which doze was called, also for the daemon
- * that this command may start elsewhere. */
+/* Make a relative path absolute: it is relative to the directory in which doze was called, also for
+ * a daemon that this command may start elsewhere. */
 static int make_absolute(const char *path, char ret_path[static DZ_PATH_MAX], struct dz_err *err)
 {
     char cwd[DZ_PATH_MAX] = "", joined[DZ_PATH_MAX];

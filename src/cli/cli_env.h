@@ -11,12 +11,11 @@
 
 #include <stdbool.h>
 
-/* Where doze keeps its data: `given` (an option, may be NULL), else DOZE_DATA,
- * else $XDG_DATA_HOME/doze, else $HOME/.local/share/doze, else /var/lib/doze.
- * An empty variable counts as none, and so does an XDG_DATA_HOME or HOME that
- * is not absolute. A relative path is completed with the current directory, so
- * the result is always absolute. The directory need not exist. DZ_ELIMIT: the
- * path is too long; DZ_EINVAL: it is empty. */
+/* The data directory: `given` (an option, may be NULL), else DOZE_DATA, else $XDG_DATA_HOME/doze,
+ * else $HOME/.local/share/doze, else /var/lib/doze. An empty variable counts as unset, and so does
+ * an XDG_DATA_HOME or HOME that is not absolute. The current directory completes a relative path,
+ * so the result is always absolute. The directory need not exist. DZ_ELIMIT: the path is too long;
+ * DZ_EINVAL: it is empty. */
 DZ_NODISCARD int dz_cli_data_dir(const char *given, char ret_path[static DZ_PATH_MAX],
                                  struct dz_err *err);
 /* Is this the directory that dz_cli_data_dir() gives without an option and without DOZE_DATA? */

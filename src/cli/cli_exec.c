@@ -33,7 +33,7 @@ static int put_env(struct dz_cli *c, json_t *o, struct dz_err *err)
         char name[DZ_PATH_MAX];
         size_t n = equals ? (size_t)(equals - given) : strlen(given);
         if (n == 0 || n >= sizeof name)
-            return dz_cli_usage(c, err, "--env wants NAME=VALUE or NAME, not %s", given);
+            return dz_cli_usage(c, err, "--env must be NAME=VALUE or NAME, not %s", given);
         (void)snprintf(name, sizeof name, "%.*s", (int)n, given);
         put_text(env, name, value);
     }
@@ -60,7 +60,7 @@ static int make_request(struct dz_cli *c, char *const *words, bool input, bool t
     const char *timeout = dz_cli_value(c, "timeout");
     int64_t ms = 0;
     if (timeout && dz_duration_parse(dz_str(timeout), 1, TIMEOUT_MAX_MS, &ms, NULL) < 0)
-        return dz_cli_usage(c, err, "--timeout wants a duration such as 30s, not %s", timeout);
+        return dz_cli_usage(c, err, "--timeout must be a duration such as 30s, not %s", timeout);
     json_t *o = json_object(), *cmd = json_array();
     if (!o || !cmd)
         return dz_fail(err, DZ_ENOMEM, "write a request: out of memory");
@@ -68,7 +68,8 @@ static int make_request(struct dz_cli *c, char *const *words, bool input, bool t
         if (json_array_append_new(cmd, json_string(*words)) < 0) {
             json_decref(o);
             json_decref(cmd);
-            return dz_cli_usage(c, err, "a word of COMMAND is not UTF-8: %s", *words);
+            return dz_cli_usage(c, err, "COMMAND contains a word that is not valid UTF-8: %s",
+                                *words);
         }
     (void)json_object_set_new(o, "cmd", cmd);
     put_text(o, "cwd", dz_cli_value(c, "workdir"));
@@ -95,7 +96,7 @@ static int in_background(struct dz_cli *c, json_t *request, struct dz_err *err)
     return rc < 0 ? rc : dz_cli_show_one(c, answer, "exec_id", err);
 }
 
-/* As the daemon answers POST .../exec. */
+/* Print the object with which the daemon answers POST .../exec. */
 static int print_kept(struct dz_cli *c, const char *exec_id, const struct dz_cli_kept *k,
                       struct dz_err *err)
 {
@@ -142,7 +143,7 @@ static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty
     struct dz_cli_session s = {
         .sandbox = c->argv[0], .request = request, .input = input, .tty = tty};
     int rc = carry(c, &s, err);
-    if (rc < 0) /* not 1: that would be the command's */
+    if (rc < 0) /* not 1, which would be the command's status */
         c->usage_status = s.failed ? s.failed : DZ_EXIT_RUN_FAILED;
     return rc;
 }
@@ -155,7 +156,7 @@ static int exec(struct dz_cli *c, struct dz_err *err)
          detach = dz_cli_flag(c, "detach");
     json_t *request = NULL;
     if (tty && input && !isatty(STDIN_FILENO))
-        return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
+        return dz_cli_usage(c, err, "-t with -i requires a terminal as standard input");
     int rc = make_request(c, c->argv + 1, input && !detach, tty, &request, err);
     if (rc == 0)
         rc = detach ? in_background(c, request, err) : in_foreground(c, request, input, tty, err);
@@ -303,7 +304,7 @@ static int attach_exec(struct dz_cli *c, const char *sandbox, const char *id, st
     return rc < 0 ? rc : carry(c, &s, err);
 }
 
-/* Attach to a fork or a reference, which gives a sandbox. */
+/* Attach to a fork or a reference: both give a sandbox. */
 static int attach_branch(struct dz_cli *c, const char *kind, const char *id, struct dz_err *err)
 {
     json_t *answer = NULL, *body = json_object();
@@ -321,7 +322,7 @@ static int attach(struct dz_cli *c, struct dz_err *err)
     bool main = strcmp(id, "main") == 0;
     if (main && !sandbox)
         return dz_cli_usage(c, err,
-                            "every sandbox of a warm image has a command main; say which: "
+                            "every sandbox of a warm image has a command main; name the sandbox: "
                             "doze attach SANDBOX main");
     if (main || dz_str_starts(what, DZ_STR("exe_")))
         return attach_exec(c, sandbox, id, err);
@@ -331,7 +332,10 @@ static int attach(struct dz_cli *c, struct dz_err *err)
         return attach_branch(c, "forks", id, err);
     if (dz_str_starts(what, DZ_STR("ref_")))
         return attach_branch(c, "refs", id, err);
-    return dz_cli_usage(c, err, "%s is none of exe_..., frk_... and ref_...", id);
+    return dz_cli_usage(c, err,
+                        "%s is not the id of a command (exe_...), fork (frk_...) or reference "
+                        "(ref_...)",
+                        id);
 }
 
 const struct dz_cli_command dz_cmd_attach = {

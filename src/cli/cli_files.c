@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze cat`, `edit`, `files`, `sql`: the files of a sandbox, which a daemon has or which is a file
- * here (cli_spot.c), also while it sleeps.
+ * `doze cat`, `edit`, `files`, `sql`: the files of a daemon's sandbox or of a FILE (cli_spot.c),
+ * also while the sandbox sleeps.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -57,7 +57,8 @@ const struct dz_cli_command dz_cmd_cat = {
 
 /* --- edit ------------------------------------------------------------------------------------- */
 
-/* As git and crontab do: a shell reads VISUAL or EDITOR, which may have options. */
+/* Run the editor through a shell, as git and crontab do, because VISUAL and EDITOR may have
+ * options. */
 static int run_editor(const char *path, struct dz_err *err)
 {
     const char *editor = getenv("VISUAL");
@@ -70,13 +71,13 @@ static int run_editor(const char *path, struct dz_err *err)
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct dz_os_proc proc = DZ_OS_PROC_NONE;
     struct dz_os_status status = {0};
-    (void)sigaction(SIGINT, &ignore, NULL); /* the editor's, not ours */
+    (void)sigaction(SIGINT, &ignore, NULL); /* Ctrl-C is for the editor */
     (void)sigaction(SIGQUIT, &ignore, NULL);
     int rc = dz_os_spawn(&o, &proc, err);
     rc = rc < 0 ? rc : dz_os_proc_wait(&proc, -1, &status, err);
     dz_os_proc_close(&proc);
     return rc == 0 && status.exit_code != 0
-               ? dz_fail(err, DZ_ECANCELED, "%s failed: the file is as it was", editor)
+               ? dz_fail(err, DZ_ECANCELED, "the editor %s failed; the file is unchanged", editor)
                : rc;
 }
 
@@ -86,7 +87,7 @@ static bool same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* A copy of the file. One that does not exist begins empty. A FILE is closed again. */
+/* Get a copy of the file; a missing file begins empty. Closes a FILE again. */
 static int fetch(struct dz_cli_side *s, const struct dz_cli_spot *at, const char *path,
                  struct dz_err *err)
 {
@@ -100,7 +101,7 @@ static int fetch(struct dz_cli_side *s, const struct dz_cli_spot *at, const char
     return dz_cli_side_close(s, rc, err);
 }
 
-/* *ret_kept: what was written did not get back. */
+/* *ret_kept: the edited copy could not be stored in the sandbox and is kept. */
 static int edit_copy(struct dz_cli_side *s, const struct dz_cli_spot *at, const char *path,
                      bool *ret_kept, struct dz_err *err)
 {
@@ -136,7 +137,7 @@ static int edit(struct dz_cli *c, struct dz_err *err)
     (void)snprintf(path, sizeof path, "%s/%.255s", dir, base_name(at.path));
     rc = edit_copy(&s, &at, path, &kept, &why);
     if (kept)
-        return dz_fail(err, rc, "%s; what was written is in %s", why.msg, path);
+        return dz_fail(err, rc, "%s; your version is kept in %s", why.msg, path);
     (void)unlink(path);
     (void)rmdir(dir);
     return rc < 0 ? dz_fail(err, rc, "%s", why.msg) : 0;
@@ -302,7 +303,7 @@ static int print_rows(struct dz_cli *c, const json_t *answer)
         fprintf(c->out, "%s\n", line.p);
     }
     if (json_is_true(json_object_get(answer, "truncated")))
-        dz_cli_warn(c, "there are more rows: the answer is at its limit");
+        dz_cli_warn(c, "only the first rows are shown: the answer reached its limit");
     return DZ_EXIT_OK;
 }
 

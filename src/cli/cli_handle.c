@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "cli/cli_remote.h"
 
-/* A list of one kind: /v1/PLURAL. */
+/* List one kind of handle: /v1/PLURAL. */
 static int list(struct dz_cli *c, const char *plural, const struct dz_cli_shown *shown,
                 size_t count, struct dz_err *err)
 {

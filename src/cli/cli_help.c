@@ -11,11 +11,13 @@
 #include <string.h>
 
 enum {
-    OPTION_WIDTH = 24, /* columns of an option before its help, which else begins a line */
+    OPTION_WIDTH = 24, /* columns of an option; the text of a longer one begins on the next line */
     OPTION_MAX = 80,
+    TEXT_COLUMN = OPTION_WIDTH + 3, /* where the text of an option begins */
+    LINE_MAX_COLUMNS = 79,          /* a terminal of 80 columns does not wrap it */
 };
 
-/* As wide as the longest name: no summary begins out of line. */
+/* As wide as the longest name, so that all summaries are aligned. */
 static int name_width(void)
 {
     size_t most = 0;
@@ -49,9 +51,7 @@ void dz_cli_help_list(FILE *out, bool color)
             print_row(out, *c, color);
         }
     }
-    fputs(" `doze help COMMAND` says more about one of them; `doze --version` prints the\n"
-          "version.\n",
-          out);
+    fputs(" `doze help COMMAND` explains one of them; `doze --version` prints the version.\n", out);
 }
 
 void dz_cli_help_prefix(FILE *out, bool color, const char *word)
@@ -68,15 +68,34 @@ static void print_usage(FILE *out, const struct dz_cli_command *cmd)
             cmd->args[0] ? " " : "", cmd->args);
 }
 
+/* Print the text of an option from column TEXT_COLUMN on, broken between words. */
+static void print_text(FILE *out, const char *text)
+{
+    int column = TEXT_COLUMN;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (column > TEXT_COLUMN && column + 1 + n > LINE_MAX_COLUMNS) {
+            fprintf(out, "\n%*s", TEXT_COLUMN, "");
+            column = TEXT_COLUMN;
+        }
+        column += fprintf(out, "%s%.*s", column > TEXT_COLUMN ? " " : "", n, text);
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
 static void print_option(FILE *out, const struct dz_cli_option *o)
 {
     char left[OPTION_MAX];
     (void)snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
                    o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->arg ? "=" : "",
                    o->arg ? o->arg : "");
-    bool long_one = strlen(left) > OPTION_WIDTH;
-    fprintf(out, "  %-*s%s %s\n", OPTION_WIDTH, left,
-            long_one ? "\n                          " : "", o->help);
+    if (strlen(left) > OPTION_WIDTH)
+        fprintf(out, "  %s\n%*s", left, TEXT_COLUMN, "");
+    else
+        fprintf(out, "  %-*s ", OPTION_WIDTH, left);
+    print_text(out, o->help);
 }
 
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd)
@@ -127,7 +146,7 @@ static int run(struct dz_cli *c, struct dz_err *err)
     char text[DZ_CLI_NAME_MAX], quoted[DZ_STR_QUOTED];
     const char *near = dz_cli_command_nearest(c->argc, c->argv, text);
     (void)dz_str_quote(dz_str(c->argv[c->argc - 1]), quoted);
-    return dz_cli_usage(c, err, "no command %s%s%s%s", quoted, near ? "; did you mean \"" : "",
+    return dz_cli_usage(c, err, "unknown command %s%s%s%s", quoted, near ? "; did you mean \"" : "",
                         near ? near : "", near ? "\"?" : "; doze help lists them");
 }
 

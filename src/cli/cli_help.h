@@ -10,7 +10,7 @@
 /* All commands in groups, one line each. */
 void dz_cli_help_list(FILE *out, bool color);
 
-/* Those whose first word is `word`, one line each. */
+/* The commands whose first word is `word`, one line each. */
 void dz_cli_help_prefix(FILE *out, bool color, const char *word);
 
 /* One command: usage, summary, text, options. */

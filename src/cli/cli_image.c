@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Images of a daemon: what `doze image inspect`, `rm`, `gc` and `verify` do when one runs. It knows
- * which images sandboxes need; without a daemon the same commands work on the files
- * (local_image.c).
+ * Images of a running daemon: `doze image inspect`, `rm`, `gc` and `verify`. The daemon knows which
+ * images sandboxes need; without a daemon the same commands work on the files (local_image.c).
  */
 #include "cli/cli_remote.h"
 #include "cli/cli_table.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze rename`, `doze label`: what a sandbox is called.
+ * `doze rename`, `doze label`: the name and the labels of a sandbox.
  */
 #include "base/limits.h"
 #include "cli/cli_remote.h"
@@ -12,7 +12,8 @@ static int rename_one(struct dz_cli *c, struct dz_err *err)
     bool none = dz_cli_flag(c, "none");
     json_t *answer = NULL;
     if (none == (c->argc > 1))
-        return dz_cli_usage(c, err, none ? "NAME or --none, not both" : "NAME is missing");
+        return dz_cli_usage(c, err,
+                            none ? "give either NAME or --none, not both" : "NAME is missing");
     json_t *body = json_object();
     (void)json_object_set_new(body, "name", none ? json_null() : json_string(c->argv[1]));
     int rc = dz_cli_ask(c, "PATCH", body, &answer, err, "/v1/sandboxes/{}", c->argv[0]);
@@ -48,11 +49,14 @@ static int change(struct dz_cli *c, json_t *labels, const char *word, struct dz_
     bool removes = !equals && n > 1 && word[n - 1] == '-';
     n -= removes;
     if ((!equals && !removes) || n == 0 || n >= sizeof key)
-        return dz_cli_usage(c, err, "KEY=VALUE sets a label and KEY- removes one, not %s", word);
+        return dz_cli_usage(c, err,
+                            "%s is neither KEY=VALUE, which sets a label, nor KEY-, which removes "
+                            "one",
+                            word);
     (void)snprintf(key, sizeof key, "%.*s", (int)n, word);
     if (!removes)
         return json_object_set_new(labels, key, json_string(equals + 1)) < 0
-                   ? dz_cli_usage(c, err, "the label %s is not UTF-8", key)
+                   ? dz_cli_usage(c, err, "the label %s is not valid UTF-8", key)
                    : 0;
     return json_object_del(labels, key) < 0
                ? dz_fail(err, DZ_ENOENT, "%s has no label %s", c->argv[0], key)

@@ -44,7 +44,7 @@ static int wake(struct dz_cli *c, struct dz_err *err)
     if (c->json || c->quiet)
         return show_state(c, answer, err);
     if (strcmp(dz_cli_text(answer, "result"), "warm") == 0)
-        fprintf(c->out, "was awake\n");
+        fprintf(c->out, "was already awake\n");
     else
         fprintf(c->out, "awake in %.1f ms (%s)\n", json_number_value(json_object_get(answer, "ms")),
                 dz_cli_text(answer, "rung"));
@@ -183,13 +183,13 @@ static int hold(struct dz_cli *c, struct dz_err *err)
     int64_t ms;
     if (dz_cli_flag(c, "release")) {
         if (length)
-            return dz_cli_usage(c, err, "--for or --release, not both");
+            return dz_cli_usage(c, err, "give either --for or --release, not both");
         int rc = dz_cli_ask(c, "DELETE", NULL, &answer, err, "/v1/sandboxes/{}/hold", c->argv[0]);
         return rc < 0 ? rc : show_state(c, answer, err);
     }
     length = length ? length : "1h";
     if (dz_duration_parse(dz_str(length), 1, INT64_MAX, &ms, NULL) < 0)
-        return dz_cli_usage(c, err, "--for wants a duration such as 1h, not %s", length);
+        return dz_cli_usage(c, err, "--for must be a duration such as 1h, not %s", length);
     return hop(c, "hold", json_pack("{s:s}", "for", length), err);
 }
 
@@ -220,7 +220,7 @@ static int timeout(struct dz_cli *c, struct dz_err *err)
     int64_t ms;
     if (dz_cli_flag(c, "release")) {
         if (after || action)
-            return dz_cli_usage(c, err, "DURATION or --release, not both");
+            return dz_cli_usage(c, err, "give either DURATION or --release, not both");
         int rc =
             dz_cli_ask(c, "DELETE", NULL, &answer, err, "/v1/sandboxes/{}/timeout", c->argv[0]);
         return rc < 0 ? rc : show_state(c, answer, err);
@@ -248,8 +248,8 @@ const struct dz_cli_command dz_cmd_timeout = {
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
     .help = DZ_CLI_SANDBOX_HELP
-    "The time runs from now on, however busy the sandbox is, and stands still while\n"
-    "the sandbox is suspended. After a pause, the time starts anew when the sandbox\n"
-    "is woken.\n",
+    "The time runs from now on, however busy the sandbox is, and stops while the\n"
+    "sandbox is suspended. After a pause, the time starts again from the beginning\n"
+    "when the sandbox is woken.\n",
     .run = timeout,
 };

@@ -84,7 +84,7 @@ static int unknown(struct dz_cli *c, int argc, char **argv)
     bool prefixed = dz_cli_command_is_prefix(argv[0]);
 
     if (prefixed && argc == 1) {
-        dz_cli_warn(c, "%s needs the name of a command after it; doze help %s lists them", argv[0],
+        dz_cli_warn(c, "%s must be followed by a subcommand; doze help %s lists them", argv[0],
                     argv[0]);
         return DZ_EXIT_USAGE;
     }
@@ -93,11 +93,12 @@ static int unknown(struct dz_cli *c, int argc, char **argv)
     (void)dz_str_quote(dz_str(typed), quoted);
     const char *near = dz_cli_command_nearest(argc, argv, text);
     if (argv[0][0] == '-')
-        dz_cli_warn(c, "no option %s before a command; doze help lists what there is", quoted);
+        dz_cli_warn(c, "unknown option %s before the command; doze help lists the commands",
+                    quoted);
     else if (near)
-        dz_cli_warn(c, "no command %s; did you mean \"%s\"?", quoted, near);
+        dz_cli_warn(c, "unknown command %s; did you mean \"%s\"?", quoted, near);
     else
-        dz_cli_warn(c, "no command %s; doze help lists them", quoted);
+        dz_cli_warn(c, "unknown command %s; doze help lists the commands", quoted);
     return DZ_EXIT_USAGE;
 }
 

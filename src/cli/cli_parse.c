@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options by getopt_long(3), whose tables are built here from the command's
- * row. A long option without a letter gets a value above every character, so
- * that what getopt answers says which row is meant.
+ * Parse options with getopt_long(3), whose tables are built here from the command's row. A long
+ * option without a letter gets a value above every character, so that the value returned by getopt
+ * identifies the row.
  *
  * getopt prints nothing (opterr = 0): its messages name neither the command
  * nor the nearest option.
@@ -51,7 +51,7 @@ static void build(const struct dz_cli_command *cmd, struct tables *t)
     t->longs[n] = (struct option){"help", no_argument, NULL, HELP_VALUE};
 }
 
-/* The row that getopt's value means, NULL if none. */
+/* The row of the value that getopt returned, NULL if none. */
 static const struct dz_cli_option *row_of(const struct dz_cli_command *cmd, int value)
 {
     int n = 0;
@@ -61,7 +61,7 @@ static const struct dz_cli_option *row_of(const struct dz_cli_command *cmd, int 
     return NULL;
 }
 
-/* Two options that begin as the cut one does: say which. */
+/* Refuse an abbreviated option that matches two options; name both. */
 static int ambiguous(const struct dz_cli_command *cmd, struct dz_str typed, const char *quoted,
                      struct dz_err *err)
 {
@@ -70,14 +70,14 @@ static int ambiguous(const struct dz_cli_command *cmd, struct dz_str typed, cons
         if (!dz_str_starts(dz_str(o->name), typed))
             continue;
         if (first)
-            return dz_fail(err, DZ_EINVAL, "%s: option %s may mean --%s or --%s", cmd->name, quoted,
-                           first, o->name);
+            return dz_fail(err, DZ_EINVAL, "%s: option %s is ambiguous; it matches --%s and --%s",
+                           cmd->name, quoted, first, o->name);
         first = o->name;
     }
     return 0;
 }
 
-/* A long option that is in no row: say so, with the nearest one. */
+/* Refuse an unknown long option; name the nearest one. */
 static int unknown_long(const struct dz_cli_command *cmd, const char *word, struct dz_err *err)
 {
     const char *names[OPTIONS_MAX];
@@ -95,27 +95,27 @@ static int unknown_long(const struct dz_cli_command *cmd, const char *word, stru
     names[count++] = "help";
     size_t near = dz_str_nearest(typed, names, count);
     if (near != DZ_STR_NONE)
-        return dz_fail(err, DZ_EINVAL, "%s: no option %s; did you mean --%s?", cmd->name, quoted,
-                       names[near]);
-    return dz_fail(err, DZ_EINVAL, "%s: no option %s; doze help %s lists them", cmd->name, quoted,
-                   cmd->name);
+        return dz_fail(err, DZ_EINVAL, "%s: unknown option %s; did you mean --%s?", cmd->name,
+                       quoted, names[near]);
+    return dz_fail(err, DZ_EINVAL, "%s: unknown option %s; doze help %s lists the options",
+                   cmd->name, quoted, cmd->name);
 }
 
-/* A letter that is in no row. */
+/* Refuse an unknown letter. */
 static int unknown_letter(const struct dz_cli_command *cmd, int letter, struct dz_err *err)
 {
     char option[2] = {'-', (char)letter}, quoted[DZ_STR_QUOTED];
     (void)dz_str_quote(dz_str_n(option, sizeof option), quoted);
-    return dz_fail(err, DZ_EINVAL, "%s: no option %s; doze help %s lists them", cmd->name, quoted,
-                   cmd->name);
+    return dz_fail(err, DZ_EINVAL, "%s: unknown option %s; doze help %s lists the options",
+                   cmd->name, quoted, cmd->name);
 }
 
-/* getopt said '?' or ':' about this word. */
+/* Refuse a word for which getopt returned '?' or ':'. */
 static int refuse(const struct dz_cli_command *cmd, int what, const char *word, struct dz_err *err)
 {
     const struct dz_cli_option *row = row_of(cmd, optopt);
     if (what == ':' && row)
-        return dz_fail(err, DZ_EINVAL, "%s: option --%s needs an argument (%s)", cmd->name,
+        return dz_fail(err, DZ_EINVAL, "%s: option --%s requires an argument (%s)", cmd->name,
                        row->name, row->arg);
     if (row || optopt == HELP_VALUE)
         return dz_fail(err, DZ_EINVAL, "%s: option --%s takes no argument", cmd->name,

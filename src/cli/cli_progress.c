@@ -12,7 +12,7 @@
 
 #include <inttypes.h>
 
-#define FIRST_MS 300 /* a command that is done by then shows nothing */
+#define FIRST_MS 300 /* a command that ends earlier shows nothing */
 #define EVERY_MS 100
 #define LINE_MAX 4096
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cli_progress.h - how far a long command is, on a terminal only.
+ * cli_progress.h - a progress line for long commands, on a terminal only.
  *
  *     struct dz_cli_progress p;
  *     dz_cli_progress_start(&p, c, "import src.tar", total_bytes, DZ_CLI_BYTES);
@@ -30,7 +30,7 @@ struct dz_cli_progress {
     uint64_t total;   /* 0: not known */
     enum dz_cli_unit unit;
     int64_t started_ms;
-    int64_t next_ms; /* not to be drawn before */
+    int64_t next_ms; /* earliest time of the next drawing */
     bool drawn;
 };
 

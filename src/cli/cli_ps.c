@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze ps`, `logs`, `kill`: the commands of a sandbox; `doze events`: what happens to
- * sandboxes.
+ * `doze ps`, `logs`, `kill`: the commands of a sandbox; `doze events`: the events of sandboxes.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -138,7 +137,7 @@ static int find_exec(struct dz_cli *c, struct dz_client *client, json_t **ret_ex
         return rc;
     *ret_exec = json_incref(json_array_get(items, 0));
     json_decref(items);
-    return *ret_exec ? 0 : dz_fail(err, DZ_ENOENT, "%s has run no command yet", c->argv[0]);
+    return *ret_exec ? 0 : dz_fail(err, DZ_ENOENT, "no command has run in %s yet", c->argv[0]);
 }
 
 static int logs(struct dz_cli *c, struct dz_err *err)
@@ -164,10 +163,10 @@ static int logs(struct dz_cli *c, struct dz_err *err)
     const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
     uint64_t begin = 0, missing = l.at;
     if (from && dz_num_u64(dz_str(from), 0, INT64_MAX, &begin, NULL) < 0)
-        begin = 0; /* the daemon says what is wrong */
+        begin = 0; /* the daemon will report the error */
     (void)fflush(c->out);
     if (begin < missing)
-        dz_cli_warn(c, "the output begins at byte %llu: what came before is not kept any more",
+        dz_cli_warn(c, "the output begins at byte %llu; earlier output is no longer kept",
                     (unsigned long long)missing);
     l.at = begin > missing ? begin : missing;
     l.client = client;
@@ -249,7 +248,7 @@ static int take_event(void *arg, const struct dz_client_event *e, struct dz_err 
     (void)snprintf(f->last, sizeof f->last, "%s", e->id);
     DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX);
     (void)err;
-    if (c->json) { /* an object a line */
+    if (c->json) { /* one object per line */
         dz_cli_put_json(c, e->data);
         return fflush(c->out) == 0 ? 0 : 1;
     }
@@ -274,7 +273,7 @@ static void event_target(const struct dz_cli *c, const char *after, struct dz_bu
     dz_client_target_add(target, "after", after);
 }
 
-/* The daemon ended: wait a while for another one. Following events does not start one. */
+/* The daemon ended: wait a while for another one. Following events never starts a daemon. */
 static int connect_again(struct dz_cli *c, struct dz_client **client, struct dz_err *err)
 {
     int64_t until = dz_clock_mono_ms() + AGAIN_MS;
@@ -282,7 +281,7 @@ static int connect_again(struct dz_cli *c, struct dz_client **client, struct dz_
     dz_client_close(*client);
     *client = NULL;
     (void)setenv("DOZE_AUTOSTART", "0", 1);
-    dz_cli_note(c, "the daemon has ended; waiting for another one");
+    dz_cli_note(c, "the daemon has stopped; waiting until it runs again");
     while ((rc = dz_cli_remote(c, client, err)) < 0 && dz_clock_mono_ms() < until)
         (void)poll(NULL, 0, AGAIN_STEP_MS);
     return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze quota`, `doze tenant ls`: what tenants may have, and what they have.
+ * `doze quota`, `doze tenant ls`: quotas and usage of tenants.
  */
 #include "base/limits.h"
 #include "base/num.h"
@@ -16,7 +16,7 @@ int dz_cli_put_quota(struct dz_cli *c, json_t *quotas, const char *option, const
     char name[64];
     uint64_t n;
     if (!equals || equals == given || equals - given >= (ptrdiff_t)sizeof name)
-        return dz_cli_usage(c, err, "--%s wants QUOTA=VALUE, not %s", option, given);
+        return dz_cli_usage(c, err, "--%s must be QUOTA=VALUE, not %s", option, given);
     (void)snprintf(name, sizeof name, "%.*s", (int)(equals - given), given);
     bool bytes = dz_str_ends(dz_str(name), DZ_STR("_bytes"));
     int rc = bytes ? dz_size_parse(dz_str(equals + 1), 0, INT64_MAX, &n, NULL)
@@ -99,7 +99,7 @@ const struct dz_cli_command dz_cmd_quota = {
     .run = quota,
 };
 
-/* "3 of 100": of one quota. */
+/* Put usage and value of one quota, as "3 of 100". */
 static void put_pair(json_t *row, const json_t *tenant, const char *quota)
 {
     const json_t *limit = json_object_get(json_object_get(tenant, "quotas"), quota);
@@ -166,7 +166,7 @@ const struct dz_cli_command dz_cmd_tenant_ls = {
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Lists the tenants that have a token or quotas of their own, and yours; for the\n"
-            "operator. DISK is measured when it is first asked for: ask again. `doze quota`\n"
-            "shows and sets the quotas of one tenant.\n",
+            "operator. DISK is measured at the first request and shown by the next. `doze\n"
+            "quota` shows and sets the quotas of one tenant.\n",
     .run = tenant_ls,
 };

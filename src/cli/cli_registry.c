@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze registry check` of a daemon, which has the registry; without one the command opens it
- * itself (local_registry_check.c).
+ * `doze registry check` by a running daemon, which has the registry open. Without a daemon the
+ * command opens the registry itself (local_registry_check.c).
  */
 #include "cli/cli_remote.h"
 
@@ -33,7 +33,7 @@ static void print(struct dz_cli *c, const json_t *answer)
 int dz_cli_remote_registry_check(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(ANSWER_MAX);
-    /* Nothing comes until all has been compared, which may take long. */
+    /* The daemon answers only when everything has been compared, which may take long. */
     const struct dz_client_req req = {
         .method = "POST", .target = "/v1/registry/check", .timeout_ms = -1};
     int rc = dz_client_call(client, &req, &text, err);
@@ -46,7 +46,7 @@ int dz_cli_remote_registry_check(struct dz_cli *c, struct dz_client *client, str
     }
     bool ok = json_is_true(json_object_get(answer, "ok"));
     if (c->json)
-        rc = dz_cli_show_one(c, answer, NULL, err); /* takes it */
+        rc = dz_cli_show_one(c, answer, NULL, err); /* takes answer */
     else {
         print(c, answer);
         json_decref(answer);

@@ -49,7 +49,8 @@ bool dz_cli_is_file(const char *word)
 
 /* --- asking ------------------------------------------------------------------------------- */
 
-/* The daemon of DOZE_URL: 1, or of the data directory, whose socket `own` is then. */
+/* Open the daemon of DOZE_URL: 1; or that of the data directory, whose socket is put into `own`:
+ * 0. */
 static int open_named(struct dz_client **ret_client, char data[static DZ_PATH_MAX],
                       char own[static OWN_MAX], struct dz_err *err)
 {
@@ -57,7 +58,7 @@ static int open_named(struct dz_client **ret_client, char data[static DZ_PATH_MA
     token = token && token[0] ? token : NULL;
     if (url && url[0]) {
         int rc = dz_client_open(url, token, ret_client, err);
-        return rc < 0 ? dz_wrap(err, DZ_EIO, "ask the daemon that DOZE_URL names") : 0;
+        return rc < 0 ? dz_wrap(err, DZ_EIO, "connect to the daemon that DOZE_URL names") : 0;
     }
     int rc = dz_cli_data_dir(NULL, data, err);
     if (rc < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cli_remote.h - what the commands that ask a daemon share.
+ * cli_remote.h - requests to a daemon: what the commands share.
  *
  * The daemon is the one that DOZE_URL names, else the one of the data directory (DOZE_DATA),
  * which is started if no daemon answers there (cli_start.c).
@@ -19,8 +19,9 @@ enum {
     DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
 };
 
-/* Is it a file, and not the name of a sandbox? It has a '/' in it and is not TENANT/NAME, or ends
- * in ".doze". A file that is there counts before TENANT/NAME. */
+/* Is the word a file rather than the name of a sandbox? A file contains a '/' and is not
+ * TENANT/NAME, or ends in ".doze". A word of the form TENANT/NAME is a file if such a file
+ * exists. */
 bool dz_cli_is_file(const char *word);
 /* Has the text the shape of TENANT/NAME? */
 bool dz_cli_is_tenants(struct dz_str text);
@@ -38,8 +39,8 @@ DZ_NODISCARD int dz_cli_remote_running(struct dz_client **ret_client, struct dz_
 DZ_NODISCARD int dz_cli_start_daemon(struct dz_cli *c, const char *data, const char *url,
                                      struct dz_client **ret_client, struct dz_err *err);
 
-/* One request to a new connection: method, body (taken, may be NULL), and the pattern of a
- * target with its arguments (dz_client_target). *ret_answer is the caller's. */
+/* Send one request on a new connection: method, body (taken, may be NULL), and the pattern of a
+ * target with its arguments (dz_client_target). The caller owns *ret_answer. */
 #define dz_cli_ask(c, method, body, ret_answer, err, ...)                               \
     ({                                                                                  \
         DZ_AUTO(dz_buf_release) struct dz_buf target_ = DZ_BUF_INIT(DZ_CLI_TARGET_MAX); \
@@ -50,12 +51,13 @@ DZ_NODISCARD int dz_cli_ask_target(struct dz_cli *c, const char *method,
                                    const struct dz_buf *target, json_t *body, json_t **ret_answer,
                                    struct dz_err *err);
 
-/* All pages of a list, one after the other: the items of `key` in each, as one array. */
+/* Get all pages of a list: the items of `key` in each page, as one array. */
 DZ_NODISCARD int dz_cli_ask_list(struct dz_cli *c, struct dz_client *client,
                                  const struct dz_buf *target, const char *key, json_t **ret_items,
                                  struct dz_err *err);
 
-/* "sandboxes=5", the value of --`option`, becomes a member of quotas; sizes may be said as 4GiB. */
+/* Turn "sandboxes=5", the value of --`option`, into a member of quotas. Sizes may have units:
+ * 4GiB. */
 DZ_NODISCARD int dz_cli_put_quota(struct dz_cli *c, json_t *quotas, const char *option,
                                   const char *given, struct dz_err *err);
 
@@ -64,7 +66,7 @@ DZ_NODISCARD int dz_cli_put_quota(struct dz_cli *c, json_t *quotas, const char *
 enum dz_cli_show {
     DZ_CLI_SHOW_TEXT,
     DZ_CLI_SHOW_SIZE,  /* bytes */
-    DZ_CLI_SHOW_TIME,  /* how long ago a time was, or until it is */
+    DZ_CLI_SHOW_TIME,  /* a time relative to now */
     DZ_CLI_SHOW_WORDS, /* an array of strings */
 };
 struct dz_cli_shown {
@@ -72,25 +74,26 @@ struct dz_cli_shown {
     const char *key;
     enum dz_cli_show show;
 };
-/* A table with a row for each item; with -q only the first column, with --json the items. */
+/* Print a table with a row for each item; with -q only the first column, with --json the items. */
 DZ_NODISCARD int dz_cli_show(struct dz_cli *c, const json_t *items,
                              const struct dz_cli_shown *shown, size_t count, struct dz_err *err);
-/* A JSON text and a newline: DEL and C1 in it, which JSON allows and terminals obey, are escaped.
+/* Print a JSON text and a newline. DEL and C1 characters, which JSON allows and terminals obey, are
+ * escaped.
  */
 void dz_cli_put_json(struct dz_cli *c, struct dz_str text);
-/* A JSON value, indented on a terminal. */
+/* Print a JSON value, indented on a terminal. */
 DZ_NODISCARD int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err);
-/* What an operation on one thing made: --json all of it, else (and with -q) what `key`
- * holds. answer is taken. */
+/* Print the result of an operation on one thing: all of it with --json, otherwise the member `key`.
+ * Takes answer. */
 DZ_NODISCARD int dz_cli_show_one(struct dz_cli *c, json_t *answer, const char *key,
                                  struct dz_err *err);
-/* "id" of an object, or the name if it has one; "" for none. */
+/* A text member of an object; "" if there is none. */
 const char *dz_cli_text(const json_t *object, const char *key);
 
-/* What a command prints by itself is for data: names are escaped. */
+/* Print text that is data, for instance a name: it is escaped. */
 void dz_cli_put(struct dz_cli *c, const char *text);
 
-/* Bytes of a guest to our standard output or error: as they are, but on a terminal escaped, so
+/* Print bytes of a guest to our standard output or error: unchanged, but escaped on a terminal, so
  * that they cannot steer it, unless the command's --raw was given. */
 DZ_NODISCARD int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes,
                                   struct dz_err *err);
@@ -99,16 +102,16 @@ DZ_NODISCARD int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes,
 
 /* The output and the end of a command, for --json. */
 struct dz_cli_kept {
-    struct dz_buf out[2]; /* standard output and error; at the ceiling the rest is left out */
+    struct dz_buf out[2]; /* standard output and error; bytes beyond the ceiling are dropped */
     bool truncated;
     json_t *exit; /* the daemon's message */
 };
 
 struct dz_cli_session {
     const char *sandbox;
-    json_t *request; /* of a command to be started; NULL: attach to exec_id */
+    json_t *request; /* the request of a command to start; NULL: attach to exec_id */
     char exec_id[64];
-    uint64_t offset;          /* of the output: where to go on */
+    uint64_t offset;          /* offset of the output to continue at */
     bool input, tty;          /* pass standard input on; the terminal is a terminal's */
     int failed;               /* set: the status for a command that could not be started */
     struct dz_cli_kept *kept; /* not NULL: keep the output here and print nothing */

@@ -22,7 +22,7 @@ static int put_pairs(struct dz_cli *c, json_t *o, const char *option, const char
         size_t n = equals ? (size_t)(equals - given) : 0;
         if (n == 0 || n >= sizeof name) {
             json_decref(pairs);
-            return dz_cli_usage(c, err, "--%s wants NAME=VALUE, not %s", option, given);
+            return dz_cli_usage(c, err, "--%s must be NAME=VALUE, not %s", option, given);
         }
         (void)snprintf(name, sizeof name, "%.*s", (int)n, given);
         pairs = pairs ? pairs : json_object();
@@ -33,7 +33,7 @@ static int put_pairs(struct dz_cli *c, json_t *o, const char *option, const char
     return 0;
 }
 
-/* Options that are fields of the request, as they stand. */
+/* Options that become fields of the request unchanged. */
 static const char *const fields[] = {"name", "image", "snapshot", "memory", "disk",
                                      "size", "kind",  "policy",   "keep",   "durability"};
 
@@ -49,7 +49,7 @@ static int put_idle(struct dz_cli *c, json_t *o, struct dz_err *err)
     }
     if (dz_duration_parse(dz_str(given), 1, INT64_MAX, &ms, NULL) < 0)
         return dz_cli_usage(
-            c, err, "--idle wants a duration such as 15m, connections or never, not %s", given);
+            c, err, "--idle must be a duration such as 15m, connections or never, not %s", given);
     (void)json_object_set_new(o, "idle", json_pack("{s:s}", "timeout", given));
     return 0;
 }
@@ -61,7 +61,7 @@ static int put_timeout(struct dz_cli *c, json_t *o, struct dz_err *err)
     if (!after && !action)
         return 0;
     if (!after || dz_duration_parse(dz_str(after), 1, INT64_MAX, &ms, NULL) < 0)
-        return dz_cli_usage(c, err, "--timeout wants a duration such as 15m%s%s",
+        return dz_cli_usage(c, err, "--timeout must be a duration such as 15m%s%s",
                             after ? ", not " : "", after ? after : "");
     json_t *t = json_pack("{s:s}", "after", after);
     if (action)
@@ -120,7 +120,7 @@ static int create(struct dz_cli *c, struct dz_err *err)
 {
     json_t *answer = NULL;
     if (c->argc > 0 && (dz_cli_value(c, "image") || dz_cli_value(c, "snapshot")))
-        return dz_cli_usage(c, err, "IMAGE or --image or --snapshot, not more than one");
+        return dz_cli_usage(c, err, "give only one of IMAGE, --image and --snapshot");
     int rc = make(c, !dz_cli_flag(c, "ephemeral"), &answer, err);
     return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
 }
@@ -399,7 +399,7 @@ int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err)
         rc = dz_cli_ask_list(c, client, &target, "images", &items, err);
     if (rc < 0)
         return rc;
-    if (c->json) { /* as of the images here */
+    if (c->json) { /* as for local images */
         json_t *whole = json_pack("{s:o}", "images", items);
         rc = dz_cli_show_json(c, whole, err);
         json_decref(whole);

@@ -145,8 +145,8 @@ static void keep_signal(struct session *x, int sig)
         x->kept[x->kept_count++] = sig;
     if (asks_to_end(sig))
         dz_cli_warn(x->cli,
-                    "the command has not started yet and gets SIG%s when it does; "
-                    "another one ends doze at once",
+                    "the command has not started yet and gets SIG%s when it does; a second signal "
+                    "ends doze at once",
                     sigabbrev_np(sig));
 }
 
@@ -290,7 +290,7 @@ static int again(struct session *x, struct dz_err *err)
     bool known = x->s->exec_id[0], unsent = x->ws && dz_client_ws_queued(x->ws) > 0;
     close_socket(x);
     if (!known || unsent)
-        return DZ_EGONE; /* err has what was said */
+        return DZ_EGONE; /* err has the reason */
     for (;;) {
         int rc = open_socket(x, err);
         bool answered = x->client && dz_client_problem(x->client)->status == 404;

@@ -2,8 +2,8 @@
  *
  * cli_spot.c - file operations of the commands, by a daemon's API or in a file-only cell.
  *
- * Each function has the request and the call of local_files.c beside one another; nothing above
- * this file asks which of the two it is.
+ * Each function has the request to the daemon and the call of local_files.c side by side; nothing
+ * above this file knows which of the two is used.
  */
 #include "cli/cli_spot.h"
 
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    DEPTH_MAX = 64, /* levels of a list, as the API has it */
+    DEPTH_MAX = 64, /* levels of a list, as in the API */
 };
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ int dz_cli_spot_need(struct dz_cli *c, const char *word, struct dz_cli_spot *ret
     return rc == 0 && !ret->file[0] && !ret->sandbox[0] ? not_a_place(c, word, err) : rc;
 }
 
-/* Open what has the place, unless it is open. */
+/* Open the daemon or file of the place, unless it is open. */
 static int use(struct dz_cli_side *s, const struct dz_cli_spot *at, struct dz_err *err)
 {
     s->in_file = at->file[0] != '\0';
@@ -99,7 +99,7 @@ int dz_cli_side_close(struct dz_cli_side *s, int rc, struct dz_err *err)
 
 /* --- out of it -------------------------------------------------------------------------------- */
 
-/* A path that ends in "/." can be nothing but a directory. */
+/* A path that ends in "/." must be a directory. */
 static int directory_path(const char *path, char ret[static DZ_PATH_MAX], struct dz_err *err)
 {
     return snprintf(ret, DZ_PATH_MAX, "%s/.", path) < DZ_PATH_MAX
@@ -260,7 +260,7 @@ int dz_cli_side_exists(struct dz_cli_side *s, const struct dz_cli_spot *at, cons
         const struct dz_client_req req = {.method = "GET", .target = target.p};
         rc = dz_client_call(s->client, &req, &answer, NULL);
     }
-    *ret_exists = rc != DZ_ENOENT; /* any other failure comes again when the place is used */
+    *ret_exists = rc != DZ_ENOENT; /* any other failure occurs again when the place is used */
     return 0;
 }
 

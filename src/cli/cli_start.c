@@ -30,7 +30,7 @@
 
 enum {
     READY_MS = 30000,
-    AGAIN_MS = 100, /* ask one that recovers again */
+    AGAIN_MS = 100, /* interval of requests to a daemon that is still recovering */
     LAST_LINE = 200,
 };
 
@@ -51,7 +51,9 @@ static int may_start(const struct start *s, struct dz_err *err)
     struct stat st;
     if (off && strcmp(off, "0") == 0)
         return dz_fail(err, DZ_ENOENT,
-                       "no daemon answers at %s, and DOZE_AUTOSTART=0: run `doze daemon`", s->url);
+                       "no daemon answers at %s, and DOZE_AUTOSTART=0 forbids starting one: run "
+                       "`doze daemon`",
+                       s->url);
     if (stat(s->data, &st) == 0 && st.st_uid != geteuid())
         return dz_fail(err, DZ_ENOENT,
                        "no daemon answers at %s, and the data directory belongs to another user: "
@@ -129,7 +131,7 @@ static int ended(const struct start *s, struct dz_err *err)
     last = at == DZ_STR_NONE ? last : dz_str_sub(last, at + 1, last.n);
     (void)snprintf(line, sizeof line, "%.*s", (int)(last.n < 150 ? last.n : 150),
                    last.n ? last.p : "");
-    return dz_fail(err, DZ_EIO, "the daemon ended at once: %s", line[0] ? line : path);
+    return dz_fail(err, DZ_EIO, "the daemon exited at once: %s", line[0] ? line : path);
 }
 
 /* Wait until the directory changes, the daemon ends, or a moment is over. */
@@ -191,6 +193,6 @@ int dz_cli_start_daemon(struct dz_cli *c, const char *data, const char *url,
         if (rc == 0)
             rc = wait_for_change(&s, err);
     }
-    dz_fd_close(&s.proc.pidfd); /* it stays */
+    dz_fd_close(&s.proc.pidfd); /* the daemon outlives this command */
     return rc < 0 ? rc : 0;
 }

@@ -26,7 +26,7 @@ enum {
     EVERY_MS = 2000,
     EVERY_MIN_MS = 100,
     EVERY_MAX_MS = 3600 * 1000,
-    LINES = 24, /* if the terminal does not report its size */
+    LINES = 24, /* used if the terminal does not report its size */
     ABOVE = 4,  /* lines before the first sandbox, and the cursor's behind the last */
     ROUNDS_MAX = 1000000,
 };
@@ -89,8 +89,8 @@ static int stats(struct dz_cli *c, struct dz_err *err)
         const json_t *t = json_object_get(s, "totals");
         put_head(c, s);
         fprintf(c->out,
-                "since then: %lld created, %lld woken (%lld from cold storage), %lld put to "
-                "sleep, %lld commands, %lld crashes\n\n",
+                "since then: %lld created, %lld woken (%lld from cold storage), %lld suspended, "
+                "%lld commands, %lld crashes\n\n",
                 (long long)number(t, "creates"), (long long)number(t, "wakes"),
                 (long long)number(t, "wakes_cold"), (long long)number(t, "suspends"),
                 (long long)number(t, "execs"), (long long)number(t, "crashes"));
@@ -217,9 +217,10 @@ static int read_options(struct dz_cli *c, struct picture *p, uint64_t *rounds, s
     *rounds = p->live || every ? ROUNDS_MAX : 1;
     if (every &&
         dz_duration_parse(dz_str(every), EVERY_MIN_MS, EVERY_MAX_MS, &p->every_ms, err) < 0)
-        return dz_cli_usage(c, err, "--interval wants a duration from 100ms to 1h, not %s", every);
+        return dz_cli_usage(c, err, "--interval must be a duration from 100ms to 1h, not %s",
+                            every);
     if (count && dz_num_u64(dz_str(count), 1, ROUNDS_MAX, rounds, err) < 0)
-        return dz_cli_usage(c, err, "--count wants a number from 1 to %d, not %s", ROUNDS_MAX,
+        return dz_cli_usage(c, err, "--count must be a number from 1 to %d, not %s", ROUNDS_MAX,
                             count);
     return 0;
 }

@@ -44,7 +44,7 @@ void dz_cli_table_cellf(struct dz_cli_table *t, enum dz_cli_style style, const c
     dz_cli_table_cell(t, style, dz_str_n(text, (size_t)n));
 }
 
-/* Spaces are held back until something follows, so no line ends in them. */
+/* Print padding only before the next text, so that no line ends in blanks. */
 static void print_cell(const struct dz_cli_table *t, struct dz_cli *c, size_t column,
                        enum dz_cli_style style, const char *text, int *spaces)
 {
@@ -69,7 +69,7 @@ int dz_cli_table_print(const struct dz_cli_table *t, struct dz_cli *c, struct dz
     int spaces = 0;
     assert(t->cell_count % t->column_count == 0);
     if (t->cells.err)
-        return dz_fail(err, t->cells.err, "%s: lay out %zu cells of a table: %s", c->command->name,
+        return dz_fail(err, t->cells.err, "%s: print a table of %zu cells: %s", c->command->name,
                        t->cell_count, dz_err_text(t->cells.err));
     if (!c->quiet)
         for (size_t i = 0; i < t->column_count; i++)

@@ -52,14 +52,14 @@ void dz_cli_wrap(FILE *out, const char *text, size_t column, size_t indent, size
 /* Columns that a UTF-8 text takes: its characters (no tables of wide ones). */
 size_t dz_cli_columns(const char *text);
 
-/* Append a text from outside (a file name, a guest's words) so that it cannot
- * steer a terminal or break a line: control characters and what is not UTF-8
- * become \n, \t or \xNN, a backslash becomes two. */
+/* Append a text from outside (a file name, a guest's text) so that it cannot steer a terminal or
+ * break a line: control characters and invalid UTF-8 become \n, \t or \xNN, a backslash becomes
+ * two. */
 void dz_cli_escape(struct dz_buf *out, struct dz_str text);
 /* The same for text of several lines: newlines and tabs stay as they are. */
 void dz_cli_escape_lines(struct dz_buf *out, struct dz_str text);
 
-/* A size to be read by people: "0 B", "999 B", "1.2 KiB", "34 MiB". Returns out. */
+/* A size for people: "0 B", "999 B", "1.2 KiB", "34 MiB". Returns out. */
 #define DZ_CLI_SIZE_TEXT 16
 char *dz_cli_size(uint64_t bytes, char out[static DZ_CLI_SIZE_TEXT]);
 

@@ -56,7 +56,7 @@ const struct dz_cli_command dz_cmd_token_create = {
             {"tenant", 0, "TENANT", "the tenant that the token acts for (default: default)"},
             {"expires", 0, "DURATION", "expire the token after this long (default: never)"},
             {"quota", 0, "QUOTA=VALUE", "limit what can be created with this token (repeatable)"},
-            {"operator", 0, NULL, "let its holder see all tenants and do what the owner may"},
+            {"operator", 0, NULL, "give all rights of the daemon's owner, for all tenants"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,

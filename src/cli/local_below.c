@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which image a file stands on. The file says so itself; it may be hostile, so a
- * jailed call reads it, and what comes out is looked at like any input.
+ * Find the image below a file. The file names it; because the file may be hostile, a jailed call
+ * reads the name, and the result is checked like any input.
  */
 #include "base/hash.h"
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    LOOK_MS = 60000, /* a long log is recovered first */
+    LOOK_MS = 60000, /* a long WAL is recovered first */
 };
 
 struct request {
@@ -71,7 +71,8 @@ int dz_cli_file_image(const char *file, char ret_sha256[static DZ_SHA256_HEX], s
     if (is_hash(&reply))
         memcpy(ret_sha256, reply.p, DZ_SHA256_HEX);
     else if (reply.len > 0)
-        return dz_fail(err, DZ_ECORRUPT, "%s names its image, but not by a SHA-256", file);
+        return dz_fail(err, DZ_ECORRUPT, "%s names its image by something that is not a SHA-256",
+                       file);
     return 0;
 }
 
@@ -89,7 +90,7 @@ int dz_cli_cell_below(struct dz_cli_cell *c, const char *file, struct dz_image *
     if (rc == 0)
         rc = dz_image_find(s, sha256, found, err);
     if (rc == DZ_ENOENT)
-        return 0; /* then it must be given */
+        return 0; /* then the user must name the image */
     rc = rc < 0 ? rc : dz_cli_cell_image(c, sha256, ret_image, err);
     return rc < 0 ? rc : 1;
 }

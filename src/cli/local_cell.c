@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_cell.c - the disk of a cell that a command starts, and the files that are
- * copied into it. No byte of a guest's is looked at here: hashing the base and
- * reading the user's own files is all that happens outside of the jail.
+ * local_cell.c - the disk of a cell that a command starts, and the files that are copied into it.
+ * Nothing here reads a byte of a guest: outside the jail, only the base is hashed and the user's
+ * own files are read.
  */
 #include "cli/local_cell.h"
 #include "cli/cli_env.h"
@@ -43,7 +43,7 @@ void dz_cli_cell_release(struct dz_cli_cell *c)
 
 /* --- the base -------------------------------------------------------------------------- */
 
-/* The file DATA/modules-checked/SHA256 says that the module of this hash was found to be right. */
+/* The file DATA/modules-checked/SHA256 records that the prepared module of this hash is correct. */
 static int checked_path(const char *sha256, char ret[static PATH_MAX], struct dz_err *err)
 {
     char data[DZ_PATH_MAX];
@@ -53,7 +53,7 @@ static int checked_path(const char *sha256, char ret[static PATH_MAX], struct dz
     return rc;
 }
 
-/* Best effort: else it is checked again. */
+/* Best effort: without the file, the module is checked again. */
 static void note_checked(const char *path)
 {
     char dir[PATH_MAX];
@@ -63,9 +63,9 @@ static void note_checked(const char *path)
     DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* A module's code runs without being validated once more, so one that somebody wrote by hand can
- * do in the cell whatever its jail permits. Prepare each module once more before its first use,
- * compare, and remember its hash: what differs is not used. 0: it may be used. */
+/* A prepared module runs without being validated again, so a forged one can do in the cell whatever
+ * its jail permits. Before its first use, prepare the program again, compare, and remember the
+ * hash; a module that differs is not used. 0: it may be used. */
 static int check_module(int fd, const char *name, struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX], path[PATH_MAX];
@@ -152,7 +152,7 @@ int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file
 {
     const char *base = dz_cli_value(cli, "base"), *name = dz_cli_value(cli, "image");
     if (base && name)
-        return dz_cli_usage(cli, err, "--base or --image, not both");
+        return dz_cli_usage(cli, err, "give either --base or --image, not both");
     if (name)
         return dz_cli_cell_image(c, name, ret_image, err);
     int rc = base ? 0 : dz_cli_cell_below(c, file, ret_image, err);
@@ -273,7 +273,7 @@ int dz_cli_cell_copy(struct dz_cli_cell *c, struct dz_cli *cli, const char *host
             dz_cli_tree_left_out(cli, host, &e);
         else if (n >= (int)sizeof to)
             rc = dz_fail(err, DZ_ELIMIT, "copy %s/%s: the path is too long", host, e.path);
-        else if (n > 0) /* the root itself is there */
+        else if (n > 0) /* the root directory always exists */
             rc = copy_entry(c, &e, host, to, err);
     }
     dz_tree_read_close(r);
@@ -310,7 +310,7 @@ int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_exec *exec, struct dz_err
     exec->tty = dz_cli_flag(cli, "tty");
     exec->open_stdin = dz_cli_flag(cli, "interactive");
     if (exec->tty && exec->open_stdin && !isatty(STDIN_FILENO))
-        return dz_cli_usage(cli, err, "-t with -i needs a terminal as standard input");
+        return dz_cli_usage(cli, err, "-t with -i requires a terminal as standard input");
     (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
     exec->rows = w.ws_row ? w.ws_row : 24;
     exec->cols = w.ws_col ? w.ws_col : 80;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_cell.h - running something in a cell for a command: its disk, files
- * brought in, standard streams, the exit status.
+ * local_cell.h - run something in a cell for a command: its disk, files copied in, standard
+ * streams, the exit status.
  */
 #ifndef DZ_CLI_LOCAL_CELL_H
 #define DZ_CLI_LOCAL_CELL_H
@@ -16,13 +16,14 @@ struct dz_cli_cell {
     struct dz_cell_exec main;   /* the command that is run; argv NULL: the one that sleeps */
     char image_sha256[65];
     int module_fds[DZ_CELL_MODULES_MAX];
-    const char *file;   /* --file, or NULL: ephemeral */
-    bool made;          /* the file was made now */
-    bool failed;        /* the machine could not be run: nothing of it went on */
-    bool create;        /* do so also to resume: what sleeps is the base's */
+    const char *file; /* --file, or NULL: ephemeral */
+    bool made;        /* the file was created by this command */
+    bool failed;      /* the machine could not be run: nothing of it started */
+    bool create; /* create the file also for a resume: the machine that sleeps in the base resumes
+                    in it */
     int64_t timeout_ns; /* wall clock; 0: none */
-    bool keep;          /* SIGTERM puts it to sleep */
-    int64_t suspend_ns; /* so does this much time; 0: none */
+    bool keep;          /* SIGTERM suspends it */
+    int64_t suspend_ns; /* suspend it after this time; 0: never */
     struct dz_cell *cell;
 };
 #define DZ_CLI_CELL_INIT                                                  \
@@ -33,52 +34,53 @@ struct dz_cli_cell {
         }                                                                 \
     }
 
-/* The image of this name below, with its prepared modules; how it is run goes to
- * *ret_image, to be released. */
+/* Put the image of this name below the cell, with its prepared modules. Its settings go to
+ * *ret_image, which the caller releases. */
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
                       struct dz_err *err);
-/* The hash of the image that a disk file says it stands on, "" for none. */
+/* The hash of the image that a disk file names, "" for none. */
 int dz_cli_file_image(const char *file, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 
-/* The image that an existing file says it stands on, if the store has it: 1. Else 0,
+/* Put the image that an existing file names below the cell, if the store has it: 1. Otherwise 0,
  * and *ret_image is untouched. */
 int dz_cli_cell_below(struct dz_cli_cell *c, const char *file, struct dz_image *ret_image,
                       struct dz_err *err);
-/* One of these: the options --image and --base of the command, else the image that `file`
- * (NULL: none) stands on, else DOZE_BASE, else nothing. *ret_image is to be released. */
+/* Choose what is below the cell: the options --image and --base of the command, else the image that
+ * `file` (NULL: none) names, else DOZE_BASE, else nothing. The caller releases *ret_image. */
 int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file,
                      struct dz_image *ret_image, struct dz_err *err);
-/* The disk (c->file, made when it is missing, or one without a name), and the cell over it.
- * Files may be copied in from now on. */
+/* Open the disk (c->file, created if missing, or one without a name) and start the cell on it.
+ * Files can be copied in from now on. */
 int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err);
-/* A host file or directory tree, to the path `guest`. */
+/* Copy a host file or directory tree to the path `guest`. */
 int dz_cli_cell_copy(struct dz_cli_cell *c, struct dz_cli *cli, const char *host, const char *guest,
                      struct dz_err *err);
 /* Run c->main, or wake it, and carry its streams until it ends. An exit status as of `docker run`,
  * or DZ_E*. */
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err);
-/* After an error before dz_cli_cell_run(): what the cell said, if it said why. */
+/* After an error before dz_cli_cell_run(): the cell's own reason, if it sent one. */
 int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz_err *err);
-/* What must be kept of --file: nothing of a file that could not be started. `status` is
- * that of dz_cli_cell_run(), and returned. */
+/* Remove --file if it was created and could not be started. Returns `status`, the result of
+ * dz_cli_cell_run(). */
 int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status);
-/* Remove c->file and its log: what was made to be run, and could not be. */
+/* Remove c->file and its WAL, which were created for a run that failed. */
 void dz_cli_cell_unlink(const struct dz_cli_cell *c);
-/* A command whose status is its program's: what fails before is no 1, but 125. */
+/* The status of a command that passes its program's status on: a failure before the program is 125,
+ * not 1. */
 int dz_cli_cell_status(struct dz_cli *cli, int rc);
-/* The options -t and -i, and the size of our terminal. */
+/* Read the options -t and -i, and the size of our terminal. */
 int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_exec *exec, struct dz_err *err);
-/* The options --keep and --suspend-after of a command that has c->file. */
+/* Read the options --keep and --suspend-after of a command that has c->file. */
 int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err);
-/* Go on with what sleeps in file, which `make` (NULL: it is there) makes when the options of
- * DZ_CLI_OPTIONS_RESUME are right: `doze resume`, `doze fork`. */
+/* Resume what sleeps in `file`: `doze resume`, `doze fork`. `make` (NULL: the file exists) creates
+ * the file once the options of DZ_CLI_OPTIONS_RESUME are known to be valid. */
 int dz_cli_resume(struct dz_cli *cli, const char *file,
                   int (*make)(struct dz_cli *cli, struct dz_err *err), struct dz_err *err);
-#define DZ_CLI_OPTIONS_RESUME                                                                   \
-    {"image", 'I', "IMAGE", "the image that the disk stands on (default: the one FILE names)"}, \
-        {"base", 'b', "ROOT", "the read-only disk that it stands on (default: DOZE_BASE)"},     \
-        {"interactive", 'i', NULL, "pass standard input on"},                                   \
-        {"tty", 't', NULL, "connect this terminal to the sandbox's"},                           \
+#define DZ_CLI_OPTIONS_RESUME                                                               \
+    {"image", 'I', "IMAGE", "the image below the disk (default: the one that FILE names)"}, \
+        {"base", 'b', "ROOT", "the read-only disk below it (default: DOZE_BASE)"},          \
+        {"interactive", 'i', NULL, "pass standard input on"},                               \
+        {"tty", 't', NULL, "connect this terminal to the sandbox's"},                       \
         {"suspend-after", 0, "DURATION", "suspend it again after this long"}
 void dz_cli_cell_release(struct dz_cli_cell *c);
 

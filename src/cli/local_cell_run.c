@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_cell_run.c - standard streams to and from a cell, and how it ended.
+ * local_cell_run.c - connect standard streams to a cell, and return the exit status.
  *
- * One poll over the cell, our input and a signalfd. Signals that a user sends go to
- * the first process of the main command, as `docker run` does; with a terminal ^C is a byte, and
- * a change of its size goes inside. Our terminal is raw meanwhile, and put back
- * whatever happens.
+ * One poll waits for the cell, our input and a signalfd. Signals from the user go to the first
+ * process inside, as `docker run` does. On a terminal ^C is sent as a byte, and a change of the
+ * terminal's size is forwarded. Our terminal is in raw mode meanwhile and is always restored.
  */
 #include "cli/local_cell.h"
 
@@ -25,7 +24,7 @@
 
 enum {
     INPUT_STEP = 16384,
-    LAST_WORDS_MS = 2000, /* for a cell to end after its time is over */
+    LAST_WORDS_MS = 2000, /* time for a cell to exit after its time limit */
 };
 
 struct carrier {
@@ -38,7 +37,7 @@ struct carrier {
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
-    struct dz_cli_control control; /* somebody may ask for a copy */
+    struct dz_cli_control control; /* another process may request a copy */
     struct termios saved;
     bool raw;
 };
@@ -71,7 +70,7 @@ static int send_size(const struct carrier *r, struct dz_err *err)
 
 /* --- what comes ------------------------------------------------------------------------------ */
 
-/* A status for what could not be started: as a shell's. */
+/* The exit status for a program that could not be started, as a shell's. */
 static int failed(struct dz_cli *cli, const struct dz_cell_event *e)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 16);
@@ -109,7 +108,7 @@ static void on_suspended(struct carrier *r)
         return;
     r->status = DZ_EXIT_ASLEEP;
     if (!r->cli->quiet)
-        dz_cli_warn(r->cli, "asleep: `doze resume %s` goes on", r->file);
+        dz_cli_warn(r->cli, "suspended: `doze resume %s` resumes it", r->file);
 }
 
 static int on_output(const struct carrier *r, const struct dz_cell_event *e, struct dz_err *err)
@@ -134,13 +133,13 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
         return 0;
     case DZ_CELL_AWAKE:
         r->suspending = false;
-        dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
+        dz_cli_warn(r->cli, "cannot be suspended and keeps running: %s", e->text);
         return 0;
     case DZ_CELL_COPIED:
         dz_cli_control_answer(&r->control, e->count, e->code, e->text);
         return 0;
     case DZ_CELL_LOST:
-        dz_cli_warn(r->cli, "memory_lost: %s was left by a crash and starts from its files",
+        dz_cli_warn(r->cli, "memory_lost: the sandbox in %s had crashed; it starts from its files",
                     r->file);
         return 0;
     case DZ_CELL_FULL:
@@ -224,7 +223,7 @@ static int take_signal(struct carrier *r, struct dz_err *err)
     return send_signal(r, (int)info.ssi_signo, err);
 }
 
-/* Somebody wants a copy of the machine. */
+/* Another process requests a copy of the machine. */
 static int take_request(struct carrier *r, struct dz_err *err)
 {
     int fds[2];
@@ -256,18 +255,18 @@ static int open_signals(struct dz_err *err)
     return fd < 0 ? dz_fail_sys(err, errno, "open a descriptor for signals") : fd;
 }
 
-/* Its time is over: kill what runs, and soon the cell. */
+/* The time limit has expired: kill the programs, and soon afterwards the cell. */
 static int time_is_over(struct carrier *r, struct dz_err *err)
 {
     if (r->timed_out)
-        return dz_fail(err, DZ_ETIMEOUT, "the cell did not end when its time was over: killed");
+        return dz_fail(err, DZ_ETIMEOUT, "the cell did not exit in time and was killed");
     r->timed_out = true;
     r->deadline = dz_clock_boot_ns() + LAST_WORDS_MS * DZ_NS_PER_MS;
-    dz_cli_warn(r->cli, "stopped: ran longer than its --timeout");
+    dz_cli_warn(r->cli, "stopped: it ran longer than its --timeout");
     return send_signal(r, SIGKILL, err);
 }
 
-/* Milliseconds until something is due, and do what is: -1 for never. */
+/* Do what is due. Returns the milliseconds until the next deadline, -1 for none. */
 static int64_t due(struct carrier *r, int *rc, struct dz_err *err)
 {
     int64_t now = dz_clock_boot_ns(), next = INT64_MAX;
@@ -306,7 +305,7 @@ static int carry(struct carrier *r, struct dz_err *err)
             rc = dz_cell_flush(r->cell, err);
         if (rc >= 0 && (p[0].revents & ~POLLOUT))
             rc = take_events(r, err);
-        else if (rc < 0) /* the cell is gone: it may have said why */
+        else if (rc < 0) /* the cell is gone; it may have sent the reason */
             (void)take_events(r, NULL);
     }
     return r->over ? r->status : rc;
@@ -351,7 +350,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
     terminal_back(&r);
     dz_fd_close(&r.signals);
     dz_cli_control_release(&r.control);
-    if (rc == DZ_EXIT_ASLEEP) { /* it moves its log into the file still */
+    if (rc == DZ_EXIT_ASLEEP) { /* the cell still checkpoints the WAL into the file */
         dz_cell_free(c->cell);
         c->cell = NULL;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze config`, and where a command finds the settings.
+ * `doze config`, and where commands find the daemon's settings.
  */
 #include "cli/local_config.h"
 
@@ -18,7 +18,7 @@
 enum {
     DEFAULTS_MAX = 1 << 18, /* bytes of all settings as a file */
 };
-#define BY_DEFAULT "default" /* the origin of what is worked out here */
+#define BY_DEFAULT "default" /* origin of values that are computed here */
 
 /* --- finding ------------------------------------------------------------------------- */
 
@@ -28,7 +28,7 @@ static const char *absolute(const char *variable)
     return value && value[0] == '/' ? value : NULL;
 }
 
-/* The user's own, else the machine's; NULL: neither is there. */
+/* The user's file, else the machine's; NULL: there is neither. */
 static const char *find_file(char path[static DZ_PATH_MAX])
 {
     const char *base = absolute("XDG_CONFIG_HOME"), *below = "/doze/doze.ini";
@@ -46,7 +46,7 @@ static int set_worked_out(struct dz_config *config, enum dz_config_key key, cons
     return config->values[key].text[0] ? 0 : dz_config_set(config, key, text, BY_DEFAULT, err);
 }
 
-/* What other settings or the environment make of an empty one. */
+/* Compute empty settings from other settings and the environment. */
 static int work_out(struct dz_config *config, struct dz_err *err)
 {
     char data[DZ_PATH_MAX], path[DZ_PATH_MAX];

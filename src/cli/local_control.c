@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_control.c - see local_control.h. An abstract unix socket keeps the boundaries of
- * messages and passes descriptors; who is at the other end is asked of the kernel.
+ * local_control.c - see local_control.h. An abstract unix socket preserves message boundaries and
+ * passes descriptors; the kernel tells who the peer is.
  */
 #include "cli/local_control.h"
 
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 enum {
-    ANSWER_MS = 60000, /* for a copy of a large machine */
-    ASK_MS = 1000,     /* between being connected and asking */
+    ANSWER_MS = 60000, /* time to copy a large machine */
+    ASK_MS = 1000,     /* time from a connection to its request */
 };
 
 struct answer {
@@ -141,7 +141,7 @@ static int send_fds(int socket, int db_fd, int wal_fd, struct dz_err *err)
     h->cmsg_len = CMSG_LEN(sizeof fds);
     memcpy(CMSG_DATA(h), fds, sizeof fds);
     return sendmsg(socket, &m, MSG_NOSIGNAL) < 0
-               ? dz_fail_sys(err, errno, "ask the doze that runs the file for a copy")
+               ? dz_fail_sys(err, errno, "request a copy from the doze process that runs the file")
                : 0;
 }
 
@@ -157,9 +157,10 @@ int dz_cli_control_snapshot(int fd, int db_fd, int wal_fd, struct dz_err *err)
     if (rc < 0)
         return rc;
     if (!readable(s, ANSWER_MS))
-        return dz_fail(err, DZ_ETIMEOUT, "the doze that runs the file made no copy in a minute");
+        return dz_fail(err, DZ_ETIMEOUT,
+                       "the doze process that runs the file made no copy within a minute");
     if (recv(s, &a, sizeof a, 0) != (ssize_t)sizeof a)
-        return dz_fail(err, DZ_EBUSY, "the machine ended, or fell asleep, before it was copied");
+        return dz_fail(err, DZ_EBUSY, "the sandbox exited or was suspended before it was copied");
     a.text[sizeof a.text - 1] = '\0';
     return a.code < 0 ? dz_fail(err, a.code, "%s", a.text) : 0;
 }

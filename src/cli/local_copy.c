@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze snapshot`, `doze clone`, `doze share`, `doze fork`: a new file out of one. A
- * snapshot may be of a machine that runs: who runs it makes the copy (local_control.h).
+ * `doze snapshot`, `doze clone`, `doze share`, `doze fork`: make a new file from another. A running
+ * machine can be copied, too: the process that runs it makes the copy (local_control.h).
  *
- * The new file is written under a temporary name beside its own, synced and then
- * renamed: it is there as a whole or not at all. A snapshot is a copy of bytes, with the
- * log; what must look inside (recovering the log, rows, files) happens in a jail.
+ * The new file is written under a temporary name beside its final one, synced and then renamed, so
+ * it appears complete or not at all. A snapshot is a copy of the bytes and the WAL; everything that
+ * must look inside (recovering the WAL, rows, files) happens in a jail.
  */
 #include "base/fd.h"
 #include "base/json.h"
@@ -34,11 +34,11 @@ enum {
     LOCK_SIZE = 512,
 };
 
-/* The file being made: its temporary name, and a log without a name. */
+/* The new file: its temporary name, and a WAL without a name. */
 struct target {
     char temp[DZ_PATH_MAX];
     int db_fd, wal_fd;
-    bool goes_on; /* it is resumed next: a machine must sleep in it */
+    bool goes_on; /* it is resumed next, so a machine must sleep in it */
 };
 static struct target target = {.db_fd = -1, .wal_fd = -1};
 
@@ -48,7 +48,7 @@ static int target_open(struct dz_cli *c, struct dz_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     if (access(c->argv[1], F_OK) == 0)
-        return dz_fail(err, DZ_EEXIST, "%s: %s exists already", c->command->name, c->argv[1]);
+        return dz_fail(err, DZ_EEXIST, "%s: %s already exists", c->command->name, c->argv[1]);
     if (snprintf(target.temp, sizeof target.temp, "%s.tmp", c->argv[1]) >= (int)sizeof target.temp)
         return dz_fail(err, DZ_ELIMIT, "%s: the path is too long", c->command->name);
     int rc = target.db_fd =
@@ -114,7 +114,7 @@ static int print(struct dz_cli *c, const struct dz_copied *copied, const char *m
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
 
-/* Closing moves the log into the file. */
+/* Close the copy, which checkpoints the WAL into the file. */
 static int close_copy(struct dz_db *db, int rc, struct dz_err *err)
 {
     int closed = dz_db_close(db, false, rc < 0 ? NULL : err);
@@ -137,13 +137,13 @@ static int run_snapshot(struct dz_cli *c, void *arg, struct dz_err *err)
                         : dz_machine_found(m) == DZ_MACHINE_LOST   ? "lost"
                                                                    : "none";
     if (rc == 0 && target.goes_on && dz_machine_found(m) != DZ_MACHINE_ASLEEP)
-        rc = dz_fail(err, DZ_ESTATE, "fork %s: no machine runs or sleeps in it", c->argv[0]);
+        rc = dz_fail(err, DZ_ESTATE, "fork %s: no processes run or sleep in it", c->argv[0]);
     dz_machine_close(m);
     rc = close_copy(db, rc, err);
     return rc < 0 ? rc : print(c, NULL, found, err);
 }
 
-/* The image that the disk stands on must be the one that was given, if any. */
+/* Check that the image below the disk is the given one, if one was given. */
 static int needs_image(const struct dz_disk *d, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -153,7 +153,7 @@ static int needs_image(const struct dz_disk *d, struct dz_err *err)
         return rc;
     if (rc > 0 && d->image && strcmp(dz_col_text(st, 0), d->image_sha256) == 0)
         return 0;
-    return dz_fail(err, DZ_EINVAL, "--flat wants the image that the disk stands on, by --image");
+    return dz_fail(err, DZ_EINVAL, "--flat requires --image, the image below the disk");
 }
 
 static int run_clone(struct dz_cli *c, struct dz_err *err)
@@ -220,7 +220,7 @@ static int copy_fd(int from, int to, struct dz_err *err)
     off_t at = 0;
     ssize_t n = 1;
     int rc = step ? 0 : dz_fail(err, DZ_ENOMEM, "copy: out of memory");
-    while (rc == 0 && n > 0) { /* a reflink where the file system has it */
+    while (rc == 0 && n > 0) { /* a reflink if the file system supports it */
         n = copy_file_range(from, &at, to, NULL, (size_t)1 << 30, 0);
         if (n < 0 && at == 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP))
             break;
@@ -237,7 +237,7 @@ static int copy_fd(int from, int to, struct dz_err *err)
     return rc;
 }
 
-/* Nobody else has it open: then its log does not move while it is copied. */
+/* Lock the file: if no other process has it open, its WAL does not change during the copy. */
 static int lock(int fd, const char *path, struct dz_err *err)
 {
     struct flock l = {
@@ -246,13 +246,13 @@ static int lock(int fd, const char *path, struct dz_err *err)
         return 0;
     if (errno == EAGAIN || errno == EACCES)
         return dz_fail(err, DZ_EBUSY,
-                       "copy %s: it is in use by a program that cannot be asked for a copy (`doze "
-                       "run --keep` can): end that first",
+                       "copy %s: a program uses it that cannot make the copy (`doze run --keep` "
+                       "can); end that program first",
                        path);
     return dz_fail_sys(err, errno, "lock %s", path);
 }
 
-/* Of a file that nobody runs. */
+/* Copy a file that no process runs. */
 static int copy_files(struct dz_cli *c, const struct dz_db_files *files, struct dz_err *err)
 {
     int rc = lock(files->db_fd, c->argv[0], err);
@@ -372,7 +372,7 @@ const struct dz_cli_command dz_cmd_snapshot = {
 const struct dz_cli_command dz_cmd_clone = {
     .name = "clone",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "copy the files of a sandbox, without its processes, into a new one",
+    .summary = "copy a sandbox's files, without processes, to a new one",
     .args = "SANDBOX | FILE TARGET",
     .min_args = 1,
     .max_args = 2,

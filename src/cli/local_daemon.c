@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze daemon`: keep sandboxes, in the foreground.
+ * `doze daemon`: run the daemon in the foreground.
  */
 #include "cli/cli.h"
 #include "cli/local_config.h"
@@ -33,10 +33,9 @@ const struct dz_cli_command dz_cmd_daemon = {
         },
     .help = "Only the owner can reach the socket. One daemon runs on a data directory.\n"
             "SIGTERM and SIGINT suspend every sandbox, then the daemon exits; sandboxes that\n"
-            "were awake when a daemon died are asleep when the next one starts. It logs to\n"
-            "standard error, one line for each event. SIGHUP makes it read its settings\n"
-            "again.\n"
-            "\n"
+            "were awake when a daemon died are asleep when the next one starts. The daemon\n"
+            "logs to standard error, one line for each event. SIGHUP makes it read its\n"
+            "settings again.\n\n"
             "Every setting has an option, an environment variable and a key in the file:\n"
             "`doze config` shows the values in force and where they come from, `doze config\n"
             "defaults` explains each.\n",

@@ -2,13 +2,13 @@
  *
  * `doze debug dump`: one JSON file for the report of a bug.
  *
- * What goes in is chosen, not what stays out: versions, the host, `doze doctor`, settings
- * (secret ones masked), the daemon's figures, kinds and times of the last events, how many
- * sandboxes are in which state, and of the log's last lines those fields that are
- * known to hold nothing of a tenant's. No environment, token, name, label, path or
- * content of a sandbox is among it.
+ * The report is a list of allowed facts, not a filtered whole: versions, the host, `doze doctor`,
+ * settings (secrets masked), the daemon's figures, kinds and times of the last events, how many
+ * sandboxes are in each state, and from the last log lines the fields that are known to hold
+ * nothing of a tenant. It contains no environment, token, name, label, path or content of a
+ * sandbox.
  *
- * A part that cannot be had says why, and the others follow.
+ * If a part is not available, the report says why and continues.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -29,12 +29,13 @@
 enum {
     DUMP_MAX = 16 << 20,
     PART_MAX = 4 << 20,    /* bytes of one part */
-    LOG_BYTES = 256 << 10, /* of the log's end */
+    LOG_BYTES = 256 << 10, /* bytes of the log's end */
     EVENTS = 200,
     STATES_MAX = 16,
 };
 
-/* Of a log line; everything else (paths, names, sentences that may quote) is left out. */
+/* The fields of a log line that are kept; all others (paths, names, sentences that may quote) are
+ * left out. */
 static const char *const log_fields[] = {"time",  "level",  "event",  "request_id", "sandbox_id",
                                          "pid",   "status", "us",     "method",     "awake",
                                          "count", "kind",   "setting"};
@@ -72,7 +73,7 @@ static void put_host(struct dump *d)
     dz_json_end(&d->j);
 }
 
-/* What another command would print with --json. */
+/* Add what another command prints with --json. */
 static void put_command(struct dump *d, const char *key, const struct dz_cli_command *command)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(PART_MAX);
@@ -82,7 +83,7 @@ static void put_command(struct dump *d, const char *key, const struct dz_cli_com
     struct dz_cli c = *d->c;
     size_t n;
     if (!out) {
-        (void)dz_fail(&err, DZ_EIO, "no temporary file");
+        (void)dz_fail(&err, DZ_EIO, "make a temporary file");
         put_error(d, key, &err);
         return;
     }
@@ -94,7 +95,7 @@ static void put_command(struct dump *d, const char *key, const struct dz_cli_com
     c.out_tty = c.out_color = false;
     int rc = command->run(&c, &err);
     if (fseek(out, 0, SEEK_SET) < 0)
-        rc = dz_fail_sys(&err, errno, "read what %s said", key);
+        rc = dz_fail_sys(&err, errno, "read the output of %s", key);
     while (rc >= 0 && (n = fread(piece, 1, sizeof piece, out)) > 0)
         dz_buf_add(&text, piece, n);
     (void)fclose(out);
@@ -137,7 +138,7 @@ static int put_stats(struct dump *d, struct dz_err *err)
     return 0;
 }
 
-/* How many sandboxes are in which state. */
+/* Count the sandboxes in each state. */
 static int put_states(struct dump *d, struct dz_client *client, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
@@ -182,7 +183,7 @@ static int put_events(struct dump *d, struct dz_client *client, struct dz_err *e
     return 0;
 }
 
-/* None is started for this: that there is none is part of the report. */
+/* Never start a daemon for the report: that none runs is part of it. */
 static void put_daemon(struct dump *d)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
@@ -242,7 +243,7 @@ static void put_log(struct dump *d, const char *data)
     if (fd >= 0 && dz_fd_stat(fd, &st) == 0 && st.st_size > LOG_BYTES)
         (void)lseek(fd, st.st_size - LOG_BYTES, SEEK_SET);
     if (fd < 0 || dz_fd_read_all(fd, &text, &err) < 0) {
-        put_error(d, "log", &err); /* of a service, the journal has it */
+        put_error(d, "log", &err); /* the log of a service is in the journal */
         return;
     }
     dz_json_key(&d->j, "log");
@@ -265,7 +266,7 @@ static int write_out(struct dz_cli *c, const struct dz_buf *text, struct dz_err 
     int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
     int rc = fd < 0 ? fd : dz_fd_write(fd, text->p, text->len, err);
     if (rc == 0)
-        dz_cli_note(c, "%s: %zu bytes; look it through before you send it", path, text->len);
+        dz_cli_note(c, "%s: %zu bytes; review it before you send it", path, text->len);
     return rc;
 }
 

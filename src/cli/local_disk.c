@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_disk.c - open a disk's file, find paths in it, and close it: all but the
- * first in a jail.
+ * local_disk.c - open a disk's file, find paths in it, and close it: all but the opening happens in
+ * a jail.
  */
 #include "cli/local_disk.h"
 
@@ -34,7 +34,7 @@ int dz_disk_epoch(int64_t *ret_s, struct dz_err *err)
     if (!given || !given[0])
         return 0;
     if (dz_num_i64(dz_str(given), 0, INT64_MAX / DZ_NS_PER_S, ret_s, err) < 0)
-        return dz_wrap(err, DZ_EINVAL, "SOURCE_DATE_EPOCH wants seconds since 1970");
+        return dz_wrap(err, DZ_EINVAL, "SOURCE_DATE_EPOCH must be a number of seconds since 1970");
     return 1;
 }
 
@@ -45,7 +45,7 @@ static int64_t stopped_clock(void *arg)
 
 /* --- in the host ------------------------------------------------------------- */
 
-/* Opened before the jail is entered, looked into only there. */
+/* Opened before the jail is entered, read only inside it. */
 static struct {
     struct dz_db_files disk, image;
     char image_sha256[DZ_SHA256_HEX];
@@ -127,11 +127,11 @@ static int open_image(struct dz_disk *d, const char *path, struct dz_err *err)
 
 static void hold(void *arg, uint64_t ino)
 {
-    (void)dz_vfs_ref(arg, ino); /* one that is gone already keeps the machine from waking */
+    (void)dz_vfs_ref(arg, ino); /* if the inode is gone already, the machine cannot wake anyway */
 }
 
-/* What a machine that sleeps in the file has open, stands in or runs stays when its name goes, as
- * it would if it ran. One that is damaged has no say. */
+/* Keep the inodes that a machine sleeping in the file has open, runs, or uses as a directory, even
+ * if their names are removed, as if it ran. A damaged machine is ignored. */
 static int open_around_sleeper(struct dz_disk *d, struct dz_vfs_opts *opts, struct dz_err *err)
 {
     static const struct dz_machine_ops none;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk du`, and how much there is to copy: sizes of trees in a disk.
+ * `doze disk du`: sizes of trees in a disk; also used for progress.
  */
 #include "base/json.h"
 #include "base/limits.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 enum {
-    DIRS_MAX = 4000000, /* of one tree: a damaged disk may loop */
+    DIRS_MAX = 4000000, /* in one tree: a damaged disk may have a loop */
 };
 
 struct pending {
@@ -26,10 +26,9 @@ DZ_VEC(todo, struct pending);
 static int push(struct todo *t, uint64_t ino, unsigned depth, struct dz_err *err)
 {
     if (depth > DZ_VFS_DEPTH_MAX + 1)
-        return dz_fail(
-            err, DZ_ELIMIT,
-            "measure a disk: over %d directories deep: is it damaged? doze disk check tells",
-            DZ_VFS_DEPTH_MAX);
+        return dz_fail(err, DZ_ELIMIT,
+                       "measure a disk: more than %d directories deep; run doze disk check",
+                       DZ_VFS_DEPTH_MAX);
     if (dz_vec_push(t, ((struct pending){ino, depth})) < 0)
         return dz_fail(err, t->err, "measure a disk: %s", dz_err_text(t->err));
     return 0;
@@ -52,7 +51,7 @@ static int add_dir(const struct dz_disk *d, struct pending dir, struct todo *tod
         if (sys < 0)
             return dz_disk_fail(d, sys, "measure", name, err);
         uint64_t share = S_ISREG(a.mode) && a.nlink > 1 ? a.nlink : 1;
-        t->stored += stored / share; /* each name of a file has its part */
+        t->stored += stored / share; /* each name of a file counts its share */
         t->size += S_ISREG(a.mode) ? a.size / share : 0;
         t->inodes++;
         if (S_ISDIR(a.mode))
@@ -82,12 +81,11 @@ int dz_disk_measure(const struct dz_disk *d, const char *path, bool follow,
     }
     while (rc == 0 && todo.n) {
         const struct pending dir = dz_vec_pop(&todo);
-        rc = ++count > DIRS_MAX
-                 ? dz_fail(err, DZ_ELIMIT,
-                           "measure a disk: over %d directories: is it damaged? doze disk check "
-                           "tells",
-                           DIRS_MAX)
-                 : add_dir(d, dir, &todo, &t, err);
+        rc =
+            ++count > DIRS_MAX
+                ? dz_fail(err, DZ_ELIMIT,
+                          "measure a disk: more than %d directories; run doze disk check", DIRS_MAX)
+                : add_dir(d, dir, &todo, &t, err);
     }
     if (rc == 0)
         *ret_size = t;

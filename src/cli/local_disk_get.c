@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk get`, `doze disk cat`: files of a disk to this machine.
+ * `doze disk get`, `doze disk cat`: copy files from a disk to this machine.
  *
- * The disk may be hostile, so it is read in a jail, which says what there is, entry by entry. The
- * jail may have been talked into anything: tree_write.c makes the files of what it says.
+ * The disk may be hostile, so a jail reads it and sends its entries as messages. The jail may have
+ * been taken over, too: tree_write.c checks what it sends.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -26,24 +26,24 @@ enum {
 };
 _Static_assert((int)PIECE_BYTES <= (int)DZ_CALL_DATA_MAX, "a piece is a message");
 
-/* What the jail says. Names are below the directory that was entered last; that of
- * the operand itself is the host's matter. */
+/* Messages of the jail. Names are below the directory that was entered last; the host decides the
+ * name of the operand itself. */
 enum {
-    TOP = DZ_CLI_TAG_OWN, /* value: number of the operand that begins */
+    TOP = DZ_CLI_TAG_OWN, /* value: number of the operand that follows */
     FILE_,                /* a struct entry, its name */
     DATA,                 /* value: offset; bytes of that file */
     FILE_END,             /* value: its size */
     LINK,                 /* a struct entry, its name with a NUL, the target */
-    DIR_,                 /* a struct entry, its name: what follows is in it */
+    DIR_,                 /* a struct entry, its name: the following entries are in it */
     DIR_END,
-    SAME,    /* as FILE_, of one more name of a file that came with its number */
-    SKIPPED, /* as FILE_, of what is no file, directory or link */
+    SAME,    /* as FILE_: one more name of a file that was sent with this number */
+    SKIPPED, /* as FILE_: something that is not a file, directory or link */
 };
 
 struct entry {
     uint32_t mode, reserved; /* permission bits */
     int64_t mtime_ns, atime_ns;
-    uint64_t number; /* of a file with several names; else 0 */
+    uint64_t number; /* of a file with several names; otherwise 0 */
 };
 
 /* --- the host ------------------------------------------------------------------ */
@@ -51,8 +51,8 @@ struct entry {
 static struct host {
     struct dz_cli *c;
     struct dz_cli_tree tree;
-    size_t depth;           /* directories of the operand that were entered */
-    char path[DZ_PATH_MAX]; /* of the innermost, below the operand */
+    size_t depth;           /* directories of the operand that are entered */
+    char path[DZ_PATH_MAX]; /* path of the innermost, below the operand */
     struct dz_map firsts;   /* number of a file with several names -> its first path, owned */
 } host;
 
@@ -71,7 +71,7 @@ static int note_first(struct host *h, uint64_t number, struct dz_err *err)
         dz_free(path);
         return dz_fail(err, DZ_ENOMEM, "copy out of a disk: out of memory");
     }
-    dz_free(old); /* a cell that tells a file twice */
+    dz_free(old); /* the cell sent a file twice */
     return 0;
 }
 
@@ -92,7 +92,7 @@ static int begin_top(struct host *h, uint64_t operand, struct dz_err *err)
                : dz_cli_tree_begin(&h->tree, h->c->argv[operand], h->c->argv[h->c->argc - 1], err);
 }
 
-/* Take an entry apart; its path replaces the one of the directory that it is in. */
+/* Parse an entry; its path replaces the path of its directory. */
 static int read_entry(struct host *h, const struct dz_call_msg *m, struct entry *ret_e,
                       struct dz_str *ret_target, struct dz_err *err)
 {
@@ -110,7 +110,7 @@ static int read_entry(struct host *h, const struct dz_call_msg *m, struct entry 
         memchr(name.p, '/', name.n))
         return nonsense(err);
     if (len + 1 + name.n >= sizeof h->path)
-        return dz_fail(err, DZ_ELIMIT, "copy out of a disk: a path of over %d bytes",
+        return dz_fail(err, DZ_ELIMIT, "copy out of a disk: a path has more than %d bytes",
                        DZ_PATH_MAX - 1);
     (void)snprintf(h->path + len, sizeof h->path - len, "%s%.*s", len ? "/" : "", DZ_STR_ARG(name));
     return 0;
@@ -143,7 +143,7 @@ static int take_entry(struct host *h, const struct dz_call_msg *m, struct dz_err
     else if (m->tag == DIR_)
         rc = dz_tree_write_dir(h->tree.w, path, &meta, err);
     else
-        dz_tree_write_skip(h->tree.w, path, "is no file, directory or link");
+        dz_tree_write_skip(h->tree.w, path, "is not a file, directory or link");
     if (m->tag == DIR_)
         h->depth++;
     else
@@ -193,7 +193,7 @@ static int get_jail(struct dz_cli *c, struct dz_err *err)
 
 /* --- the jail -------------------------------------------------------------------- */
 
-/* A directory under way, and the names in it that are left. */
+/* A directory in progress, and the names in it that are left. */
 struct reading {
     uint64_t ino;
     struct dz_buf names;
@@ -206,7 +206,7 @@ struct getting {
     struct dz_cli_progress progress;
     uint64_t bytes;
     char *piece;
-    struct dz_map told; /* inodes of the operand with several names that were told */
+    struct dz_map told; /* inodes with several names that were sent */
     DZ_VEC(, struct reading) dirs;
 };
 
@@ -215,7 +215,7 @@ static int say(uint32_t tag, uint64_t value, const void *data, size_t size, stru
     if (dz_cli_interrupted())
         return dz_fail(err, DZ_ECANCELED, "copy out of a disk: interrupted");
     int rc = dz_call_say(dz_cli_jail_call(), &(struct dz_call_msg){tag, value, data, size});
-    return rc < 0 ? dz_fail(err, rc, "copy out of a disk: tell the host") : 0;
+    return rc < 0 ? dz_fail(err, rc, "copy out of a disk: send a message to the host") : 0;
 }
 
 static int say_entry(uint32_t tag, const struct dz_vfs_attr *a, struct dz_str name,
@@ -292,7 +292,7 @@ static int get_dir(struct getting *g, const struct dz_vfs_attr *a, const char *n
     if (rc == 0)
         rc = dz_disk_names(&g->d, a->ino, &r.names, err);
     if (rc == 0 && dz_vec_push(&g->dirs, r) < 0)
-        rc = dz_fail(err, DZ_ELIMIT, "copy %s out of a disk: over %d directories deep", name,
+        rc = dz_fail(err, DZ_ELIMIT, "copy %s out of a disk: more than %d directories deep", name,
                      DZ_TREE_DEPTH_MAX);
     if (rc < 0)
         dz_buf_release(&r.names);
@@ -314,7 +314,7 @@ static int get_entry(struct getting *g, const char *name, const struct dz_vfs_at
     }
 }
 
-/* All directories that get_dir() began. */
+/* Copy all directories that get_dir() began. */
 static int get_below(struct getting *g, struct dz_err *err)
 {
     int rc = 0;
@@ -338,14 +338,14 @@ static int get_below(struct getting *g, struct dz_err *err)
     return rc;
 }
 
-/* For who watches: how much there is to copy. */
+/* For the progress line: how much there is to copy. */
 static uint64_t total_bytes(struct dz_cli *c, const struct dz_disk *d)
 {
     uint64_t total = 0;
     for (int i = 1; c->err_live && !c->quiet && i < c->argc - 1; i++) {
         struct dz_disk_size t;
         if (dz_disk_measure(d, c->argv[i], false, &t, NULL) < 0)
-            return 0; /* the copy will say why */
+            return 0; /* the copy will report the error */
         total += t.stored;
     }
     return total;

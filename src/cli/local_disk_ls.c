@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk ls`: what is in a disk.
- * As JSON an entry is what `doze files` and the API have it.
+ * `doze disk ls`: list the files of a disk. As JSON, entries are those of `doze files` and the API.
  *
- * It walks with a list of what is still to be looked at, not by recursion: a
- * disk may be deep.
+ * The walk keeps a list of directories to visit instead of recursing, because a disk may be deep.
  */
 #include "base/json.h"
 #include "base/limits.h"
@@ -20,7 +18,7 @@
 #include <time.h>
 
 enum {
-    PENDING_MAX = 4000000, /* directories to be looked at, also in all: a damaged disk may loop */
+    PENDING_MAX = 4000000, /* directories to visit, also in total: a damaged disk may have a loop */
     TEXT_MAX = 1 << 20,    /* one line or one JSON object */
 };
 
@@ -73,7 +71,7 @@ struct listing {
     struct dz_cli *c;
     struct dz_disk d;
     bool detail, deep;
-    bool first; /* no JSON object was written yet */
+    bool first; /* no JSON object has been written */
     struct dz_buf text;
 };
 
@@ -136,7 +134,7 @@ static int print_entry(struct listing *l, struct dz_str name, const struct dz_vf
 
 struct pending {
     uint64_t ino;
-    char *path; /* owned; how the entries' names begin, "" or with a slash at its end */
+    char *path; /* owned; prefix of the entries' names: "" or a path that ends in a slash */
     unsigned depth;
 };
 DZ_VEC(todo, struct pending);
@@ -145,8 +143,7 @@ static int count_dir(uint64_t *count, struct dz_err *err)
 {
     if (++*count <= PENDING_MAX)
         return 0;
-    return dz_fail(err, DZ_ELIMIT,
-                   "walk a disk: over %d directories: is it damaged? doze disk check tells",
+    return dz_fail(err, DZ_ELIMIT, "walk a disk: more than %d directories; run doze disk check",
                    PENDING_MAX);
 }
 
@@ -162,10 +159,9 @@ static int push(struct todo *t, uint64_t ino, struct dz_str path, unsigned depth
 {
     struct pending p = {ino, NULL, depth};
     if (depth > DZ_VFS_DEPTH_MAX + 1)
-        return dz_fail(
-            err, DZ_ELIMIT,
-            "walk a disk: over %d directories deep: is it damaged? doze disk check tells",
-            DZ_VFS_DEPTH_MAX);
+        return dz_fail(err, DZ_ELIMIT,
+                       "walk a disk: more than %d directories deep; run doze disk check",
+                       DZ_VFS_DEPTH_MAX);
     p.path = dz_str_dup(path);
     if (!p.path || dz_vec_push(t, p) < 0) {
         dz_free(p.path);
@@ -226,7 +222,7 @@ static int list_path(struct listing *l, const char *path, bool named, struct dz_
         if (rc == 0)
             rc = list_dir(l, &dir, &below, err);
         dz_free(dir.path);
-        while (rc == 0 && below.n) { /* the first name is to come first */
+        while (rc == 0 && below.n) { /* so that the first name is visited first */
             struct pending last = dz_vec_pop(&below);
             if (dz_vec_push(&todo, last) < 0) {
                 dz_free(last.path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk create`, `doze disk df`, `doze disk check`: a file as a whole.
+ * `doze disk create`, `doze disk df`, `doze disk check`: commands on a file as a whole.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -16,8 +16,7 @@
 
 /* --- create ------------------------------------------------------------------ */
 
-/* What is by chance in a new disk, its times and the seed of its hashes, follows
- * from the epoch. */
+/* Derive the random parts of a new disk, its times and the seed of its hashes, from the epoch. */
 static int stop_clock(struct dz_db *db, int64_t epoch_s, struct dz_err *err)
 {
     struct dz_stmt *st = dz_db_stmt(db, "UPDATE node SET atime=?1,mtime=?1,ctime=?1");
@@ -30,7 +29,7 @@ static int stop_clock(struct dz_db *db, int64_t epoch_s, struct dz_err *err)
     return dz_stmt_run(st, err);
 }
 
-/* In the jail: what cannot be opened is no image. */
+/* In the jail: a file that cannot be opened is not an image. */
 static int settle(struct dz_cli *c, void *arg, struct dz_err *err)
 {
     struct dz_disk d;
@@ -81,7 +80,7 @@ static int create(struct dz_cli *c, struct dz_err *err)
     if (image)
         memcpy(sha256, dz_disk_image_sha256(), sizeof sha256);
     if (image && !c->json && !c->quiet)
-        dz_cli_note(c, "%s stands on the image %.12s; keep that file", file, sha256);
+        dz_cli_note(c, "%s needs the image %.12s below it; keep that file", file, sha256);
     return c->json ? create_json(c, file, t.len, sha256, err) : 0;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk put`: files of this machine into a disk.
+ * `doze disk put`: copy files of this machine into a disk.
  *
- * A file arrives under a name of its own and is renamed when it is whole, so
- * an interrupted copy leaves what was there. Zeros become holes.
+ * A file is stored under a temporary name and renamed when it is complete, so an interrupted copy
+ * leaves the old file. Zeros become holes.
  *
- * The disk is written in a jail, which asks for the sources: for each of them the
- * host walks its tree and answers entry by entry, a file's bytes following it.
+ * A jail writes the disk and requests the sources: for each of them the host walks its tree and
+ * answers with one entry at a time, followed by the bytes of a file.
  */
 #include "base/fd.h"
 #include "base/mem.h"
@@ -33,30 +33,30 @@ _Static_assert((int)PIECE_BYTES <= (int)DZ_CALL_DATA_MAX, "a piece is a message"
 /* Answers to NEXT, whose value is the number of the operand. */
 enum {
     NEXT = DZ_CLI_TAG_OWN,
-    END,     /* of the operand */
+    END,     /* end of the operand */
     FILE_,   /* a struct entry, its name; then DATA until one is short */
     LINK,    /* a struct entry, its name with a NUL, the target */
-    SAME,    /* a struct entry, its name: one more of the file with this number */
-    DIR_,    /* a struct entry, its name; what is in it follows */
+    SAME,    /* a struct entry, its name: one more name of the file with this number */
+    DIR_,    /* a struct entry, its name; its content follows */
     DIR_END, /* a struct entry */
-    SKIPPED, /* what a disk cannot hold was left out */
+    SKIPPED, /* an entry that a disk cannot hold was left out */
     DATA,
 };
 
 struct entry {
     uint32_t mode;  /* permission bits */
-    uint32_t timed; /* are the times to be kept? */
+    uint32_t timed; /* keep the times? */
     int64_t mtime_ns, atime_ns;
-    uint64_t number; /* of a file with several names: counted from 1; else 0 */
+    uint64_t number; /* of a file with several names: counted from 1; otherwise 0 */
 };
 
 /* --- the host: sources ---------------------------------------------------------- */
 
 static struct source {
     struct dz_cli *c;
-    int operand; /* that is being read; 0: none */
+    int operand; /* being read; 0: none */
     struct dz_tree_read *tree;
-    int fd; /* file whose bytes are due, the reader's; -1: none */
+    int fd; /* file whose bytes are sent next, owned by the reader; -1: none */
     const char *name;
     char message[PIECE_BYTES];
 } source = {.fd = -1};
@@ -80,7 +80,7 @@ static struct entry entry_of(const struct stat *st, uint64_t number)
     };
 }
 
-/* An entry with its name as an answer, and behind it the target of a link. */
+/* Answer with an entry and its name, followed by the target of a link. */
 static int answer_entry(struct source *s, uint32_t tag, const struct entry *e,
                         const struct dz_tree_entry *t, struct dz_call_msg *ret, struct dz_err *err)
 {
@@ -115,7 +115,7 @@ static int answer_data(struct source *s, struct dz_call_msg *ret, struct dz_err 
     return 0;
 }
 
-/* The next entry of the tree. */
+/* Answer with the next entry of the tree. */
 static int answer_next(struct source *s, struct dz_call_msg *ret, struct dz_err *err)
 {
     static const uint32_t tags[] = {
@@ -172,8 +172,8 @@ struct putting {
     int operand;
     struct level {
         uint64_t ino;
-        bool made;     /* by this copy */
-    } dirs[DEPTH_MAX]; /* directories under way */
+        bool made;     /* made by this copy */
+    } dirs[DEPTH_MAX]; /* directories in progress */
     size_t depth;
     DZ_VEC(, uint64_t) several; /* inodes of files with several names, by their number */
 };
@@ -202,7 +202,7 @@ static int store_piece(const struct putting *p, uint64_t ino, uint64_t off, cons
     return sys;
 }
 
-/* The bytes that come, as the content of ino. */
+/* Store the bytes that follow as the content of ino. */
 static int copy_content(struct putting *p, const char *from, uint64_t ino, struct dz_err *err)
 {
     struct dz_call_msg m;
@@ -226,7 +226,7 @@ static int set_times(const struct putting *p, uint64_t ino, const struct entry *
     return dz_vfs_setattr(p->d.vfs, ino, DZ_VFS_SET_MTIME | DZ_VFS_SET_ATIME, &attr);
 }
 
-/* A finished inode under its name; what has the name and is no directory goes. */
+/* Give a finished inode its name; a file of that name is replaced. */
 static int arrive(struct putting *p, uint64_t dir, struct dz_str name)
 {
     const struct dz_vfs_name from = {dir, ARRIVING, strlen(ARRIVING)}, to = {dir, name.p, name.n};
@@ -240,7 +240,7 @@ static int begin_arrival(struct putting *p, uint64_t dir, const struct dz_vfs_ne
                          uint64_t *ret_ino)
 {
     int sys = dz_vfs_create(p->d.vfs, dir, ARRIVING, strlen(ARRIVING), spec, ret_ino);
-    if (sys == -EEXIST) { /* of one that was killed */
+    if (sys == -EEXIST) { /* left by a copy that was killed */
         (void)dz_vfs_unlink(p->d.vfs, dir, ARRIVING, strlen(ARRIVING));
         sys = dz_vfs_create(p->d.vfs, dir, ARRIVING, strlen(ARRIVING), spec, ret_ino);
     }
@@ -250,7 +250,7 @@ static int begin_arrival(struct putting *p, uint64_t dir, const struct dz_vfs_ne
 static int put_file(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
                     struct dz_err *err)
 {
-    char from[DZ_VFS_NAME_MAX + 1]; /* the next message takes the place of this one */
+    char from[DZ_VFS_NAME_MAX + 1]; /* the next message overwrites this one */
     const struct dz_vfs_new spec = {.mode = S_IFREG | e->mode};
     const struct entry kept = *e;
     uint64_t ino = 0;
@@ -280,7 +280,7 @@ static int put_same(struct putting *p, const struct entry *e, uint64_t dir, stru
         return dz_disk_fail(&p->d, -EINVAL, "store", name.p, err);
     uint64_t ino = p->several.p[e->number - 1];
     int sys = dz_vfs_link(p->d.vfs, ino, dir, ARRIVING, strlen(ARRIVING));
-    if (sys == -EEXIST) { /* of one that was killed */
+    if (sys == -EEXIST) { /* left by a copy that was killed */
         (void)dz_vfs_unlink(p->d.vfs, dir, ARRIVING, strlen(ARRIVING));
         sys = dz_vfs_link(p->d.vfs, ino, dir, ARRIVING, strlen(ARRIVING));
     }
@@ -338,7 +338,7 @@ static int end_dir(struct putting *p, const struct entry *e, const char *name, s
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name, err) : 0;
 }
 
-/* All of one source, its top under this name in dir. */
+/* Store one source completely, under this name in dir. */
 static int put_source(struct putting *p, uint64_t top, struct dz_str top_name, struct dz_err *err)
 {
     struct dz_call_msg m;
@@ -377,7 +377,7 @@ static int put_source(struct putting *p, uint64_t top, struct dz_str top_name, s
     }
 }
 
-/* One source: into the directory that to is, or as to. */
+/* Store one source: into `to` if that is a directory, otherwise as `to`. */
 static int put_one(struct putting *p, const char *from, const char *to, bool into,
                    struct dz_err *err)
 {
@@ -402,17 +402,18 @@ static int put_one(struct putting *p, const char *from, const char *to, bool int
         name = DZ_STR("");
     else if (name.n == 0 || dz_str_eqz(name, ".") || dz_str_eqz(name, ".."))
         return dz_fail(err, DZ_EINVAL,
-                       "store %s: say what it is to be called, or end it with /. for what is in it",
+                       "store %s: it has no name to be stored under; end it with /. to store its "
+                       "content",
                        from);
     if (name.n > DZ_VFS_NAME_MAX)
         return dz_disk_fail(&p->d, -ENAMETOOLONG, "store", from, err);
     if (into && strcmp(from, "-") == 0)
-        return dz_fail(err, DZ_EINVAL, "store standard input: say what it is to be called");
+        return dz_fail(err, DZ_EINVAL, "store standard input: the target needs a file name");
     (void)snprintf(text, sizeof text, "%.*s", DZ_STR_ARG(name));
     return put_source(p, dir, dz_str(text), err);
 }
 
-static uint64_t total_bytes; /* of the sources, 0: not known */
+static uint64_t total_bytes; /* size of the sources, 0: not known */
 
 static int put(struct dz_cli *c, struct dz_err *err)
 {

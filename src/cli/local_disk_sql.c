@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk sql`: questions to a disk as the database that it is.
+ * `doze disk sql`: queries on a disk as the database that it is.
  *
- * Rows are printed as they come. Text output is one row a line, columns with a
- * tab between; bytes that are no UTF-8 text are written as SQL has them (x'00ff').
+ * Rows are printed as they arrive. Text output has one row per line, with tabs between columns;
+ * bytes that are not UTF-8 are written as SQL literals (x'00ff').
  */
 #include "base/json.h"
 #include "base/limits.h"
@@ -90,7 +90,8 @@ static int put_column(struct dz_cell_json_rows *r, struct dz_stmt *st, int i, st
         bytes = bytes_of(st, i);
     if (bytes.n > DZ_CELL_SQL_BYTES_MAX)
         return dz_fail(err, DZ_ELIMIT,
-                       "print a row as JSON: a value of %zu bytes, over %d; as text it is printed",
+                       "print a row as JSON: a value has %zu bytes, more than %d; without --json "
+                       "it is printed",
                        bytes.n, DZ_CELL_SQL_BYTES_MAX);
     v.data = (const uint8_t *)bytes.p;
     v.size = bytes.n;
@@ -98,7 +99,7 @@ static int put_column(struct dz_cell_json_rows *r, struct dz_stmt *st, int i, st
     return 0;
 }
 
-/* What there is of the text so far is printed: a row at a time is held. */
+/* Print the text collected so far: one row at a time is held. */
 static int print(struct dz_cli *c, struct dz_buf *text, struct dz_err *err)
 {
     if (text->err)
@@ -188,7 +189,7 @@ static int sql(struct dz_cli *c, struct dz_err *err)
     if (rc == 0)
         rc = c->json ? query_json(c, st, err) : query(c, st, err);
     if (rc == DZ_EDENIED && !write)
-        (void)dz_wrap(err, rc, "only reading is allowed (--write allows more)");
+        (void)dz_wrap(err, rc, "only reading is allowed (--write allows changes)");
     dz_stmt_free(st);
     return dz_disk_close(&d, rc, err);
 }
@@ -214,9 +215,8 @@ const struct dz_cli_command dz_cmd_disk_sql = {
     .help = "The view vfs(volume, path, content, mtime) shows the files of the disk and,\n"
             "with --image, those of the image (whose tables are image.node and so on).\n"
             "docs/format/disk.md describes the tables. Columns are separated by tabs; the\n"
-            "first line names them. No other file can be attached.\n"
-            "\n"
-            "--write can break a disk; `doze disk check` tells.\n",
+            "first line names them. No other file can be attached.\n\n"
+            "--write can break a disk; `doze disk check` finds damage.\n",
     .run = sql,
     .jail = sql_jail,
 };

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    ARCHIVE = DZ_CLI_TAG_OWN, /* bytes of it */
+    ARCHIVE = DZ_CLI_TAG_OWN, /* bytes of the archive */
 };
 
 struct stream {
@@ -69,8 +69,8 @@ static int on_write(void *arg, const void *buf, size_t n)
     return dz_call_write(dz_cli_jail_call(), ARCHIVE, buf, n) < 0 ? -EPIPE : 0;
 }
 
-/* About what the archive will have, for who watches: a member has its header, an
- * extended one with its record, and on average half a block of padding. */
+/* Estimate the size of the archive for the progress line: each member has a header, an extended
+ * header with its records, and half a block of padding on average. */
 static uint64_t guess_bytes(struct dz_cli *c, const struct dz_disk *d, const char *path)
 {
     struct dz_disk_size t;
@@ -129,10 +129,12 @@ static int tar_jail(struct dz_cli *c, struct dz_err *err)
     int fd = STDOUT_FILENO;
     struct dz_cli_jail j = {.take = take_archive, .host = &fd};
     if (!output && c->json)
-        return dz_cli_usage(c, err, "--json needs -o: the archive itself goes to standard output");
+        return dz_cli_usage(
+            c, err, "--json requires -o, because the archive itself goes to standard output");
     if (!output && c->out_tty)
         return dz_cli_usage(c, err,
-                            "an archive on a terminal? Redirect it, or name a file with -o");
+                            "will not write an archive to a terminal; redirect it, or name a file "
+                            "with -o");
     if (output)
         fd = dz_fd_open(AT_FDCWD, output, O_WRONLY | O_CREAT | O_EXCL, 0666, err);
     if (fd < 0)
@@ -163,7 +165,7 @@ const struct dz_cli_command dz_cmd_disk_tar = {
     .help = "Writes the file PATH, or everything below the directory PATH (/ by default), to\n"
             "standard output in pax format: long names, times in nanoseconds, hard links,\n"
             "devices and extended attributes are kept; sockets are left out. To compress,\n"
-            "use a pipe: doze disk tar box.doze /workspace | zstd > box.tar.zst\n",
+            "use a pipe: doze disk tar a.doze /workspace | zstd >a.tar.zst\n",
     .run = tar,
     .jail = tar_jail,
 };
@@ -193,7 +195,7 @@ static int read_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
                            .devices = dz_cli_flag(c, "devices")};
     int rc = limit ? dz_size_parse(dz_str(limit), 1, INT64_MAX, &in.max_bytes, err) : 0;
     if (rc < 0)
-        return dz_cli_usage(c, err, "--limit: %s is no size", limit);
+        return dz_cli_usage(c, err, "--limit must be a size such as 64MB, not %s", limit);
     to = to ? to : "/";
     rc = dz_disk_find(d, to, true, "unpack into", &a, err);
     in.dir = a.ino;

@@ -10,7 +10,7 @@
 
 typedef int each_fn(struct dz_cli *c, struct dz_disk *d, const char *path, struct dz_err *err);
 
-/* For each operand after the file; what was done before an error stays done. */
+/* Call fn for each operand after the file; changes made before an error stay. */
 static int for_each(struct dz_cli *c, each_fn *fn, struct dz_err *err)
 {
     struct dz_disk d;

@@ -2,9 +2,9 @@
  *
  * local_files.c - operations on a sandbox's file in a file-only cell, one at a time.
  *
- * Nothing of the file is read here: a jailed cell has it, and its answers arrive as records that
- * cell_op_json.c checks. Closing puts the cell to sleep, which commits and moves the log into
- * the file, and waits until the cell has ended and the lock is free.
+ * The file is not read here: a jailed cell has it open, and its answers arrive as records that
+ * cell_op_json.c checks. Closing suspends the cell, which commits and checkpoints the WAL into the
+ * file, and waits until the cell has exited and the lock is free.
  */
 #include "cli/local_files.h"
 
@@ -23,36 +23,36 @@
 #include <unistd.h>
 
 enum {
-    LOCK_WAIT_MS = 1000,    /* for a cell that is still leaving */
+    LOCK_WAIT_MS = 1000,    /* time for another cell to exit */
     ANSWER_MAX = 256 << 20, /* bytes of one answer as JSON */
-    LIST_ENTRIES = 1000,    /* of the API's list when no limit is given */
-    SQL_ROWS = 1000,        /* rows of the API's answer when no limit is given */
+    LIST_ENTRIES = 1000,    /* entries of a list without a limit, as in the API */
+    SQL_ROWS = 1000,        /* rows of a query without a limit, as in the API */
 };
 
 struct dz_files {
     struct dz_cli *c;
     struct dz_cli_cell cell;
     struct dz_image image;
-    bool deaf;            /* an interrupt ends nothing: what is left is tidying up */
+    bool deaf;            /* interrupts are ignored while closing */
     uint32_t reading;     /* the operation whose data the caller reads; 0: none */
-    const uint8_t *piece; /* of that data, in the last event */
+    const uint8_t *piece; /* the part of that data that is left in the last event */
     size_t piece_size, piece_at;
-    uint64_t size; /* of the file that is read */
+    uint64_t size; /* of the file being read */
     uint32_t mode;
 };
 
-/* What the data of an operation becomes. */
+/* Where the data of an operation goes. */
 struct sink {
     int (*data)(struct sink *s, struct dz_cell_view *v, struct dz_err *err);
     struct dz_json json;
-    struct dz_buf text; /* what json writes to */
+    struct dz_buf text; /* the buffer that json writes to */
     struct dz_cell_json_rows rows;
-    uint64_t count; /* of DONE */
+    uint64_t count; /* count of the DONE event */
 };
 
 /* --- the cell ----------------------------------------------------------------------------- */
 
-/* The words of a cell: a hostile file may have chosen them. */
+/* Make an error of a cell's message, which a hostile file may have chosen. */
 static int said(int code, const char *text, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf clean = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -63,8 +63,8 @@ static int said(int code, const char *text, struct dz_err *err)
 static int in_use(const char *file, struct dz_err *err)
 {
     return dz_fail(err, DZ_EBUSY,
-                   "open %s: a daemon or another command uses it: name its sandbox instead "
-                   "(doze ls), or end that command",
+                   "open %s: a daemon or another command uses it; name its sandbox instead (doze "
+                   "ls), or end that command",
                    file);
 }
 
@@ -75,12 +75,12 @@ static int could_not_open(const struct dz_files *f, const struct dz_cell_event *
         return in_use(f->cell.file, err);
     int rc = said(e->code, e->text, err);
     if (rc == DZ_ENOENT && f->cell.start.image_fd < 0)
-        return dz_wrap(err, rc, "open %s (--image or --base names what it stands on)",
+        return dz_wrap(err, rc, "open %s (--image or --base names the image or disk below it)",
                        f->cell.file);
     return dz_wrap(err, rc, "open %s", f->cell.file);
 }
 
-/* The next event. FAILED is an error, and so is an interrupt that the command catches. */
+/* Get the next event. FAILED is an error, and so is an interrupt that the command catches. */
 static int next_event(struct dz_files *f, struct dz_cell_event *ret, struct dz_err *err)
 {
     struct dz_cell *cell = f->cell.cell;
@@ -99,7 +99,7 @@ static int next_event(struct dz_files *f, struct dz_cell_event *ret, struct dz_e
     return ret->type == DZ_CELL_FAILED ? could_not_open(f, ret, err) : 0;
 }
 
-/* Until an event of this type came. */
+/* Wait for an event of this type. */
 static int wait_for(struct dz_files *f, enum dz_cell_event_type type, struct dz_err *err)
 {
     struct dz_cell_event e = {0};
@@ -112,7 +112,7 @@ static int wait_for(struct dz_files *f, enum dz_cell_event_type type, struct dz_
     return rc;
 }
 
-/* DOZE_BASE counts only for a file that says that it stands on something. */
+/* DOZE_BASE is used only for a file that names something below it. */
 static int find_root(struct dz_files *f, struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX] = "";
@@ -128,7 +128,7 @@ static int find_root(struct dz_files *f, struct dz_err *err)
 int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_files,
                   struct dz_err *err)
 {
-    if (access(file, R_OK | W_OK) < 0) /* the cell would make what is missing */
+    if (access(file, R_OK | W_OK) < 0) /* the cell would create a missing file */
         return dz_fail_sys(err, errno, "open %s", file);
     struct dz_files *f = dz_zalloc(sizeof *f);
     if (!f)
@@ -178,8 +178,8 @@ int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
 
 /* --- operations --------------------------------------------------------------------------- */
 
-/* Until it is over. sink NULL: nothing is to come of it but its end. *ret_ended: the cell said how
- * it ended. */
+/* Wait until the operation ends. sink NULL: discard its data. *ret_ended: the cell reported its
+ * end. */
 static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, bool *ret_ended,
                   struct dz_err *err)
 {
@@ -222,12 +222,12 @@ static int parse(struct sink *s, const char *what, json_t **ret, struct dz_err *
     if (rc < 0)
         return dz_fail(err, rc, "%s: %s", what, dz_err_text(rc));
     *ret = json_loadb(s->text.p, s->text.len, JSON_ALLOW_NUL, NULL);
-    return *ret ? 0 : dz_fail(err, DZ_ENOMEM, "%s: the answer cannot be read", what);
+    return *ret ? 0 : dz_fail(err, DZ_ENOMEM, "%s: the cell sent an invalid answer", what);
 }
 
 static int add_entries(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
 {
-    (void)err; /* json keeps its failure for parse() */
+    (void)err; /* json keeps its error for parse() */
     dz_cell_json_entries(&s->json, v);
     return 0;
 }
@@ -244,7 +244,7 @@ int dz_files_list(struct dz_files *f, const char *path, uint32_t depth, json_t *
     if (rc == 0)
         rc = parse(&s, "list", ret_entries, err);
     if (rc == 0 && s.count == 1)
-        dz_cli_warn(f->c, "there are more entries: the answer is at its limit");
+        dz_cli_warn(f->c, "only the first entries are shown: the answer reached its limit");
     dz_buf_release(&s.text);
     return rc;
 }
@@ -276,7 +276,7 @@ int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer, str
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-/* The next data of the operation that is read: 1, 0 when it is over. */
+/* Get the next data of the operation being read: 1, 0 at the end. */
 static int next_piece(struct dz_files *f, struct dz_err *err)
 {
     struct dz_cell_event e;
@@ -299,8 +299,8 @@ static int next_piece(struct dz_files *f, struct dz_err *err)
     return rc;
 }
 
-/* Start an operation and wait for its first data or its end: an error comes before anything else
- * is done. */
+/* Start an operation and wait for its first data or its end, so that an error is reported before
+ * anything else is done. */
 static int begin_reading(struct dz_files *f, const struct dz_cell_op *op, struct dz_err *err)
 {
     int rc = dz_cell_op_start(f->cell.cell, op, &f->reading, err);
@@ -311,14 +311,15 @@ int dz_files_begin_get(struct dz_files *f, const char *path, struct dz_err *err)
 {
     const struct dz_cell_op op = {.type = DZ_CELL_OP_READ, .path = path};
     struct dz_cell_stat st;
-    int rc = begin_reading(f, &op, err); /* a record, alone */
+    int rc = begin_reading(f, &op, err); /* the data is a single record */
     struct dz_cell_view v = {f->piece, f->piece_size};
     if (rc > 0)
         rc = dz_cell_stat_next(&v, &st, err);
     if (rc < 0)
         return rc;
     if (rc == 0)
-        return dz_fail(err, DZ_EIO, "read %s: the cell said nothing about the file", path);
+        return dz_fail(err, DZ_EIO, "read %s: the cell did not send the attributes of the file",
+                       path);
     f->size = st.size;
     f->mode = st.mode & 0777;
     f->piece_at = f->piece_size;
@@ -360,7 +361,7 @@ int dz_files_stat(struct dz_files *f, const char *path, struct dz_err *err)
 
 /* --- writing ------------------------------------------------------------------------------ */
 
-/* All of a piece, as the cell has room. An operation that ended before says why. */
+/* Send a whole piece as the cell has room. If the operation ended early, report its error. */
 static int send_piece(struct dz_files *f, uint32_t handle, const char *p, size_t n,
                       struct dz_err *err)
 {
@@ -380,8 +381,8 @@ static int send_piece(struct dz_files *f, uint32_t handle, const char *p, size_t
     return 0;
 }
 
-/* Everything that read gives, and the end of the operation. *ret_ended: the cell said how it
- * ended. */
+/* Send everything that `read` returns, and then the end of the data. *ret_ended: the cell reported
+ * the end of the operation. */
 static int send_all(struct dz_files *f, const struct dz_cell_op *op, dz_files_read_fn *read,
                     void *arg, bool *ret_ended, struct dz_err *err)
 {
@@ -395,7 +396,7 @@ static int send_all(struct dz_files *f, const struct dz_cell_op *op, dz_files_re
     if (rc == 0 && n < 0)
         rc = (int)n;
     if (rc < 0) {
-        *ret_ended = true; /* without its end nothing of it is done */
+        *ret_ended = true; /* the cell did not get the end, so it stores nothing */
         return rc;
     }
     rc = dz_cell_op_end(f->cell.cell, handle, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_files.h - the files of a sandbox whose file is here, without a daemon.
+ * local_files.h - file operations on a sandbox's file on this machine, without a daemon.
  *
  * The file is opened in a file-only cell, the same that a daemon uses for a suspended sandbox, so
  * the operations, their errors and their JSON are the same. A machine that sleeps in the file
@@ -26,46 +26,46 @@
 
 struct dz_files;
 
-/* Open an existing file. Where the command catches interrupts, one ends the operation under way
- * with DZ_ECANCELED, unless it came before the file was opened. *ret_files is to be closed. The
- * command has DZ_CLI_OPTIONS_BELOW. */
+/* Open an existing file. If the command catches interrupts, an interrupt ends the operation in
+ * progress with DZ_ECANCELED, unless it came before the file was opened. The caller closes
+ * *ret_files. The command has DZ_CLI_OPTIONS_BELOW. */
 DZ_NODISCARD int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_files,
                                struct dz_err *err);
-/* Close the file; NULL is fine. rc is the result so far: returned, or else what closing said.
- * What was changed is durable when this returns. */
+/* Close the file; NULL is fine. rc is the result so far, which is returned; if it is not negative,
+ * an error of the close is returned instead. All changes are durable when this returns. */
 int dz_files_close(struct dz_files *f, int rc, struct dz_err *err);
 
-/* Paths are absolute. The answers are those of the API, owned by the caller. */
+/* Paths are absolute. The answers are those of the API; the caller owns them. */
 DZ_NODISCARD int dz_files_list(struct dz_files *f, const char *path, uint32_t depth,
                                json_t **ret_entries, struct dz_err *err);
 DZ_NODISCARD int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer,
                               struct dz_err *err);
-/* Is anything there? DZ_ENOENT. */
+/* Does the path exist? DZ_ENOENT: no. */
 DZ_NODISCARD int dz_files_stat(struct dz_files *f, const char *path, struct dz_err *err);
 
-/* Begin with the bytes of a file, or with an archive of what is below a directory; then
- * dz_files_read() gives them, 0 at their end. What is not read to its end is broken off by
- * dz_files_close(); nothing else may be done before. */
+/* Begin to read the bytes of a file, or an archive of a directory's content; dz_files_read() then
+ * returns them, 0 at the end. No other operation may begin before the end; dz_files_close() aborts
+ * the rest. */
 DZ_NODISCARD int dz_files_begin_get(struct dz_files *f, const char *path, struct dz_err *err);
 DZ_NODISCARD int dz_files_begin_tar(struct dz_files *f, const char *path, struct dz_err *err);
 ssize_t dz_files_read(struct dz_files *f, void *p, size_t n, struct dz_err *err);
-/* Of the file that was begun: its size, and its permission bits. */
+/* The size and the permission bits of the file being read. */
 int64_t dz_files_size(const struct dz_files *f);
 uint32_t dz_files_mode(const struct dz_files *f);
 
-/* Gives up to n bytes: 0 at the end, or DZ_E* with *err. */
+/* Returns up to n bytes: 0 at the end, or DZ_E* with *err. */
 typedef ssize_t dz_files_read_fn(void *arg, char *p, size_t n, struct dz_err *err);
-/* What read gives becomes the file at path in one step; missing directories are made. mode: its
- * permission bits; 0: those of the file there, else 0644. */
+/* Store what `read` returns as the file at path in one step; missing directories are made. mode:
+ * its permission bits; 0: those of an existing file, else 0644. */
 DZ_NODISCARD int dz_files_put(struct dz_files *f, const char *path, uint32_t mode,
                               dz_files_read_fn *read, void *arg, struct dz_err *err);
-/* What read gives is an archive, unpacked into the directory at path: all of it or nothing.
- * *ret_unknown: it failed, and which of the two is not known. */
+/* Unpack what `read` returns, an archive, into the directory at path: all of it or nothing.
+ * *ret_unknown: it failed, and it is not known which. */
 DZ_NODISCARD int dz_files_unpack(struct dz_files *f, const char *path, dz_files_read_fn *read,
                                  void *arg, bool *ret_unknown, struct dz_err *err);
-/* Make a directory and the missing ones above it; it may be there. */
+/* Make a directory and its missing parents; it may exist. */
 DZ_NODISCARD int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err);
-/* Replaces what is at `to`. */
+/* Move a file; replaces a file at `to`. */
 DZ_NODISCARD int dz_files_move(struct dz_files *f, const char *from, const char *to,
                                struct dz_err *err);
 DZ_NODISCARD int dz_files_remove(struct dz_files *f, const char *path, bool recursive,

@@ -2,14 +2,13 @@
  *
  * local_hash.c - hashes of bases and images, remembered in DATA/hashes.
  *
- * That file is a table of slots of one size, found by device and inode; a newer
- * file takes the slot of an older one. A slot counts when all that it says of the
- * file is true now, and its own sum is right: nothing is locked, and what a crash or
- * a race leaves is a slot that does not count. Whoever can write there can write
- * the sandboxes, too.
+ * That file is a table of slots of one size, indexed by device and inode; a newer file takes over
+ * the slot of an older one. A slot is valid if everything that it records about the file is still
+ * true and its checksum is right. Nothing is locked: a crash or a race leaves a slot that is
+ * invalid. Whoever can write there can write the sandboxes, too.
  *
- * A file may change twice within one tick of the clock that stamps it, so the hash
- * of one that changed just now is not kept.
+ * A file may change twice within one tick of the clock that stamps it, so the hash of a file that
+ * has just changed is not stored.
  */
 #include "cli/local_hash.h"
 
@@ -26,20 +25,20 @@
 enum {
     SLOTS = 1024,
     STEP = 1 << 18,    /* bytes read at a time */
-    SETTLED_MS = 2000, /* since its last change, for a hash to be kept */
+    SETTLED_MS = 2000, /* minimum age of the last change for a hash to be stored */
 };
 
 struct slot {
     uint64_t device, inode, size;
     int64_t mtime_ns, ctime_ns;
     uint8_t sha256[DZ_SHA256_BYTES];
-    uint64_t sum; /* of all before */
+    uint64_t sum; /* checksum of all members before */
 };
 _Static_assert(sizeof(struct slot) == 80, "no padding in a slot");
 
 static uint64_t sum_of(const struct slot *s)
 {
-    static const uint64_t key[2] = {0x7368736168657a6f, 1}; /* no secret: against torn writes */
+    static const uint64_t key[2] = {0x7368736168657a6f, 1}; /* not secret: detects torn writes */
     return dz_siphash(key, s, offsetof(struct slot, sum));
 }
 
@@ -97,7 +96,7 @@ static void keep(struct slot *now, const uint8_t digest[static DZ_SHA256_BYTES])
     memcpy(now->sha256, digest, sizeof now->sha256);
     now->sum = sum_of(now);
     if (fd >= 0 && dz_fd_pwrite(fd, now, sizeof *now, (uint64_t)place_of(now), NULL) < 0)
-        return; /* then it is hashed again */
+        return; /* then the file is hashed again next time */
 }
 
 static int hash(int fd, const char *what, uint8_t ret_digest[static DZ_SHA256_BYTES],

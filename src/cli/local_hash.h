@@ -7,9 +7,8 @@
 
 #include "base/hash.h"
 
-/* Of the whole file that fd is. Known from before when its inode, size and times are
- * what they were; a file that has changed within the last seconds is read anew.
- * what: for messages. */
+/* The hash of the whole file that fd has open. It is remembered while inode, size and times are
+ * unchanged; a file that has changed within the last seconds is always read. what: for messages. */
 DZ_NODISCARD int dz_cli_hash_fd(int fd, const char *what, char ret_hex[static DZ_SHA256_HEX],
                                 struct dz_err *err);
 

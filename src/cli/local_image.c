@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze image ls`, `inspect`, `rm`, `gc`, `verify`: what is in the store.
+ * `doze image ls`, `inspect`, `rm`, `gc`, `verify`: the store of images.
  */
 #include "cli/local_image.h"
 
@@ -89,7 +89,7 @@ static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err
     return 0;
 }
 
-/* Images that seem to be lost are usually in another data directory. */
+/* Name the data directory, because images that seem to be lost are usually in another one. */
 static void note_place(struct dz_cli *c, const char *data, bool empty)
 {
     if (empty)
@@ -109,7 +109,7 @@ static int ls(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
     struct listing l = {.c = c};
     const char *url = getenv("DOZE_URL");
-    if (url && url[0]) /* its images, not this machine's */
+    if (url && url[0]) /* list the images of that daemon, not of this machine */
         return dz_cli_remote_images(c, err);
     char data[DZ_PATH_MAX];
     int rc = dz_cli_data_dir(NULL, data, err);
@@ -242,7 +242,7 @@ static int inspect(struct dz_cli *c, struct dz_err *err)
     char sha256[DZ_SHA256_HEX];
     struct dz_image image = {0};
     const char *url = getenv("DOZE_URL");
-    if (url && url[0]) { /* its images, not this machine's */
+    if (url && url[0]) { /* list the images of that daemon, not of this machine */
         DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
         int asked = dz_cli_remote(c, &client, err);
         return asked < 0 ? asked : dz_cli_remote_image_inspect(c, client, err);
@@ -308,7 +308,7 @@ const struct dz_cli_command dz_cmd_image_rm = {
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "An id removes all tags of its image. An image that a sandbox runs, or that a\n"
-            "sandbox or snapshot of the registry stands on, stays. If a daemon runs, it does\n"
+            "sandbox or snapshot of the registry needs, stays. If a daemon runs, it does\n"
             "the work. Disk files of `doze run --file` do not count: they need the image\n"
             "again later.\n",
     .run = rm,
@@ -353,7 +353,7 @@ static int gc(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_gc = {
     .name = "image gc",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "remove images without a tag, and files that belong to no image",
+    .summary = "remove untagged images and files that belong to no image",
     .args = "",
     .options =
         (const struct dz_cli_option[]){
@@ -361,7 +361,7 @@ const struct dz_cli_command dz_cmd_image_gc = {
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
-    .help = "Images that a sandbox runs, or that a sandbox or snapshot stands on, stay. If a\n"
+    .help = "Images that a sandbox runs, or that a sandbox or snapshot needs, stay. If a\n"
             "daemon runs, it does the work.\n",
     .run = gc,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_image.h - what the commands on images share.
+ * local_image.h - the commands on images: what they share.
  */
 #ifndef DZ_CLI_LOCAL_IMAGE_H
 #define DZ_CLI_LOCAL_IMAGE_H
@@ -11,12 +11,12 @@
 /* The store in the data directory. */
 DZ_NODISCARD int dz_cli_image_store(struct dz_image_store **ret_store, struct dz_err *err);
 void dz_cli_image_storep(struct dz_image_store **s); /* for DZ_AUTO */
-/* Let no image of the store go that a sandbox or a snapshot of the registry stands on.
- * *ret_registry stays NULL without a registry; DZ_EBUSY: a daemon has it. */
+/* Make the store refuse to remove an image that a sandbox or snapshot of the registry needs.
+ * *ret_registry stays NULL without a registry; DZ_EBUSY: a daemon has it open. */
 struct dz_registry;
 DZ_NODISCARD int dz_cli_image_guard(struct dz_image_store *s, struct dz_registry **ret_registry,
                                     struct dz_err *err);
-/* Closes it; returns rc, or what went wrong here when rc is not negative. */
+/* Close it. Returns rc, or an error of the close if rc is not negative. */
 int dz_cli_image_guard_end(struct dz_registry *r, int rc, struct dz_err *err);
 
 #endif

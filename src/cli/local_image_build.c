@@ -57,7 +57,8 @@ static void on_step(void *arg, const char *what, uint64_t done, uint64_t total)
     b->shown = true;
 }
 
-/* The output of the tool that failed, line by line, so that the cause is seen without the log. */
+/* Print the output of the tool that failed line by line, so that the cause is visible without the
+ * log. */
 static void on_output(void *arg, struct dz_str text)
 {
     struct building *b = arg;
@@ -80,7 +81,7 @@ static bool on_stop(void *arg)
     return dz_cli_interrupted();
 }
 
-/* Where doze-cc and its parts are: beside the program, in a build or installed. */
+/* The directory of doze-cc and its parts: beside the program, in a build or installed. */
 static const char *guest_dir(struct dz_cli *c, char out[static PATH_MAX])
 {
     static const char *const places[] = {"../guest-sys", "../share/doze/guest"};
@@ -136,7 +137,7 @@ static int print_result(struct dz_cli *c, struct dz_image_store *s, const char *
 
 /* --- build --------------------------------------------------------------------------------- */
 
-/* Where to read more, after the error. */
+/* Name the log after the error. */
 static void tell_log(struct dz_cli *c, const struct dz_image_store *s, const char *name)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -165,11 +166,12 @@ static int build(struct dz_cli *c, struct dz_err *err)
     if (!how.recipe == !how.from_dir)
         return dz_cli_usage(c, err, "give either a RECIPE or --from-dir");
     if (how.from_dir && !how.name)
-        return dz_cli_usage(c, err, "--from-dir needs a name: -t NAME[:TAG]");
+        return dz_cli_usage(c, err, "--from-dir requires a name: -t NAME[:TAG]");
     if (how.files && (!how.recipe || !how.name))
-        return dz_cli_usage(c, err, "--files needs a RECIPE in it, and a name: -t NAME[:TAG]");
+        return dz_cli_usage(c, err,
+                            "--files requires a RECIPE in the archive, and a name: -t NAME[:TAG]");
     if (how.confined && (how.from_dir || (how.from && strchr(how.from, '/'))))
-        return dz_cli_usage(c, err, "--confined takes no path of this machine");
+        return dz_cli_usage(c, err, "--confined cannot be used with a path of this machine");
     int rc = dz_cli_files_only(c, err);
     if (rc == 0)
         rc = dz_cli_image_store(&s, err);
@@ -233,10 +235,11 @@ const struct dz_cli_command dz_cmd_image_lock = {
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Asks the apt of this machine which packages the section [apt FILE] of RECIPE needs\n"
-            "and writes FILE: exact versions and hashes, which `doze image build` then fetches.\n"
-            "Nothing is installed, and no privilege is needed. Run it again to take newer\n"
-            "versions, or when the archive has a locked version no longer.\n",
+    .help = "Asks the apt of this machine for the packages that the section [apt FILE] of\n"
+            "RECIPE requires, and writes FILE: their exact versions and hashes, which `doze\n"
+            "image build` then fetches. Nothing is installed, and no privilege is needed.\n"
+            "Run it again to use newer versions, or if the archive no longer has a locked\n"
+            "one.\n",
     .run = lock,
 };
 
@@ -296,9 +299,8 @@ const struct dz_cli_command dz_cmd_image_snapshot = {
     .options =
         (const struct dz_cli_option[]){
             {"tag", 't', "NAME[:TAG]", "tag the image"},
-            {"image", 'I', "IMAGE",
-             "the image that the disk stands on (default: the one FILE names)"},
-            {"base", 'b', "ROOT", "the read-only disk that it stands on (default: DOZE_BASE)"},
+            {"image", 'I', "IMAGE", "the image below the disk (default: the one that FILE names)"},
+            {"base", 'b', "ROOT", "the read-only disk below it (default: DOZE_BASE)"},
             {"allow-empty", 0, NULL,
              "allow a FILE without running programs: an image of its files"},
             DZ_CLI_OPTION_JSON,
@@ -306,13 +308,12 @@ const struct dz_cli_command dz_cmd_image_snapshot = {
             DZ_CLI_OPTION_END,
         },
     .help = "Every sandbox started from the image resumes where FILE sleeps: start Python,\n"
-            "import what takes long, suspend it, and make an image of it. Its memory is\n"
+            "import the slow modules, suspend it, and make an image of it. Its memory is\n"
             "prepared once and shared by all of them; each pays only for what it changes.\n"
             "`doze run --image NAME` without a COMMAND resumes; with one, it runs the\n"
             "command over the image's files. In a sandbox of the daemon the program is the\n"
             "command `main`: `doze attach SANDBOX main`. FILE is not changed and must not be\n"
-            "running. A FILE whose program has ended is refused.\n"
-            "\n"
+            "running. A FILE whose program has ended is refused.\n\n"
             "Other settings come from the image below. Prints the new image's id.\n",
     .run = snapshot,
 };
@@ -341,8 +342,8 @@ static int import(struct dz_cli *c, struct dz_err *err)
     end_step(&b);
     if (rc == 0 && left.len > 0)
         dz_cli_warn(c,
-                    "other images keep these names, which the file gives its image: %s; --tag "
-                    "names the image otherwise",
+                    "names in the file that other images here keep: %s; --tag gives the image "
+                    "another name",
                     left.p);
     return rc < 0 ? dz_wrap(err, rc, "import %s", c->argv[0]) : print_result(c, s, sha256, err);
 }

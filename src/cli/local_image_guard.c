@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_image_guard.c - no image goes that a sandbox or a snapshot of the registry
- * stands on.
+ * local_image_guard.c - keep images that a sandbox or snapshot of the registry needs.
  */
 #include "cli/cli_env.h"
 #include "cli/local_image.h"
@@ -13,7 +12,7 @@ enum {
     ID_MAX = 256,
 };
 
-/* The first snapshot that does, if any: 1 and its id. */
+/* The first snapshot that needs the image, if any: 1 and its id. */
 static int find_snapshot(struct dz_registry *r, const char *sha256, char ret_id[static ID_MAX],
                          struct dz_err *err)
 {
@@ -47,7 +46,8 @@ static int guard_sandboxes(struct dz_registry *r, const char *sha256, struct dz_
     char count[32] = "";
     if (rows.n > 1)
         (void)snprintf(count, sizeof count, " %zu more", rows.n - 1);
-    return dz_fail(err, DZ_EBUSY, "the sandbox %s%s%s stands on the image %.12s: remove it first",
+    return dz_fail(err, DZ_EBUSY,
+                   "the sandbox %s%s%s needs the image %.12s; delete the sandbox first",
                    rows.p[0].id, more, count, sha256);
 }
 
@@ -57,8 +57,9 @@ static int guard(void *arg, const char *sha256, struct dz_err *err)
     int rc = guard_sandboxes(arg, sha256, err);
     int found = rc < 0 ? 0 : find_snapshot(arg, sha256, id, err);
     if (rc == 0 && found > 0)
-        rc = dz_fail(err, DZ_EBUSY, "the snapshot %s stands on the image %.12s: remove it first",
-                     id, sha256);
+        rc =
+            dz_fail(err, DZ_EBUSY,
+                    "the snapshot %s needs the image %.12s; delete the snapshot first", id, sha256);
     return found < 0 ? found : rc;
 }
 
@@ -73,11 +74,11 @@ int dz_cli_image_guard(struct dz_image_store *s, struct dz_registry **ret_regist
         return rc;
     rc = dz_registry_open(name, false, ret_registry, err);
     if (rc == DZ_ENOENT)
-        return 0; /* no registry, no sandboxes */
+        return 0; /* without a registry there are no sandboxes */
     if (rc == DZ_EBUSY)
         return dz_fail(err, rc,
-                       "%s is in use: a daemon runs on it, and knows which images sandboxes "
-                       "need; ask that one, or stop it",
+                       "%s is in use by a daemon, which knows the images that sandboxes need: use "
+                       "that daemon, or stop it",
                        name);
     if (rc == 0)
         dz_image_store_guard(s, guard, *ret_registry);

@@ -117,7 +117,7 @@ static void print_total(const struct look *l)
     char a[DZ_RFC3339_TEXT], b[DZ_RFC3339_TEXT], s[DZ_CLI_SIZE_TEXT], k[DZ_CLI_SIZE_TEXT];
     DZ_AUTO(dz_buf_release) struct dz_buf policy = DZ_BUF_INIT(DZ_LINE_MAX);
     dz_cli_escape(&policy, dz_str(t->policy));
-    (void)fprintf(l->c->out, "asleep since %s, wants to wake: %s, policy %s\n",
+    (void)fprintf(l->c->out, "suspended since %s, next wake: %s, policy %s\n",
                   time_text(t->slept_real_ns, a), time_text(t->wake_real_ns, b), policy.p);
     (void)fprintf(l->c->out, "state %s, memory %s in %llu rows (%llu pages, %llu outdated)\n\n",
                   dz_cli_size(t->state_bytes, s), dz_cli_size(t->memory_bytes, k),
@@ -125,7 +125,7 @@ static void print_total(const struct look *l)
                   (unsigned long long)t->pages_garbage);
 }
 
-/* What each volume holds in this file, without the image below. */
+/* The content of each volume in this file, without the image below. */
 static const char volumes_sql[] =
     "WITH RECURSIVE t(v,ino,type)AS(SELECT name,ino,type FROM dentry WHERE parent=1 AND ino IN(2,3,4)"
     " UNION SELECT t.v,d.ino,d.type FROM t JOIN dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0)"
@@ -253,7 +253,7 @@ static uint64_t cpu_of(const struct dz_peek_proc *p)
     return p->row.utime_ns + p->row.stime_ns;
 }
 
-/* By hand: the C library's qsort asks the system for its memory, which the jail forbids. */
+/* Sort by hand: the C library's qsort requests memory from the system, which the jail forbids. */
 static void sort_by_cpu(struct look *l)
 {
     for (size_t i = 1; i < l->procs.n; i++) {
@@ -277,8 +277,8 @@ static int print(struct look *l, enum dz_machine_found found, struct dz_db *db, 
     } else {
         (void)fprintf(l->c->out, "%s\n",
                       found == DZ_MACHINE_LOST
-                          ? "memory_lost: a machine ran here and was not put to sleep"
-                          : "no machine sleeps here");
+                          ? "memory_lost: processes ran here and were not suspended"
+                          : "no processes sleep here");
     }
     if (rc < 0 || top)
         return rc;
@@ -346,7 +346,7 @@ const struct dz_cli_command dz_cmd_inspect = {
     .jail = dz_disk_jail,
 };
 
-/* Without a file there is nothing to jail: the daemon is asked. */
+/* Without a file the daemon does it, and nothing needs a jail. */
 static int top_of_what(struct dz_cli *c, struct dz_err *err)
 {
     return c->argc > 0 ? dz_disk_jail(c, err) : dz_cli_top(c, err);
@@ -368,9 +368,8 @@ const struct dz_cli_command dz_cmd_top = {
             DZ_CLI_OPTION_END,
         },
     .help = "Runs until Ctrl-C on a terminal; otherwise prints once, or --count times. CPU\n"
-            "is the processor time of a sandbox's process between two redraws, in per cent\n"
-            "of one processor.\n"
-            "\n"
+            "is the CPU time of a sandbox's process between two redraws, in per cent of one\n"
+            "core.\n\n"
             "Of a FILE, without a daemon: lists the processes that sleep in it, ordered by\n"
             "the CPU time they have used, as `doze inspect` shows them.\n",
     .run = top,

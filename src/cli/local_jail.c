@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_jail.c - a command whose body runs in a jail: its words out, its input in,
- * its progress on our terminal.
+ * local_jail.c - run the body of a command in a jail and pass its output, input and progress.
  */
 #include "cli/local_jail.h"
 
@@ -20,7 +19,7 @@ enum {
     TAG_START, /* progress. value: total << 1 | unit; data: what */
     TAG_AT,    /* value: done */
     TAG_END,
-    TAG_READ, /* value: most bytes; answered with them */
+    TAG_READ, /* value: number of bytes at most; the answer has them */
     OUT_BUFFER = DZ_CALL_DATA_MAX,
 };
 
@@ -102,13 +101,15 @@ static int body(struct dz_call *call, void *arg, struct dz_err *err)
     bool failed = fflush(c->out) != 0 || ferror(c->out) || fflush(c->err) != 0;
     if (c->usage_status)
         (void)dz_call_say(call, &(struct dz_call_msg){.tag = TAG_USAGE});
-    return rc >= 0 && failed ? dz_fail(err, DZ_EIO, "tell the host: %s", strerror(EPIPE)) : rc;
+    return rc >= 0 && failed
+               ? dz_fail(err, DZ_EIO, "send a message to the host: %s", strerror(EPIPE))
+               : rc;
 }
 
 /* --- text that may steer a terminal ------------------------------------------------------- */
 
-/* A text that is shown on a terminal: control characters do not pass, but a new line,
- * a tab and the sequences for colour, each of which is ended. */
+/* Filter a text that is shown on a terminal: control characters are dropped except for newline, tab
+ * and the sequences for colour, each of which is closed. */
 struct text_filter {
     enum {
         PLAIN,
@@ -121,7 +122,7 @@ struct text_filter {
 static void put_plain(FILE *f, struct text_filter *t, unsigned char b)
 {
     t->state = b == 0x1b ? ESCAPE : b == 0xc2 ? C2 : PLAIN;
-    if (t->state == PLAIN) /* the others wait for what follows */
+    if (t->state == PLAIN) /* the other states depend on the next byte */
         (void)fputc((b >= 0x20 && b != 0x7f) || b == '\n' || b == '\t' ? b : '?', f);
 }
 
@@ -166,14 +167,14 @@ static void put_text(FILE *f, struct text_filter *t, const void *text, size_t n)
 /* --- the host's side ---------------------------------------------------------------------------
  */
 
-static int input_fd = -1; /* of a command that reads nothing */
+static int input_fd = -1; /* -1: the command reads nothing */
 
 struct host {
     struct dz_cli *c;
     const struct dz_cli_jail *j;
     struct text_filter out, err;
     struct dz_cli_progress progress;
-    char what[64]; /* of the progress */
+    char what[64]; /* text of the progress line */
     bool out_failed;
     char input[DZ_CALL_DATA_MAX];
 };
@@ -190,7 +191,7 @@ static void put_escaped(FILE *f, const void *data, size_t size)
     (void)fwrite(b.p, 1, b.len, f);
 }
 
-/* What was not written is told at the end of the command, as for any other. */
+/* A failed write is reported at the end of the command, as for any other command. */
 static int print(struct host *h, const struct dz_call_msg *m)
 {
     if (h->c->out_tty && h->j->data && !dz_cli_flag(h->c, "raw"))

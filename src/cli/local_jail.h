@@ -2,10 +2,10 @@
  *
  * local_jail.h - run the body of a command in a jailed process.
  *
- * The body sees its struct dz_cli as it is: operands, options, out, err. What it
- * prints goes to the host, which shows it; on a terminal only as text, whatever
- * the body was made to say. Its progress and dz_cli_interrupted() work as ever.
- * It can open nothing: descriptors that it needs are opened before.
+ * The body gets its struct dz_cli unchanged: operands, options, out, err. Its output goes to the
+ * host, which shows it; on a terminal only as filtered text, even if the body was taken over.
+ * Progress and dz_cli_interrupted() work as usual. The body can open nothing: descriptors that it
+ * needs are opened before.
  */
 #ifndef DZ_CLI_LOCAL_JAIL_H
 #define DZ_CLI_LOCAL_JAIL_H
@@ -23,9 +23,9 @@ enum {
 struct dz_cli_jail {
     dz_cli_body_fn *body;
     void *arg;
-    int fds[DZ_CLI_JAIL_FDS_MAX]; /* what the body may use */
+    int fds[DZ_CLI_JAIL_FDS_MAX]; /* descriptors for the body */
     size_t fd_count;
-    bool data;             /* it prints bytes, not text: as dz_cli_put_guest() */
+    bool data;             /* the output is bytes, not text: printed by dz_cli_put_guest() */
     uint64_t memory_bytes; /* 0: DZ_CELL_MEMORY */
     /* Messages with tags from DZ_CLI_TAG_OWN; as in struct dz_call_opts. */
     int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
@@ -37,13 +37,13 @@ struct dz_cli_jail {
 /* The result of the body: an exit status, or DZ_E*. */
 DZ_NODISCARD int dz_cli_jail_run(struct dz_cli *c, const struct dz_cli_jail *j, struct dz_err *err);
 
-/* Inside: the conversation with the host. */
+/* Inside: the connection to the host. */
 struct dz_call *dz_cli_jail_call(void);
-/* Inside: up to n bytes of what the host said with dz_cli_jail_input(); 0 at its end, a negative
- * errno. Where it said nothing, asking is nonsense, and the end of the call. */
+/* Inside: read up to n bytes of what the host offered with dz_cli_jail_input(); 0 at the end, a
+ * negative errno. If the host offered nothing, this is an error that ends the call. */
 ssize_t dz_cli_jail_read(void *buf, size_t n);
-/* In the host, before: what dz_cli_jail_read() reads. A command that does not call this has no
- * input that its body could ask for. */
+/* In the host, before the start: what dz_cli_jail_read() reads. Without this call the body has no
+ * input. */
 void dz_cli_jail_input(int fd);
 
 #endif

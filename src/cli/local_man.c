@@ -24,7 +24,7 @@ enum {
 
 /* --- roff --------------------------------------------------------------------------------- */
 
-/* Text inside of a line; backquotes become bold when `marked`. */
+/* Put text inside a line; backquotes become bold when `marked`. */
 static void put_words(struct dz_buf *b, struct dz_str s, bool marked)
 {
     bool bold = false;
@@ -154,25 +154,25 @@ static void put_overview(struct dz_buf *b)
         DZ_CLI_GROUPS(X)
 #undef X
     };
-    put_head(b, "doze", 1, "sandboxes for agents that sleep, each one file");
+    put_head(b, "doze", 1, "sandboxes that sleep, one file each");
     dz_buf_adds(b,
                 ".SH SYNOPSIS\n\\fBdoze\\fR COMMAND [OPTION...] [ARGUMENT...]\n.SH DESCRIPTION\n");
-    put_text(b, "A sandbox is a little Unix machine in one file. It wakes when it is used and\n"
-                "sleeps when it is not, with its processes. `doze daemon` keeps many; the first\n"
-                "command that needs one starts one.\n\n"
-                "`doze help COMMAND` says what the manual page of a command says.\n");
+    put_text(b, "A sandbox is a small Unix machine in one file. It wakes when it is used; when\n"
+                "it is idle, it is suspended with its processes. `doze daemon` runs many\n"
+                "sandboxes; the first command that needs a daemon starts one.\n\n"
+                "`doze help COMMAND` prints the text of a command's manual page.\n");
     dz_buf_adds(b, ".SH COMMANDS\n");
     for (size_t g = 0; g < DZ_ARRAY_LEN(headings); g++)
         put_group(b, (enum dz_cli_group)g, headings[g]);
     dz_buf_adds(b, ".SH EXIT STATUS\n");
-    put_text(b, "0 when it did what was asked, 1 when it could not, 2 when the command line is\n"
-                "wrong. A command that runs a program passes the program's on: 128 and the\n"
-                "signal's number when a signal ended it, 125 when doze itself failed, 126 when\n"
-                "it is no program, 127 when it is not there.\n");
+    put_text(b, "0 on success, 1 on failure, 2 if the command line is wrong. A command that runs\n"
+                "a program exits with the program's status. It is 128 plus the signal's number\n"
+                "if a signal killed the program, 125 if doze failed, 126 if the program is not\n"
+                "executable and 127 if it was not found.\n");
     dz_buf_adds(b, ".SH ENVIRONMENT\n");
-    put_text(b, "`DOZE_DATA` the data directory, `DOZE_URL` the daemon to ask, `DOZE_TOKEN` sent\n"
-                "to it, `DOZE_AUTOSTART=0` starts none, `DOZE_CONFIG` the file of settings,\n"
-                "`NO_COLOR` turns colour off.\n");
+    put_text(b, "`DOZE_DATA` names the data directory, `DOZE_URL` the daemon to use,\n"
+                "`DOZE_TOKEN` the token for it, `DOZE_CONFIG` the file of settings.\n"
+                "`DOZE_AUTOSTART=0` starts no daemon. `NO_COLOR` turns colour off.\n");
     dz_buf_adds(b, ".SH SEE ALSO\n\\fBdoze.ini\\fR(5), \\fBdoze\\-daemon\\fR(1)\n");
 }
 
@@ -183,11 +183,12 @@ static void put_settings(struct dz_buf *b)
     put_head(b, "doze.ini", 5, "settings of the doze daemon");
     dz_buf_adds(b, ".SH SYNOPSIS\n\\fI" DZ_CONFIG_FILE "\\fR, ");
     dz_buf_adds(b, "\\fI\\(ti/.config/doze/doze.ini\\fR\n.SH DESCRIPTION\n");
-    put_text(b, "Sections in brackets, lines KEY = VALUE, comments behind # or ;. What cannot be\n"
-                "meant is an error that names its line. A setting is said by its default, this\n"
-                "file, the environment, an option of `doze daemon`, the later counting more;\n"
-                "`doze config` shows which. SIGHUP makes the daemon read the file again: what\n"
-                "says `reloaded` changes at once.\n\n"
+    put_text(b, "The file has sections in brackets and lines KEY = VALUE; # or ; begins a\n"
+                "comment. An unknown key or an invalid value is an error that names its line. A\n"
+                "setting comes from its default, this file, the environment, or an option of\n"
+                "`doze daemon`; later sources override earlier ones, and `doze config` shows\n"
+                "where each value comes from. SIGHUP makes the daemon read the file again:\n"
+                "settings marked `reloaded` change at once.\n\n"
                 "Every setting, with its default:\n");
     dz_buf_adds(b, ".EX\n");
     dz_config_print_defaults(&text);

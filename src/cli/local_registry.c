@@ -2,7 +2,7 @@
  *
  * local_registry.c - open a registry and the directories of its files.
  *
- * Sandboxes without cells: it can recover and check, which starts nothing.
+ * The sandboxes have no cells, so the registry can be recovered and checked, and nothing starts.
  */
 #include "cli/local_registry.h"
 
@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Recovery may have to finish what an operation began: that is done by the real
- * functions, in file-only cells. There is no cell to start or to stop. */
+/* Recovery may have to finish an operation: the functions below do that in file-only cells. No cell
+ * can be started or stopped. */
 static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                 struct dz_err *err)
 {
@@ -117,12 +117,11 @@ int dz_cli_registry_open(struct dz_cli *c, bool create, bool files, struct dz_cl
         rc = dz_registry_open(name, create, &r->registry, err);
     if (rc == DZ_ENOENT)
         return dz_fail(err, rc,
-                       "there is no registry %s yet: doze registry register enters a first "
-                       "sandbox; --data names another directory",
+                       "there is no registry %s yet; doze registry register adds a first sandbox, "
+                       "--data names another directory",
                        name);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "%s is in use: a daemon runs on it; ask that one, or stop it",
-                       name);
+        return dz_fail(err, rc, "%s is in use by a daemon; use that daemon, or stop it", name);
     return rc < 0 || !files ? rc : open_files(data, r, err);
 }
 

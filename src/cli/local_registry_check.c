@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze registry check`, `doze registry repair`: the registry against the files.
+ * `doze registry check`, `doze registry repair`: compare the registry with the files.
  */
 #include "base/json.h"
 #include "base/limits.h"
@@ -51,8 +51,7 @@ static int run(struct dz_cli *c, bool repair, struct dz_err *err)
         rc = dz_sandboxes_recover(r.k, err);
     if (rc == 0 && dz_sandboxes_busy(r.k) > 0)
         rc = dz_fail(err, DZ_EIO,
-                     "repair: some files cannot be removed; look at the disk, and "
-                     "repair again");
+                     "repair: some files cannot be removed; check the disk, and repair again");
     if (rc == 0)
         rc = dz_sandboxes_check(r.k, repair, on_finding, &s, &left, err);
     dz_json_end(&s.json);
@@ -68,7 +67,7 @@ static int run(struct dz_cli *c, bool repair, struct dz_err *err)
     return rc < 0 ? rc : left ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
 }
 
-/* The options name files, so they are read here. */
+/* The options name files, so this process reads them. */
 static int check(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
@@ -97,13 +96,14 @@ const struct dz_cli_command dz_cmd_registry_check = {
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
-    .help = "Says, a line each: files that belong to no sandbox (orphan, stray), sandboxes\n"
-            "whose file is missing or cut (missing), operations that were cut short\n"
-            "(unfinished), states that are none (state). Changes nothing. Exits with 1 if\n"
-            "there was anything. A daemon that runs is asked, unless --data, --registry or\n"
-            "--local says otherwise: it names sandboxes that it works on (busy), which it\n"
-            "does not compare and does not count, and does not check the registry's own\n"
-            "file for damage, which the command does without a daemon.\n",
+    .help = "Prints one line for each finding: a file that belongs to no sandbox (orphan,\n"
+            "stray), a sandbox whose file is missing or cut off (missing), an interrupted\n"
+            "operation (unfinished), an unknown state (state). Changes nothing. Exits with 1\n"
+            "if there are findings.\n\n"
+            "If a daemon runs, it does the work, unless --data, --registry or --local is\n"
+            "given. The daemon reports sandboxes with an operation in progress (busy), which\n"
+            "it neither compares nor counts. Only without a daemon is the registry's own\n"
+            "file checked for damage.\n",
     .run = check,
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze registry ls`, `doze registry get`: the rows.
+ * `doze registry ls`, `doze registry get`: print the rows.
  */
 #include "base/clock.h"
 #include "base/json.h"
@@ -28,7 +28,7 @@ struct listing {
     struct dz_json json;
 };
 
-/* Exactly these five, in this order: what everybody may read of a registry. */
+/* Exactly these five columns in this order: they are the stable interface to a registry. */
 static void add_json(struct dz_json *j, const struct dz_instance *row)
 {
     dz_json_object(j);
@@ -153,7 +153,7 @@ static void print_number(struct dz_cli *c, const char *name, int64_t value)
     char when[DZ_RFC3339_TEXT];
     if (value == 0)
         return;
-    /* What is above a day in 1970 and no size, count or duration is a time. */
+    /* A number above one day since 1970 that is not a size, count or duration is a time. */
     bool time = strcmp(name, "created") == 0 || strcmp(name, "last_active") == 0 ||
                 strcmp(name, "suspended_at") == 0 || strcmp(name, "wake_at") == 0 ||
                 strcmp(name, "expires") == 0 || strcmp(name, "hold_until") == 0 ||

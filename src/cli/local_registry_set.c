@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze registry register`, `doze registry set-state`: rows made and changed by hand.
+ * `doze registry register`, `doze registry set-state`: add and change rows by hand.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -14,8 +14,8 @@
 
 /* --- register -------------------------------------------------------------------- */
 
-/* A file as the one of a sandbox that is about to be entered: copied, so that the
- * original stays whose it is. */
+/* Copy a file to the place of a sandbox that is about to be registered, so that the original stays
+ * with its owner. */
 static int copy_file(const struct dz_cold *cold, const char *path, const char *id,
                      struct dz_err *err)
 {
@@ -46,7 +46,7 @@ static int register_run(struct dz_cli *c, struct dz_err *err)
     };
     struct dz_cli_registry r;
     if (row.keep && strcmp(row.keep, "memory") != 0 && strcmp(row.keep, "files") != 0)
-        return dz_cli_usage(c, err, "--keep is memory or files");
+        return dz_cli_usage(c, err, "--keep must be memory or files");
     if (strlen(id) > DZ_COLD_ID_MAX)
         return dz_cli_usage(c, err, "an id has at most %d bytes", DZ_COLD_ID_MAX);
     if (file && !row.vfs_path) {
@@ -54,7 +54,7 @@ static int register_run(struct dz_cli *c, struct dz_err *err)
         if (looked < 0)
             return looked;
         row.image = image;
-        row.generation = 1; /* no new disk: it has been somebody's */
+        row.generation = 1; /* not a new disk: the file may have been used before */
     }
     int rc = dz_cli_registry_open(c, true, true, &r, err);
     if (rc == 0 && file && !row.vfs_path) {
@@ -62,7 +62,7 @@ static int register_run(struct dz_cli *c, struct dz_err *err)
         rc = dz_registry_get(r.registry, id, &known, NULL);
         dz_instance_release(&known);
         rc = rc == DZ_ENOENT ? copy_file(&r.cold, file, id, err)
-                             : dz_fail(err, DZ_EEXIST, "register %s: that id is taken", id);
+                             : dz_fail(err, DZ_EEXIST, "register %s: the id is already in use", id);
     }
     if (rc == 0)
         rc = dz_sandbox_register(r.k, &row, err);
@@ -87,8 +87,8 @@ const struct dz_cli_command dz_cmd_registry_register = {
             DZ_CLI_OPTION_END},
     .help = "FILE, a disk, is copied into the live directory as the sandbox's own, with the\n"
             "processes that may sleep in it; this moves a sandbox from one data directory to\n"
-            "another. The image that it stands on must exist there when it wakes. Without\n"
-            "FILE, or with \":memory:\", the first wake makes an empty disk.\n",
+            "another. The image below the disk must exist there when the sandbox wakes.\n"
+            "Without FILE, or with \":memory:\", the first wake makes an empty disk.\n",
     .run = register_run,
 };
 
@@ -102,7 +102,7 @@ static int set_state(struct dz_registry *registry, const struct dz_instance *row
     const struct dz_instance to = {
         .state = dz_state_name(state),
         .suspended_at = state == DZ_STATE_SUSPENDED ? now : row->suspended_at,
-        .due = now, /* the daemon looks at it first of all, and finds out what is due */
+        .due = now, /* the daemon handles it first and finds out what is due */
     };
     const struct dz_registry_change change = {
         .id = row->id,
@@ -117,8 +117,8 @@ static int set_state(struct dz_registry *registry, const struct dz_instance *row
     };
     if (row->op[0])
         return dz_fail(err, DZ_ESTATE,
-                       "\"%s\" of %s was cut short; doze registry repair ends it first", row->op,
-                       row->id);
+                       "the operation \"%s\" of %s was interrupted; run doze registry repair first",
+                       row->op, row->id);
     int rc = dz_state_parse(dz_str(row->state), &from, err);
     if (rc == 0)
         rc = dz_lifecycle_next(from, state, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze resume`: go on with the machine that sleeps in a file.
+ * `doze resume`: resume the machine that sleeps in a file.
  */
 #include "base/limits.h"
 #include "base/num.h"
@@ -18,11 +18,12 @@ int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *e
     const char *after = dz_cli_value(cli, "suspend-after");
     int64_t ms = 0;
     if (after && dz_duration_parse(dz_str(after), 1, SUSPEND_MAX_MS, &ms, err) < 0)
-        return dz_cli_usage(cli, err, "--suspend-after wants a duration such as 5m, not %s", after);
+        return dz_cli_usage(cli, err, "--suspend-after must be a duration such as 5m, not %s",
+                            after);
     c->suspend_ns = ms * 1000000;
     c->keep = c->start.asleep == DZ_CELL_WAKE_ONLY || after || dz_cli_flag(cli, "keep");
     if (c->keep && !c->file)
-        return dz_cli_usage(cli, err, "--keep and --suspend-after want --file");
+        return dz_cli_usage(cli, err, "--keep and --suspend-after require --file");
     return 0;
 }
 
@@ -48,7 +49,7 @@ int dz_cli_resume(struct dz_cli *c, const char *file,
     }
     if (rc == 0)
         rc = dz_cli_cell_root(&cell, c, cell.file, &image, err);
-    cell.start.memory_bytes = image.memory_bytes; /* as when it began */
+    cell.start.memory_bytes = image.memory_bytes; /* the limit it started with */
     if (rc == 0)
         rc = dz_cli_cell_open(&cell, err);
     if (rc == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze run`: one command in a sandbox, without a daemon.
+ * `doze run`: run one command in a sandbox, without a daemon.
  */
 #include "base/limits.h"
 #include "base/mem.h"
@@ -55,7 +55,7 @@ static int env_add(struct env *e, const char *key, const char *value, struct dz_
     return env_set(e, line, (size_t)n, err);
 }
 
-/* Ours, then the image's, then what was given. */
+/* Collect our defaults, then the image's variables, then the given ones. */
 static int make_env(struct dz_cli *c, struct env *e, const struct dz_image *image,
                     struct dz_err *err)
 {
@@ -89,33 +89,34 @@ static int copy_all(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *e
     for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "copy", i)); i++) {
         const char *colon = strrchr(given, ':');
         if (!colon || colon == given || colon[1] != '/' || colon - given >= (long)sizeof host)
-            return dz_cli_usage(c, err, "--copy wants HOST:GUEST, GUEST from / on, not %s", given);
+            return dz_cli_usage(
+                c, err, "--copy must be HOST:GUEST with an absolute path GUEST, not %s", given);
         (void)snprintf(host, sizeof host, "%.*s", (int)(colon - given), given);
         rc = dz_cli_cell_copy(cell, c, host, colon + 1, err);
     }
     return rc;
 }
 
-/* The memory: what is given, else the image's; more than its policy's only so. */
+/* The memory limit: the given one, else the image's. Only a given limit may exceed the policy's. */
 static int read_memory(struct dz_cli *c, struct dz_cell_start *s, const struct dz_image *image,
                        struct dz_err *err)
 {
     const char *given = dz_cli_value(c, "memory");
     s->memory_bytes = image->memory_bytes;
     if (given && dz_size_parse(dz_str(given), MEMORY_MIN, MEMORY_MAX, &s->memory_bytes, err) < 0)
-        return dz_cli_usage(c, err, "--memory wants a size such as 512MB, not %s", given);
+        return dz_cli_usage(c, err, "--memory must be a size such as 512MB, not %s", given);
     return 0;
 }
 
-/* What sleeps in the image goes on as it was: nothing of it can be chosen anew. */
+/* What sleeps in the image resumes unchanged: settings cannot be chosen again. */
 static int go_on(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
 {
     static const char *const chosen[] = {"env", "workdir", "user", "policy", "copy"};
     for (size_t i = 0; i < DZ_ARRAY_LEN(chosen); i++)
         if (dz_cli_value(c, chosen[i]))
             return dz_cli_usage(c, err,
-                                "--%s wants a COMMAND: without one, the machine that sleeps in "
-                                "the image goes on as it was",
+                                "--%s requires a COMMAND: without one, the processes that sleep in "
+                                "the image resume unchanged",
                                 chosen[i]);
     cell->start.asleep = DZ_CELL_WAKE_ONLY;
     cell->create = true;
@@ -123,8 +124,8 @@ static int go_on(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
     return 0;
 }
 
-/* What to run: what is given, else what sleeps in the image, else its entry. A file that was
- * there before is not the image's to go on with. */
+/* Choose what to run: the given COMMAND, else what sleeps in the image, else its entry point. A
+ * machine in the image resumes only in a new file. */
 static int read_command(struct dz_cli *c, struct dz_cli_cell *cell, const struct dz_image *image,
                         struct dz_err *err)
 {
@@ -134,7 +135,9 @@ static int read_command(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     if (image->machine_bytes && (!cell->file || access(cell->file, F_OK) < 0))
         return go_on(c, cell, err);
     cell->main.argv = image->entry;
-    return image->entry[0] ? 0 : dz_cli_usage(c, err, "COMMAND is missing, and no image has one");
+    return image->entry[0]
+               ? 0
+               : dz_cli_usage(c, err, "COMMAND is missing, and the image has no entry point");
 }
 
 static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct dz_image *image,
@@ -146,9 +149,10 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     policy = policy ? policy : image->policy;
     s->policy = dz_policy_find(policy ? policy : "posix");
     if (!s->policy)
-        return dz_cli_usage(c, err, "no policy %s: minimal, network, posix or compute", policy);
+        return dz_cli_usage(c, err, "--policy must be minimal, network, posix or compute, not %s",
+                            policy);
     if (timeout && dz_duration_parse(dz_str(timeout), 1, TIMEOUT_MAX_MS, &ms, err) < 0)
-        return dz_cli_usage(c, err, "--timeout wants a duration such as 30s, not %s", timeout);
+        return dz_cli_usage(c, err, "--timeout must be a duration such as 30s, not %s", timeout);
     cell->timeout_ns = ms * 1000000;
     const char *cwd = dz_cli_value(c, "workdir"), *user = dz_cli_value(c, "user");
     cell->main.cwd = cwd ? cwd : image->workdir;
@@ -183,7 +187,7 @@ static int run_machine(struct dz_cli *c, struct dz_err *err)
     return dz_cli_cell_tidy(&cell, rc);
 }
 
-/* In an empty sandbox, which a newcomer's first command meets, there are no programs. */
+/* Is there nothing below the sandbox? Then it has no programs, which often surprises newcomers. */
 static bool nothing_below(struct dz_cli *c)
 {
     const char *base = getenv("DOZE_BASE");
@@ -195,7 +199,7 @@ static int run(struct dz_cli *c, struct dz_err *err)
 {
     int rc = run_machine(c, err);
     if (rc == DZ_EXIT_NOT_FOUND && nothing_below(c))
-        dz_cli_warn(c, "nothing is below this sandbox: --image NAME gives it an image's programs "
+        dz_cli_warn(c, "the sandbox has no image and so no programs: give it one with --image NAME "
                        "(`doze image ls` lists them)");
     return dz_cli_cell_status(c, rc);
 }
@@ -228,15 +232,13 @@ const struct dz_cli_command dz_cmd_run = {
             DZ_CLI_OPTION_END,
         },
     .help = "Without COMMAND, resumes what sleeps in the image, or runs its entry point.\n"
-            "COMMAND is looked up in the sandbox's PATH. The disk is one file: writes go\n"
-            "there, over the base, which never changes. Without --file the disk is deleted\n"
+            "COMMAND is looked up in the sandbox's PATH. The disk is one file, which takes\n"
+            "all writes; the base below it never changes. Without --file the disk is deleted\n"
             "afterwards. Modules prepared for the base may lie in ROOT.modules/: they are\n"
-            "trusted like doze itself, so prepare them yourself.\n"
-            "\n"
+            "trusted like doze itself, so prepare them yourself.\n\n"
             "The exit status is that of the command. It is 128 plus the signal's number if a\n"
             "signal killed it, 125 if doze failed, 126 if COMMAND is not executable and 127\n"
-            "if it was not found. Signals that doze receives are passed on.\n"
-            "\n"
+            "if it was not found. Signals that doze receives are passed on.\n\n"
             "With --keep, SIGTERM stops the sandbox wherever it is and stores all of it in\n"
             "--file: the exit status is then 75, and `doze resume` resumes it.\n",
     .run = run,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_tree.c - where a guest's tree goes on this machine, and what is said about it.
+ * local_tree.c - the target of a guest's tree on this machine, and the messages about it.
  */
 #include "cli/local_tree.h"
 
@@ -39,7 +39,7 @@ static int read_links(struct dz_cli *c, enum dz_tree_links *ret, struct dz_err *
             *ret = (enum dz_tree_links)i;
             return 0;
         }
-    return given ? dz_cli_usage(c, err, "--links wants refuse, skip or keep, not %s", given) : 0;
+    return given ? dz_cli_usage(c, err, "--links must be refuse, skip or keep, not %s", given) : 0;
 }
 
 int dz_cli_tree_init(struct dz_cli *c, struct dz_cli_tree *ret_t, struct dz_err *err)
@@ -54,7 +54,7 @@ int dz_cli_tree_init(struct dz_cli *c, struct dz_cli_tree *ret_t, struct dz_err 
                 .bytes_hint = "--limit allows more",
                 .skipped = on_skipped}};
     if (limit && dz_size_parse(dz_str(limit), 0, INT64_MAX, &ret_t->how.bytes_max, err) < 0)
-        return dz_cli_usage(c, err, "--limit: %s is no size", limit);
+        return dz_cli_usage(c, err, "--limit must be a size such as 64MB, not %s", limit);
     return read_links(c, &ret_t->how.links, err);
 }
 
@@ -68,8 +68,8 @@ int dz_cli_tree_begin(struct dz_cli_tree *t, const char *from, const char *to, s
     struct dz_str last = dz_cli_tree_name(into ? from : to);
     if (into && !contents && (last.n == 0 || dz_str_eqz(last, ".") || dz_str_eqz(last, "..")))
         return dz_fail(err, DZ_EINVAL,
-                       "copy %s to %s: say what it is to be called, or end it with /. for what is "
-                       "in it",
+                       "copy %s to %s: it has no name to be copied under; end it with /. to copy "
+                       "its content",
                        from, to);
     if (last.n > DZ_NAME_MAX || strlen(to) >= sizeof parent)
         return dz_fail(err, DZ_ELIMIT, "copy to %s: the name is too long", to);
@@ -81,7 +81,7 @@ int dz_cli_tree_begin(struct dz_cli_tree *t, const char *from, const char *to, s
     t->dir = dz_fd_open(AT_FDCWD, cut ? parent : ".", O_RDONLY | O_DIRECTORY, 0, err);
     if (t->dir < 0)
         return t->dir;
-    t->how.arg = t; /* where t is now */
+    t->how.arg = t; /* the address of t is final now */
     return dz_tree_write_open(t->dir, name, &t->how, &t->w, err);
 }
 
@@ -100,8 +100,8 @@ int dz_cli_tree_end(struct dz_cli_tree *t, int rc, struct dz_err *err)
     t->total.bytes += s.bytes;
     if (rc < 0 && s.files + s.directories + s.links > 0)
         dz_cli_warn(t->c,
-                    "%s is not complete: %llu directories, %llu files and %llu links came, each "
-                    "whole",
+                    "%s is incomplete: %llu directories, %llu files and %llu links were copied, "
+                    "each of them completely",
                     t->where, (unsigned long long)s.directories, (unsigned long long)s.files,
                     (unsigned long long)s.links);
     return rc;

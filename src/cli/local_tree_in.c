@@ -2,10 +2,10 @@
  *
  * local_tree_in.c - a tree of this machine as a tar stream for a sandbox, for `doze cp -r`.
  *
- * The body of the request asks for bytes, so the archive is made piece by piece: what was put
- * together and not yet sent is in `head`, then come bytes of the file that is open. A file's size
- * is fixed by its header: one that gets smaller meanwhile fails the copy, of which nothing is then
- * in the sandbox; what one gets longer by is not copied.
+ * The request asks for bytes, so the archive is made piece by piece: `head` has what is prepared
+ * and not yet sent; bytes of the open file follow. A file's size is fixed by its header: if it
+ * shrinks meanwhile, the copy fails and the sandbox keeps nothing of it; if it grows, the
+ * additional bytes are not copied.
  */
 #include "base/mem.h"
 #include "base/vec.h"
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    RECORD_BYTES = 10240, /* archives are multiples of it */
+    RECORD_BYTES = 10240, /* the size of archives is a multiple of it */
     HEAD_MAX = 16 << 20,
 };
 
@@ -30,10 +30,10 @@ struct dz_cli_pack {
     struct dz_tree_read *r;
     struct dz_buf head, pax, map;
     size_t head_at;
-    int fd; /* whose bytes come next, the reader's; -1 */
+    int fd; /* file whose bytes come next, owned by the reader; -1 */
     DZ_VEC(, struct dz_tar_piece) pieces;
     size_t piece;
-    uint64_t piece_done, data; /* bytes of the piece, and of the member, that were sent */
+    uint64_t piece_done, data; /* bytes sent of the piece and of the member */
     uint64_t sent;
     bool ended;
     char path[DZ_PATH_MAX];
@@ -95,7 +95,8 @@ static int fail(const struct dz_cli_pack *p, int sys, struct dz_err *err)
     return dz_fail_sys(err, sys, "read %s/%s", p->root, p->path);
 }
 
-/* The stretches that hold data. Where the file system does not say: all of it. */
+/* Find the pieces that hold data. If the file system does not report holes: one piece with
+ * everything. */
 static int find_pieces(struct dz_cli_pack *p, const struct dz_tree_entry *e, struct dz_err *err)
 {
     off_t size = e->st.st_size, data = 0, hole = 0;
@@ -106,7 +107,7 @@ static int find_pieces(struct dz_cli_pack *p, const struct dz_tree_entry *e, str
         if (p->pieces.n < p->pieces.max) {
             (void)dz_vec_push(&p->pieces,
                               ((struct dz_tar_piece){(uint64_t)data, (uint64_t)(hole - data)}));
-        } else { /* too many for a map: the last one has the rest, holes and all */
+        } else { /* too many for a map: the last piece covers the rest, holes included */
             struct dz_tar_piece *last = &p->pieces.p[p->pieces.n - 1];
             last->len = (uint64_t)size - last->off;
             hole = size;
@@ -115,7 +116,8 @@ static int find_pieces(struct dz_cli_pack *p, const struct dz_tree_entry *e, str
     if (data < 0 && errno != ENXIO) {
         dz_vec_reset(&p->pieces);
         (void)dz_vec_push(&p->pieces, ((struct dz_tar_piece){0, (uint64_t)size}));
-    } else if (hole < size && p->pieces.n < p->pieces.max) { /* an empty one at the end: its size */
+    } else if (hole < size &&
+               p->pieces.n < p->pieces.max) { /* an empty piece at the end records the size */
         (void)dz_vec_push(&p->pieces, ((struct dz_tar_piece){(uint64_t)size, 0}));
     }
     return p->pieces.err
@@ -144,7 +146,7 @@ static int begin_file(struct dz_cli_pack *p, const struct dz_tree_entry *e, stru
     return p->map.err ? dz_fail(err, p->map.err, "read %s/%s: out of memory", p->root, p->path) : 0;
 }
 
-/* Bytes of the open file; 0: all were sent. */
+/* Read bytes of the open file; 0: all were sent. */
 static ssize_t read_file(struct dz_cli_pack *p, char *out, size_t n, struct dz_err *err)
 {
     while (p->piece < p->pieces.n) {
@@ -162,7 +164,7 @@ static ssize_t read_file(struct dz_cli_pack *p, char *out, size_t n, struct dz_e
         if (got < 0)
             return fail(p, errno, err);
         if (got == 0)
-            return dz_fail(err, DZ_EIO, "%s/%s got smaller while it was read", p->root, p->path);
+            return dz_fail(err, DZ_EIO, "%s/%s shrank while it was read", p->root, p->path);
         p->piece_done += (uint64_t)got;
         p->data += (uint64_t)got;
         p->stats.bytes += (uint64_t)got;
@@ -236,7 +238,7 @@ static int add_entry(struct dz_cli_pack *p, const struct dz_tree_entry *e, struc
     if (rc < 0)
         return rc;
     dz_tar_head_add(&p->head, &p->pax, &h);
-    if (p->fd >= 0 && h.path.p != e->path) { /* of a sparse file: its map comes first */
+    if (p->fd >= 0 && h.path.p != e->path) { /* the map of a sparse file comes first */
         dz_buf_add(&p->head, p->map.p, p->map.len);
         p->data = p->map.len;
     }
@@ -249,7 +251,7 @@ static int next_member(struct dz_cli_pack *p, struct dz_err *err)
     dz_buf_reset(&p->head);
     dz_buf_reset(&p->pax);
     p->head_at = 0;
-    if (p->fd >= 0) { /* the data before was the last of its file */
+    if (p->fd >= 0) { /* that was the last data of its file */
         p->fd = -1;
         add_zeros(p, (size_t)(-p->data & (DZ_TAR_BLOCK - 1)));
         return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_tree_out.c - a tree of a sandbox, which comes as a tar stream, as a directory of this
+ * local_tree_out.c - write a tree of a sandbox, received as a tar stream, as a directory of this
  * machine, for `doze cp -r`.
  *
- * The stream is the guest's word: tree_write.c makes the files of what it says.
+ * The stream is not trusted, because the guest chose it: tree_write.c makes the files.
  */
 #include "base/mem.h"
 #include "base/path.h"
@@ -20,8 +20,7 @@ struct untar {
     dz_cli_read_fn *read;
     void *read_arg;
     uint64_t done;
-    struct dz_err
-        lost; /* of what gives the stream, which the reader of the archive cannot pass on */
+    struct dz_err lost; /* error of the stream's source, which the archive reader cannot pass on */
     struct dz_cli_progress progress;
     struct dz_tar_reader r;
 };
@@ -72,14 +71,14 @@ static int make_member(struct untar *u, struct dz_err *err)
     case '5':
         return dz_tree_write_dir(u->t->w, path, &meta, err);
     default:
-        dz_tree_write_skip(u->t->w, path, "is no file, directory or link");
+        dz_tree_write_skip(u->t->w, path, "is not a file, directory or link");
         return 0;
     }
 }
 
 int dz_cli_tree_out(dz_cli_read_fn *read, void *arg, struct dz_cli_tree *t, struct dz_err *err)
 {
-    /* The archive does not have the directory itself. */
+    /* Attributes of the top directory, which the archive does not contain. */
     static const struct dz_tree_meta top = {0777, DZ_TREE_NO_TIME, DZ_TREE_NO_TIME};
     struct untar *u = dz_zalloc(sizeof *u);
     char rest[256];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a WebAssembly file, in a jail, and words for what is in it.
+ * Open a WebAssembly file in a jail, and describe its types.
  */
 #include "cli/local_wasm.h"
 
@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 enum {
-    NO_MEMORY_LIMIT_GB = 16, /* a module's memories have limits of their own */
+    NO_MEMORY_LIMIT_GB = 16, /* high, because a module's memories have limits of their own */
 };
 
 static int module_fd = -1; /* opened in the host, read in the jail */
 
-/* Bytes that can be read twice, whatever they came from. */
+/* Open the file, or a copy of standard input, so that the bytes can be read twice. */
 static int open_module(const char *path, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf wasm = DZ_BUF_INIT(dz_wasm_default_limits.module_bytes);

@@ -11,11 +11,11 @@
 
 struct dz_cli;
 
-/* In the host: the file, or for "-" a copy of standard input, and run() of the command
- * in a jail. The result is run's. */
+/* In the host: open the file (for "-" a copy of standard input) and call the command's run() in a
+ * jail. Returns run's result. */
 DZ_NODISCARD int dz_cli_module_jail(struct dz_cli *c, struct dz_err *err);
-/* The same with one more descriptor for run(), -1: none; *ret_fd is the file's, the
- * caller's to close, whatever is returned. */
+/* The same with one more descriptor for run(), -1: none. The caller closes *ret_fd, the file, in
+ * every case. */
 DZ_NODISCARD int dz_cli_module_jail_with(struct dz_cli *c, int more, int *ret_fd,
                                          struct dz_err *err);
 
@@ -29,8 +29,8 @@ DZ_NODISCARD int dz_cli_module_open(const struct dz_cli *c, struct dz_cli_module
                                     struct dz_err *err);
 void dz_cli_module_close(struct dz_cli_module *module); /* zeroed is fine */
 
-/* `wasm run` of a program that imports: in a cell of its own, from the bytes of fd.
- * An exit status, or DZ_E*. */
+/* `wasm run` of a program with imports: runs it in a cell of its own, from the bytes of fd. Returns
+ * an exit status, or DZ_E*. */
 DZ_NODISCARD int dz_cli_wasm_in_cell(struct dz_cli *c, int fd, struct dz_err *err);
 
 struct dz_str dz_cli_module_name(const struct dz_wasm_module *m, struct dz_wasm_name name);

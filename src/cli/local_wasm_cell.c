@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_wasm_cell.c - `doze wasm run` of a program that imports: in a cell, on a
- * disk without a name that holds the program and the directories of --dir.
+ * local_wasm_cell.c - `doze wasm run` of a program with imports: in a cell, on an unnamed disk that
+ * holds the program and the directories of --dir.
  */
 #include "cli/local_cell.h"
 #include "cli/local_wasm.h"
@@ -19,7 +19,7 @@ enum {
 
 struct dirs {
     char host[DZ_CELL_PREOPENS_MAX][PATH_MAX];
-    char place[DZ_CELL_PREOPENS_MAX][PLACE_MAX];              /* in the machine */
+    char place[DZ_CELL_PREOPENS_MAX][PLACE_MAX];              /* path in the sandbox */
     char preopen[DZ_CELL_PREOPENS_MAX][PATH_MAX + PLACE_MAX]; /* "PLACE=GUEST" */
     const char *list[DZ_CELL_PREOPENS_MAX + 1];
 };
@@ -33,7 +33,7 @@ static int read_dirs(struct dz_cli *c, struct dirs *d, struct dz_err *err)
         if (i == DZ_CELL_PREOPENS_MAX)
             return dz_cli_usage(c, err, "at most %d directories", DZ_CELL_PREOPENS_MAX);
         if (!colon || colon == given || !colon[1] || strlen(given) >= PATH_MAX)
-            return dz_cli_usage(c, err, "--dir wants HOST:GUEST, not %s", given);
+            return dz_cli_usage(c, err, "--dir must be HOST:GUEST, not %s", given);
         (void)snprintf(d->host[i], PATH_MAX, "%.*s", (int)(colon - given), given);
         (void)snprintf(d->place[i], PLACE_MAX, "/dirs/%d", i);
         (void)snprintf(d->preopen[i], sizeof d->preopen[i], "/dirs/%d=%s", i, colon + 1);
@@ -47,8 +47,8 @@ static int read_env(struct dz_cli *c, const char *list[ENV_MAX + 1], struct dz_e
     const char *given;
     for (int i = 0; (given = dz_cli_value_at(c, "env", i)); i++) {
         if (i == ENV_MAX || !strchr(given, '='))
-            return dz_cli_usage(c, err, "--env wants K=V, at most %d times, not %s", ENV_MAX,
-                                given);
+            return dz_cli_usage(c, err, "--env must be NAME=VALUE, at most %d times, not %s",
+                                ENV_MAX, given);
         list[i] = given;
     }
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze wasm info`: what a WebAssembly module needs and what it offers.
+ * `doze wasm info`: what a WebAssembly module requires and exports.
  */
 #include "base/hash.h"
 #include "base/json.h"
@@ -15,7 +15,7 @@
 typedef const struct dz_wasm_module module;
 
 enum {
-    JSON_MAX = 256 << 20, /* bytes: a million exports with names */
+    JSON_MAX = 256 << 20, /* enough for a million exports with names */
 };
 
 static const char *const section_names[DZ_WASM_SECTIONS] = {
@@ -38,7 +38,7 @@ static void add_range(struct dz_buf *out, uint32_t min, uint32_t max, bool has_m
         dz_buf_addf(out, " to %" PRIu32, max);
 }
 
-/* The type of an entry of an index space, in words. */
+/* Describe the type of an entry of an index space. */
 static void add_type(struct dz_buf *out, module *m, unsigned kind, uint32_t index)
 {
     switch (kind) {
@@ -257,7 +257,7 @@ static void json_range(struct dz_json *j, uint32_t min, uint32_t max, bool has_m
         dz_json_put_null(j, "max");
 }
 
-/* The members that an import or export of this kind has. */
+/* Put the members that an import or export of this kind has. */
 static void json_entry(struct dz_json *j, module *m, unsigned kind, uint32_t index)
 {
     dz_json_put_strz(j, "kind", dz_cli_module_kind(kind));

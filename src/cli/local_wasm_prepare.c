@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze wasm prepare`: validate a module once, for all who run it.
+ * `doze wasm prepare`: validate a module once for all later runs.
  *
- * The block is made in a jail, which writes to a descriptor of a file without its
- * name yet. The hash in it is compared with the module's before it gets one: who
- * breaks out of the validator may spoil his own module, not another's.
+ * A jail writes the block to a file that has no name yet. The hash in the block is compared with
+ * the module's before the file gets its name, so that a module that takes over the validator can
+ * spoil only its own file.
  */
 #include "base/fd.h"
 #include "base/hash.h"
@@ -33,12 +33,12 @@ static int run(struct dz_cli *c, struct dz_err *err)
     return rc;
 }
 
-/* What the jail wrote is about these bytes, or it is thrown away. */
+/* Check that the jail's output belongs to these bytes; otherwise discard it. */
 static int judge(int wasm, char ret_hex[static DZ_SHA256_HEX], struct dz_err *err)
 {
     uint8_t said[DZ_SHA256_BYTES], digest[DZ_SHA256_BYTES];
     struct stat st;
-    int rc = dz_fd_stat(wasm, &st) < 0 ? dz_fail_sys(err, errno, "look at the module") : 0;
+    int rc = dz_fd_stat(wasm, &st) < 0 ? dz_fail_sys(err, errno, "stat the module") : 0;
     DZ_AUTO(dz_freep) uint8_t *bytes = rc < 0 ? NULL : dz_alloc((size_t)st.st_size);
     if (rc == 0 && !bytes)
         rc = dz_fail(err, DZ_ENOMEM, "hash a module: out of memory");
@@ -49,7 +49,8 @@ static int judge(int wasm, char ret_hex[static DZ_SHA256_HEX], struct dz_err *er
     if (rc == 0)
         rc = dz_fd_pread(out_fd, said, sizeof said, offsetof(struct dz_wasm_header, sha256), err);
     if (rc == 0 && memcmp(said, digest, sizeof digest) != 0)
-        rc = dz_fail(err, DZ_EIO, "the module changed while it was prepared: nothing was written");
+        rc = dz_fail(err, DZ_EIO,
+                     "the module changed while it was being prepared; nothing was written");
     if (rc == 0)
         (void)dz_sha256_hex(digest, ret_hex);
     return rc;

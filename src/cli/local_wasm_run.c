@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze wasm run`: run a module that imports nothing, or call one of its
- * functions, in a jail. Numbers come as text and go as text. A program that
- * imports runs as the first process of a machine: local_wasm_cell.c.
+ * `doze wasm run`: run a module without imports, or call one of its functions, in a jail. Values
+ * are read and printed as text. A program with imports runs as the first process of a sandbox:
+ * local_wasm_cell.c.
  */
 #include "base/fd.h"
 #include "base/json.h"
@@ -20,9 +20,9 @@
 enum {
     JSON_MAX = 1 << 18,     /* a thousand results */
     TRACE_MAX = 20,         /* frames shown of a trap */
-    FEW_IMPORTS = 3,        /* have room in one message */
+    FEW_IMPORTS = 3,        /* this many names fit into one message */
     VALUE_TEXT = 40,        /* room for a value: v128 has 34 characters */
-    WANTS_A_MACHINE = 1000, /* no exit status: the program imports */
+    WANTS_A_MACHINE = 1000, /* not an exit status: the program has imports */
 };
 
 struct program {
@@ -66,14 +66,15 @@ static int parse_v128(struct dz_str s, uint64_t ret[2], struct dz_err *err)
         low = low << 4 | (uint64_t)(digit & 15);
     }
     if (!good)
-        return dz_fail(err, DZ_EINVAL, "%s is no v128: 0x and up to 32 hexadecimal digits",
+        return dz_fail(err, DZ_EINVAL,
+                       "%s is not a v128, which is 0x and up to 32 hexadecimal digits",
                        dz_str_quote(s, quoted));
     ret[0] = low;
     ret[1] = high;
     return 0;
 }
 
-/* One argument into its slots (two for v128). */
+/* Put one argument into its slots (two for v128). */
 static int parse_value(struct dz_str s, unsigned type, uint64_t *ret, struct dz_err *err)
 {
     int64_t integer = 0;
@@ -92,7 +93,8 @@ static int parse_value(struct dz_str s, unsigned type, uint64_t *ret, struct dz_
         *ret = (uint64_t)integer;
         return rc;
     case DZ_WASM_F32:
-        rc = parse_float(s, 3.4028235677973366e38, &real, err); /* what rounds to infinity: out */
+        /* values that round to infinity are out of range */
+        rc = parse_float(s, 3.4028235677973366e38, &real, err);
         narrow = (float)real;
         *ret = 0;
         memcpy(ret, &narrow, sizeof narrow);
@@ -115,7 +117,7 @@ static int parse_value(struct dz_str s, unsigned type, uint64_t *ret, struct dz_
 
 static void print_float(char out[static VALUE_TEXT], double v, int digits, int most)
 {
-    for (; digits <= most; digits++) { /* the fewest that read back as v */
+    for (; digits <= most; digits++) { /* the fewest digits that read back as v */
         struct dz_str s;
         double back;
         (void)snprintf(out, VALUE_TEXT, "%.*g", digits, v);
@@ -194,7 +196,7 @@ static void warn_frame(struct dz_cli *c, const struct program *p, struct dz_wasm
     dz_cli_warn(c, "%s %s, byte 0x%" PRIx32, what, text.p, at.offset);
 }
 
-/* Say what stopped the program; the exit status. */
+/* Report what stopped the program; returns the exit status. */
 static int report(struct dz_cli *c, const struct program *p, enum dz_wasm_stop stop)
 {
     struct dz_wasm_pos frames[TRACE_MAX];
@@ -213,7 +215,7 @@ static int report(struct dz_cli *c, const struct program *p, enum dz_wasm_stop s
     return DZ_EXIT_SIGNAL + (int)trap.kind;
 }
 
-/* Run what dz_wasm_begin began: 0 when it returned, else an exit status. */
+/* Run the call that dz_wasm_begin prepared: 0 when it returned, otherwise an exit status. */
 static int go(struct dz_cli *c, const struct program *p)
 {
     enum dz_wasm_stop stop;
@@ -223,7 +225,7 @@ static int go(struct dz_cli *c, const struct program *p)
     return stop == DZ_WASM_DONE ? 0 : report(c, p, stop);
 }
 
-/* Make the arguments, call the function, print its results. */
+/* Parse the arguments, call the function, print its results. */
 static int call(struct dz_cli *c, const struct program *p, uint32_t func, struct dz_err *err)
 {
     const struct dz_wasm_module *m = p->file.m;
@@ -272,8 +274,8 @@ static int no_function(struct dz_cli *c, const char *name, struct dz_err *err)
                    dz_str_quote(dz_str(name), quoted));
 }
 
-/* What --invoke has nobody for. Names that have no room in the message come before it, one
- * a line. */
+/* List the imports that --invoke cannot provide. Names that do not fit into the message are printed
+ * before it, one per line. */
 static int no_imports(struct dz_cli *c, const struct program *p, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf names = DZ_BUF_INIT(JSON_MAX);
@@ -283,7 +285,8 @@ static int no_imports(struct dz_cli *c, const struct program *p, struct dz_err *
     for (const char *at = names.p, *end; (end = strchr(at, '\n')); at = end + 1)
         dz_cli_warn(c, "missing: %.*s", (int)(end - at), at);
     return dz_fail(err, DZ_ENOENT,
-                   "a function called by --invoke gets no imports, and the module wants %d", count);
+                   "a function called by --invoke gets no imports, and the module requires %d",
+                   count);
 }
 
 static int run_program(struct dz_cli *c, struct program *p, struct dz_err *err)

@@ -46,8 +46,8 @@ int dz_client_problem_of(struct dz_client *c, const json_t *envelope, int status
     copy(e, "sandbox_id", p->sandbox_id, sizeof p->sandbox_id);
     copy(e, "request_id", p->request_id, sizeof p->request_id);
     if (!message)
-        return dz_fail(err, code_of(p->code, status), "%s answered %d without a reason", c->url,
-                       status);
+        return dz_fail(err, code_of(p->code, status),
+                       "%s answered with the status %d and no reason", c->url, status);
     return dz_fail(err, code_of(p->code, status), "%s", message);
 }
 

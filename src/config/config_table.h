@@ -86,24 +86,24 @@
     X(disk, reserve, SIZE, "16MiB", 1048576, UINT64_C(1) << 40, ZERO | RELOAD, "disk-reserve", "SIZE", \
       "space reserved so that deleting and suspending work on a full disk") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
-      "processes kept ready for new sandboxes, for each image in use") \
+      "cells kept ready for new sandboxes, for each image in use") \
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \
-      "run no jailed process without these fences (see `doze doctor`)") \
+      "fences that every cell must have, or it is not started (see `doze doctor`)") \
     X(cells, uids, TEXT, "1879048192-1879113727", 0, 0, 0, "uids", "FIRST-LAST|no", \
       "range of user ids, one for each tenant, if the daemon is root") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \
       "cells-memory", "SIZE", "memory of all sandboxes together, limited by a cgroup (0: no limit)") \
     X(cells, memory_beside, SIZE, "0", UINT64_C(1) << 20, UINT64_C(1) << 50, ZERO, \
       "cells-memory-beside", "SIZE", \
-      "memory of a sandbox's process besides its guest's, by a cgroup (0: off)") \
+      "memory of a cell besides its guest's, limited by a cgroup (0: no limit)") \
     X(cells, cpu_max, NUMBER, "0", 1, 1000000, ZERO, \
-      "cells-cpu", "PERCENT", "processor time of all sandboxes in per cent of a core (0: no limit)") \
+      "cells-cpu", "PERCENT", "CPU time of all sandboxes in per cent of one core (0: no limit)") \
     X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \
       "cells-processes", "N", "processes of all sandboxes, limited by a cgroup (0: no limit)") \
     X(daemon, drain_timeout, DURATION, "30s", 1000, INT64_C(3600) * 1000, RELOAD, "drain-timeout", \
-      "DURATION", "how long the daemon waits at its end until all sandboxes are suspended") \
+      "DURATION", "time for suspending all sandboxes when the daemon stops") \
     X(log, level, WORD, "info", 0, 0, RELOAD, "log-level", "error|warn|info|debug", \
-      "least severe lines to log") \
+      "log lines of this severity and above") \
     X(log, format, WORD, "text", 0, 0, RELOAD, "log-format", "text|json", \
       "key=value text, or one JSON object per line")
 /* clang-format on */

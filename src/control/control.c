@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control.c - opening and closing everything, and waking those who listen to events.
+ * control.c - open and close the whole control plane, and notify the listeners of events.
  */
 #include "control/control_int.h"
 
@@ -18,8 +18,8 @@
 #include <string.h>
 
 enum {
-    POOL_AFTER_MS = 6, /* between a start and the forks that make up for it */
-    TIDY_MS = 100,     /* without a change: the registry's log may be moved into its file */
+    POOL_AFTER_MS = 6, /* delay between a start and the forks that refill the pool */
+    TIDY_MS = 100,     /* after the last change: checkpoint the registry's WAL */
 };
 
 /* --- events -------------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ static void on_told(void *arg)
         ear->fn(ear->arg);
 }
 
-/* Nobody waits for the disk while it is quiet. */
+/* The registry has been quiet for TIDY_MS: checkpoint its WAL now, when no request waits for it. */
 static void on_tidy(void *arg)
 {
     struct dz_control *e = arg;
@@ -45,7 +45,8 @@ static void on_tidy(void *arg)
         dz_log(DZ_LOG_WARN, "registry_log_kept", dz_log_err(&err));
 }
 
-/* The registry has changed. Many changes of one turn of the loop are told once. */
+/* The registry has changed. Listeners are notified by a timer, so many changes in one turn of the
+ * loop cause one notification. */
 static void on_change(void *arg)
 {
     struct dz_control *e = arg;
@@ -66,7 +67,9 @@ int dz_control_listen(struct dz_control *e, void (*fn)(void *arg), void *arg,
     if (dz_list_count(&e->ears) < DZ_CONTROL_EVENT_WATCHES)
         ear = dz_zalloc(sizeof *ear);
     if (!ear)
-        return dz_why(why, DZ_EBUSY, NULL, "follow events: %d clients follow them already",
+        return dz_why(why, DZ_EBUSY, NULL,
+                      "follow events: %d clients already follow them, which is the limit; try "
+                      "again later",
                       DZ_CONTROL_EVENT_WATCHES);
     ear->fn = fn;
     ear->arg = arg;
@@ -138,7 +141,7 @@ void dz_control_note_death(struct dz_control *e, int pid, const char *signal, bo
 
 /* --- the pool ------------------------------------------------------------------------- */
 
-/* Once, when the first zygote has entered its jail. */
+/* Called once, when the first zygote has entered its jail. */
 static void log_fences(struct dz_control *e)
 {
     struct dz_cell_pool_stats stats;
@@ -169,7 +172,7 @@ static void on_pool(void *arg, int events)
     run_pool(arg);
 }
 
-/* Who waits for the cell that was taken has his turn first, and the processors. */
+/* Refill the pool a little later: the request that took the cell gets the processors first. */
 void dz_control_pool_used(struct dz_control *e)
 {
     if (!e->pool_due)
@@ -249,7 +252,7 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
     if (rc == 0)
         rc = open_registry(e, opts->registry, err);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "%s is in use: another daemon runs on it", opts->registry);
+        return dz_fail(err, rc, "%s is in use by another daemon", opts->registry);
     if (rc == 0)
         rc = open_stores(e, err);
     if (rc == 0)
@@ -350,12 +353,12 @@ int dz_control_check_ready(const struct dz_control *e, struct dz_err *err)
 {
     if (dz_sandboxes_draining(e->sandboxes))
         return dz_fail(err, DZ_EBUSY,
-                       "the daemon is stopping and suspends its sandboxes: ask again when it "
-                       "is back");
+                       "the daemon is stopping and suspends its sandboxes; try again when it is "
+                       "back");
     return e->recovered ? 0
                         : dz_fail(err, DZ_EBUSY,
-                                  "the daemon is starting and finishes what the last one "
-                                  "left: ask again in a moment");
+                                  "the daemon is starting and finishes interrupted operations; try "
+                                  "again in a moment");
 }
 
 void dz_control_on_timed(struct dz_control *e,

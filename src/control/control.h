@@ -2,21 +2,20 @@
  *
  * control.h - every operation that a client may ask for, one function each.
  *
- * The control plane knows who asks, what he may ask, and what it needs: the lifecycle
- * through sandboxes, machines through cells, images through the store, all that is
- * remembered through the registry. It knows no HTTP. Nothing here opens a sandbox's
- * file as a database or reads what is in one: that is done in cells.
+ * The control plane knows the caller, checks its rights, and uses sandboxes (their lifecycle and
+ * cells), the image store and the registry. It knows no HTTP. It never opens a sandbox's file as a
+ * database and never reads its content: cells do that.
  *
- * What takes time ends in a callback, exactly once, from the loop: never before the
- * call that began it has returned. A call that refuses says so by its result, and
- * then nothing is called back. What takes no time answers at once.
+ * A call that takes time ends in a callback, exactly once, from the loop, and never before the call
+ * has returned. If the call fails, the callback is not called. All other calls return their result
+ * at once.
  *
  * Each resource has a header of its own; this one includes them all.
  *
- * A failure says what (err), why in one word (reason, may be NULL) and which field
- * of the request is to blame (field, may be "").
+ * An error has a sentence (err), a word that refines its code (reason, may be NULL) and the field
+ * of the request at fault (field, may be "").
  *
- * One thread, that of the loop.
+ * All calls are made on the loop's thread.
  */
 #ifndef DZ_CONTROL_CONTROL_H
 #define DZ_CONTROL_CONTROL_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_branch.c - sandboxes made of snapshots; forks, which are snapshots with a label
- * that any number of branches are attached to; references, which share one sandbox.
+ * control_branch.c - sandboxes that start from snapshots; forks, which are snapshots with a label
+ * from which any number of branches start; references, which share one sandbox.
  *
- * A branch's file is a copy of the snapshot's, made before its row is, under a claim: what a
- * daemon that dies between the two leaves is removed at the next start. Where a fork is for one
- * branch only there is no snapshot: the cell writes the branch's file (control_snap.c), and the
- * branch is made as soon as that file is on the disk.
+ * A branch's file is a copy of the snapshot's. It is made before the branch's row, under a claim,
+ * so that the next start removes it if the daemon dies between the two. A fork for a single branch
+ * needs no snapshot: the cell writes the branch's file directly (control_snap.c), and the branch is
+ * created as soon as that file is on the disk.
  */
 #include "control/control_int.h"
 
@@ -31,7 +31,7 @@ struct branch {
     int64_t idle_ms, timeout_ms;
     bool ephemeral;
     char id[DZ_ID_TEXT];
-    int rc; /* of the worker */
+    int rc; /* result of the worker */
     struct dz_err err;
 };
 
@@ -130,7 +130,8 @@ static void on_copied(void *arg)
         branch_fail(b, b->rc, &b->err);
         return;
     }
-    int rc = dz_use_room(b->e, b->tenant, b->owner, &why); /* others have come meanwhile */
+    /* other creations may have used the room up meanwhile */
+    int rc = dz_use_room(b->e, b->tenant, b->owner, &why);
     if (rc < 0)
         b->err = why.err;
     else
@@ -155,7 +156,7 @@ static int own(char **to, const char *text)
     return *to ? 0 : DZ_ENOMEM;
 }
 
-/* What the client said, and else what the snapshot's sandbox had. */
+/* Settings that the client did not give are those of the snapshot's sandbox. */
 static int inherit(struct branch *b, const struct dz_control_caller *who,
                    const struct dz_control_spec *s, uint64_t memory, struct dz_err *err)
 {
@@ -191,8 +192,8 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
                                 memory ? memory : c.memory_bytes, &b->memory_bytes, err);
 }
 
-/* The branch is within all quotas, and under way: done is told of its end. copy_bytes: of the
- * snapshot that it is a copy of. */
+/* Count the new branch against all quotas. `done` is called when its creation ends. copy_bytes:
+ * size of the snapshot that is copied. */
 static struct dz_creating *begin_create(struct branch *b, const struct dz_control_caller *who,
                                         uint64_t copy_bytes, struct dz_why *why)
 {
@@ -246,7 +247,9 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
     if (rc == DZ_ENOENT)
         (void)snprintf(why->field, sizeof why->field, "snapshot");
     if (rc == 0 && strcmp(b->snap.kind, "pause") == 0)
-        rc = dz_why(why, DZ_EINVAL, "snapshot", "%s is the snapshot of a pause: resume it",
+        rc = dz_why(why, DZ_EINVAL, "snapshot",
+                    "%s belongs to a paused sandbox and can only resume that one: wake the sandbox "
+                    "instead",
                     b->snap.id);
     if (rc == 0)
         rc = begin_copy(b, who, spec, memory, why);
@@ -257,7 +260,7 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
 
 /* --- pauses -------------------------------------------------------------------- */
 
-/* The one of this sandbox: 1 and its row, or 0. */
+/* Find the pause snapshot of this sandbox: 1 and its row, or 0. */
 static int find_pause(struct dz_control *e, const char *sandbox, struct dz_snapshot_row *ret_row,
                       struct dz_err *err)
 {
@@ -325,7 +328,7 @@ int dz_control_resume(struct dz_control *e, struct dz_control_target target, con
         return dz_control_create(e, target.who, &spec, done, arg, why);
     if (name)
         return dz_why(why, DZ_EINVAL, "name",
-                      "%s is the snapshot of a pause: its sandbox keeps its name", row.id);
+                      "name: %s resumes a paused sandbox, which keeps its name", row.id);
     target.word = row.sandbox_id;
     return dz_control_order(e, target, &wake, done, arg, why);
 }
@@ -374,7 +377,8 @@ int dz_control_fork(struct dz_control *e, struct dz_control_target target,
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_control_row(e, target, &row, why);
     if (rc == 0 && label && strlen(label) > DZ_CONTROL_VALUE_MAX)
-        rc = dz_why(why, DZ_ELIMIT, "label", "label: at most %d bytes", DZ_CONTROL_VALUE_MAX);
+        rc = dz_why(why, DZ_ELIMIT, "label", "label: must be at most %d bytes",
+                    DZ_CONTROL_VALUE_MAX);
     if (rc < 0)
         return rc;
     struct forking *f = dz_zalloc(sizeof *f);
@@ -394,9 +398,9 @@ int dz_control_fork(struct dz_control *e, struct dz_control_target target,
     return rc;
 }
 
-/* A fork for one branch: what its client is told, and who asks. */
+/* A fork for a single branch: the row that its client gets, and the caller. */
 struct fork_one {
-    struct branch *b; /* until it has its file */
+    struct branch *b; /* until the branch has its file */
     dz_control_fork_one_fn *done;
     void *arg;
     struct dz_control_own_caller own; /* outlives the request */
@@ -426,7 +430,8 @@ static void on_one(void *arg, const struct dz_sandbox_result *result)
     fork_one_free(f);
 }
 
-/* Its file is on the disk, under its claim. Its client may have lost its token meanwhile. */
+/* The branch's file is on the disk, under its claim. The caller's token may have been revoked
+ * meanwhile. */
 static void on_own_file(void *arg, const struct dz_snapshot_row *snap, const struct dz_why *failed)
 {
     struct fork_one *f = arg;
@@ -451,7 +456,7 @@ static void on_own_file(void *arg, const struct dz_snapshot_row *snap, const str
     on_copied(b);
 }
 
-/* Its ids, and what a snapshot would have been that the branch inherits from. */
+/* Choose the ids, and fill the snapshot row that the branch inherits its settings from. */
 static int describe(struct fork_one *f, struct dz_err *err)
 {
     int rc = dz_id_new("frk", f->fork, err);
@@ -546,7 +551,8 @@ int dz_control_fork_attach(struct dz_control *e, struct dz_control_target target
     row.attached++;
     if (rc == 0 &&
         dz_registry_fork_change(e->registry, &row, DZ_ROW_COLUMN(fork, attached), false, &err) < 0)
-        dz_log(DZ_LOG_WARN, "fork_not_counted", dz_log_err(&err)); /* a figure, no more */
+        /* only the count of attached branches is wrong */
+        dz_log(DZ_LOG_WARN, "fork_not_counted", dz_log_err(&err));
     return rc;
 }
 
@@ -556,7 +562,7 @@ int dz_fork_remove(struct dz_control *e, const struct dz_fork_row *row, struct d
     return rc < 0 ? rc : dz_snap_remove(e, row->snapshot_id, err);
 }
 
-/* Other handles and the branches themselves stay. */
+/* Other forks and the branches themselves stay. */
 int dz_control_fork_delete(struct dz_control *e, struct dz_control_target target,
                            struct dz_why *why)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_build.c - building images: what was sent is laid down in a directory of its own, and a
- * child of this program (`doze image build --confined`) makes an image of it. So nothing of a
- * build is in the daemon: neither its memory nor its waits, and cancelling is a signal.
+ * control_build.c - builds of images: the recipe and its files are stored in a directory of their
+ * own, and a child of this program (`doze image build --confined`) makes an image of them. So a
+ * build takes none of the daemon's memory, never blocks it, and is cancelled by a signal.
  *
  *   BUILDING_OPEN --go--> BUILDING_WAITS --its turn--> BUILDING_RUNS --> BUILDING_OVER
  *     `-- drop                 `-- cancel --> OVER          `-- cancel: SIGINT, then kill
  *
- * One runs at a time, for the store has one lock. The log is followed while it runs, and its end
- * kept with the build. Builds live in memory: the last KEPT that are over, and none after the
- * daemon has ended, which ends its child, too.
+ * One build runs at a time, because the store has one lock. The log is read while the build runs,
+ * and its last LOG_KEPT bytes are kept with the build. Builds live in memory: the last KEPT
+ * finished builds are remembered until the daemon stops, which ends a running child, too.
  */
 #include "control/control_int.h"
 
@@ -28,13 +28,13 @@
 #include <unistd.h>
 
 enum {
-    KEPT = 32,            /* builds that are over */
-    FOLLOW_MS = 100,      /* between two looks at the log */
+    KEPT = 32,            /* finished builds that are remembered */
+    FOLLOW_MS = 100,      /* interval at which the log is read */
     CANCEL_MS = 10000,    /* from the signal to the kill */
-    LONGEST_MS = 7200000, /* then it has failed */
+    LONGEST_MS = 7200000, /* then the build fails */
     LOG_KEPT = 128 << 10, /* bytes of the log's end */
-    ERROR_MAX = 248,      /* bytes of why one failed */
-    SAID_MAX = 4096,      /* bytes of what the child prints */
+    ERROR_MAX = 248,      /* bytes of the sentence why a build failed */
+    SAID_MAX = 4096,      /* bytes of the child's output */
     PATH_ROOM = DZ_PATH_MAX + 64,
 };
 
@@ -52,9 +52,9 @@ struct dz_control_build {
     enum dz_image_status status;
     bool tar, fresh, cancelled, late;
     uint64_t bytes; /* received */
-    int fd;         /* where it is laid down, while it is open */
+    int fd;         /* the file that receives the archive, while it is open */
     struct dz_os_proc proc;
-    int said_fd; /* what the child prints */
+    int said_fd; /* output of the child */
     struct dz_poll *said_poll, *end_poll;
     struct dz_timer *follow, *limit;
     struct dz_buf log, said;
@@ -94,7 +94,7 @@ static void keep_log(struct dz_control_build *b, const char *p, size_t n)
     dz_buf_add(&b->log, p, n);
 }
 
-/* "status NAME" of a line that came: the builder says so in its log. */
+/* Take the status from a line "status NAME" of the log. */
 static void find_status(struct dz_control_build *b, struct dz_str text)
 {
     struct dz_str line;
@@ -108,7 +108,7 @@ static void find_status(struct dz_control_build *b, struct dz_str text)
         }
 }
 
-/* What the log has by now. True: something came. */
+/* Read what the log has now. True: it has grown. */
 static bool read_log(struct dz_control_build *b)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -195,7 +195,7 @@ static void end(struct dz_control_build *b, const char *error)
     start_next(e);
 }
 
-/* The sentence of the child's last line, without its name. */
+/* The sentence of the child's last line, without the program's name. */
 static const char *sentence(struct dz_control_build *b, const struct dz_os_status *status)
 {
     struct dz_str text = dz_str_trim(dz_str_n(b->said.p ? b->said.p : "", b->said.len));
@@ -255,7 +255,7 @@ static void on_limit(void *arg)
     if (!b->cancelled)
         b->late = true;
     if (b->phase == BUILDING_RUNS)
-        dz_os_proc_kill(&b->proc); /* its end comes by the poll */
+        dz_os_proc_kill(&b->proc); /* the poll reports its end */
 }
 
 /* --- running -------------------------------------------------------------------------------- */
@@ -304,7 +304,7 @@ static int run(struct dz_control_build *b, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf log = DZ_BUF_INIT(DZ_LINE_MAX);
     int rc = dz_image_log(b->e->images, b->name, &log, err);
-    if (rc == 0 && unlink(log.p) < 0 && errno != ENOENT) /* of an earlier build */
+    if (rc == 0 && unlink(log.p) < 0 && errno != ENOENT) /* left by an earlier build */
         rc = dz_fail_sys(err, errno, "remove %s", log.p);
     if (rc == 0)
         rc = spawn(b, err);
@@ -356,12 +356,13 @@ static int check(struct dz_control *e, const struct dz_control_build_spec *s, st
     size_t under_way = 0;
     struct dz_err err;
     if (!s->name || dz_image_log(e->images, s->name, &path, &err) < 0)
-        return dz_why(why, DZ_EINVAL, "name", "%s", s->name ? err.msg : "name: required");
+        return dz_why(why, DZ_EINVAL, "name", "%s",
+                      s->name ? err.msg : "name: NAME[:TAG] of the image is required");
     if (s->recipe && strlen(s->recipe) > DZ_CONTROL_VALUE_MAX)
         return dz_why(why, DZ_EINVAL, "recipe", "recipe: must be a path of at most %d bytes",
                       DZ_CONTROL_VALUE_MAX);
     if (s->text && strlen(s->text) > DZ_CONTROL_RECIPE_MAX)
-        return dz_why(why, DZ_ELIMIT, "recipe", "recipe: more than %d bytes",
+        return dz_why(why, DZ_ELIMIT, "recipe", "recipe: must be at most %d bytes",
                       DZ_CONTROL_RECIPE_MAX);
     if (s->from && dz_control_image_find(e, s->from, sha256, why) < 0) {
         (void)snprintf(why->field, sizeof why->field, "from");
@@ -370,7 +371,8 @@ static int check(struct dz_control *e, const struct dz_control_build_spec *s, st
     DZ_LIST_FOREACH(const struct dz_control_build, b, &e->builds, link)
         under_way += b->phase != BUILDING_OVER;
     if (under_way >= DZ_CONTROL_BUILDS_MAX)
-        return dz_why(why, DZ_EBUSY, NULL, "build %s: %d builds wait already", s->name,
+        return dz_why(why, DZ_EBUSY, NULL,
+                      "build %s: %d builds are already queued or running; try again later", s->name,
                       DZ_CONTROL_BUILDS_MAX);
     return dz_sandboxes_draining(e->sandboxes)
                ? dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping")
@@ -396,7 +398,7 @@ int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *
                           struct dz_control_build **ret_build, struct dz_why *why)
 {
     int rc = only_operator(who, why);
-    forget_old(e); /* here only: no call on a build frees one */
+    forget_old(e); /* the only place that frees builds: calls on a build never do */
     if (rc == 0)
         rc = check(e, s, why);
     if (rc == 0)
@@ -437,8 +439,8 @@ int dz_control_build_put(struct dz_control_build *b, const void *data, size_t n,
 {
     b->bytes += n;
     if (b->bytes > DZ_CONTROL_BUILD_BYTES)
-        return dz_why(why, DZ_ELIMIT, NULL, "build %s: its files have more than %d MiB", b->name,
-                      (int)(DZ_CONTROL_BUILD_BYTES >> 20));
+        return dz_why(why, DZ_ELIMIT, NULL, "build %s: the uploaded archive must be at most %d MiB",
+                      b->name, (int)(DZ_CONTROL_BUILD_BYTES >> 20));
     int rc = dz_fd_write(b->fd, data, n, &why->err);
     return rc < 0 ? dz_why_err(why, rc, &why->err) : 0;
 }
@@ -468,7 +470,8 @@ int dz_control_build_find(struct dz_control *e, const struct dz_control_caller *
             *ret_build = b;
             return 0;
         }
-    return dz_why(why, DZ_ENOENT, NULL, "there is no build %.40s: the last %d are kept", id, KEPT);
+    return dz_why(why, DZ_ENOENT, NULL, "there is no build %.40s; the daemon remembers the last %d",
+                  id, KEPT);
 }
 
 int dz_control_builds(struct dz_control *e, const struct dz_control_caller *who,
@@ -506,7 +509,8 @@ int dz_control_build_listen(struct dz_control_build *b, void (*fn)(void *arg), v
     struct dz_control_ear *ear =
         dz_list_count(&b->ears) < DZ_EXEC_WATCHES_MAX ? dz_zalloc(sizeof *ear) : NULL;
     if (!ear)
-        return dz_why(why, DZ_EBUSY, NULL, "%d clients follow this build already",
+        return dz_why(why, DZ_EBUSY, NULL,
+                      "%d clients already follow this build, which is the limit; try again later",
                       DZ_EXEC_WATCHES_MAX);
     ear->fn = fn;
     ear->arg = arg;

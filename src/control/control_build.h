@@ -8,27 +8,27 @@
 #include "control/control_why.h"
 
 enum {
-    DZ_CONTROL_BUILDS_MAX = 8,        /* that wait or run */
+    DZ_CONTROL_BUILDS_MAX = 8,        /* builds that are queued or running */
     DZ_CONTROL_RECIPE_MAX = 1 << 20,  /* bytes of a recipe that is sent as text */
     DZ_CONTROL_BUILD_BYTES = 1 << 30, /* bytes of an archive with files */
 };
 struct dz_control_build;
 struct dz_control_build_spec {
     const char *name;   /* NAME[:TAG] */
-    const char *text;   /* the recipe; or NULL: an archive comes, and in it: */
+    const char *text;   /* the recipe; NULL: an archive follows, and in it: */
     const char *recipe; /* a path; NULL: "recipe" */
-    const char *from;   /* an image, before the recipe's; NULL */
+    const char *from;   /* the image to build on instead of the recipe's; NULL */
     bool fresh;         /* look nothing up in the cache */
 };
-/* All of these are the operator's, DZ_EDENIED for others. A build that was opened is filled with
- * its archive, piece by piece, and then goes or is dropped; one that went is followed by its id. */
+/* For the operator only, DZ_EDENIED for others. After open, the archive is written piece by piece;
+ * then the build is started or dropped. A started build is named by its id. */
 DZ_NODISCARD int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *who,
                                        const struct dz_control_build_spec *spec,
                                        struct dz_control_build **ret_build, struct dz_why *why);
 DZ_NODISCARD int dz_control_build_put(struct dz_control_build *b, const void *data, size_t n,
                                       struct dz_why *why);
 void dz_control_build_go(struct dz_control_build *b);
-void dz_control_build_drop(struct dz_control_build *b); /* nothing of it is left. NULL is fine */
+void dz_control_build_drop(struct dz_control_build *b); /* discards everything. NULL is fine */
 DZ_NODISCARD int dz_control_build_find(struct dz_control *e, const struct dz_control_caller *who,
                                        const char *id, struct dz_control_build **ret_build,
                                        struct dz_why *why);
@@ -39,20 +39,21 @@ DZ_NODISCARD int dz_control_builds(struct dz_control *e, const struct dz_control
 struct dz_control_build_state {
     const char *id, *name;
     const char *status;       /* UPLOADING to FAILED */
-    const char *error;        /* of one that failed */
-    const char *image_sha256; /* of one that is DEPLOYED */
+    const char *error;        /* why it failed; NULL: it did not */
+    const char *image_sha256; /* of the image, once DEPLOYED */
     bool over;
     int64_t created, ended;
-    struct dz_str log; /* its end */
-    uint64_t log_at;   /* bytes before that */
+    struct dz_str log; /* the kept end of the log */
+    uint64_t log_at;   /* offset of its first byte */
 };
 void dz_control_build_get(const struct dz_control_build *b,
                           struct dz_control_build_state *ret_state);
 struct dz_control_ear;
-/* Be called after each change, until dz_control_unlisten; so long it is kept. */
+/* Call fn after each change until dz_control_unlisten; the build is kept for so long. */
 DZ_NODISCARD int dz_control_build_listen(struct dz_control_build *b, void (*fn)(void *arg),
                                          void *arg, struct dz_control_ear **ret_ear,
                                          struct dz_why *why);
-void dz_control_build_cancel(struct dz_control_build *b); /* it fails, soon; nothing of it stays */
+/* it soon ends as FAILED and leaves only its log */
+void dz_control_build_cancel(struct dz_control_build *b);
 
 #endif

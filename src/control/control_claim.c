@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_claim.c - sandboxes and snapshots whose files are there before their rows, or after.
+ * control_claim.c - claims: marks on sandboxes and snapshots whose files exist before their rows,
+ * or after them.
  *
- *     DATA/live/.ID.new    files of ID are being made or removed, its row is yet to come or gone
+ *     DATA/live/.ID.new    the files of ID are being made or removed; its row may not exist
  *
- * A daemon that dies in between leaves the claim, and the next one removes the files if there
- * is no row. Files without a row and without a claim are somebody's, and are left alone.
+ * If the daemon dies in between, the claim stays, and the next daemon removes the files unless
+ * there is a row. Files that have neither a row nor a claim are left alone, because they may be the
+ * operator's.
  */
 #include "control/control_int.h"
 
@@ -66,7 +68,7 @@ int dz_claim_undo(const struct dz_control *e, const char *id, struct dz_err *err
     return rc;
 }
 
-/* 1: there is a row that stays; 0: there is none. */
+/* 1: there is a row, which stays; 0: there is none. */
 static int has_row(const struct dz_control *e, const char *id, struct dz_err *err)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -74,7 +76,7 @@ static int has_row(const struct dz_control *e, const char *id, struct dz_err *er
     int rc = is_snapshot(id) ? dz_registry_snapshot_get(e->registry, NULL, id, &snap, err)
                              : dz_registry_get(e->registry, id, &row, err);
     if (rc == 0 && snap.kind && strcmp(snap.kind, "fork") == 0) {
-        /* the fork that it was made for may be missing; one that stands on it keeps it */
+        /* the fork that the snapshot was made for may be missing; a fork that exists keeps it */
         rc = dz_registry_snapshot_remove(e->registry, NULL, id, 0, err);
         return rc == DZ_ESTATE ? 1 : rc;
     }

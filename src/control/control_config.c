@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_config.c - what a client says of a sandbox: checked, written into the
- * registry's columns config and metadata, and read again.
+ * control_config.c - the settings of a sandbox that a client gives: check them, write them into the
+ * registry's columns config and metadata, and read those.
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
  *               "connection_silence_ms","count_cpu"}
@@ -68,7 +68,7 @@ static json_t *read_object(const char *field, const char *json, size_t max, stru
     json_error_t bad;
     size_t n = strlen(json);
     if (n > max) {
-        (void)dz_why(why, DZ_ELIMIT, field, "%s: more than %zu bytes", field, max);
+        (void)dz_why(why, DZ_ELIMIT, field, "%s: must be at most %zu bytes", field, max);
         return NULL;
     }
     json_t *o = json_loadb(json, n, JSON_REJECT_DUPLICATES, &bad);
@@ -90,7 +90,7 @@ static int check_object(const char *field, const char *json, size_t max_count,
     json_t *value, *o = read_object(field, json, DZ_CONTROL_ENV_BYTES, why);
     int rc = o ? 0 : why->err.code;
     if (o && json_object_size(o) > max_count)
-        rc = dz_why(why, DZ_ELIMIT, field, "%s: more than %zu entries", field, max_count);
+        rc = dz_why(why, DZ_ELIMIT, field, "%s: must have at most %zu entries", field, max_count);
     if (rc == 0)
         json_object_foreach(o, key, value)
         {
@@ -115,8 +115,8 @@ static int check_label(const char *field, struct dz_str k, struct dz_str v, stru
                       "or '/'",
                       field, dz_str_quote(k, quoted), DZ_CONTROL_KEY_MAX);
     if (v.n > DZ_CONTROL_VALUE_MAX)
-        return dz_why(why, DZ_ELIMIT, field, "%s.%.*s: more than %d bytes", field, DZ_STR_ARG(k),
-                      DZ_CONTROL_VALUE_MAX);
+        return dz_why(why, DZ_ELIMIT, field, "%s.%.*s: must be at most %d bytes", field,
+                      DZ_STR_ARG(k), DZ_CONTROL_VALUE_MAX);
     return 0;
 }
 
@@ -124,8 +124,10 @@ static int check_variable(const char *field, struct dz_str k, struct dz_str v, s
 {
     char quoted[DZ_STR_QUOTED];
     if (k.n == 0 || dz_str_find_char(k, '=') != DZ_STR_NONE || memchr(v.p, 0, v.n))
-        return dz_why(why, DZ_EINVAL, field, "%s: %s is not the name of a variable", field,
-                      dz_str_quote(k, quoted));
+        return dz_why(why, DZ_EINVAL, field,
+                      "%s: %s is invalid: a variable needs a name without '=' and a value without "
+                      "NUL",
+                      field, dz_str_quote(k, quoted));
     return 0;
 }
 
@@ -141,7 +143,7 @@ static int check_metadata(const char *json, struct dz_why *why)
     return o ? 0 : why->err.code;
 }
 
-/* One of some words; NULL is fine. */
+/* The value must be one of some words; NULL is fine. */
 static int check_word(const char *field, const char *given, const char *const *words,
                       const char *list, struct dz_why *why)
 {
@@ -151,7 +153,7 @@ static int check_word(const char *field, const char *given, const char *const *w
     for (; *words; words++)
         if (strcmp(*words, given) == 0)
             return 0;
-    return dz_why(why, DZ_EINVAL, field, "%s: %s, not %s", field, list,
+    return dz_why(why, DZ_EINVAL, field, "%s: must be %s, not %s", field, list,
                   dz_str_quote(dz_str(given), quoted));
 }
 
@@ -167,7 +169,7 @@ static int check_words(const struct dz_control_spec *s, struct dz_why *why)
     if (rc == 0)
         rc = check_word("idle.mode", s->idle_mode, modes, "activity, connections or never", why);
     if (rc == 0)
-        rc = check_word("region", s->region, regions, "this host is the region local", why);
+        rc = check_word("region", s->region, regions, "local, the region of this host", why);
     if (rc == 0)
         rc = check_word("kind", s->kind, kinds, "must be wasm or linux", why);
     if (rc == 0)
@@ -193,7 +195,7 @@ static int check_memory(const struct dz_control_spec *s, uint64_t *ret_memory, s
         i++;
     if (i == DZ_ARRAY_LEN(sizes))
         return dz_why(why, DZ_EINVAL, "size",
-                      "no size %s: shared-cpu-1x to -8x, performance-1x, -2x",
+                      "size: must be shared-cpu-1x, -2x, -4x or -8x, performance-1x or -2x, not %s",
                       dz_str_quote(dz_str(s->size), quoted));
     *ret_memory = memory ? memory : s->size ? sizes[i].memory_bytes : 0;
     return 0;
@@ -209,19 +211,20 @@ static int check_times(const struct dz_control_spec *s, struct dz_why *why)
     if (s->silence_ms &&
         (s->silence_ms < DZ_CONTROL_IDLE_MIN_MS || s->silence_ms > DZ_CONTROL_IDLE_MAX_MS))
         return dz_why(why, DZ_EINVAL, "idle.connection_silence",
-                      "idle.connection_silence: 100ms to 365d");
+                      "idle.connection_silence: must be from 100ms to 365d");
     if (s->timeout_ms != DZ_CONTROL_NO_TIMEOUT &&
         (s->timeout_ms < DZ_CONTROL_TIMEOUT_MIN_MS || s->timeout_ms > DZ_CONTROL_TIMEOUT_MAX_MS))
         return dz_why(why, DZ_EINVAL, "timeout.after", "timeout.after: must be from 100ms to 365d");
     if (s->timeout_action && s->timeout_ms == DZ_CONTROL_NO_TIMEOUT)
         return dz_why(why, DZ_EINVAL, "timeout.after",
-                      "timeout.after: required with timeout.action %.16s", s->timeout_action);
+                      "timeout.after: is required with timeout.action %.16s", s->timeout_action);
     if (s->ephemeral && pauses)
         return dz_why(why, DZ_EINVAL, "timeout.action",
                       "timeout.action: a sandbox that is not persistent cannot be paused");
     if (s->ephemeral && s->keep && strcmp(s->keep, "files") == 0)
         return dz_why(why, DZ_EINVAL, "keep",
-                      "keep: a sandbox that is not persistent keeps nothing");
+                      "keep: a sandbox that is not persistent is never suspended, so it cannot "
+                      "keep its files");
     return check_word("timeout.action", s->timeout_action, actions, "destroy or pause", why);
 }
 

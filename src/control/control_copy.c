@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_copy.c - files of one sandbox in another place: a clone, a public file.
+ * control_copy.c - copies of a sandbox's files: clone and share.
  */
 #include "control/control_int.h"
 
@@ -93,7 +93,7 @@ struct sharing {
     char key[DZ_ID_TEXT];
 };
 
-/* The file has no name any more once it is open: it goes with who reads it. */
+/* Open the file and remove its name: it is deleted when its reader closes it. */
 static int take_file(const struct sharing *s, struct dz_err *err)
 {
     char path[DZ_PATH_MAX];

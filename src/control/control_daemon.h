@@ -17,40 +17,42 @@ struct dz_cell_pool;
 struct dz_control_opts {
     struct dz_loop *loop;
     struct dz_cell_pool *pool; /* borrowed; made before the process had a thread */
-    const char *data_path;     /* of the data directory; made when missing */
+    const char *data_path;     /* path of the data directory; made if missing */
     const char *registry;      /* as of dz_registry_open */
     struct dz_ladder ladder;
-    struct dz_quotas quotas; /* of a tenant that has none of its own; DZ_QUOTA_NONE */
+    struct dz_quotas quotas; /* for tenants without quotas of their own; DZ_QUOTA_NONE: no limit */
     struct dz_space_opts space;
-    uint64_t held_tenant, held_all; /* bytes that dz_control_account() lets wait; 0: the defaults */
+    uint64_t held_tenant, held_all; /* limits of dz_control_account(); 0: the defaults */
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */
 DZ_NODISCARD int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_engine,
                                 struct dz_err *err);
-/* Finish or undo what an earlier process began; then requests may come. Blocks. */
+/* Finish or undo the interrupted operations of an earlier daemon. Afterwards requests are accepted.
+ * Blocks. */
 DZ_NODISCARD int dz_control_recover(struct dz_control *e, struct dz_err *err);
-/* The same in pieces: as dz_sandboxes_recover_some. Requests may come once it is over. */
+/* The same in pieces, as dz_sandboxes_recover_some. */
 DZ_NODISCARD int dz_control_recover_some(struct dz_control *e, int64_t until_ms,
                                          struct dz_err *err);
-/* Put every sandbox to sleep; done(left) when none is awake or deadline_ms is over:
- * how many still were. New work is refused from now on with DZ_EBUSY. */
+/* Suspend every sandbox. done(left) is called when none is awake, or after deadline_ms with the
+ * number of those that still were. New work is refused with DZ_EBUSY from now on. */
 void dz_control_drain(struct dz_control *e, int64_t deadline_ms,
                       void (*done)(void *arg, size_t left), void *arg);
-/* Another one from now on: of each sandbox when its row is next looked at. */
+/* Change the idle policy. It applies to each sandbox when its row is next read. */
 void dz_control_set_ladder(struct dz_control *e, const struct dz_ladder *ladder);
-/* 0: recovered, and not draining; or DZ_EBUSY and why not. */
+/* 0: recovered and not draining; otherwise DZ_EBUSY and the reason. */
 DZ_NODISCARD int dz_control_check_ready(const struct dz_control *e, struct dz_err *err);
 void dz_control_free(struct dz_control *e); /* NULL is fine */
 
 struct dz_control_counts {
-    struct dz_sandbox_counts in; /* what happened in sandboxes */
-    uint64_t busy;               /* operations under way */
+    struct dz_sandbox_counts in; /* counts of the sandbox module */
+    uint64_t busy;               /* operations in progress */
     uint64_t creates;
-    char died[16]; /* the signal that ended the daemon before this one, "none"; "": it stopped */
+    char died[16]; /* signal that killed the previous daemon, or "none"; "": it stopped normally */
 };
-/* The daemon before this one died: an event, and in the counts. */
+/* Record that the previous daemon died, as an event and in the counts. */
 void dz_control_note_death(struct dz_control *e, int pid, const char *signal, bool rebooted);
-/* An operation is over: told to who counts, one function. Of creations: those that start. */
+/* Metrics hook: fn is called once for each completed operation. Creations are reported only if they
+ * start the sandbox. */
 struct dz_control_timing {
     const char *operation; /* "create", "wake", "suspend", "freeze", "archive", ... */
     const char *rung;      /* of a wake: "local", "cold", "fresh"; else "" */
@@ -59,7 +61,7 @@ struct dz_control_timing {
 };
 void dz_control_on_timed(struct dz_control *e,
                          void (*fn)(void *arg, const struct dz_control_timing *timing), void *arg);
-/* Those that are awake: as dz_sandboxes_each_warm. */
+/* List the awake sandboxes, as dz_sandboxes_each_warm. */
 int dz_control_each_warm(const struct dz_control *e,
                          int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
 void dz_control_counts(const struct dz_control *e, struct dz_control_counts *ret_counts);

@@ -16,12 +16,13 @@ struct dz_control_event_filter {
     int64_t after;          /* numbers greater than this */
     size_t limit;
 };
-/* Oldest first. 0: all that there are; 1: fn said stop, or it was `limit`. */
+/* Call fn for each event, oldest first. 0: these were all; 1: fn stopped the list, or `limit` was
+ * reached. */
 typedef int dz_control_event_fn(void *arg, const struct dz_registry_event *event);
 DZ_NODISCARD int dz_control_events(struct dz_control *e, const struct dz_control_caller *who,
                                    const struct dz_control_event_filter *f, dz_control_event_fn *fn,
                                    void *arg, struct dz_why *why);
-/* Be called, at some time soon after each new event. */
+/* Call fn soon after each new event. */
 struct dz_control_ear;
 DZ_NODISCARD int dz_control_listen(struct dz_control *e, void (*fn)(void *arg), void *arg,
                                    struct dz_control_ear **ret_ear, struct dz_why *why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_exec.c - commands and file operations in the sandbox that a word means, for who asks.
+ * control_exec.c - commands and file operations in the sandbox that the caller names.
  */
 #include "control/control_int.h"
 
@@ -26,7 +26,8 @@ int dz_control_exec_check(const struct dz_exec_request *x, struct dz_why *why)
         return dz_why(why, DZ_EINVAL, "cwd", "cwd: must be an absolute path");
     if (x->input.n > DZ_EXEC_INPUT_MAX)
         return dz_why(why, DZ_ELIMIT, "stdin",
-                      "stdin: more than %d bytes; send the rest afterwards", DZ_EXEC_INPUT_MAX);
+                      "stdin: must be at most %d bytes; send the rest after the start",
+                      DZ_EXEC_INPUT_MAX);
     return x->env_json ? dz_control_check_env("env", x->env_json, why) : 0;
 }
 
@@ -40,7 +41,7 @@ int dz_control_exec(struct dz_control *e, struct dz_control_target target,
         rc = dz_control_row(e, target, &row, why);
     if (rc == 0 && exec->main && !row.ephemeral)
         rc = dz_why(why, DZ_EINVAL, "main",
-                    "main: %s is persistent, so it does not end with a command", row.id);
+                    "main: %s is persistent, so it does not end when a command exits", row.id);
     if (rc == 0)
         rc = dz_space_check(e, DZ_SPACE_OUT, why); /* a command leaves a record */
     return rc < 0 ? rc : dz_exec_start(e->sandboxes, &row, exec, listener, ret_watch, why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_exec.h - commands and file operations in a sandbox, for who asks. What they are, and what
- * is done with them afterwards, is in sandbox_exec.h and sandbox_file.h.
+ * control_exec.h - commands and file operations in a sandbox. sandbox_exec.h and sandbox_file.h say
+ * what they are and how they continue.
  */
 #ifndef DZ_CONTROL_CONTROL_EXEC_H
 #define DZ_CONTROL_CONTROL_EXEC_H
@@ -10,18 +10,18 @@
 #include "sandbox/sandbox_exec.h"
 #include "sandbox/sandbox_file.h"
 
-/* Is it a sound request? What dz_control_exec asks first. */
+/* Check an exec request; dz_control_exec does this first. */
 DZ_NODISCARD int dz_control_exec_check(const struct dz_exec_request *exec, struct dz_why *why);
-/* Start a command, waking the sandbox if it must. */
+/* Start a command. Wakes the sandbox if necessary. */
 DZ_NODISCARD int dz_control_exec(struct dz_control *e, struct dz_control_target target,
                                  const struct dz_exec_request *exec,
                                  struct dz_exec_listener listener, struct dz_exec_watch **ret_watch,
                                  struct dz_why *why);
-/* Listen to one that there is: output that the file still has. */
+/* Follow an existing command: first the output that the file still has. */
 DZ_NODISCARD int dz_control_exec_watch(struct dz_control *e, struct dz_control_target target,
                                        const char *exec_id, struct dz_exec_listener listener,
                                        struct dz_exec_watch **ret_watch, struct dz_why *why);
-/* Tell one something. done: it has it. */
+/* Send input or a signal to a command. done: the command has it. */
 DZ_NODISCARD int dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
                                       const struct dz_exec_tell *tell, dz_sandbox_done_fn *done,
                                       void *arg, struct dz_why *why);

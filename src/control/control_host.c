@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_host.c - what sandboxes need of the control plane: files and images for their cells,
- * quotas, empty disks, and what must look inside a file.
+ * control_host.c - what the sandbox module asks of the control plane: files and images for cells,
+ * quotas, empty disks, and calls that look inside a file.
  *
- * make, settle and carry run on workers, where they touch nothing of the control plane but what
- * never changes; all others on the loop's thread.
+ * make, settle and carry run on workers and use only the constant parts of the control plane; all
+ * others run on the loop's thread.
  */
 #include "control/control_int.h"
 
@@ -26,7 +26,7 @@
 
 /* --- the clock ------------------------------------------------------------------------------- */
 
-/* The file DATA/clock: the machine's boot, and three numbers of struct dz_sandbox_clock. */
+/* The file DATA/clock: the machine's boot id and three numbers of struct dz_sandbox_clock. */
 #define CLOCK_FORMAT "%36s %" SCNd64 " %" SCNd64 " %" SCNd64
 
 enum {
@@ -132,7 +132,7 @@ const struct dz_sandbox_files dz_control_files = {
 /* --- what a cell is started with -----------------------------------------------------------------
  */
 
-/* What was opened for one start, until that is over. */
+/* The descriptors opened for one start, until the start is over. */
 struct opened {
     int disk_fd, wal_fd;
     struct dz_sandbox_config config;
@@ -153,8 +153,8 @@ static bool is_strict(const struct opened *o)
     return o->config.durability && strcmp(o->config.durability, "strict") == 0;
 }
 
-/* A log that is new must have its name on the disk before a commit in it counts. The wait for
- * that is short, and comes once in the life of a log. */
+/* Open the WAL. The name of a new WAL must be on the disk before a commit in it counts; this short
+ * wait comes once in the life of a WAL. */
 static int open_log(const struct dz_control *e, const char *path, struct opened *o,
                     struct dz_err *err)
 {
@@ -180,7 +180,7 @@ static int open_files(const struct dz_control *e, const char *id, struct opened 
     return rc < 0 ? rc : 0;
 }
 
-/* Whom a cell of this tenant becomes. */
+/* The user id for cells of this tenant. */
 static int user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user, struct dz_err *err)
 {
     int64_t most = dz_cell_users_tenants(), number = 0;

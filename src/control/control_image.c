@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_image.c - images as cells are started from them: opened once, with the
- * prepared modules, and kept while a cell runs on them and for a while after that.
+ * control_image.c - images from which cells are started: opened once, with the prepared modules,
+ * and kept open while cells use them and for a while after that.
  *
- * What is open is locked against removal. The lock is the descriptor's, which the image's zygote
- * and its cells share: a zygote lives on when the last sandbox of its image is gone, and would hold
- * the lock. So a removal, which the registry allows only when nothing stands on the image, takes
- * the lock away and ends the zygote (forget_unused). A cell that is still on its way out keeps the
- * file's bytes, not its name.
+ * An open image is locked against removal. The lock belongs to the descriptor, which the image's
+ * zygote and its cells share; the zygote outlives the last sandbox of its image and would hold the
+ * lock. So when an image is removed, which the registry allows only if nothing uses it, the lock is
+ * released and the zygote ended (forget_unused). A cell that is still exiting keeps the file's
+ * bytes, not its name.
  */
 #include "cell/cell_pool.h"
 #include "control/control_int.h"
@@ -53,7 +53,7 @@ void dz_control_images_forget(struct dz_control *e, const char *sha256)
     dz_map_clear(&e->image_cache);
 }
 
-/* No sandbox and no snapshot stands on the image. */
+/* The registry says that no sandbox and no snapshot uses the image. */
 static void forget_unused(struct dz_control *e, const char *sha256)
 {
     const struct engine_image *i = dz_map_get(&e->image_cache, dz_str(sha256));
@@ -76,7 +76,8 @@ static int load(struct dz_control *e, const char *sha256, struct engine_image *i
     return rc < 0 ? rc : 0;
 }
 
-/* Room for one more: one that no cell runs on goes, with its zygote, which would keep it locked. */
+/* Make room for one more: forget an image that no cell uses, and end its zygote, which would keep
+ * it locked. */
 static void make_room(struct dz_control *e)
 {
     const struct engine_image *idle = NULL;
@@ -103,7 +104,8 @@ int dz_control_image_get(struct dz_control *e, const char *sha256, struct engine
         i->refs = 1;
         int rc = load(e, sha256, i, err);
         if (rc == 0 && dz_map_put(&e->image_cache, dz_str(i->info.sha256), i, NULL) < 0)
-            rc = dz_fail(err, DZ_EBUSY, "open an image: %d others are in use",
+            rc = dz_fail(err, DZ_EBUSY,
+                         "open an image: %d others are in use, which is the limit; try again later",
                          DZ_CONTROL_IMAGES_MAX);
         if (rc < 0) {
             image_free(i);
@@ -181,13 +183,15 @@ int dz_control_image(struct dz_control *e, const char *name, struct dz_image *re
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* Does a sandbox or a snapshot stand on the image? Its file would be of no use without. */
+/* Does a sandbox or a snapshot need the image? Without the image its file is useless. */
 static int sandbox_needs(const struct dz_control *e, const char *sha256, struct dz_err *err)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     const struct dz_registry_filter f = {.image = sha256, .limit = 1};
     int rc = dz_registry_list(e->registry, &f, &rows, err);
-    return rc < 0 || rows.n == 0 ? rc : dz_fail(err, DZ_EEXIST, "sandbox %s uses it", rows.p[0].id);
+    return rc < 0 || rows.n == 0
+               ? rc
+               : dz_fail(err, DZ_EEXIST, "the sandbox %s uses it; delete that first", rows.p[0].id);
 }
 
 static int snapshot_needs(const struct dz_control *e, const char *sha256, struct dz_err *err)
@@ -203,7 +207,8 @@ static int snapshot_needs(const struct dz_control *e, const char *sha256, struct
         for (size_t i = 0; i < rows.n; i++) {
             (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
             if (strcmp(rows.p[i].image, sha256) == 0)
-                return dz_fail(err, DZ_EEXIST, "snapshot %s uses it", rows.p[i].id);
+                return dz_fail(err, DZ_EEXIST, "the snapshot %s uses it; delete that first",
+                               rows.p[i].id);
         }
     }
 }
@@ -228,8 +233,8 @@ int dz_control_image_delete(struct dz_control *e, const char *name, struct dz_wh
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* For the store: an image goes when nothing of the registry stands on it. The control plane's own
- * hold on its file ends then. */
+/* Hook for the store: an image may be removed if nothing in the registry needs it. Closes the
+ * control plane's own descriptor of it. */
 static int guard(void *arg, const char *sha256, struct dz_err *err)
 {
     struct dz_control *e = arg;

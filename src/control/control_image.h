@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_image.h - images: look, delete, clean up, verify.
+ * control_image.h - images: list, get, delete, collect, verify.
  */
 #ifndef DZ_CONTROL_CONTROL_IMAGE_H
 #define DZ_CONTROL_CONTROL_IMAGE_H
@@ -12,38 +12,38 @@ enum {
     DZ_CONTROL_IMAGES_MAX = 256, /* images that are open at once */
 };
 
-/* Each after a hash, in their order; image NULL: damaged. */
+/* List the images whose hash is greater than `after`, in order. image is NULL if it is damaged. */
 typedef int dz_control_image_fn(void *arg, const char *sha256, const char *tags,
                                 const struct dz_image *image);
 struct dz_control_images_page {
-    const char *after; /* NULL: from the first on */
+    const char *after; /* NULL: begin with the first */
     size_t limit;
-    char last[DZ_SHA256_HEX]; /* set: the last that was shown */
-    bool more;                /* set: there are more behind it */
+    char last[DZ_SHA256_HEX]; /* set: the last listed */
+    bool more;                /* set: there are more after it */
 };
 DZ_NODISCARD int dz_control_images(struct dz_control *e, struct dz_control_images_page *page,
                                    dz_control_image_fn *fn, void *arg, struct dz_why *why);
-/* One, to be released, and its names, appended. */
+/* Get one image, which the caller releases. Its names are appended. */
 DZ_NODISCARD int dz_control_image(struct dz_control *e, const char *name,
                                   struct dz_image *ret_image, struct dz_buf *tags,
                                   struct dz_why *why);
-/* DZ_EEXIST: a sandbox stands on it. */
+/* DZ_EEXIST: a sandbox uses it. */
 DZ_NODISCARD int dz_control_image_delete(struct dz_control *e, const char *name,
                                          struct dz_why *why);
-/* Remove images without a name on which nothing stands, and with cache what was fetched and
- * compiled for building. On the loop's thread: it only unlinks. DZ_EBUSY while something is built.
+/* Remove images that have no name and that nothing uses; with `cache` also what was fetched and
+ * compiled for builds. Runs on the loop's thread, because it only unlinks. DZ_EBUSY during a build.
  */
 DZ_NODISCARD int dz_control_image_gc(struct dz_control *e, bool cache, struct dz_image_gc *ret_gc,
                                      struct dz_why *why);
 
-/* Look for damage in images, in a process of its own; one at a time (DZ_EBUSY). DZ_EINVAL: there
- * is no such image. fn is called once, unless it is dropped before: with what `doze image verify
- * --json` printed, or with why there is no result. */
+/* Look for damage in images, in a separate process; one such request at a time (DZ_EBUSY).
+ * DZ_EINVAL: there is no such image. fn is called once, unless the request is dropped: with the
+ * output of `doze image verify --json`, or with the reason why there is no result. */
 struct dz_control_verify;
 typedef void dz_control_verified_fn(void *arg, struct dz_str json, const struct dz_why *why);
 struct dz_control_verify_spec {
     const char *image; /* NULL: all of them */
-    bool repair;       /* make anew what can be made from the image */
+    bool repair;       /* rebuild what can be derived from the image */
     dz_control_verified_fn *fn;
     void *arg;
 };

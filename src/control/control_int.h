@@ -20,12 +20,12 @@
 
 #include <pthread.h>
 
-/* An image as cells are started from it. */
+/* An open image from which cells are started. */
 struct engine_image {
     struct dz_image info;
     int fd, module_fds[DZ_IMAGE_MODULES_MAX];
     size_t module_count;
-    unsigned refs; /* cells, and one for the table */
+    unsigned refs; /* held by cells and by the table */
 };
 
 struct dz_control_ear {
@@ -39,11 +39,11 @@ enum {
     DZ_CONTROL_READY = 4,
 };
 struct dz_ready {
-    pthread_mutex_t lock; /* of outs and count: workers take them */
+    pthread_mutex_t lock; /* guards outs and count, which workers take */
     struct dz_blob_out *outs[DZ_CONTROL_READY];
     size_t count;
     bool made;    /* the lock */
-    bool filling; /* a worker is at it */
+    bool filling; /* a worker is filling */
 };
 
 enum {
@@ -57,27 +57,27 @@ struct dz_space_step {
     bool made;
 };
 
-/* Who was given one. */
+/* A sandbox that got a file of the reserve. */
 struct dz_space_given {
-    int64_t at; /* dz_clock_mono_ms(); 0: nobody */
+    int64_t at; /* dz_clock_mono_ms(); 0: unused */
     char id[DZ_COLD_KEY];
 };
 
 /* Free space, and the reserve: control_space.c. */
 struct dz_space {
     struct dz_space_opts opts;
-    struct dz_control_space now; /* as of the last look */
+    struct dz_control_space now; /* as last measured */
     struct dz_timer *timer;
-    uint64_t promised;             /* bytes that copies under way will take */
+    uint64_t promised;             /* bytes that copies in progress will take */
     bool shares;                   /* the file system can share blocks between files */
     int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
-    uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: it is not there */
-    struct dz_space_step making;   /* a worker's while it is */
+    uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: the file is missing */
+    struct dz_space_step making;   /* used by the worker while busy */
     struct dz_space_given given[DZ_SPACE_STEPS];
-    bool no_inodes; /* are free, as of the last look */
-    bool busy;      /* with it */
-    bool changed;   /* opts, since cells were told */
-    bool told;      /* the log and the events say that the disk is full */
+    bool no_inodes; /* no inode was free when last measured */
+    bool busy;      /* a worker is making a file of the reserve */
+    bool changed;   /* opts changed since the cells were last notified */
+    bool told;      /* a log line and an event have reported the full disk */
 };
 
 struct dz_control {
@@ -85,13 +85,13 @@ struct dz_control {
     struct dz_loop *loop;
     struct dz_cell_pool *pool;
     struct dz_poll *pool_poll;
-    struct dz_timer *pool_soon; /* after a start: fork another ahead */
-    bool pool_due;              /* it is set */
+    struct dz_timer *pool_soon; /* after a start: refill the pool */
+    bool pool_due;              /* pool_soon is running */
     bool fences_logged;
     struct dz_registry *registry;
     struct dz_cold cold;
     struct dz_blobs *snapshots;
-    struct dz_blobs *share; /* public files, each until it is open */
+    struct dz_blobs *share; /* public files, until they are open */
     struct dz_ready ready;
     struct dz_sandboxes *sandboxes;
     struct dz_image_store *images;
@@ -99,22 +99,21 @@ struct dz_control {
     struct dz_map image_cache;      /* sha256 -> engine_image */
     struct dz_map uses;             /* by tenant: control_quota.c */
     struct dz_map keys;             /* "tenant\nkey" of requests under way -> struct key */
-    struct dz_quotas quotas;        /* of tenants without their own */
-    struct dz_timer *measure;       /* disk space */
-    struct dz_timer *sweep;         /* of the registry */
+    struct dz_quotas quotas;        /* for tenants without quotas of their own */
+    struct dz_timer *measure;       /* measures disk space */
+    struct dz_timer *sweep;         /* removes expired rows of the registry */
     struct {                        /* control_snap.c */
-        int64_t cell_ms, closed_ms; /* for a cell to write one, besides what its size takes; and to
-                                       close it */
+        int64_t cell_ms, closed_ms; /* to write a snapshot, besides by its size; to close it */
         struct dz_list closing;
     } copies;
     struct dz_list ears, builds;
-    struct dz_control_verify *verify; /* of images, under way; or NULL */
-    struct dz_accounts accounts;      /* bytes that wait in memory */
-    struct dz_timer *told;            /* events are to be told */
-    struct dz_timer *tidy;            /* the registry's log is to be moved, once it is quiet */
+    struct dz_control_verify *verify; /* verification of images in progress; or NULL */
+    struct dz_accounts accounts;      /* bytes buffered for tenants */
+    struct dz_timer *told;            /* notifies the listeners of events */
+    struct dz_timer *tidy;            /* checkpoints the registry's WAL when it is quiet */
     bool tidy_set, changed;
     bool told_set, recovered;
-    struct { /* what became of the files of branches, at the start of recovery */
+    struct { /* counts of recovery: files of branches */
         bool settled;
         int rc;
         struct dz_err err;
@@ -125,20 +124,20 @@ struct dz_control {
     void *timed_arg;
 };
 void dz_control_timed(struct dz_control *e,
-                      const struct dz_control_timing *t); /* tell who counts */
+                      const struct dz_control_timing *t); /* call the metrics hook */
 
 /* --- control_config.c: what a client says of a sandbox, checked ------------------------- */
 
-/* Each is 0 or DZ_EINVAL, DZ_ELIMIT with the field. Texts are as they are kept. */
+/* Each returns 0, or DZ_EINVAL or DZ_ELIMIT with the field. */
 int dz_control_check_name(const char *name, struct dz_why *why);
 int dz_control_check_env(const char *field, const char *json, struct dz_why *why);
 int dz_control_check_spec(const struct dz_control_spec *spec, uint64_t *ret_memory,
                           struct dz_why *why);
-/* The texts of the columns config and metadata; to be freed. NULL: out of memory. */
+/* The texts of the columns config and metadata, which the caller frees. NULL: out of memory. */
 char *dz_control_config_text(const struct dz_control_spec *spec, const char *image,
                              uint64_t memory_bytes);
 char *dz_control_metadata_text(const char *labels_json, const char *metadata_json);
-/* The only tenant whose things he sees; NULL: he sees all. */
+/* The only tenant whose objects the caller sees; NULL: the caller sees all tenants. */
 static inline const char *dz_control_sees(const struct dz_control_caller *who)
 {
     return who->is_operator ? NULL : who->tenant;
@@ -146,14 +145,14 @@ static inline const char *dz_control_sees(const struct dz_control_caller *who)
 /* --- control_target.c: which sandbox a word means -----------------------------------------------
  */
 
-/* Where a word is looked for: TENANT/NAME in that tenant; else names in the caller's own, and ids
- * in all that the caller sees. */
+/* Where a word is looked up: TENANT/NAME in that tenant; other names in the caller's own tenant,
+ * and ids in all tenants that the caller sees. */
 struct dz_control_place {
-    const char *sees, *home, *word;       /* word: what is behind the '/' */
+    const char *sees, *home, *word;       /* word: the part after the '/' */
     char named[DZ_CONTROL_VALUE_MAX + 1]; /* the tenant before the '/', "": none */
 };
 struct dz_control_place dz_control_place(struct dz_control_target target);
-/* The row that a word means, if this caller may see it. */
+/* Find the row that a word names, if this caller may see it. */
 int dz_control_row(struct dz_control *e, struct dz_control_target target,
                    struct dz_instance *ret_row, struct dz_why *why);
 
@@ -169,11 +168,11 @@ void dz_control_builds_free(struct dz_control *e);
 
 int dz_ready_init(struct dz_ready *r, struct dz_err *err);
 void dz_ready_release(struct dz_ready *r);
-/* The caller's; NULL: there is none. Any thread. */
+/* Take a prepared file, which the caller owns; NULL: there is none. Any thread. */
 struct dz_blob_out *dz_ready_take(struct dz_ready *r);
 size_t dz_ready_count(struct dz_ready *r);
-void dz_ready_fill(struct dz_control *e); /* soon; where it is time for that */
-/* An empty disk. Any thread. */
+void dz_ready_fill(struct dz_control *e); /* make more soon, if some are missing */
+/* Write an empty disk. Any thread. */
 int dz_ready_write(struct dz_blob_out *out, struct dz_err *err);
 
 /* --- control_image.c -------------------------------------------------------------------------- */
@@ -188,18 +187,19 @@ int dz_control_image_find(struct dz_control *e, const char *name,
 /* --- control_key.c ------------------------------------------------------------------------------
  */
 
-void dz_control_sweep(void *control); /* a timer's; sets itself again */
+void dz_control_sweep(void *control); /* callback of a timer, which it sets again */
 void dz_control_keys_release(struct dz_control *e);
 
 /* --- control_quota.c ----------------------------------------------------------------------------
  */
 
-/* Disk space that a copy will take. From dz_room_take() on it counts as used, by a tenant and his
- * token, and as not free; until dz_room_end(), which every copy comes to. */
+/* Disk space that a copy will take. From dz_room_take() until dz_room_end(), which every copy must
+ * call, it counts as used by the tenant and the token, and as not free. */
 struct dz_room {
     struct dz_control *e; /* NULL: nothing was taken */
     uint64_t bytes;
-    bool shared; /* with a file that is there, where the file system can: then it stays free */
+    bool shared; /* the copy shares its blocks with an existing file, if the file system can: they
+                    stay free */
     char tenant[DZ_CONTROL_VALUE_MAX + 1], token[DZ_ID_TEXT]; /* "": none */
 };
 struct dz_room_of {
@@ -207,23 +207,25 @@ struct dz_room_of {
     uint64_t bytes;
     bool shared;
 };
-/* DZ_EQUOTA, DZ_ENOSPC: there is none. */
+/* DZ_EQUOTA, DZ_ENOSPC: there is not enough. */
 int dz_room_take(struct dz_control *e, const struct dz_room_of *of, struct dz_room *ret_room,
                  struct dz_why *why);
-/* The same, without taking it. */
+/* Check only. */
 int dz_room_check(struct dz_control *e, const struct dz_room_of *of, struct dz_why *why);
-/* It takes so many bytes, as is known now. Else it has what it had. */
+/* Change the size of the copy to what is known now. On failure the room is unchanged. */
 int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_why *why);
-/* kept: the copy is there, and counts as it was until the disk is measured again. Any time. */
+/* kept: the copy exists, and its room still counts until the disk is measured again. May be called
+ * at any time. */
 void dz_room_end(struct dz_room *room, bool kept);
 
-/* A creation: is it within all quotas? Then it is under way; it ends by dz_use_created, which
- * takes this for its argument and calls done, or by dz_use_create_over. NULL: why. */
+/* Begin a creation if it is within all quotas. It ends by dz_use_created, which takes the returned
+ * object as its argument and calls done, or by dz_use_create_over. NULL: refused; *why has the
+ * reason. */
 struct dz_control_creation {
     const char *tenant, *token;
     uint64_t memory_bytes;
     bool starts;
-    uint64_t copy_bytes; /* that its file will take at once */
+    uint64_t copy_bytes; /* bytes that its file takes at once */
     bool shared;         /* as of struct dz_room */
 };
 struct dz_creating;
@@ -231,34 +233,36 @@ struct dz_creating *dz_use_create(struct dz_control *e, const struct dz_control_
                                   dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
 void dz_use_created(void *creating, const struct dz_sandbox_result *result);
 void dz_use_create_over(struct dz_creating *c);
-/* May there be one more row? Asked again by what enters it late. */
+/* Is one more row within the quotas? Checked again when the row is entered late. */
 int dz_use_room(struct dz_control *e, const char *tenant, const char *token, struct dz_why *why);
-void dz_use_counted(struct dz_control *e, const struct dz_instance *row, int by); /* a row more */
-/* May it be woken now? And: it is, until dz_use_cold. */
+/* count one more row */
+void dz_use_counted(struct dz_control *e, const struct dz_instance *row, int by);
+/* Check the quotas for a wake. On success the sandbox counts as awake until dz_use_cold. */
 int dz_use_may_wake(struct dz_control *e, const struct dz_instance *row, struct dz_why *why);
 int dz_use_warm(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row,
                 struct dz_why *why);
 void dz_use_cold(struct dz_control *e, struct dz_sandbox *s);
-/* May one more cell be opened that has only a file? And: it is, until dz_use_warm or dz_use_cold.
+/* Check the quotas for one more file-only cell. On success it counts until dz_use_warm or
+ * dz_use_cold.
  */
 int dz_use_may_open(struct dz_control *e, const struct dz_instance *row, struct dz_why *why);
 void dz_use_open(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row);
-/* What each of the files of a sandbox may take, if its cell obeys; 0: there is no limit. */
+/* The most that each of the sandbox's files may take if its cell obeys; 0: no limit. */
 uint64_t dz_use_most(struct dz_control *e, const struct dz_sandbox *s);
 void dz_use_tell_disk(struct dz_control *e,
-                      struct dz_sandbox *s); /* its cell, how much it may write still */
-/* Blocks of a sandbox's file and log, as the file system counts them: 0 when neither is there. */
+                      struct dz_sandbox *s); /* notifies its cell how much it may still write */
+/* Size of a sandbox's file and WAL in blocks of the file system: 0 if neither exists. */
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id);
-void dz_uses_measure(void *control); /* a timer's; sets itself again */
+void dz_uses_measure(void *control); /* callback of a timer, which it sets again */
 int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why);
 /* The kind of an image's programs, "wasm" or "linux"; of no image ("") the first. */
 int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **ret_kind,
                        struct dz_err *err);
-/* The bytes that its machine may have: said, the image's, the policy's. */
+/* The memory limit of a machine: the given one, else the image's, else the policy's. */
 int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *policy,
                          uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err);
 int dz_control_know_tenant(struct dz_control *e, const char *tenant, struct dz_err *err);
-/* One more idempotency key of this tenant, if it may have that. */
+/* Count one more idempotency key of this tenant, if its limit allows it. */
 int dz_use_key(struct dz_control *e, const char *tenant, struct dz_why *why);
 void dz_uses_recount_keys(struct dz_control *e);
 void dz_uses_release(struct dz_control *e);
@@ -267,19 +271,19 @@ void dz_uses_release(struct dz_control *e);
  */
 
 int dz_space_open(struct dz_control *e, const struct dz_space_opts *opts, struct dz_err *err);
-void dz_space_watch(struct dz_control *e); /* look now, and regularly */
+void dz_space_watch(struct dz_control *e); /* measure now, and then regularly */
 void dz_space_close(struct dz_control *e);
-/* DZ_ENOSPC with a sentence for the client if the disk is at this level or worse, now. */
+/* DZ_ENOSPC with a sentence for the client if the disk is at this level or worse. */
 int dz_space_check(struct dz_control *e, enum dz_space_level level, struct dz_why *why);
-/* The same at DZ_SPACE_FULL, if so many bytes more were taken, and all that was promised. */
+/* The same for DZ_SPACE_FULL, assuming that `bytes` more and everything promised is used. */
 int dz_space_check_for(struct dz_control *e, uint64_t bytes, struct dz_why *why);
-/* Its cell: what it leaves free on the host, and what its disk may take. */
+/* Notify the sandbox's cell how much it must leave free on the host, and the limit of its disk. */
 void dz_space_tell(const struct dz_control *e, struct dz_sandbox *s);
-/* A write met ENOSPC: gives up one file of the reserve. False: none is left. */
+/* A write failed with ENOSPC: give up one file of the reserve. False: none is left. */
 bool dz_space_release(void *control);
-/* The same for a step of an operation on this sandbox, which leaves the last files to the registry:
- * it must still write down how the operation ended. False, too: the disk is not full, or this
- * sandbox had one in the last minute. */
+/* The same for a step of an operation on this sandbox. Leaves the last files to the registry, which
+ * must still record how the operation ended. False also if the disk is not full, or if this sandbox
+ * got a file in the last minute. */
 bool dz_space_make_room(void *control, const char *id);
 
 /* --- control_host.c: what sandboxes need of the control plane
@@ -293,30 +297,31 @@ extern const struct dz_sandbox_files dz_control_files;
  * ----------------------------------------------------------------------------
  */
 
-/* A row that is new, with its file, or one that is made by its first wake: start it, or do not. */
+/* Start a sandbox whose row is new, unless it is not to be started. Its file exists, or its first
+ * wake makes it. */
 int dz_control_started(struct dz_control *e, const struct dz_instance *row, bool no_start,
                        dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
 void dz_control_note(struct dz_control *e, const struct dz_instance *row, const char *what,
-                     const char *detail); /* an event */
+                     const char *detail); /* records an event */
 
 /* --- control_snap.c, control_branch.c ----------------------------------------------------------
  */
 
 struct snap_label {
-    const char *kind; /* what made it: a literal */
-    const char *name; /* NULL: none */
-    int64_t expires;  /* 0: never */
-    const char
-        *child; /* id of a sandbox whose file it becomes, under its claim; NULL: a snapshot */
+    const char *kind;  /* kind of the snapshot: a literal */
+    const char *name;  /* NULL: none */
+    int64_t expires;   /* 0: never */
+    const char *child; /* id of the sandbox whose file the copy becomes, under its claim; NULL: a
+                          snapshot */
     const char *tenant, *token; /* of that sandbox */
 };
-/* Snapshots, forks and references whose time is over go. */
+/* Remove snapshots, forks and references that have expired. */
 void dz_control_handles_sweep(struct dz_control *e);
-/* When a handle that is made now goes. */
+/* The time at which a handle made now expires. */
 int64_t dz_control_expiry(const struct dz_control_handle *as);
-/* Is it over, though it may still be there? */
+/* Has it expired? Its row may still exist. */
 bool dz_control_expired(int64_t expires);
-/* What has a name that is to be given: DZ_EEXIST, or 0 where it has expired. */
+/* An existing object whose name is requested for a new one: DZ_EEXIST, or 0 if it has expired. */
 struct dz_control_named {
     const char *kind, *name, *id, *sandbox_id;
     int64_t expires;
@@ -325,36 +330,42 @@ int dz_control_check_free(struct dz_control *e, const struct dz_control_named *o
                           struct dz_why *why);
 int dz_snap_remove(struct dz_control *e, const char *id, struct dz_err *err);
 int dz_fork_remove(struct dz_control *e, const struct dz_fork_row *row, struct dz_err *err);
-/* done gets a row in either case; a child's names its claim, which then is the callback's. */
+/* done gets a row in both cases. The row of a child names its claim, which the callback then
+ * owns. */
 int dz_control_snapshot_of(struct dz_control *e, const struct dz_instance *row,
                            struct snap_label label, dz_control_snap_fn *done, void *arg,
                            struct dz_why *why);
 void dz_copies_init(struct dz_control *e);
-/* False: the cell was not asked. */
+/* False: unsolicited; the cell was not asked for a copy. */
 bool dz_copy_event(struct dz_sandbox *s, const struct dz_cell_event *event);
-/* Who waits is told so: the cell is gone, or will not come to it. */
-void dz_copy_down(struct dz_sandbox *s, int code, const char *text); /* code 0: nobody is told */
-/* Bytes of the one that its cell is writing, as the file system has them. */
+/* Fail the pending copies of this sandbox: the cell is gone or will not make them. */
+/* code 0: without a notification */
+void dz_copy_down(struct dz_sandbox *s, int code, const char *text);
+/* Size of the copy that its cell is writing, as the file system reports it. */
 uint64_t dz_copy_bytes(const struct dz_sandbox *s);
-void dz_copies_free(struct dz_sandbox *s);    /* the sandbox object ends: nobody is told */
-void dz_copies_release(struct dz_control *e); /* the same of those that have left their boxes */
-/* What a branch of it takes. */
+void dz_copies_free(struct dz_sandbox *s); /* the sandbox object is freed: without a notification */
+/* the same for copies that have left their sandboxes */
+void dz_copies_release(struct dz_control *e);
+/* Disk space that a branch of the snapshot takes. */
 uint64_t dz_snap_bytes(const struct dz_control *e, const char *id);
 int dz_snap_remove_files(const struct dz_control *e, const char *id, struct dz_err *err);
-void dz_control_pause_over(struct dz_control *e, const char *sandbox); /* it is deleted */
-/* A new sandbox of spec->snapshot. */
+void dz_control_pause_over(struct dz_control *e, const char *sandbox); /* the sandbox is deleted */
+/* Create a sandbox from spec->snapshot. */
 int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
                       const struct dz_control_spec *spec, dz_sandbox_done_fn *done, void *arg,
                       struct dz_why *why);
 
 /* --- control_claim.c -------------------------------------------------------------------------- */
 
-/* Files of this sandbox or snapshot come before its row, or go after it. Any thread. */
+/* Claim the files of this sandbox or snapshot: they come before its row, or go after it. Any
+ * thread. */
 int dz_claim_make(const struct dz_control *e, const char *id, struct dz_err *err);
 bool dz_claim_is(const struct dz_control *e, const char *id);
-void dz_claim_over(const struct dz_control *e, const char *id);                    /* they agree */
-int dz_claim_undo(const struct dz_control *e, const char *id, struct dz_err *err); /* remove them */
-/* What an earlier daemon left. */
+/* files and row agree: remove the claim */
+void dz_claim_over(const struct dz_control *e, const char *id);
+/* remove the files, then the claim */
+int dz_claim_undo(const struct dz_control *e, const char *id, struct dz_err *err);
+/* Undo the claims that an earlier daemon left. */
 int dz_claims_settle(const struct dz_control *e, struct dz_err *err);
 
 #endif

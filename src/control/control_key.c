@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_key.c - idempotency keys: a request that was sent twice is done once.
+ * control_key.c - idempotency keys: a request that is sent twice is executed once.
  *
- * A key's row is written before its request is begun and has the answer afterwards; it
- * stays a day. A row without an answer is of a request under way, or of one that the
- * daemon did not survive. What became of that only its sandbox can tell: a creation
- * writes down which id it is about to use. Of any other nobody knows, and it is not
- * begun again.
+ * The row of a key is written before its request begins and gets the answer when it ends; it is
+ * kept for a day. A row without an answer belongs to a request in progress, or to one during which
+ * the daemon died. Whether such a request was executed can be found out only for creations, because
+ * they write down the id of the sandbox before they begin. Other requests are answered as
+ * interrupted and are not executed again.
  */
 #include "control/control_int.h"
 
@@ -19,8 +19,8 @@
 #define KEEP_MS ((int64_t)24 * 3600 * 1000)
 enum {
     SWEEP_MS = 60000,
-    SWEEP_MORE_MS = 50, /* while there is more to sweep */
-    SWEEP_ROWS = 500,   /* of each kind, at a time */
+    SWEEP_MORE_MS = 50, /* interval while there is more to sweep */
+    SWEEP_ROWS = 500,   /* rows of each kind in one sweep */
 };
 
 struct key {
@@ -39,7 +39,8 @@ static int under_way(struct dz_control *e, const struct key *k, struct dz_why *w
     if (!dz_map_get(&e->keys, dz_str(k->name)))
         return 0;
     int rc = dz_why(why, DZ_ECANCELED, "Idempotency-Key",
-                    "a request with this Idempotency-Key is under way: ask again for its answer");
+                    "a request with this Idempotency-Key is in progress; repeat it later to get "
+                    "the answer");
     why->reason = "in_progress";
     return rc;
 }
@@ -63,7 +64,7 @@ static int begin_new(struct dz_control *e, const char *tenant, const struct dz_c
     if (rc < 0) {
         dz_free(k);
         return dz_why(why, DZ_EBUSY, NULL,
-                      "too many requests with an Idempotency-Key are under way");
+                      "too many requests with an Idempotency-Key are in progress; try again later");
     }
     rc = dz_registry_idempotency_add(e->registry, &row, false, &why->err);
     if (rc == 0)
@@ -73,15 +74,15 @@ static int begin_new(struct dz_control *e, const char *tenant, const struct dz_c
     return dz_why_err(why, rc, &why->err);
 }
 
-/* An earlier daemon began it, and did not end it. */
+/* An earlier daemon began this request and did not finish it. */
 static int interrupted(struct dz_control *e, const struct dz_idempotency_row *row,
                        const struct dz_control_key *key, struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance made = {0};
     if (!row->sandbox_id[0]) {
         int rc = dz_why(why, DZ_EEXIST, "Idempotency-Key",
-                        "the daemon ended while a request with this Idempotency-Key was under way: "
-                        "look whether it was done, and use another key");
+                        "the daemon stopped while a request with this Idempotency-Key was in "
+                        "progress; check whether it was done, and use another key");
         why->reason = "interrupted";
         return rc;
     }
@@ -105,7 +106,7 @@ int dz_control_key_begin(struct dz_control *e, const struct dz_control_caller *w
         return dz_why_err(why, rc, &why->err);
     if (strcmp(row.request_sha256, key->sha256) != 0)
         return dz_why(why, DZ_EEXIST, "Idempotency-Key",
-                      "this Idempotency-Key was used for another request");
+                      "this Idempotency-Key was used for another request; use another key");
     rc = under_way(e, &k, why);
     if (rc == 0)
         rc = row.http_status ? DZ_CONTROL_KEY_ANSWERED : interrupted(e, &row, key, why);
@@ -133,7 +134,7 @@ void dz_control_key_end(struct dz_control *e, const struct dz_control_caller *wh
     struct key k;
     name_of(who->tenant, key, &k);
     forget(e, &k);
-    if (status == 0) { /* nothing was done that another try would do twice */
+    if (status == 0) { /* the request had no effect: it may be executed again */
         int gone = dz_registry_idempotency_remove(e->registry, who->tenant, key, 0, &err);
         if (gone < 0)
             dz_log(DZ_LOG_WARN, "key_not_removed", dz_log_err(&err));
@@ -164,7 +165,7 @@ void dz_control_keys_release(struct dz_control *e)
 /* --- what is over ------------------------------------------------------------------------------
  */
 
-/* Handles, keys and tokens that have expired, references that were closed. */
+/* Remove expired handles, keys and tokens, and closed references. */
 void dz_control_sweep(void *arg)
 {
     struct dz_control *e = arg;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_quota.c - what tenants and tokens use, and what they may.
+ * control_quota.c - usage and quotas of tenants and tokens.
  *
- * A use is what one of them has: it is made when it is first asked for, by counting the
- * registry's rows, and then kept by what happens. A token's use is of the sandboxes that
- * were made with it. Disk space changes without a word, by what guests write: who has a
- * quota of it is measured again and again, by the blocks of files and logs, and the cells of
- * its sandboxes are told what is left; between two measurements they may take that once each.
- * A cell that takes far more than it may is killed.
+ * A struct use is the usage of one tenant or token. It is made when it is first needed, by counting
+ * the registry's rows, and then updated by each change. The usage of a token counts the sandboxes
+ * that were created with it. Disk space changes without notice when guests write. So for a tenant
+ * or token with a quota of disk space, the blocks of files and WALs are measured again and again,
+ * and the cells of its sandboxes are notified how much is left; between two measurements each cell
+ * may take that amount once. A cell that takes far more than it may is killed.
  */
 #include "control/control_int.h"
 
@@ -20,24 +20,26 @@
 #include <string.h>
 
 enum {
-    MEASURE_MS = 1000,     /* between two looks at files that have a quota or a limit */
-    DISK_SLACK = 64 << 20, /* of a cell that obeys its limit: indexes, log, blocks */
-    MEASURE_ROWS = 1000,   /* that are looked at each time, of each tenant */
-    WANTED_MS = 60000,     /* so long the disk space is measured for who asked */
+    MEASURE_MS = 1000, /* interval at which files with a quota or limit are measured */
+    /* what a cell that obeys its limit may take besides: indexes, WAL, blocks */
+    /* rows that are measured at a time, for each tenant */
+    DISK_SLACK = 64 << 20,
+    MEASURE_ROWS = 1000,
+    WANTED_MS = 60000, /* how long the disk space is measured after a request for it */
 };
 
 struct use {
     struct dz_control_usage now;
     struct dz_quotas own; /* DZ_QUOTA_DEFAULT: the server's */
     bool token, measured;
-    int64_t keys; /* -1: to be counted */
-    int64_t next; /* creations: the theoretical time of the next one, ns */
+    int64_t keys; /* -1: not counted yet */
+    int64_t next; /* creations: the theoretical arrival time of the next one, ns */
     int64_t wanted_ms;
     uint64_t sum;
-    uint64_t promised;   /* bytes of disk space to copies under way */
+    uint64_t promised;   /* disk space that copies in progress will take */
     uint64_t file_cells; /* cells that have only a file */
     char tenant[DZ_CONTROL_VALUE_MAX + 1];
-    char after[DZ_COLD_KEY]; /* of the measurement under way */
+    char after[DZ_COLD_KEY]; /* position of the measurement in progress */
     char name[];             /* a tenant, or "@" and a token's id */
 };
 
@@ -83,7 +85,7 @@ static int read_one(const char *name, const json_t *v, struct dz_quotas *q, stru
     while (i < DZ_ARRAY_LEN(fields) && strcmp(fields[i].name, name) != 0)
         i++;
     if (i == DZ_ARRAY_LEN(fields))
-        return dz_why(why, DZ_EINVAL, where, "%s: no such quota", where);
+        return dz_why(why, DZ_EINVAL, where, "%s: unknown quota", where);
     if (word && strcmp(word, "default") == 0)
         *field(q, i) = DZ_QUOTA_DEFAULT;
     else if (word && strcmp(word, "unlimited") == 0)
@@ -92,7 +94,8 @@ static int read_one(const char *name, const json_t *v, struct dz_quotas *q, stru
         *field(q, i) = (uint64_t)json_integer_value(v);
     else
         return dz_why(why, DZ_EINVAL, where,
-                      "%s: a whole number, 0 or more, or \"unlimited\" or \"default\"", where);
+                      "%s: must be a whole number, 0 or more, or \"unlimited\" or \"default\"",
+                      where);
     return 0;
 }
 
@@ -113,7 +116,7 @@ int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why)
     return rc;
 }
 
-/* Only what is said, as it is kept. */
+/* The quotas that are set, as JSON for the row. */
 static char *quotas_text(struct dz_quotas *q)
 {
     struct dz_buf b = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -185,7 +188,7 @@ static struct use *known(struct dz_control *e, const char *tenant, const char *t
     return dz_map_get(&e->uses, dz_str(name));
 }
 
-/* Of a tenant, and of one of its tokens: at most two. */
+/* The usages that a request changes: its tenant's and its token's. */
 struct both {
     struct use *u[2];
 };
@@ -222,14 +225,14 @@ static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t
                   (unsigned long long)limit, (unsigned long long)has);
 }
 
-/* Would `more` of it be too much? */
+/* Would `more` exceed this quota? */
 #define CHECK(e, u, name, more, why)                                                           \
     (LIMIT(e, u, name) != DZ_QUOTA_NONE &&                                                     \
              ((u)->now.name > LIMIT(e, u, name) || (more) > LIMIT(e, u, name) - (u)->now.name) \
          ? over((u), #name, LIMIT(e, u, name), (u)->now.name, (why))                           \
          : 0)
 
-/* A bucket that holds what a minute may have, as the time at which it is full again. */
+/* A token bucket with the size of one minute, represented by the time at which it is full again. */
 static int rate(const struct dz_control *e, struct use *u, bool take, struct dz_why *why)
 {
     uint64_t n = LIMIT(e, u, creations_per_minute);
@@ -239,7 +242,7 @@ static int rate(const struct dz_control *e, struct use *u, bool take, struct dz_
     int64_t each = n ? minute / (int64_t)n : minute, base = u->next > now ? u->next : now;
     if (n == 0 || base + each - now > minute) {
         int rc = dz_why(why, DZ_ERATE, "creations_per_minute",
-                        "%s %s: the quota creations_per_minute is %llu: try again later",
+                        "%s %s: the quota creations_per_minute is %llu; try again later",
                         u->token ? "token" : "tenant", u->token ? u->name + 1 : u->name,
                         (unsigned long long)n);
         int64_t wait = base + each - now - minute;
@@ -271,7 +274,7 @@ static int check_create(const struct dz_control *e, struct use *u,
 
 /* --- measuring ------------------------------------------------------------------------------ */
 
-/* Sizes of old rows are what a cell said: a sum ends at the highest number. */
+/* Sizes in old rows were reported by cells and may be wrong: the sum saturates. */
 static uint64_t plus(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -296,7 +299,8 @@ static uint64_t snapshot_bytes(struct dz_control *e, const char *tenant)
     return sum;
 }
 
-/* The next rows; at the end of them the sum is what is used. False: there are no more. */
+/* Measure the next rows; after the last one the sum becomes the usage. False: that was the last
+ * one. */
 static bool measure(struct dz_control *e, struct use *u)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
@@ -329,7 +333,7 @@ static struct both known_both(const struct dz_room *room)
         {known(r->e, r->tenant, NULL), r->token[0] ? known(r->e, r->tenant, r->token) : NULL}};
 }
 
-/* A quota holds from the first request on: who was never measured is, now. */
+/* A quota holds from the first request on: measure now if it was never measured. */
 static int check_disk(struct dz_control *e, struct use *u, uint64_t more, struct dz_why *why)
 {
     uint64_t max = LIMIT(e, u, disk_bytes);
@@ -341,7 +345,7 @@ static int check_disk(struct dz_control *e, struct use *u, uint64_t more, struct
     return has > max || more > max - has ? over(u, "disk_bytes", max, has, why) : 0;
 }
 
-/* One more file takes something, whatever is known of it. */
+/* A new file needs at least some space, even if its size is not known. */
 static int check_room(struct dz_control *e, const struct both *b, uint64_t more, bool shared,
                       struct dz_why *why)
 {
@@ -494,10 +498,10 @@ int dz_use_may_wake(struct dz_control *e, const struct dz_instance *row, struct 
     return rc;
 }
 
-/* May another file-only cell be opened? Each counts as a machine, but a wake is never refused for
- * one: unused, a file-only cell ends within a second. A tenant whose machines use up the quota may
- * still open one at a time: files of a sleeping sandbox can always be read. DZ_EQUOTA, DZ_EBUSY:
- * when one of the cells that are open has ended. */
+/* May another file-only cell be opened? Each counts as an awake sandbox, but a wake is never
+ * refused because of them: an unused file-only cell ends within a second. A tenant whose awake
+ * sandboxes use up the quota may still open one at a time, so that files of a sleeping sandbox can
+ * always be read. DZ_EQUOTA, DZ_EBUSY: try again when one of the open cells has ended. */
 int dz_use_may_open(struct dz_control *e, const struct dz_instance *row, struct dz_why *why)
 {
     struct both b;
@@ -601,7 +605,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What the sandbox may take by its own limit and by the quotas of its tenant and token. */
+/* How much the sandbox may take by its own limit and by the quotas of its tenant and token. */
 static uint64_t room_of(struct dz_control *e, const struct dz_sandbox *s)
 {
     const struct use *u[] = {known(e, s->tenant, NULL),
@@ -613,9 +617,9 @@ static uint64_t room_of(struct dz_control *e, const struct dz_sandbox *s)
     return room;
 }
 
-/* A cell obeys its limits by itself; one that has been taken over does not. What an honest one may
- * take besides its limit is the memory of its machine, a log of both, and what the file system and
- * the database add. 0: it has no limit. */
+/* An honest cell obeys its limits; a compromised one does not. Besides its limit an honest cell may
+ * take the memory of its machine, a WAL of both, and what the file system and the database add. 0:
+ * it has no limit. */
 uint64_t dz_use_most(struct dz_control *e, const struct dz_sandbox *s)
 {
     uint64_t room = room_of(e, s);
@@ -635,7 +639,7 @@ static void end_greedy(struct dz_sandbox *s, const char *whose, uint64_t bytes, 
 }
 
 /* Kill one cell that took far more than it may, in its own files or in a snapshot that it is
- * writing. True: there may be more of them. */
+ * writing. True: there may be more such cells. */
 static bool kill_greedy(struct dz_control *e, bool *any)
 {
     DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes)) {
@@ -646,7 +650,7 @@ static bool kill_greedy(struct dz_control *e, bool *any)
         if (live > most || copy > most) {
             end_greedy(s, live > most ? "files take" : "new snapshot takes",
                        live > most ? live : copy, most);
-            return true; /* the s may be gone, and with it our place in the map */
+            return true; /* s may be freed, and with it our place in the map */
         }
     }
     return false;
@@ -707,7 +711,8 @@ int dz_control_tenants(struct dz_control *e, const struct dz_control_caller *who
     struct dz_err err;
     if (!who->is_operator)
         return dz_why(why, DZ_EDENIED, NULL, "only the operator can list tenants");
-    int rc = dz_control_know_tenant(e, who->tenant, &err); /* it needs no token to have sandboxes */
+    /* a tenant can have sandboxes without a token */
+    int rc = dz_control_know_tenant(e, who->tenant, &err);
     if (rc == 0)
         rc = dz_registry_tenant_list(e->registry, &f, rows, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
@@ -764,8 +769,9 @@ int dz_use_key(struct dz_control *e, const char *tenant, struct dz_why *why)
     }
     if (rc == 0 && u->keys >= DZ_CONTROL_KEYS_MAX)
         rc = dz_why(why, DZ_EQUOTA, "Idempotency-Key",
-                    "tenant %s: %d idempotency keys are kept already, each for a day", tenant,
-                    DZ_CONTROL_KEYS_MAX);
+                    "tenant %s already has %d idempotency keys, which is the limit; each is kept "
+                    "for a day",
+                    tenant, DZ_CONTROL_KEYS_MAX);
     if (rc == 0)
         u->keys++;
     return rc;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_ready.c - files of new sandboxes, made ahead: a few have their bytes on the disk already,
- * under temporary names, and need only a name of their own when one is created. What a daemon
- * that dies leaves of them is swept up with all other temporary files.
+ * control_ready.c - preallocated files for new sandboxes: a few have their content on the disk
+ * already, under temporary names, and get their final name when a sandbox is created. After a crash
+ * they are removed with all other temporary files.
  *
- * Taken by workers, made by one of them when it is quiet.
+ * Workers take files; one worker makes new ones when there is nothing else to do.
  */
 #include "control/control_int.h"
 
@@ -73,7 +73,7 @@ static int make_one(struct dz_control *e, struct dz_err *err)
     return 0;
 }
 
-/* Only this adds some, so there is room. */
+/* Only this function adds files, so there is room. */
 static void work_fill(void *arg)
 {
     struct dz_control *e = arg;
@@ -81,7 +81,7 @@ static void work_fill(void *arg)
     int rc = 0;
     while (rc == 0 && dz_ready_count(&e->ready) < DZ_CONTROL_READY)
         rc = make_one(e, &err);
-    if (rc < 0) /* they are made when they are needed, then, and that says why not */
+    if (rc < 0) /* the files are then made on demand, and that reports the error */
         dz_log(DZ_LOG_DEBUG, "ready_failed", dz_log_err(&err));
 }
 

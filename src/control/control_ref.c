@@ -2,9 +2,9 @@
  *
  * control_ref.c - references: names by which others share a sandbox without owning it.
  *
- * Who registers one owns it. An attachment is a number in the reference's row and
- * nothing more: leaving only takes the number away. When the owner cleans up, the sandbox
- * goes, and who comes later by the reference is told why.
+ * Whoever creates a reference owns it. An attachment is a number in the reference's row; detaching
+ * removes the number. When the owner deletes the reference, its sandbox is destroyed, and later
+ * attempts to attach get the reason.
  */
 #include "control/control_int.h"
 
@@ -39,7 +39,7 @@ int dz_control_check_free(struct dz_control *e, const struct dz_control_named *o
                       "a %s named \"%s\" already exists: %s, of %s; delete it or choose another "
                       "name",
                       old->kind, old->name, old->id, old->sandbox_id);
-    dz_control_handles_sweep(e); /* nobody finds it, or can delete it, any more */
+    dz_control_handles_sweep(e); /* it has expired and can no longer be found or deleted by name */
     return 0;
 }
 
@@ -96,7 +96,7 @@ int dz_control_refs(struct dz_control *e, const struct dz_control_caller *who, c
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* By id, or by a name of the caller's own tenant, or TENANT/NAME. */
+/* Find a reference by its id, by a name in the caller's own tenant, or by TENANT/NAME. */
 static int get_ref(struct dz_control *e, struct dz_control_target target,
                    struct dz_ref_row *ret_row, struct dz_why *why)
 {
@@ -129,7 +129,8 @@ static int owner_gone(const struct dz_ref_row *ref, struct dz_why *why)
 
 /* --- who is attached: a JSON array of numbers --------------------------------------------- */
 
-/* add > 0: that one comes; else number goes. 0: it was not there. */
+/* Edit the list of attachments. add > 0: add that number; otherwise remove `number`. 0: it was not
+ * in the list. */
 static int edit(const char *text, int64_t add, int64_t number, struct dz_buf *out)
 {
     json_t *list = json_loads(text && text[0] ? text : "[]", 0, NULL), *v;
@@ -173,7 +174,7 @@ static int change(struct dz_control *e, struct dz_ref_row *ref, bool come, int64
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* Others may change the row meanwhile: then it is read and changed again. */
+/* If the row changes meanwhile, read it and change it again. */
 static int change_ref(struct dz_control *e, struct dz_control_target target, bool come,
                       int64_t *number, char ret_sandbox[static DZ_COLD_KEY], struct dz_why *why)
 {
@@ -256,7 +257,8 @@ static void say_expired(const char *id, int rc, const struct dz_err *err)
         dz_log(DZ_LOG_INFO, "handle_expired", dz_log_strz("id", id));
 }
 
-/* Forks first: they hold their snapshots. A snapshot on which a fork still stands waits for it. */
+/* Remove expired forks first, because they hold their snapshots. A snapshot that a fork still uses
+ * waits for that fork. */
 void dz_control_handles_sweep(struct dz_control *e)
 {
     DZ_AUTO(dz_fork_rows_release) struct dz_fork_rows forks = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);

@@ -13,16 +13,17 @@ DZ_NODISCARD int dz_control_ref_add(struct dz_control *e, struct dz_control_targ
 DZ_NODISCARD int dz_control_refs(struct dz_control *e, const struct dz_control_caller *who,
                                  const char *after, size_t limit, struct dz_ref_rows *rows,
                                  struct dz_why *why);
-/* The reference only: the sandbox stays. */
+/* Delete only the reference: the sandbox stays. */
 DZ_NODISCARD int dz_control_ref_forget(struct dz_control *e, struct dz_control_target target,
                                        struct dz_why *why);
-/* The sandbox, shared; the number is for detach. DZ_EUNAVAIL, owner_gone: it has been destroyed. */
+/* Attach to the sandbox; the number is for detaching. DZ_EUNAVAIL, owner_gone: the sandbox was
+ * destroyed. */
 DZ_NODISCARD int dz_control_ref_attach(struct dz_control *e, struct dz_control_target target,
                                        int64_t *ret_number, struct dz_instance *ret_row,
                                        struct dz_why *why);
 DZ_NODISCARD int dz_control_ref_detach(struct dz_control *e, struct dz_control_target target,
                                        int64_t number, struct dz_why *why);
-/* The owner's cleanup: the sandbox is destroyed. */
+/* Delete the reference and destroy its sandbox. */
 DZ_NODISCARD int dz_control_ref_delete(struct dz_control *e, struct dz_control_target target,
                                        dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
 

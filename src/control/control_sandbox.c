@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_sandbox.c - sandboxes as rows: made, found, listed, changed, ordered about.
+ * control_sandbox.c - create, find, list and change sandboxes, and request operations on them.
  */
 #include "base/clock.h"
 #include "control/control_int.h"
@@ -24,7 +24,7 @@ struct order {
     void *arg;
     bool create;
     int64_t began_ns;
-    char deleted[DZ_COLD_KEY]; /* "": it is no deletion */
+    char deleted[DZ_COLD_KEY]; /* "": not a deletion */
 };
 
 static void on_ordered(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
@@ -88,14 +88,14 @@ static int check_kind(struct dz_control *e, const struct dz_control_spec *s, str
     return 0;
 }
 
-/* All that can be wrong is found here. */
+/* Check everything that can be wrong with a creation. */
 static int prepare(struct dz_control *e, const struct dz_control_caller *who,
                    const struct dz_control_spec *s, struct making *m, struct dz_why *why)
 {
     int rc = dz_control_check_spec(s, &m->memory_bytes, why);
     if (rc == 0 && !s->image)
         rc = dz_why(why, DZ_EINVAL, "image",
-                    "image: an image is required; GET /v1/images lists the available ones");
+                    "image: an image is required; \"doze image ls\" lists the available ones");
     if (rc == 0)
         rc = dz_control_image_find(e, s->image, m->sha256, why);
     if (rc == 0)
@@ -147,10 +147,10 @@ static void created_at_rest(struct dz_control *e, const char *id, dz_sandbox_don
     done(arg, &r);
 }
 
-/* It could not be started: nothing of it remains. */
+/* A new sandbox that could not be started: everything of it is removed. */
 struct fresh {
     struct order *order;
-    struct dz_why why; /* it could not */
+    struct dz_why why; /* why it could not be started */
     int64_t us;
     char id[DZ_ID_TEXT];
 };
@@ -183,7 +183,7 @@ static void on_undone(void *arg, const struct dz_sandbox_reply *result)
     say_failed(f);
 }
 
-/* Who is told that it failed can be sure that it is gone, and its name free. */
+/* A client that gets this error can rely on it: the sandbox is gone and its name free. */
 static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct fresh *f = arg;
@@ -227,11 +227,11 @@ static int start_new(struct dz_control *e, const struct dz_instance *row, dz_san
     return rc;
 }
 
-/* A strict one is not told of before its row is on the disk: a worker waits for that. One that is
- * not to be started is told of soon. */
+/* The answer to the creation of a strict sandbox waits until its row is on the disk; a worker does
+ * the waiting. A sandbox that is not started is answered soon. */
 struct flushing {
     struct dz_control *e;
-    struct dz_loop_task now; /* there is nothing to wait for */
+    struct dz_loop_task now; /* used if there is nothing to wait for */
     bool strict, no_start;
     dz_sandbox_done_fn *done;
     void *arg;
@@ -429,7 +429,7 @@ static int check_patch(const struct dz_control_patch *p, struct dz_why *why)
     return dz_control_check_spec(&as_spec, &memory, why);
 }
 
-/* The columns of one try; texts in `to` that are not p's or row's are owned by m. */
+/* The columns of one attempt; texts in `to` that are not p's or row's are owned by m. */
 static int change_of(const struct dz_instance *row, const struct dz_control_patch *p,
                      struct making *m, struct dz_instance *to, uint64_t *set, struct dz_err *err)
 {
@@ -465,7 +465,7 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
 
 struct patching {
     const struct dz_control_patch *p;
-    struct making m; /* texts of the last try */
+    struct making m; /* texts of the last attempt */
 };
 
 static int fill_patch(void *arg, const struct dz_instance *row, struct dz_instance *to,
@@ -504,7 +504,7 @@ int dz_control_change(struct dz_control *e, struct dz_control_target target,
         rc = dz_control_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral && p->timeout_action && strcmp(p->timeout_action, "pause") == 0)
         rc = dz_why(why, DZ_EINVAL, "timeout.action",
-                    "timeout.action: %s is not persistent: it never sleeps", row.id);
+                    "timeout.action: %s is not persistent, so it cannot be paused", row.id);
     if (rc < 0)
         return rc;
     struct patching c = {.p = p};
@@ -541,7 +541,7 @@ static int check_keep(const struct dz_control_order *order, struct dz_why *why)
     return 0;
 }
 
-/* It never sleeps, and what has ended does not come back. */
+/* An ephemeral sandbox is never suspended, and once it has exited it cannot be woken. */
 static int order_ephemeral(const struct dz_instance *row, enum dz_request what, struct dz_why *why)
 {
     bool awake = row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED;
@@ -551,11 +551,10 @@ static int order_ephemeral(const struct dz_instance *row, enum dz_request what, 
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
     if (what == DZ_REQUEST_WAKE || what == DZ_REQUEST_PREFETCH)
         return 0;
-    return dz_why(
-        why, DZ_ESTATE, NULL,
-        "cannot %s an ephemeral sandbox: it never sleeps; delete it (doze rm %s) or take a "
-        "snapshot (doze snapshot %s)",
-        dz_request_name(what), row->id, row->id);
+    return dz_why(why, DZ_ESTATE, NULL,
+                  "cannot %s an ephemeral sandbox; delete it (doze rm %s) or take a snapshot (doze "
+                  "snapshot %s)",
+                  dz_request_name(what), row->id, row->id);
 }
 
 int dz_control_order(struct dz_control *e, struct dz_control_target target,

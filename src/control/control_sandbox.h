@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_sandbox.h - sandboxes: create, look, change, order, clone, share.
+ * control_sandbox.h - sandboxes: create, get, list, change, request operations, clone, share.
  */
 #ifndef DZ_CONTROL_CONTROL_SANDBOX_H
 #define DZ_CONTROL_CONTROL_SANDBOX_H
@@ -13,7 +13,7 @@ enum {
     DZ_CONTROL_LABELS_MAX = 64,      /* labels of a sandbox */
     DZ_CONTROL_KEY_MAX = 63,         /* bytes of a label's key */
     DZ_CONTROL_METADATA_MAX = 65536, /* bytes of metadata as JSON */
-    DZ_CONTROL_ENV_MAX = 256,        /* variables, of a sandbox and of a command */
+    DZ_CONTROL_ENV_MAX = 256,        /* variables of a sandbox, and of a command */
     DZ_CONTROL_ENV_BYTES = 65536,    /* bytes of them all */
 };
 
@@ -28,30 +28,30 @@ enum {
 #define DZ_CONTROL_NO_TIMEOUT     ((int64_t)0)
 #define DZ_CONTROL_HOLD_MAX_MS    ((int64_t)30 * 24 * 3600 * 1000)
 
-/* What a client says of a new sandbox. NULL, 0: not said. */
+/* The settings of a new sandbox. NULL, 0: not given. */
 struct dz_control_spec {
-    const char *id; /* that it is to have; NULL: a new one */
+    const char *id; /* the id to use; NULL: a new one */
     const char *name, *image, *snapshot, *kind, *size, *region, *policy, *keep, *durability;
     const char *idle_mode;
-    uint64_t memory_bytes, disk_bytes; /* 0: not said */
-    int64_t idle_ms;                   /* DZ_LADDER_INHERIT: not said; DZ_LADDER_NEVER */
+    uint64_t memory_bytes, disk_bytes; /* 0: not given */
+    int64_t idle_ms;                   /* DZ_LADDER_INHERIT: not given; DZ_LADDER_NEVER */
     const char *env_json;              /* an object of strings */
     const char *labels_json;           /* an object of strings */
     const char *metadata_json;
     int64_t timeout_ms;         /* DZ_CONTROL_NO_TIMEOUT: none */
     const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
-    int64_t silence_ms; /* a connection that is silent for so long does not count; 0: not said */
-    bool ignore_cpu;    /* what the guest computes is no activity */
-    bool ephemeral;     /* it never sleeps, and goes with its cell */
+    int64_t silence_ms; /* a connection that is silent for this long does not count; 0: not given */
+    bool ignore_cpu;    /* CPU time of the guest does not count as activity */
+    bool ephemeral;     /* never suspended; deleted when its cell ends */
     bool no_resume;     /* only an explicit wake wakes it */
-    bool no_start;      /* it stays as it is created */
+    bool no_start;      /* it stays in the state created */
 };
-/* Everything is checked before anything is made. */
+/* Create a sandbox. Everything is checked before anything is made. */
 DZ_NODISCARD int dz_control_create(struct dz_control *e, const struct dz_control_caller *who,
                                    const struct dz_control_spec *spec, dz_sandbox_done_fn *done,
                                    void *arg, struct dz_why *why);
 
-/* The row is to be released. */
+/* The caller releases the row. */
 DZ_NODISCARD int dz_control_get(struct dz_control *e, struct dz_control_target target,
                                 struct dz_instance *ret_row, struct dz_why *why);
 struct dz_control_filter {
@@ -59,17 +59,17 @@ struct dz_control_filter {
     const char *after;                        /* ids greater than this */
     size_t limit;                             /* 1 to DZ_REGISTRY_LIST_MAX */
 };
-/* Rows by id, appended. *ret_more: there are more after the last one. */
+/* Append rows ordered by id. *ret_more: there are more after the last one. */
 DZ_NODISCARD int dz_control_list(struct dz_control *e, const struct dz_control_caller *who,
                                  const struct dz_control_filter *f, struct dz_instances *rows,
                                  bool *ret_more, struct dz_why *why);
 
-/* What is to change; NULL, false: stays. */
+/* The changes; NULL, false: unchanged. */
 struct dz_control_patch {
     const char *name, *labels_json, *metadata_json, *idle_mode;
     bool set_idle, set_resume, set_timeout, set_silence, set_cpu;
     int64_t idle_ms, silence_ms;
-    int64_t timeout_ms; /* from now on; as of dz_control_spec */
+    int64_t timeout_ms; /* from now on; values as in dz_control_spec */
     const char *timeout_action;
     bool no_resume, ignore_cpu;
 };
@@ -77,31 +77,31 @@ DZ_NODISCARD int dz_control_change(struct dz_control *e, struct dz_control_targe
                                    const struct dz_control_patch *p, struct dz_instance *ret_row,
                                    struct dz_why *why);
 
-/* One hop of the lifecycle: WAKE SUSPEND FREEZE PREFETCH ARCHIVE REVIVE DELETE DESTROY. */
+/* One transition: WAKE SUSPEND FREEZE PREFETCH ARCHIVE REVIVE DELETE DESTROY. */
 struct dz_control_order {
     enum dz_request what;
-    const char *keep;   /* SUSPEND, ARCHIVE: "memory", "files"; WAKE: "files" gives the memory up */
-    const char *policy; /* WAKE: another one, from now on */
+    const char *keep;   /* SUSPEND, ARCHIVE: "memory", "files"; WAKE: "files" discards the memory */
+    const char *policy; /* WAKE: the policy from now on */
 };
 DZ_NODISCARD int dz_control_order(struct dz_control *e, struct dz_control_target target,
                                   const struct dz_control_order *order, dz_sandbox_done_fn *done,
                                   void *arg, struct dz_why *why);
-/* Wakes it as any request does, and then keeps it awake at least until that time. */
+/* Wake the sandbox as any request does, and keep it awake at least until that time. */
 DZ_NODISCARD int dz_control_hold(struct dz_control *e, struct dz_control_target target,
                                  int64_t until_ms, dz_sandbox_done_fn *done, void *arg,
                                  struct dz_why *why);
 DZ_NODISCARD int dz_control_unhold(struct dz_control *e, struct dz_control_target target,
                                    struct dz_instance *ret_row, struct dz_why *why);
 
-/* Its files as a new sandbox; result->row is the new one. */
+/* Copy its files into a new sandbox; result->row is that of the new one. */
 struct dz_control_clone {
-    const char *tenant; /* whose it is; NULL: the tenant's whose the sandbox is */
+    const char *tenant; /* the tenant of the new sandbox; NULL: that of the source */
     const char *name;   /* NULL: none */
 };
 DZ_NODISCARD int dz_control_clone(struct dz_control *e, struct dz_control_target target,
                                   const struct dz_control_clone *clone, dz_sandbox_done_fn *done,
                                   void *arg, struct dz_why *why);
-/* Its public volume as a file; fd is the callback's, who closes it. */
+/* Get its public volume as a file. The callback owns fd and closes it. */
 typedef void dz_control_file_fn(void *arg, const struct dz_sandbox_result *result, int fd);
 DZ_NODISCARD int dz_control_share(struct dz_control *e, struct dz_control_target target,
                                   dz_control_file_fn *done, void *arg, struct dz_why *why);
@@ -109,10 +109,10 @@ DZ_NODISCARD int dz_control_share(struct dz_control *e, struct dz_control_target
 /* --- what it was created with ------------------------------------------------------------------
  */
 
-/* The date of a time in a row (last_active, wake_at, hold_until, timeout_at), which is of the
- * clock of durations. */
+/* Convert a time in a row (last_active, wake_at, hold_until, timeout_at), which is on the clock of
+ * durations, to a date. */
 int64_t dz_control_date(const struct dz_control *e, int64_t at);
-/* What its file and log take on the disk, or its copy in cold storage; 0: it has none. */
+/* Disk space of its file and WAL, or of its cold copy; 0: it has none. */
 uint64_t dz_control_file_bytes(const struct dz_control *e, const struct dz_instance *row);
 
 #endif

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_snap.c - snapshots: a sandbox's file as it is at one instant, with its machine
- * asleep in it, while the sandbox goes on.
+ * control_snap.c - snapshots: a copy of a sandbox's file at one instant, with its machine suspended
+ * in it, while the sandbox keeps running.
  *
- *     DATA/snapshots/.SNAP.doze    being written, by the sandbox's cell
- *     DATA/snapshots/SNAP.doze     there, before its row is; with a log when an older doze wrote it
+ *     DATA/snapshots/.SNAP.doze    being written by the sandbox's cell
+ *     DATA/snapshots/SNAP.doze     complete; made before its row. An older doze also left a WAL
  *
- * What was being written or removed when a daemon died has a claim, by which the next one
- * removes it. A snapshot outlives its sandbox.
+ * Files that are being written or removed have a claim, by which the next daemon removes them if
+ * this one dies. A snapshot outlives its sandbox.
  *
- * A copy that becomes one sandbox alone is written where that sandbox's file belongs, under that
- * sandbox's claim: no snapshot, no row of one, and no second copy. Its row is made by who asked.
+ * A copy that becomes a single sandbox is written in the place of that sandbox's file, under that
+ * sandbox's claim: there is no snapshot, no row of one, and no second copy. The requester makes the
+ * sandbox's row.
  *
- *     DATA/live/SBX.doze           being written, or there; .SBX.new is its claim
+ *     DATA/live/SBX.doze           being written, or complete; .SBX.new is its claim
  *
- * The cell is not believed. It has a deadline; what it writes is measured while it does, as its
- * own file is; and the size of a snapshot is what the file system says. A file that the cell could
- * still write to is not kept, nor removed with the cell alive, for what it grew by then nobody
- * would count: an honest cell closes it before it says COPIED, and a lease proves that it did,
- * because the kernel grants one for reading only while no process has the file open for writing.
- * Where a file system has no leases, what is kept is a copy.
+ * The cell is not trusted. It has a deadline; the file that it writes is measured meanwhile, as its
+ * own file is; and the size of a snapshot is the one that the file system reports. A file that the
+ * cell could still write to is not kept. Nor is it removed while the cell lives, because nothing
+ * would count the bytes by which it grows then. An honest cell closes the file before it sends
+ * COPIED, and a lease proves that: the kernel grants a read lease only while no process has the
+ * file open for writing. On a file system without leases, the host keeps a copy instead.
  *
- * Until that is known a copy is closing: it stays the first of its sandbox, whose cell begins no
- * other one. A worker tries for the lease once and is free again; a timer comes between two tries.
- * Of one tenant CLOSING_TRIED copies are tried again at a time, the others stand in line.
+ * Until this is known, the copy is "closing": it stays the first copy of its sandbox, whose cell
+ * begins no other one. A worker tries to get the lease once and is free again; a timer separates
+ * two tries. At most CLOSING_TRIED copies of a tenant are tried at a time; the others wait in line.
  *
- * Room for a copy is promised when it begins, not when it is asked for: what waits in a sandbox
- * holds no room.
+ * Room for a copy is reserved when the copy begins, not when it is requested: a waiting copy holds
+ * no room.
  */
 #include "control/control_int.h"
 
@@ -42,11 +43,12 @@
 #include <unistd.h>
 
 enum {
-    COPY_MS = 60000,      /* for a cell to write a snapshot, and besides */
-    COPY_BYTES_MS = 4096, /* a millisecond for so much of its files: 4 MiB/s */
-    CLOSED_MS = 1000,     /* until nobody may have it open any more: a child that the daemon */
-    CLOSED_STEP_MS = 10,  /* forked has all it has, until it execs */
-    CLOSING_TRIED = 4,    /* copies of a tenant that are tried again, at a time */
+    COPY_MS = 60000,      /* time for a cell to write a snapshot, and besides */
+    COPY_BYTES_MS = 4096, /* a millisecond for this many bytes of its files: 4 MiB/s */
+    CLOSED_MS = 1000, /* after this time no process may have the file open any more: a forked child
+                         of the daemon */
+    CLOSED_STEP_MS = 10, /* inherits its descriptors until it calls exec */
+    CLOSING_TRIED = 4,   /* copies of a tenant that are tried at a time */
 };
 
 enum writers {
@@ -56,38 +58,40 @@ enum writers {
 };
 
 struct copy {
-    struct dz_list link; /* in sandbox.copies */
-    struct dz_list
-        closing; /* in control.copies.closing, from COPIED until it is known who writes */
+    struct dz_list link;    /* in sandbox.copies */
+    struct dz_list closing; /* in control.copies.closing, from COPIED until it is known whether
+                               there is a writer */
     struct dz_control *e;
-    struct dz_sandbox *sandbox; /* NULL: it is not in one */
+    struct dz_sandbox *sandbox; /* NULL: it has left its sandbox */
     struct dz_instance row;     /* of the sandbox */
     dz_control_snap_fn *done;
     void *arg;
-    struct dz_loop_task failed; /* done is told why, */
-    struct dz_why why;          /* and the copy goes then, if it is over: */
-    bool answered;              /* the task is or was posted: nobody waits for the copy any more */
+    struct dz_loop_task failed; /* task that calls done with `why`, */
+    struct dz_why why;          /* and frees the copy if it has ended: */
+    bool answered;              /* the task was posted: nothing waits for the copy any more */
     bool over;
-    struct dz_timer *timer; /* the cell is late; or, of one that is closing: its next try */
-    int64_t closing_until;  /* dz_clock_mono_ms(); 0: it is tried for the first time, or in line */
-    enum writers writers;   /* the last try */
-    uint64_t born;          /* of the cell that was asked */
-    uint64_t most;          /* bytes that it may have; 0: any */
-    int fd;                 /* of the file, for reading */
-    bool asked;             /* the cell is at it */
-    bool synced;            /* a worker has been at it, and rc says how that went */
-    bool in_line;           /* closing, and its tenant has as many that are tried as may be */
-    bool claimed;           /* the file may be there */
-    bool kept;              /* it is there, and has a row, or gets one from who asked */
-    bool child;             /* it is a sandbox's file: id is that one's */
-    struct dz_room room;    /* for it, */
-    char tenant[DZ_CONTROL_VALUE_MAX + 1], token[DZ_ID_TEXT]; /* of these */
+    struct dz_timer *timer; /* the cell's deadline; for a closing copy, the next try */
+    /* dz_clock_mono_ms(); 0: it is tried for the first time, or waits in line */
+    int64_t closing_until;
+    enum writers writers; /* result of the last try */
+    uint64_t born;        /* birth of the cell that was asked */
+    uint64_t most;        /* most bytes that it may have; 0: any */
+    int fd;               /* the file, open for reading */
+    bool asked;           /* the cell is writing it */
+    bool synced;          /* a worker has synced it, with the result rc */
+    bool in_line; /* closing, and waiting because CLOSING_TRIED copies of its tenant are being tried
+                   */
+    bool claimed; /* the file may exist */
+    bool kept;    /* the file is complete, and has a row or gets one from the requester */
+    bool child;   /* it becomes a sandbox's file: id is that sandbox's */
+    struct dz_room room;                                      /* reserved for the copy, */
+    char tenant[DZ_CONTROL_VALUE_MAX + 1], token[DZ_ID_TEXT]; /* counted against these */
     char *name;                                               /* may be NULL */
     const char *kind;                                         /* a literal */
     int64_t expires;
-    char id[DZ_ID_TEXT]; /* a snapshot's, or a sandbox's that is yet to be */
+    char id[DZ_ID_TEXT]; /* of the snapshot, or of the sandbox that it becomes */
     uint64_t bytes;
-    int rc; /* of the worker */
+    int rc; /* result of the worker */
     struct dz_err err;
 };
 
@@ -103,7 +107,8 @@ static bool is_closing(const struct copy *c)
     return !dz_list_empty(&c->closing);
 }
 
-/* What it takes of the disk, or would take if it had no holes, as a copy of it has none. */
+/* The disk space of the file, or what it would take without holes, because a copy of it has
+ * none. */
 static uint64_t bytes_of(const struct stat *st)
 {
     enum {
@@ -123,7 +128,8 @@ static int snap_path(const struct dz_control *e, const char *id, bool temp, bool
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of a snapshot is too long");
 }
 
-/* Where the cell writes it, and, kept, where it stays: for a sandbox's file that is one place. */
+/* The path at which the cell writes the file, or, if `kept`, its final path: for a sandbox's file
+ * the two are the same. */
 static int copy_path(const struct copy *c, bool kept, char ret[static DZ_PATH_MAX],
                      struct dz_err *err)
 {
@@ -177,7 +183,7 @@ static void copy_free(struct copy *c)
 
 static void copy_next(struct dz_sandbox *s);
 
-/* Out of its box, which may go on with the next one. */
+/* Remove the copy from its sandbox, which may begin the next one. */
 static void leave_box(struct copy *c)
 {
     struct dz_sandbox *s = c->sandbox;
@@ -211,7 +217,7 @@ static void answer(struct copy *c, const struct dz_why *why)
     dz_loop_post(c->e->loop, &c->failed);
 }
 
-/* The end of a copy that comes to nothing. */
+/* End a failed copy. */
 static void copy_fail(struct copy *c, const struct dz_why *why)
 {
     if (c->claimed && dz_claim_undo(c->e, c->id, NULL) < 0)
@@ -220,7 +226,7 @@ static void copy_fail(struct copy *c, const struct dz_why *why)
     answer(c, why);
     c->over = true;
     if (!dz_loop_task_posted(&c->failed))
-        copy_free(c); /* it was told before */
+        copy_free(c); /* done was called before */
 }
 
 static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
@@ -237,7 +243,7 @@ static int read_fd(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, stru
     return dz_fd_pread(in->fd, buf, n, at, err);
 }
 
-/* Another inode, of the same content. */
+/* Make a copy in a new inode. */
 static int copy_file(struct copy *c, uint64_t size, const char *from, const char *to,
                      struct dz_err *err)
 {
@@ -254,19 +260,19 @@ static int copy_file(struct copy *c, uint64_t size, const char *from, const char
     if (rc == 0)
         rc = dz_blob_out_commit(out, err);
     if (rc == 0 && ((!c->child && unlink(from) < 0) || lstat(to, &st) < 0))
-        rc = dz_fail_sys(err, errno, "put %s in the place of %s", to, from);
+        rc = dz_fail_sys(err, errno, "rename %s to %s", to, from);
     if (rc == 0)
         c->bytes = bytes_of(&st);
     return rc;
 }
 
-/* The directory is synced by a commit, too. */
+/* Move the file to its final path and sync both. The directory is synced by a commit, too. */
 static int move_file(const struct copy *c, const char *from, const char *to, struct dz_err *err)
 {
     char dir[DZ_PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%s", to);
     *strrchr(dir, '/') = '\0';
-    /* First: the claim knows of it, and one wait for the disk is enough. */
+    /* Rename first: the claim covers the new name, too, and one wait for the disk is enough. */
     if (!c->child && rename(from, to) < 0)
         return dz_fail_sys(err, errno, "rename to %s", to);
     if (fsync(c->fd) < 0)
@@ -282,12 +288,12 @@ static int keep(struct copy *c, bool copied, struct dz_err *err)
     if (rc == 0)
         rc = copy_path(c, true, to, err);
     if (rc == 0 && dz_fd_stat(c->fd, &st) < 0)
-        rc = dz_fail_sys(err, errno, "look at %s", from);
+        rc = dz_fail_sys(err, errno, "stat %s", from);
     if (rc < 0)
         return rc;
     c->bytes = bytes_of(&st);
     if (c->most && c->bytes > c->most)
-        return dz_fail(err, DZ_EQUOTA, "snapshot %s: it is larger than its sandbox may be",
+        return dz_fail(err, DZ_EQUOTA, "snapshot %s: it would exceed the disk limit of its sandbox",
                        c->row.id);
     return copied ? copy_file(c, (uint64_t)st.st_size, from, to, err) : move_file(c, from, to, err);
 }
@@ -317,8 +323,8 @@ static void on_kept(void *arg)
         .created = dz_clock_real_ms(),
         .expires = c->expires,
     };
-    /* A fork is as durable as a sandbox that was just made: its files are, and its row goes to the
-     * disk with the next ones, in their order. */
+    /* A fork is as durable as a new sandbox: its files are on the disk, and its row follows with
+     * the next rows, in their order. */
     bool durable = strcmp(c->kind, "fork") != 0;
     if (c->rc == 0 && dz_room_resize(&c->room, c->bytes, &why) < 0) {
         copy_fail(c, &why);
@@ -354,15 +360,15 @@ static void work_lease(void *arg)
     } else {
         c->writers = errno == EAGAIN ? WRITERS_SOME : WRITERS_UNKNOWN;
     }
-    /* The same worker goes on: a hop through the loop would stand between a request and its answer.
-     * A snapshot's box does not wait for the disk. */
+    /* Continue in the same worker, because a hop through the loop would stand between the request
+     * and its answer. The sandbox of a snapshot does not wait for the disk. */
     if (c->child && c->writers == WRITERS_NONE && c->rc == 0) {
         work_keep(c);
         c->synced = true;
     }
 }
 
-/* May it be tried again, or has its tenant as many as may be? */
+/* May this copy be tried now, or does its tenant have CLOSING_TRIED others that are? */
 static bool has_turn(const struct copy *c)
 {
     size_t tried = 0;
@@ -378,7 +384,7 @@ static void try_again(struct copy *c)
     dz_timer_after(c->timer, CLOSED_STEP_MS);
 }
 
-/* One of this tenant is not tried any more: the first in his line is. */
+/* A copy of this tenant has left the tries: try the first one in the tenant's line. */
 static void next_in_line(struct dz_control *e, const char *tenant)
 {
     DZ_LIST_FOREACH(struct copy, c, &e->copies.closing, closing)
@@ -404,10 +410,11 @@ static void on_tried(void *arg)
 static void try_lease(struct copy *c)
 {
     if (dz_loop_work(c->e->loop, work_lease, on_tried, c, NULL) < 0)
-        dz_timer_after(c->timer, CLOSED_STEP_MS); /* no memory: a look that did not take place */
+        dz_timer_after(c->timer, CLOSED_STEP_MS); /* out of memory: try again */
 }
 
-/* A cell that lives holds the file of a snapshot: it would go on writing, and nobody would see it.
+/* A living cell still has the file of a snapshot open and could write to it unnoticed: kill the
+ * cell.
  */
 static void end_holder(struct copy *c)
 {
@@ -419,7 +426,8 @@ static void end_holder(struct copy *c)
         dz_sandbox_end_cell(s, DZ_EIO, "snapshot_held", c->err.msg);
 }
 
-/* It is known: the box goes on with its next one, unless its cell is to end. */
+/* It is known whether there is a writer: the sandbox begins its next copy, unless its cell is to be
+ * killed. */
 static void closed(struct copy *c)
 {
     bool tried = c->closing_until != 0;
@@ -462,8 +470,8 @@ uint64_t dz_copy_bytes(const struct dz_sandbox *s)
     return c && c->fd >= 0 && dz_fd_stat(c->fd, &st) == 0 ? bytes_of(&st) : 0;
 }
 
-/* A cell that lives still has the file of the one that it was asked for: that waits for its COPIED,
- * and only who asked for it is answered. One that is closing is whole. */
+/* The next copy to fail when the cell goes down. A copy that a living cell is still writing waits
+ * for COPIED: only its requester gets the error. A closing copy is complete and stays. */
 static struct copy *next_down(const struct dz_sandbox *s)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &s->copies, link);
@@ -487,7 +495,7 @@ void dz_copy_down(struct dz_sandbox *s, int code, const char *text)
         copy_fail_err(c, code, &err);
     }
     c = DZ_LIST_FIRST(struct copy, &s->copies, link);
-    if (c && !s->cell) { /* it is closing, and goes on without the box */
+    if (c && !s->cell) { /* it is closing and continues without the sandbox */
         dz_list_remove(&c->link);
         c->sandbox = NULL;
     }
@@ -556,7 +564,7 @@ static int begin(struct copy *c, struct dz_sandbox *s, struct dz_why *why)
     return 0;
 }
 
-/* A cell makes one at a time: ask it for the next one, if it can. */
+/* Ask the cell for the next copy, if it is not making one. */
 static void copy_next(struct dz_sandbox *s)
 {
     struct copy *c;
@@ -578,7 +586,7 @@ static void on_reached(void *arg, struct dz_sandbox *s, const struct dz_sandbox_
         copy_fail(c, result->why);
         return;
     }
-    dz_instance_release(&c->row); /* as it is now: waking may have changed it */
+    dz_instance_release(&c->row); /* read the row again: waking may have changed it */
     int rc = dz_registry_get(c->e->registry, s->id, &c->row, &err);
     if (rc < 0) {
         copy_fail_err(c, rc, &err);
@@ -608,7 +616,7 @@ int dz_control_snapshot_of(struct dz_control *e, const struct dz_instance *row,
     dz_loop_task_init(&c->failed, c, on_failed, c);
     const struct dz_room_of room = {
         .tenant = c->tenant, .token = c->token, .bytes = dz_control_file_bytes(e, row)};
-    rc = dz_room_check(e, &room, why); /* who waits in vain is told so now */
+    rc = dz_room_check(e, &room, why); /* refuse now rather than after a wait */
     if (rc == 0 && c->child)
         (void)snprintf(c->id, sizeof c->id, "%s", label.child);
     else if (rc == 0)
@@ -627,7 +635,7 @@ int dz_control_snapshot_of(struct dz_control *e, const struct dz_instance *row,
     return rc;
 }
 
-/* Is the name free? The row's own check comes last, when the copy is made. */
+/* Is the name free? The final check is the insertion of the row, after the copy. */
 static int check_free(struct dz_control *e, const char *tenant, const char *name,
                       struct dz_why *why)
 {
@@ -689,7 +697,8 @@ int dz_control_snapshots(struct dz_control *e, const struct dz_control_caller *w
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* Row and files, by its id. The claim is a new file: the reserve has an inode for it. */
+/* Remove the row and files of a snapshot by its id. The claim is a new file: the reserve has an
+ * inode for it. */
 int dz_snap_remove(struct dz_control *e, const char *id, struct dz_err *err)
 {
     struct dz_err left;

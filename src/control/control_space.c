@@ -10,14 +10,13 @@
  *                                      build; guests
  *                                      get ENOSPC
  *
- * What is below the mark belongs to sandboxes that must still fall asleep. Below that lies
- * the reserve: files in DATA/reserve/ with real blocks. One of them is removed each time the
- * registry, or an operation that ends or saves a sandbox, meets ENOSPC; then the write is
- * tried again. An operation gets one only while the file system has little space, and one a minute
- * for each sandbox: that there is none may be the word of a cell that lies. What copies under way
- * are expected to take is promised, and is not free for others. A file instead of a part of one,
- * because its inode may be what is missing. The timer makes them anew when there is room. Loop
- * thread only.
+ * The space below the mark is for sandboxes that still have to be suspended. Below that lies the
+ * reserve: files in DATA/reserve/ with allocated blocks. Whenever the registry, or an operation
+ * that ends or saves a sandbox, meets ENOSPC, one of these files is removed and the write is tried
+ * again. An operation gets a file only while the file system has little space, and one per minute
+ * for each sandbox, because a compromised cell may claim that the disk is full. The space that
+ * copies in progress will take is reserved for them. The reserve consists of whole files, because
+ * an inode may be what is missing. A timer makes them again when there is room. Loop thread only.
  */
 #include "control/control_int.h"
 
@@ -36,13 +35,13 @@
 #include <unistd.h>
 
 enum {
-    OK_MS = 1000,           /* between two looks; */
-    LOW_MS = 200,           /* when space is low */
+    OK_MS = 1000,           /* interval of measurements */
+    LOW_MS = 200,           /* the same when space is low */
     MARK_INODES_MAX = 1000, /* the mark for inodes, at most */
-    RESERVE_SHARE = 16,     /* the reserve is at most this part of the file system */
+    RESERVE_SHARE = 16,     /* the reserve takes at most this part of the file system */
     BLOCK = 4096,
     STEP_NAME = 12,   /* a number of 32 bits */
-    GIVEN_MS = 60000, /* until an operation on the same sandbox may have another file */
+    GIVEN_MS = 60000, /* until an operation on the same sandbox gets another file */
 };
 
 static const char *const level_names[] = {
@@ -86,7 +85,7 @@ static bool make_step(struct dz_space *s, unsigned i, uint64_t bytes)
     return false;
 }
 
-/* Files of an earlier daemon count if they have the size that is wanted now. */
+/* Take over the files of an earlier daemon, if they have the size that is wanted now. */
 static void adopt(struct dz_space *s)
 {
     uint64_t bytes = step_bytes(s);
@@ -102,7 +101,7 @@ static void adopt(struct dz_space *s)
     }
 }
 
-/* Steps that an operator deleted for want of room: they are to be made anew. */
+/* Forget files that an operator deleted to make room: they are made again. */
 static void forget_deleted(struct dz_space *s)
 {
     for (unsigned i = 0; i < DZ_SPACE_STEPS; i++) {
@@ -115,7 +114,7 @@ static void forget_deleted(struct dz_space *s)
     }
 }
 
-/* The step that is made next: one that is not there, if the mark stays free beside it. */
+/* Choose the file to make next: a missing one, if the mark stays free beside it. */
 static bool next_step(struct dz_space *s)
 {
     uint64_t bytes = step_bytes(s);
@@ -179,7 +178,7 @@ static void measure(struct dz_space *s)
 {
     struct statvfs v;
     if (s->dir_fd < 0 || fstatvfs(s->dir_fd, &v) < 0)
-        return; /* the last figures stay */
+        return; /* keep the last figures */
     struct dz_control_space *n = &s->now;
     uint64_t block = v.f_frsize, percent = s->opts.free_percent;
     n->total_bytes = v.f_blocks * block;
@@ -198,8 +197,7 @@ static void measure(struct dz_space *s)
     n->reserve_bytes = held_bytes(s);
 }
 
-/* By the file system's own word. Where no mark is set, what counts is whether the reserve is more
- * than what is free. */
+/* Is the disk full, as the file system reports it? Without a mark, compare with the reserve. */
 static bool is_full(struct dz_space *s)
 {
     measure(s);
@@ -207,9 +205,9 @@ static bool is_full(struct dz_space *s)
            s->now.free_bytes < s->opts.reserve_bytes;
 }
 
-/* Where it is written down that this sandbox is given a file; NULL: not now. There are as many
- * places as files, so all of them are never taken but by files that were made anew within the
- * minute: then all wait. */
+/* The place that records that this sandbox gets a file; NULL: not now. There are as many places as
+ * files, so all are taken only if files were made again within the minute; then every sandbox
+ * waits. */
 static struct dz_space_given *may_have(struct dz_space *s, const char *id, int64_t now)
 {
     struct dz_space_given *place = NULL;
@@ -239,8 +237,8 @@ bool dz_space_make_room(void *control, const char *id)
     return true;
 }
 
-/* Events and log lines come once for each time that the disk is full: it counts as full until
- * a quarter of the mark is free above the mark. */
+/* Report a full disk by one event and one log line. It counts as full until a quarter of the mark
+ * is free above the mark. */
 static void tell(struct dz_control *e)
 {
     struct dz_space *s = &e->space;
@@ -277,7 +275,7 @@ void dz_space_tell(const struct dz_control *e, struct dz_sandbox *b)
     dz_sandbox_watch_cell(b);
 }
 
-/* The settings have changed, or the file system has grown. */
+/* Notify all cells after the settings have changed or the file system has grown. */
 static void tell_cells(struct dz_control *e)
 {
     e->space.changed = false;
@@ -297,13 +295,15 @@ static void on_made(void *control)
     refill(e);
 }
 
-/* A step each; where the file system has no fallocate it is written, which takes long. */
+/* Make one file of the reserve at a time. On a file system without fallocate the file is written,
+ * which takes long. */
 static void refill(struct dz_control *e)
 {
     struct dz_space *s = &e->space;
     if (s->busy || !next_step(s))
         return;
-    s->busy = dz_loop_work(e->loop, make_next, on_made, e, NULL) == 0; /* else the next look does */
+    /* otherwise the next measurement does */
+    s->busy = dz_loop_work(e->loop, make_next, on_made, e, NULL) == 0;
 }
 
 static void on_look(void *arg)
@@ -390,13 +390,13 @@ int dz_space_open(struct dz_control *e, const struct dz_space_opts *opts, struct
         return s->dir_fd;
     measure(s);
     s->shares = shares(e->data_path);
-    /* A full disk may have no inode for the directory: then there is no reserve until it has. */
+    /* A full disk may have no inode for the directory; then there is no reserve until it has. */
     if (mkdirat(s->dir_fd, "reserve", 0700) == 0 || errno == EEXIST)
         s->reserve_fd =
             dz_fd_open(s->dir_fd, "reserve", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, NULL);
     if (s->reserve_fd >= 0) {
         adopt(s);
-        while (next_step(s)) { /* nobody waits for the loop yet */
+        while (next_step(s)) { /* the loop does not run yet, so blocking is fine */
             make_next(e);
             if (!hold(s))
                 break;

@@ -11,25 +11,26 @@
 enum dz_space_level {
     DZ_SPACE_OK,
     DZ_SPACE_LOW,  /* less than twice the mark is free */
-    DZ_SPACE_FULL, /* less than the mark: nothing new is made, guests get ENOSPC */
-    DZ_SPACE_OUT,  /* less than half of the mark: nothing wakes, no command starts */
+    DZ_SPACE_FULL, /* less than the mark: creations fail, guests get ENOSPC */
+    DZ_SPACE_OUT,  /* less than half of the mark: no sandbox wakes, no command starts */
 };
 struct dz_space_opts {
-    unsigned free_percent;   /* of the file system that is kept free: the mark; 0: nothing */
-    uint64_t free_max_bytes; /* the mark, at most */
-    uint64_t sandbox_bytes;  /* what the disk of a sandbox may take by default; 0: no limit */
-    uint64_t reserve_bytes;  /* preallocated for the registry, and for what ends or saves */
+    unsigned free_percent;   /* share of the file system to keep free: the mark; 0: none */
+    uint64_t free_max_bytes; /* upper limit of the mark */
+    uint64_t sandbox_bytes;  /* default limit for the disk of a sandbox; 0: no limit */
+    uint64_t reserve_bytes;  /* preallocated for the registry and for operations that end or save a
+                                sandbox */
 };
 struct dz_control_space {
     enum dz_space_level level;
-    uint64_t total_bytes, free_bytes, mark_bytes; /* free: without the reserve */
+    uint64_t total_bytes, free_bytes, mark_bytes; /* free_bytes excludes the reserve */
     uint64_t free_inodes, mark_inodes;            /* mark 0: the file system does not count them */
-    uint64_t reserve_bytes;                       /* that are held now */
+    uint64_t reserve_bytes;                       /* held now */
 };
 const char *dz_space_level_name(enum dz_space_level level);
 
 void dz_control_set_space(struct dz_control *e, const struct dz_space_opts *opts);
-void dz_control_space(struct dz_control *e, struct dz_control_space *ret_space); /* measured now */
+void dz_control_space(struct dz_control *e, struct dz_control_space *ret_space); /* measures now */
 /* 0, or DZ_ENOSPC: the disk is too full for anything new. */
 DZ_NODISCARD int dz_control_check_space(struct dz_control *e, struct dz_why *why);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_target.c - which sandbox a word means, for who asks.
+ * control_target.c - find the sandbox that a word names, for a caller.
  */
 #include "control/control_int.h"
 
@@ -18,7 +18,8 @@ struct dz_control_place dz_control_place(struct dz_control_target target)
     if (n == 0 || n >= sizeof p.named)
         return p;
     (void)snprintf(p.named, sizeof p.named, "%.*s", (int)n, target.word);
-    /* Another tenant's is for the operator only: to others the whole is a word that nothing has. */
+    /* Only the operator can name another tenant's sandbox; for others the whole word names
+     * nothing. */
     if (!p.sees || strcmp(p.sees, p.named) == 0)
         p.word = slash + 1;
     else
@@ -26,7 +27,7 @@ struct dz_control_place dz_control_place(struct dz_control_target target)
     return p;
 }
 
-/* The name may be one of another tenant that the caller may see. */
+/* Explain why nothing was found: the name may exist in another tenant that the caller may see. */
 static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance other = {0};
@@ -38,10 +39,10 @@ static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, st
                  : dz_registry_find(e->registry, NULL, NULL, p->word, &other, &err);
     if (rc == 0)
         return dz_why(why, DZ_ENOENT, NULL,
-                      "tenant %s has no sandbox %s; tenant %s has one: say %s/%s or %s", p->home,
+                      "tenant %s has no sandbox %s; tenant %s has one: use %s/%s or %s", p->home,
                       quoted, other.tenant, other.tenant, p->word, other.id);
     if (rc == DZ_EINVAL)
-        return dz_why(why, DZ_ENOENT, NULL, "tenant %s has no sandbox %s; as TENANT/NAME: %s",
+        return dz_why(why, DZ_ENOENT, NULL, "tenant %s has no sandbox %s; read as TENANT/NAME, %s",
                       p->home, quoted, err.msg);
     return dz_why(why, DZ_ENOENT, NULL, "there is no sandbox %s", quoted);
 }
@@ -58,10 +59,10 @@ int dz_control_row(struct dz_control *e, struct dz_control_target target,
         return no_sandbox(e, &p, why);
     if (rc == DZ_EINVAL)
         return dz_why(why, DZ_EEXIST, NULL, "%s", err.msg);
-    if (rc == DZ_EGONE) /* only an id is remembered of it */
+    if (rc == DZ_EGONE) /* of a deleted sandbox only the id is remembered */
         dz_log_about(word);
     if (rc == 0 &&
-        dz_sandbox_tell(e->sandboxes, ret_row->id)) { /* the row is one of before its wake */
+        dz_sandbox_tell(e->sandboxes, ret_row->id)) { /* the row may predate its last wake */
         char id[DZ_COLD_KEY];
         (void)snprintf(id, sizeof id, "%s", ret_row->id);
         dz_instance_release(ret_row);

@@ -2,9 +2,9 @@
  *
  * control_token.c - tokens: secrets that stand for a tenant.
  *
- * A secret is "doze_" and 32 random bytes in hexadecimal. What is kept of it is its SHA-256:
- * who reads the registry cannot use what he finds. With 256 random bits a plain hash is
- * enough; a slow one is for what people think up.
+ * A secret is "doze_" and 32 random bytes in hexadecimal. Only its SHA-256 is stored, so the
+ * registry's content is of no use to a thief. A plain hash is enough for 256 random bits; slow
+ * hashes are for passwords that people choose.
  */
 #include "control/control_int.h"
 
@@ -18,7 +18,7 @@
 
 enum {
     RANDOM = 32,
-    USED_MS = 60000, /* last_used is kept to the minute */
+    USED_MS = 60000, /* last_used is exact to the minute */
     SECRET = sizeof PREFIX - 1 + (size_t)2 * RANDOM,
 };
 _Static_assert(SECRET + 1 == DZ_CONTROL_SECRET, "what the header says");
@@ -62,7 +62,7 @@ int dz_control_caller_check(struct dz_control *e, const struct dz_control_caller
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* The row of a tenant, so that what belongs to it can be found by it. */
+/* Make the row of a tenant, so that its objects can be listed by tenant. */
 int dz_control_know_tenant(struct dz_control *e, const char *tenant, struct dz_err *err)
 {
     const struct dz_tenant_row row = {.id = tenant, .tenant = tenant, .status = "active"};
@@ -108,7 +108,7 @@ int dz_control_token_add(struct dz_control *e, const struct dz_control_caller *w
     if (rc == 0) {
         (void)snprintf(ret_secret, DZ_CONTROL_SECRET, PREFIX "%s", dz_sha256_hex(random, digits));
         if (!dz_control_secret_hash(dz_str(ret_secret), sha256))
-            rc = dz_fail(&err, DZ_EIO, "make a token: no hash");
+            rc = dz_fail(&err, DZ_EIO, "make a token: SHA-256 failed");
     }
     if (rc == 0)
         rc = dz_control_know_tenant(e, spec->tenant, &err);
@@ -140,7 +140,7 @@ int dz_control_tokens(struct dz_control *e, const struct dz_control_caller *who,
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* By id, or by a name that only one has. */
+/* Find a token by its id, or by its name if that is unique. */
 static int find(struct dz_control *e, const char *word, char ret_id[static DZ_ID_TEXT],
                 struct dz_why *why)
 {
@@ -169,8 +169,8 @@ static int find(struct dz_control *e, const char *word, char ret_id[static DZ_ID
     }
     (void)dz_str_quote(dz_str(word), quoted);
     if (found > 1)
-        return dz_why(why, DZ_EEXIST, NULL, "%s: more than one token has that name: give its id",
-                      quoted);
+        return dz_why(why, DZ_EEXIST, NULL,
+                      "%s is ambiguous: several tokens have that name; give an id", quoted);
     return found ? 0 : dz_why(why, DZ_ENOENT, NULL, "there is no token %s", quoted);
 }
 
@@ -206,7 +206,7 @@ void dz_control_token_used(struct dz_control *e, const char *id)
         now - row.last_used < USED_MS)
         return;
     row.last_used = now;
-    /* Whoever changes it at this moment is no reason to refuse a request. */
+    /* A conflicting change is no reason to refuse the request. */
     (void)!dz_registry_token_change(e->registry, &row, DZ_ROW_COLUMN(token, last_used), false,
                                     NULL);
 }

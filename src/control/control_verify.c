@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_verify.c - looking for damage in images. A child of this program (`doze image verify
- * --json`) does so: reading an image whole takes long, and what looks into its disk forks a jail,
- * which the daemon never does. What the child prints goes to files in memory, which are read when
- * the child has ended. One runs at a time: two would only read the same disk against each other.
+ * control_verify.c - verify images, in a child of this program (`doze image verify --json`),
+ * because reading an image takes long, and because inspecting its disk forks a jail, which the
+ * daemon never does itself. The child's output goes to files in memory, which are read when it has
+ * ended. One verification runs at a time: two would only compete for the disk.
  */
 #include "control/control_int.h"
 
@@ -21,7 +21,7 @@
 enum {
     LONGEST_MS = 7200000, /* then the child is killed */
     OUT_MAX = 64 << 20,   /* bytes that the child may print, as JSON */
-    SAID_MAX = 400,       /* bytes of its last sentence */
+    SAID_MAX = 400,       /* bytes of its error output */
     ENV_ROOM = DZ_PATH_MAX + 16,
 };
 
@@ -30,7 +30,7 @@ struct dz_control_verify {
     dz_control_verified_fn *fn;
     void *arg;
     struct dz_os_proc proc;
-    int out, said; /* what the child prints, and its errors */
+    int out, said; /* the child's output and error output */
     struct dz_poll *end;
     struct dz_timer *limit;
     bool late;
@@ -49,7 +49,7 @@ void dz_control_image_verify_drop(struct dz_control_verify *v)
     dz_free(v);
 }
 
-/* Of a child that printed no result: its last line, without the program's name. */
+/* The reason why there is no result: the child's last line, without the program's name. */
 static int sentence(const struct dz_control_verify *v, const struct dz_os_status *status,
                     struct dz_why *why)
 {
@@ -59,9 +59,10 @@ static int sentence(const struct dz_control_verify *v, const struct dz_os_status
     if (status->signal)
         return dz_why(why, DZ_EIO, NULL, "verify images: the process was killed by signal %d",
                       status->signal);
-    int rc = lseek(v->said, 0, SEEK_SET) < 0
-                 ? dz_fail_sys(&why->err, errno, "verify images: read what the process said")
-                 : dz_fd_read_all(v->said, &said, &why->err);
+    int rc =
+        lseek(v->said, 0, SEEK_SET) < 0
+            ? dz_fail_sys(&why->err, errno, "verify images: read the error output of the process")
+            : dz_fd_read_all(v->said, &said, &why->err);
     if (rc < 0)
         return dz_why_err(why, rc, &why->err);
     struct dz_str text = dz_str_trim(dz_str_n(said.p ? said.p : "", said.len));
@@ -99,7 +100,7 @@ static void on_limit(void *arg)
 {
     struct dz_control_verify *v = arg;
     v->late = true;
-    dz_os_proc_kill(&v->proc); /* its end comes by the poll */
+    dz_os_proc_kill(&v->proc); /* the poll reports its end */
 }
 
 static int spawn(struct dz_control_verify *v, const char *sha256, bool repair, struct dz_err *err)
@@ -150,7 +151,7 @@ int dz_control_image_verify(struct dz_control *e, const struct dz_control_verify
     if (dz_sandboxes_draining(e->sandboxes))
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
     if (e->verify)
-        return dz_why(why, DZ_EBUSY, NULL, "images are being verified already: try again later");
+        return dz_why(why, DZ_EBUSY, NULL, "images are already being verified; try again later");
     struct dz_control_verify *v = dz_zalloc(sizeof *v);
     if (!v)
         return dz_why(why, DZ_ENOMEM, NULL, "verify images: out of memory");

@@ -70,7 +70,7 @@ static void on_stop(void *arg)
         return;
     d->stopping = true;
     dz_log(DZ_LOG_INFO, "daemon_stopping");
-    dz_os_notify(&d->manager, "STOPPING=1\nSTATUS=putting sandboxes to sleep");
+    dz_os_notify(&d->manager, "STOPPING=1\nSTATUS=suspending sandboxes");
     dz_http_quiesce(dz_api_http(d->api));
     dz_control_drain(d->control, d->config->daemon_drain_timeout, on_drained, d);
 }
@@ -195,7 +195,7 @@ static int lock(struct daemon *d, struct dz_err *err)
     if (rc >= 0)
         rc = dz_fd_lock(d->lock_fd, DZ_FD_LOCK_EXCLUSIVE, err);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "%s is in use: another daemon runs on it", d->config->doze_data);
+        return dz_fail(err, rc, "%s is in use by another daemon", d->config->doze_data);
     if (rc < 0)
         return rc;
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* for people */
@@ -287,7 +287,7 @@ static int find_users(const char *setting, struct dz_os_users *ret_users, struct
     if (rc < 0)
         return dz_wrap(err, rc, "setting cells.uids");
     if (ret_users->count == 0)
-        (void)dz_fail(&why, DZ_EDENIED, "the setting cells.uids is no");
+        (void)dz_fail(&why, DZ_EDENIED, "the setting cells.uids is \"no\"");
     else if (dz_os_users_check(ret_users, &why) == 0) {
         dz_log(DZ_LOG_INFO, "users", dz_log_int("first", ret_users->first),
                dz_log_int("count", ret_users->count));
@@ -401,7 +401,7 @@ int dz_daemon_run(struct dz_config *config, struct dz_err *err)
     int rc = start(&d, err);
     if (rc == 0) {
         dz_log(DZ_LOG_INFO, "recovery_begins");
-        dz_os_notify(&d.manager, "STATUS=putting in order what the last one left");
+        dz_os_notify(&d.manager, "STATUS=finishing interrupted operations");
         rc = start_timers(&d, err);
     }
     if (rc == 0)

@@ -60,7 +60,7 @@ static int begin(struct log *l, struct dz_err *err)
     uint8_t h[HEADER];
     int64_t n = d->ops->read(l->db->disk, DZ_DB_FILE_WAL, h, sizeof h, 0);
     if (n < 0)
-        return dz_fail_sys(err, (int)-n, "copy %s: read its log", l->db->label);
+        return dz_fail_sys(err, (int)-n, "copy %s: read its WAL", l->db->label);
     if (n < HEADER || (dz_db_big32(h) & ~1u) != MAGIC || dz_db_big32(h + 8) != DZ_DB_PAGE_BYTES)
         return 0;
     l->big = dz_db_big32(h) & 1;
@@ -85,7 +85,7 @@ static int64_t read_frames(const struct log *l, int64_t at, int64_t most, struct
     most = most < STEP_FRAMES ? most : STEP_FRAMES;
     int64_t n = l->db->disk->ops->read(l->db->disk, DZ_DB_FILE_WAL, l->bytes,
                                        (size_t)(most * FRAME), HEADER + at * FRAME);
-    return n < 0 ? dz_fail_sys(err, (int)-n, "copy %s: read its log", l->db->label) : n / FRAME;
+    return n < 0 ? dz_fail_sys(err, (int)-n, "copy %s: read its WAL", l->db->label) : n / FRAME;
 }
 
 /* How many frames are committed, and how many pages the database has then. */
@@ -113,7 +113,7 @@ static int put_frames(const struct log *l, int64_t frames, uint32_t pages, int f
     for (int64_t at = 0, n; rc == 0 && at < frames; at += n) {
         n = read_frames(l, at, frames - at, err);
         if (n <= 0)
-            return n < 0 ? (int)n : dz_fail(err, DZ_EIO, "copy %s: its log shrank", l->db->label);
+            return n < 0 ? (int)n : dz_fail(err, DZ_EIO, "copy %s: its WAL shrank", l->db->label);
         for (int64_t i = 0; rc == 0 && i < n; i++) {
             const uint8_t *frame = l->bytes + i * FRAME;
             uint64_t page = dz_db_big32(frame) - 1;

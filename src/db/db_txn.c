@@ -157,5 +157,5 @@ int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err)
 int dz_db_sync(struct dz_db *db, struct dz_err *err)
 {
     int r = db->disk->ops->sync(db->disk, DZ_DB_FILE_WAL);
-    return r < 0 ? dz_fail_sys(err, -r, "sync the log of %s", db->label) : 0;
+    return r < 0 ? dz_fail_sys(err, -r, "sync the WAL of %s", db->label) : 0;
 }

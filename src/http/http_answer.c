@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELD                                                                               \
-    "the daemon buffers too much data of this tenant: read the open answers, or send and " \
+#define HELD                                                                                  \
+    "the daemon buffers too much data of this tenant: read the pending answers, or send and " \
     "request less at a time"
 
 enum {

@@ -504,9 +504,9 @@ void dz_http_conn_late(struct dz_http_conn *c)
     bool body = c->stage == DZ_HTTP_AT_BODY && !r->answered;
     c->close = true;
     if (head)
-        refuse_head(c, DZ_ETIMEOUT, 408, "the head of the request took too long");
+        refuse_head(c, DZ_ETIMEOUT, 408, "the request line and headers took too long to arrive");
     else if (body)
-        dz_http_req_refuse(r, DZ_ETIMEOUT, 408, "the body of the request took too long");
+        dz_http_req_refuse(r, DZ_ETIMEOUT, 408, "the body of the request took too long to arrive");
     if (!head && !body)
         c->dead = true;
     dz_http_conn_run(c);

@@ -32,13 +32,13 @@ static const char *misplaced(const char *p, size_t n, size_t i)
 {
     unsigned char c = (unsigned char)p[i];
     if (c == '\n')
-        return i > 0 && p[i - 1] == '\r' ? NULL : "a line of the head ends in LF without CR";
+        return i > 0 && p[i - 1] == '\r' ? NULL : "a header line ends in LF without CR";
     if (i > 0 && p[i - 1] == '\r')
-        return "a CR stands alone in the head";
+        return "a header contains a CR without LF";
     if (c == '\r' || c == '\t' || (c >= ' ' && c != 0x7f))
         return NULL;
     (void)n;
-    return "the head has a control character in it";
+    return "a header contains a control character";
 }
 
 ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status, struct dz_err *err)
@@ -48,7 +48,7 @@ ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status, s
         if (why)
             return bad(ret_status, 400, err, why);
         if (i >= DZ_HTTP_HEAD_MAX)
-            return bad(ret_status, 431, err, "the head of the request is too large");
+            return bad(ret_status, 431, err, "the request line and headers are too large");
         if (p[i] == '\n' && i >= 3 && p[i - 2] == '\n')
             return (ssize_t)i + 1;
         if (p[i] == '\n' && i == 1)
@@ -148,7 +148,8 @@ static int check_single(const struct dz_http_head *h, int *ret_status, struct dz
             n += strcasecmp(h->headers[i].name, single[k]) == 0;
         if (n > 1) {
             *ret_status = 400;
-            return dz_fail(err, DZ_EINVAL, "a request must have one %s, not %zu", single[k], n);
+            return dz_fail(err, DZ_EINVAL, "a request must have exactly one %s, not %zu", single[k],
+                           n);
         }
     }
     return 0;
@@ -243,7 +244,7 @@ int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head, int *re
     for (size_t i = 0; rc == 0 && line < end; i++) {
         char *next = memchr(line, '\n', (size_t)(end - line));
         if (!next || next == line || next[-1] != '\r')
-            return (int)bad(ret_status, 400, err, "a line of the head ends in LF without CR");
+            return (int)bad(ret_status, 400, err, "a header line ends in LF without CR");
         next[-1] = '\0';
         if (i == 0)
             rc = read_request_line(line, ret_head, ret_status, err);

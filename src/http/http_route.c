@@ -174,7 +174,7 @@ int dz_http_match(const struct dz_http_wanted *want, struct dz_arena *arena,
             break;
     }
     if (!ret_match->allow[0])
-        return dz_fail(err, DZ_ENOENT, "there is nothing at %s", dz_str_quote(path, quoted));
+        return dz_fail(err, DZ_ENOENT, "no route matches the path %s", dz_str_quote(path, quoted));
     if (!route)
         return dz_fail(err, DZ_ESTATE, "%s does not support this method, only %s",
                        dz_str_quote(path, quoted), ret_match->allow);

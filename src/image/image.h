@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * image.h - images: what is in one, the store that keeps them, and building them.
+ * image.h - images: their content, the store that keeps them, and building them.
  *
- * An image is a read-only disk file that any number of sandboxes stand on. It says
- * itself how it is to be run and which of its files are programs
- * (docs/format/image.md); its name is the SHA-256 of its bytes. The store keeps it
- * beside what was made from it once for all who run it: the prepared modules of its
- * programs, each under the hash of its binary.
+ * An image is a read-only disk file below any number of sandboxes. It records how it is run and
+ * which of its files are programs (docs/format/image.md); its id is the SHA-256 of its bytes.
+ * Beside the image the store keeps what was derived from it once for all sandboxes: the prepared
+ * modules of its programs, each under the hash of its binary.
  *
  *     DATA/images/files/SHA256.doze      an image
- *     DATA/images/files/SHA256.manifest  what is in it; made anew from the image
- *     DATA/images/modules/SHA256         a prepared module; made anew from an image
- *     DATA/images/memory/SHA256          the memory of what sleeps in it, flat; the same
- *     DATA/images/tags/NAME:TAG          64 digits: which image has the name
+ *     DATA/images/files/SHA256.manifest  its manifest; can be rebuilt from the image
+ *     DATA/images/modules/SHA256         a prepared module; can be rebuilt from an image
+ *     DATA/images/memory/SHA256          the flat memory of the machine that sleeps in it; likewise
+ *     DATA/images/tags/NAME:TAG          64 digits: the image that has the name
  *     DATA/images/cache/, logs/, work/   building
  *
- * Every file appears whole, by rename. Who runs an image holds a shared lock on its
- * file; removing wants an exclusive one. Several processes may use one store.
+ * Every file appears complete, by rename. A process that runs an image holds a shared lock on its
+ * file; removing the image requires an exclusive lock. Several processes may use one store.
  *
- * Nothing here parses what is inside an image, a module or an archive: that runs in
- * a jailed call (cell/cell_call.h), and what it answers is checked like any input.
+ * Nothing here parses the content of an image, a module or an archive: that happens in a jailed
+ * call (cell/cell_call.h), whose answers are checked like any input.
  */
 #ifndef DZ_IMAGE_IMAGE_H
 #define DZ_IMAGE_IMAGE_H
@@ -38,7 +37,7 @@ enum {
     DZ_IMAGE_NAME_MAX = 128,         /* bytes of NAME:TAG */
     DZ_IMAGE_MANIFEST_MAX = 8 << 20, /* bytes of a manifest */
     DZ_IMAGE_PROGRAMS_MAX = 4096,
-    DZ_IMAGE_MODULES_MAX = 64, /* of one image: what a cell can be handed */
+    DZ_IMAGE_MODULES_MAX = 64, /* modules of one image that a cell can get */
     DZ_IMAGE_PACKAGES_MAX = 4096,
     DZ_IMAGE_WORDS_MAX = 256, /* of entry; variables of env */
     DZ_IMAGE_NOTES_MAX = 16,
@@ -63,7 +62,7 @@ struct dz_image_program {
 };
 struct dz_image_package {
     const char *kind, *name, *version;
-    const char *sha256;  /* of what was fetched, "-" when there is no one file */
+    const char *sha256;  /* hash of the fetched file; "-": several files */
     const char *license; /* an SPDX expression, "-" when nobody said */
 };
 struct dz_image {
@@ -71,14 +70,14 @@ struct dz_image {
     char sha256[DZ_SHA256_HEX];
     uint64_t bytes; /* of the file */
     enum dz_image_kind kind;
-    const char *policy;    /* NULL: none said */
-    const char *user;      /* NULL: none said */
-    const char *workdir;   /* NULL: none said */
-    uint64_t memory_bytes; /* 0: none said */
-    /* Of the linear memories of the machine that sleeps in it; 0: none does. */
+    const char *policy;    /* NULL: not set */
+    const char *user;      /* NULL: not set */
+    const char *workdir;   /* NULL: not set */
+    uint64_t memory_bytes; /* 0: not set */
+    /* Size of the linear memories of the machine that sleeps in it; 0: none does. */
     uint64_t machine_bytes;
     const char *entry[DZ_IMAGE_WORDS_MAX + 1];
-    const char *note[DZ_IMAGE_NOTES_MAX + 1]; /* what its users must know first, line by line */
+    const char *note[DZ_IMAGE_NOTES_MAX + 1]; /* what users must know first, one line each */
     const char *env[DZ_IMAGE_WORDS_MAX + 1];  /* "K=V" */
     struct dz_image_program *programs;
     size_t program_count;
@@ -86,15 +85,15 @@ struct dz_image {
     size_t package_count;
 };
 
-/* A manifest's text, in full checked: DZ_EINVAL names the line. */
+/* Parse and check the text of a manifest: DZ_EINVAL names the line. */
 DZ_NODISCARD int dz_image_parse(struct dz_str text, struct dz_image *ret_image, struct dz_err *err);
 void dz_image_release(struct dz_image *i);
 /* "img_" and the first digits of the hash; returns out. */
 char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF]);
-/* Its programs, as an array of objects under this key. */
+/* Put its programs as an array of objects under this key. */
 struct dz_json;
 void dz_image_put_programs(struct dz_json *j, const char *key, const struct dz_image *i);
-/* Its packages likewise, NULL for what nobody said; with hashes, "sha256" too. */
+/* Put its packages likewise, NULL for unknown values; with `hashes`, also "sha256". */
 void dz_image_put_packages(struct dz_json *j, const char *key, const struct dz_image *i,
                            bool hashes);
 
@@ -102,63 +101,65 @@ void dz_image_put_packages(struct dz_json *j, const char *key, const struct dz_i
 
 struct dz_image_store;
 
-/* Makes what is missing below `data`. */
+/* Open the store below `data`; missing directories are made. */
 DZ_NODISCARD int dz_image_store_open(const char *data, struct dz_image_store **ret_store,
                                      struct dz_err *err);
 void dz_image_store_close(struct dz_image_store *s); /* NULL is fine */
-/* Asked before an image goes, besides who runs it: 0, or DZ_EBUSY and who needs it, or what
- * kept it from knowing. NULL: nobody is asked. */
+/* Called before an image is removed, in addition to the check that no process runs it: 0, or
+ * DZ_EBUSY with the name of what needs the image, or the error that prevented the check. NULL: no
+ * guard. */
 typedef int dz_image_guard_fn(void *arg, const char *sha256, struct dz_err *err);
 void dz_image_store_guard(struct dz_image_store *s, dz_image_guard_fn *guard, void *arg);
 
-/* Which image NAME[:TAG] is (no TAG: latest, else the only one that there is), or img_DIGITS, or
- * six or more of the digits of its hash. DZ_ENOENT; DZ_EINVAL: no name, or digits of several. */
+/* Find the image of NAME[:TAG] (no TAG: latest, else the only tag), of img_DIGITS, or of six or
+ * more digits of its hash. DZ_ENOENT; DZ_EINVAL: not a name, or digits that several images
+ * share. */
 DZ_NODISCARD int dz_image_find(struct dz_image_store *s, const char *name,
                                char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
-/* DZ_ENOENT; DZ_ECORRUPT says what to do about it. */
+/* DZ_ENOENT; DZ_ECORRUPT: the sentence says how to repair it. */
 DZ_NODISCARD int dz_image_load(struct dz_image_store *s, const char *sha256,
                                struct dz_image *ret_image, struct dz_err *err);
-/* A descriptor of the image, locked against removing while it, or a copy of it in
- * another process, is open. */
+/* Open the image. It is locked against removal while the descriptor, or a copy of it in another
+ * process, is open. */
 DZ_NODISCARD int dz_image_open(struct dz_image_store *s, const char *sha256, struct dz_err *err);
-/* Descriptors of what was prepared, for a cell: the flat memory of what sleeps in the image,
- * first, and the modules. What is missing the cell makes itself, slowly; *ret_missing
- * counts it. */
+/* Open the prepared files for a cell: first the flat memory of the machine that sleeps in the
+ * image, then the modules. The cell makes missing ones itself, which is slow; *ret_missing counts
+ * them. */
 DZ_NODISCARD int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
                                   int ret_fds[static DZ_IMAGE_MODULES_MAX], size_t *ret_count,
                                   size_t *ret_missing, struct dz_err *err);
 
-/* Is this prepared module, byte by byte, what its own binary gives? A jailed call prepares the
- * binary once more. DZ_ECORRUPT says what differs. */
+/* Does this prepared module equal, byte by byte, the result of preparing its own binary? A jailed
+ * call prepares the binary again. DZ_ECORRUPT says what differs. */
 DZ_NODISCARD int dz_image_check_module_fd(int fd, struct dz_err *err);
 
-/* Every image, in the order of their hashes, with its names ("a:1 b:2", maybe ""). fn returns
- * 0 or an error that ends it. */
+/* List the images in the order of their hashes, with their names ("a:1 b:2", may be ""). fn returns
+ * 0, or an error that ends the list. */
 typedef int dz_image_each_fn(void *arg, const char *sha256, const char *tags, struct dz_err *err);
 DZ_NODISCARD int dz_image_each(struct dz_image_store *s, dz_image_each_fn *fn, void *arg,
                                struct dz_err *err);
 
-/* The names of one image ("a:1 b:2"), added to text. */
+/* Append the names of one image ("a:1 b:2") to text. */
 DZ_NODISCARD int dz_image_names(struct dz_image_store *s, const char *sha256, struct dz_buf *text,
                                 struct dz_err *err);
-/* Give an image a name, taking it from another. */
+/* Give an image a name. An image that has the name loses it. */
 DZ_NODISCARD int dz_image_tag(struct dz_image_store *s, const char *name, const char *sha256,
                               struct dz_err *err);
-/* Take the name away; without a name left the image goes, with the modules that no
- * other image has. A name by digits removes all names. DZ_EBUSY: it is being run, or the
- * guard says who needs it; then nothing has changed. */
+/* Remove a name. An image without a name left is removed, with the modules that no other image has.
+ * Digits remove all names of their image. DZ_EBUSY: a process runs it, or the guard says what needs
+ * it; then nothing has changed. */
 DZ_NODISCARD int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *err);
 
 struct dz_image_gc {
     uint64_t files, bytes; /* removed */
 };
-/* Remove images without a name that nobody runs and the guard lets go, modules of no
- * image, what broken builds left, and with `cache` what was fetched and compiled. */
+/* Remove images without a name that no process runs and the guard permits, modules of no image,
+ * leftovers of failed builds, and with `cache` what was fetched and compiled. */
 DZ_NODISCARD int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc,
                              struct dz_err *err);
 
-/* Read an image and all that was made from it, and tell each damage; with repair,
- * make anew what can be made from the image itself. *ret_count: damages that stay. */
+/* Read an image and everything derived from it, and report each damage; with `repair`, rebuild what
+ * can be derived from the image itself. *ret_count: damages that remain. */
 struct dz_image_verify {
     bool repair;
     void (*tell)(void *arg, const char *sentence);
@@ -171,12 +172,12 @@ DZ_NODISCARD int dz_image_verify(struct dz_image_store *s, const char *sha256,
 
 /* --- building ------------------------------------------------------------------------ */
 
-/* As the life of a sandbox shows them (REQUIREMENTS L4). */
-#define DZ_IMAGE_STATUS_MAP(X)                                        \
-    X(UPLOADING, "UPLOADING") /* the recipe and its files are read */ \
-    X(BUILDING, "BUILDING")   /* fetched, compiled, put together */   \
-    X(DEPLOYING, "DEPLOYING") /* modules are prepared */              \
-    X(DEPLOYED, "DEPLOYED")                                           \
+/* The states of a build, with the names that the API shows (REQUIREMENTS L4). */
+#define DZ_IMAGE_STATUS_MAP(X)                                              \
+    X(UPLOADING, "UPLOADING") /* the recipe and its files are being read */ \
+    X(BUILDING, "BUILDING")   /* fetching, compiling, assembling */         \
+    X(DEPLOYING, "DEPLOYING") /* modules are being prepared */              \
+    X(DEPLOYED, "DEPLOYED")                                                 \
     X(FAILED, "FAILED")
 
 enum dz_image_status {
@@ -187,27 +188,27 @@ enum dz_image_status {
 const char *dz_image_status_text(enum dz_image_status status);
 
 struct dz_image_build {
-    const char *recipe;   /* a file, in `files` when there are some; or NULL: */
+    const char *recipe;   /* a file, in `files` if that is given; or NULL: */
     const char *from_dir; /* a directory that becomes the root */
-    const char *from;     /* image or file that it starts from, before the recipe's; NULL */
-    const char *name;     /* NAME[:TAG], before the recipe's; NULL */
-    const char *guest;    /* directory of doze-cc and its parts; NULL: nothing is compiled */
+    const char *from;     /* image or file to build on instead of the recipe's; NULL */
+    const char *name;     /* NAME[:TAG], instead of the recipe's; NULL */
+    const char *guest;    /* directory of doze-cc and its parts; NULL: compiling fails */
     const char *scripts;  /* directory of fetch-source; NULL: no Debian sources */
-    const char *files;    /* an archive that is unpacked first; the recipe is in it. NULL */
-    bool confined;        /* take nothing of this machine: no path outside of the recipe's
-                           * directory, no script, no compiler */
-    bool fresh;           /* look nothing up in the cache */
+    const char *files;    /* an archive to unpack first; the recipe is in it. NULL */
+    bool confined;        /* use nothing of this machine: no path outside the recipe's directory, no
+                             script, no compiler */
+    bool fresh;           /* do not use the cache */
     void (*status)(void *arg, enum dz_image_status status);
-    /* What is being done, and how far: total 0: not known. */
+    /* Reports progress. total 0: not known. */
     void (*step)(void *arg, const char *what, uint64_t done, uint64_t total);
-    /* The lines that a compiler, package manager or script printed before it failed. NULL: not
-     * wanted, the log has them. */
+    /* Gets the output that a compiler, package manager or script printed before it failed. NULL: it
+     * is only in the log. */
     void (*output)(void *arg, struct dz_str text);
     bool (*stop)(void *arg);
     void *arg;
 };
-/* Build, prepare, name. On failure, or when it was stopped (DZ_ECANCELED), the store
- * is what it was but for the cache; the log is kept: dz_image_log(). */
+/* Build an image, prepare its modules, name it. On failure, or if it was stopped (DZ_ECANCELED),
+ * the store is unchanged except for the cache; the log is kept: dz_image_log(). */
 DZ_NODISCARD int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
                                 char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 /* Ask apt which packages the recipe's [apt] section needs and write its lock. DZ_EINVAL: it has no
@@ -218,12 +219,12 @@ DZ_NODISCARD int dz_image_relock(struct dz_image_store *s, const struct dz_image
 DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
                               struct dz_err *err);
 
-/* Write an image and its names to a descriptor, from where that stands. */
+/* Write an image and its names to a descriptor, at its current offset. */
 DZ_NODISCARD int dz_image_export(struct dz_image_store *s, const char *sha256, int to,
                                  struct dz_err *err);
-/* Take an image from a file, check it, prepare its modules. It is named how->name, or, when that is
- * NULL, as the file says; names that other images have are left to those and listed in ret_left
- * ("a:1 b:2"). */
+/* Import an image from a file: check it, prepare its modules. Its name is how->name, or, if that is
+ * NULL, the names in the file; names that other images have stay with those and are listed in
+ * ret_left ("a:1 b:2"). */
 DZ_NODISCARD int dz_image_import(struct dz_image_store *s, int fd, const struct dz_image_build *how,
                                  char ret_sha256[static DZ_SHA256_HEX], struct dz_buf *ret_left,
                                  struct dz_err *err);
@@ -232,13 +233,13 @@ DZ_NODISCARD int dz_image_import(struct dz_image_store *s, int fd, const struct 
 
 struct dz_image_snapshot {
     const char *label;            /* for messages */
-    int db_fd, wal_fd;            /* its file and log; nobody runs it */
-    int image_fd;                 /* what it stands on, -1: nothing */
-    const char *image_sha256;     /* of that */
+    int db_fd, wal_fd;            /* its file and WAL; no process runs it */
+    int image_fd;                 /* the image below it, -1: none */
+    const char *image_sha256;     /* hash of that image */
     const struct dz_image *image; /* how it is run */
-    bool allow_empty;             /* no machine sleeps in it: make an image of the files */
+    bool allow_empty;             /* without a machine: make an image of the files */
 };
-/* The sandbox, what it stands on and the machine that sleeps in it as an image named
+/* Make an image of the sandbox, the image below it and the machine that sleeps in it, named
  * how->name (its status, step, stop and arg are used, too). DZ_ESTATE: memory_lost, or no machine
  * sleeps in it. */
 DZ_NODISCARD int dz_image_snapshot(struct dz_image_store *s, const struct dz_image_snapshot *from,

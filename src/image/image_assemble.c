@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_assemble.c - the disk of an image put together from a recipe's steps, in a
- * cell: archives are read here, files of the host are asked for.
+ * image_assemble.c - assemble the disk of an image from a recipe's steps, in a cell. The cell reads
+ * archives itself; it requests files of this machine from the host.
  *
- * The same steps give the same bytes: inodes in the order of the steps, every time
- * the epoch, the seed of directory cookies fixed.
+ * The same steps give the same bytes: inodes are in the order of the steps, every time is the
+ * epoch, and the seed of directory cookies is fixed.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
@@ -27,14 +27,15 @@ enum {
     TARGET_MAX = 4096,
 };
 
-static const char staging[] = ".doze-archive"; /* of the root, while a tar is taken apart */
+/* directory in the root, used while a tar is unpacked */
+static const char staging[] = ".doze-archive";
 
 struct assembly {
     struct dz_build *b;
     size_t steps;
     int fd, wal_fd;
     bool fresh;
-    /* inside */
+    /* used inside the cell */
     struct dz_call *call;
     struct dz_db *db;
     const struct dz_step *step;
@@ -44,7 +45,7 @@ struct assembly {
 
 /* --- files of the host ---------------------------------------------------------------- */
 
-/* Text of a message, with a NUL; its second string behind the first NUL. */
+/* Take the text of a message, with a NUL; its second string follows the first NUL. */
 static int take_text(struct assembly *a, const struct dz_call_msg *m, char to[2 * DZ_IMAGE_PATH])
 {
     if (m->size == 0 || m->size >= (size_t)2 * DZ_IMAGE_PATH)
@@ -123,7 +124,7 @@ static int sink_to_buf(void *arg, const void *data, size_t n, struct dz_err *err
                           : 0;
 }
 
-/* Where a member goes: 1 and its path, 0: nowhere, or an error. */
+/* Find the target path of a member: 1 and the path, 0: it is not selected, or an error. */
 static int place(struct assembly *a, struct dz_str member, const char *from, const char *to,
                  char out[static DZ_IMAGE_PATH])
 {
@@ -134,7 +135,7 @@ static int place(struct assembly *a, struct dz_str member, const char *from, con
         return 0;
     if (!all && !dir && !dz_str_eq(rest, want))
         return 0;
-    if (!all && !dir) /* one member: by its own name into a directory */
+    if (!all && !dir) /* a single member goes into a directory under its own name */
         rest = into ? dz_path_name(member) : dz_str_n("", 0);
     int n = snprintf(out, DZ_IMAGE_PATH, "%.*s%s%.*s", (int)(strlen(to) - (into ? 1 : 0)), to,
                      rest.n ? "/" : "", DZ_STR_ARG(rest));
@@ -155,8 +156,8 @@ static int put_zip_link(struct assembly *a, struct dz_zip *z, const char *path)
     return rc;
 }
 
-/* No part of the path behind its first `own` bytes, which are the recipe's, is a link: an
- * archive may not bring one and then write through it. */
+/* Refuse a path that has a symbolic link behind its first `own` bytes, which are the recipe's: an
+ * archive could bring a link and then write through it. */
 static int refuse_through_link(struct assembly *a, const char *path, size_t own)
 {
     char part[DZ_VFS_PATH_MAX];
@@ -198,7 +199,8 @@ static int put_zip_member(struct assembly *a, struct dz_zip *z, const struct dz_
 static int take_zip(struct assembly *a, const struct dz_zip_source *source, const char *from,
                     const char *to);
 
-/* The member `from` names up to its "!" is an archive: read it whole, go into it. */
+/* The member that `from` names up to its "!" is an archive: read it completely and continue in
+ * it. */
 static int take_inner(struct assembly *a, struct dz_zip *z, const char *rest, const char *to)
 {
     struct inner i = {a, DZ_BUF_INIT(INNER_MAX)};
@@ -210,7 +212,7 @@ static int take_inner(struct assembly *a, struct dz_zip *z, const char *rest, co
     return rc;
 }
 
-/* Bounded: each level is a "!" of the recipe's line. */
+/* The recursion is bounded: each level is a "!" of the recipe's line. */
 static int take_zip(struct assembly *a, const struct dz_zip_source *source, const char *from,
                     const char *to)
 {
@@ -264,7 +266,7 @@ static int untar(struct assembly *a, int fd, uint64_t dir, bool all)
     return rc;
 }
 
-/* Move one thing out of the staging directory. */
+/* Move one entry out of the staging directory. */
 static int move_out(struct assembly *a, const char *from, const char *to)
 {
     int rc = dz_put_unlink(&a->put, to);
@@ -287,7 +289,7 @@ static int add_child(void *arg, const struct dz_vfs_entry *e)
     return c->names.err;
 }
 
-/* All that is in the directory `from`. */
+/* Move everything that is in the directory `from`. */
 static int move_children(struct assembly *a, const char *from, const char *to)
 {
     char here[DZ_IMAGE_PATH], there[DZ_IMAGE_PATH];
@@ -329,7 +331,7 @@ static int copy_from_staging(struct assembly *a, const struct dz_copy *c)
     return dir ? move_children(a, from, to) : move_out(a, from, to);
 }
 
-/* The recipe's mode for each file that came, as of a zip. */
+/* Give each new file the recipe's mode, as for a zip. */
 static int give_mode(void *arg, const struct dz_image_entry *e, struct dz_err *err)
 {
     struct assembly *a = arg;
@@ -359,7 +361,7 @@ static int take_tar(struct assembly *a, int fd)
     return rc < 0 ? rc : e ? dz_put_failed(&a->put, dir, e) : 0;
 }
 
-/* Right into the place, with what is there already. */
+/* Unpack directly into the target directory and merge with its content. */
 static int merge_tar(struct assembly *a, int fd)
 {
     uint64_t ino = 0;
@@ -378,7 +380,7 @@ static int merge_made(struct assembly *a)
     return untar(a, a->step->fd, DZ_VFS_ROOT, true);
 }
 
-/* A zip likewise. */
+/* Unpack a whole zip likewise. */
 static int take_all(struct assembly *a, const struct dz_zip_source *source)
 {
     char to[DZ_IMAGE_PATH];
@@ -398,7 +400,7 @@ static int do_archive(struct assembly *a)
     struct stat st;
     int fd = a->step->fd, rc = 0;
     if (dz_fd_stat(fd, &st) < 0)
-        return dz_fail_sys(a->err, errno, "look at the archive");
+        return dz_fail_sys(a->err, errno, "stat the archive");
     const struct dz_zip_source source = {fd_read_at, &fd, (uint64_t)st.st_size};
     if (dz_fd_pread(fd, magic, sizeof magic, 0, NULL) < 0)
         return dz_fail(a->err, DZ_EINVAL, "the archive is too short to be one");
@@ -548,7 +550,7 @@ static int64_t epoch(void *arg)
     return 0;
 }
 
-/* What sleeps in the disk that the image is built from does not: its files change. */
+/* A machine that sleeps in the base is removed from the new image, because its files change. */
 static const char no_machine[] = "DELETE FROM machine;"
                                  "DROP TABLE IF EXISTS mem;"
                                  "DELETE FROM meta WHERE k IN('machine','machine_live')";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_build.c - from a recipe to an image with a name: fetch, put together,
- * deploy. The cache remembers what each recipe with its inputs came to, so that a
- * build that finds everything unchanged only names the image again.
+ * image_build.c - build a named image from a recipe: fetch, assemble, deploy. The cache records the
+ * result of each recipe and its inputs, so a build whose inputs are unchanged only names the image
+ * again.
  */
 #include "image/image_int.h"
 
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    FORMAT = 1, /* raised when the same inputs come to other bytes */
+    FORMAT = 1, /* increased when the same inputs give other bytes */
 };
 
 const char *dz_image_status_text(enum dz_image_status status)
@@ -41,7 +41,7 @@ void dz_build_log(const struct dz_build *b, const char *fmt, ...)
     n = n < (int)sizeof line - 1 ? n : (int)sizeof line - 2;
     line[n++] = '\n';
     if (dz_fd_write(b->log, line, (size_t)n, NULL) < 0)
-        return; /* a log that cannot be written stops nothing */
+        return; /* a failure to log is ignored */
 }
 
 bool dz_build_stopped(const struct dz_build *b)
@@ -86,22 +86,22 @@ static int open_build(struct dz_build *b, struct dz_err *err)
     if (snprintf(b->scratch, sizeof b->scratch, "%s/scratch/build", b->store->path) >=
         (int)sizeof b->scratch)
         return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
-    rc = dz_fd_remove_tree(AT_FDCWD, b->scratch, err); /* who builds has the lock */
+    rc = dz_fd_remove_tree(AT_FDCWD, b->scratch, err); /* the builder has the lock */
     return rc < 0 ? rc : dz_fd_mkdirs(AT_FDCWD, b->scratch, 0700, err);
 }
 
 /* --- what it begins with ---------------------------------------------------------------- */
 
-/* The base may be an exported image: its names are no part of the disk. */
+/* Copy the base. It may be an exported image, whose names are not part of the disk. */
 static int copy_base(int base, int to, struct dz_err *err)
 {
     if (lseek(base, 0, SEEK_SET) < 0)
-        return dz_fail_sys(err, errno, "read the image that it starts from");
+        return dz_fail_sys(err, errno, "read the image below it");
     int rc = dz_image_copy(base, to, err);
     return rc < 0 ? rc : dz_image_cut_names(to, NULL, err);
 }
 
-/* The image or file named by `from`; *ret_fd stays -1 without one. */
+/* Open the image or file that `from` names; *ret_fd stays -1 without one. */
 static int open_base(struct dz_build *b, int *ret_fd, char ret_sha256[static DZ_SHA256_HEX],
                      struct dz_err *err)
 {
@@ -127,7 +127,7 @@ static int open_base(struct dz_build *b, int *ret_fd, char ret_sha256[static DZ_
     return rc;
 }
 
-/* What holds of the image below holds of this one, too; its own notes come first. */
+/* Add the notes of the image below: they apply to this image, too. Its own notes come first. */
 static void add_notes(struct dz_image *c, const struct dz_image *base)
 {
     size_t n = 0;
@@ -161,13 +161,13 @@ static int check_kind(const struct dz_build *b, const struct dz_image *base, str
     return 0;
 }
 
-/* A recipe says what it changes of the image that it starts from. */
+/* Inherit settings: a recipe gives only what differs from the image below. */
 static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image *ret_base,
                    struct dz_err *err)
 {
     struct dz_image *c = &b->recipe->config;
     if (dz_image_load(b->store, base_sha256, ret_base, err) < 0)
-        return 0; /* a file that is in no store */
+        return 0; /* a file that is not in the store */
     c->policy = c->policy ? c->policy : ret_base->policy;
     c->user = c->user ? c->user : ret_base->user;
     c->workdir = c->workdir ? c->workdir : ret_base->workdir;
@@ -209,7 +209,7 @@ struct packages {
     size_t n;
 };
 
-/* One section may take a package's program, another its licences. */
+/* Add a package once, because one section may take its program and another its licences. */
 static void add_package(struct packages *all, const struct dz_image_package *p)
 {
     for (size_t i = 0; i < all->n; i++)
@@ -219,7 +219,8 @@ static void add_package(struct packages *all, const struct dz_image_package *p)
     all->p[all->n++] = *p;
 }
 
-/* Those of the base, then those of the recipe: what it fetches, and what it says is in it. */
+/* List the packages of the base, then those of the recipe: the fetched ones and those that it
+ * declares. */
 static int list_packages(struct dz_build *b, const struct dz_image *base, struct dz_err *err)
 {
     struct dz_recipe *r = b->recipe;
@@ -297,7 +298,7 @@ int dz_build_key(struct dz_build *b, size_t steps, char ret[static DZ_SHA256_HEX
     return rc;
 }
 
-/* The image that these inputs came to before, if it is still there: 1. */
+/* Find the image that these inputs gave before, if it still exists: 1. */
 static int known_result(const struct dz_build *b, const char *key,
                         char ret_sha256[static DZ_SHA256_HEX])
 {
@@ -322,7 +323,7 @@ static void remember_result(const struct dz_build *b, const char *key, const cha
     char path[DZ_IMAGE_PATH];
     (void)snprintf(path, sizeof path, "cache/result-%s", key);
     if (dz_fd_replace(b->store->dir, path, sha256, strlen(sha256), 0600, NULL) < 0)
-        dz_build_log(b, "the result is not remembered");
+        dz_build_log(b, "the result could not be stored in the cache");
 }
 
 /* --- the build
@@ -366,7 +367,7 @@ static int make_image(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX],
     int rc = dz_build_disk(b, b->recipe->step_count, fd, err);
     if (rc == 0)
         rc = dz_image_deploy(b->store, fd, work, b->how, ret_sha256, err);
-    (void)unlinkat(b->store->dir, work, 0); /* there no more when it was published */
+    (void)unlinkat(b->store->dir, work, 0); /* gone already if it was published */
     return rc;
 }
 
@@ -412,7 +413,7 @@ static int read_recipe(const struct dz_image_build *how, struct dz_recipe *ret, 
     return rc;
 }
 
-/* The files, and the recipe that is among them. */
+/* Unpack the files, which include the recipe. */
 static int unpack_files(struct dz_build *b, struct dz_err *err)
 {
     char dir[DZ_IMAGE_PATH + 16], path[DZ_IMAGE_PATH * 2];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_export.c - images as files outside of the store.
+ * image_export.c - images as files outside the store.
  *
- * The name of an image is the hash of its bytes, so the names that people gave it cannot be among
- * them. An exported file is the image, then the names, then a foot that says where the image ends
- * (docs/format/image.md). SQLite ignores what follows the last page that a database counts.
+ * The id of an image is the hash of its bytes, so the names that people gave it cannot be part of
+ * them. An exported file is the image, then the names, then a footer that says where the image ends
+ * (docs/format/image.md). SQLite ignores bytes after the last page that a database counts.
  */
 #include "image/image_int.h"
 
@@ -88,8 +88,8 @@ int dz_image_cut_names(int fd, struct dz_buf *ret_names, struct dz_err *err)
     return 0;
 }
 
-/* Give the image the names that its file carried, except those of other images: a file from
- * elsewhere must not take them away. */
+/* Give the image the names in its file, except names of other images: a file from elsewhere must
+ * not take them away. */
 static int give_names(struct dz_image_store *s, struct dz_str names, const char *sha256,
                       struct dz_buf *ret_left, struct dz_err *err)
 {

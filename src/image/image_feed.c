@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_feed.c - files of this machine as a stream, for the cell that puts a disk
- * together. No byte of them is looked at. Names in a directory come in byte order (tree_read.c),
- * so equal trees give equal images.
+ * image_feed.c - send files of this machine to the cell that assembles a disk. Their content is not
+ * read here. Names in a directory are in byte order (tree_read.c), so equal trees give equal
+ * images.
  */
 #include "image/image_int.h"
 
@@ -18,11 +18,11 @@
 struct dz_feed {
     const struct dz_image_store *store;
     struct dz_recipe *r;
-    size_t step; /* index + 1 of the one that is open; 0: none */
+    size_t step; /* index + 1 of the open step; 0: none */
     struct dz_tree_read *tree;
-    int fd;     /* the file whose bytes come */
+    int fd;     /* the file whose bytes are being sent */
     bool owned; /* fd is ours, not the reader's */
-    bool given; /* of a single file: its name */
+    bool given; /* the name of a single file has been sent */
     size_t deb; /* of packages: the next */
     char text[2 * DZ_IMAGE_PATH];
     uint8_t data[DZ_CALL_DATA_MAX];
@@ -77,7 +77,7 @@ static int open_step(struct dz_feed *f, size_t index, struct dz_err *err)
 
 /* --- one file ----------------------------------------------------------------------- */
 
-/* Bytes of the open file: how many, 0 at its end. */
+/* Send bytes of the open file: how many, 0 at its end. */
 static int next_data(struct dz_feed *f, struct dz_call_msg *ret, struct dz_err *err)
 {
     ssize_t n = read(f->fd, f->data, sizeof f->data);
@@ -89,7 +89,7 @@ static int next_data(struct dz_feed *f, struct dz_call_msg *ret, struct dz_err *
     return n > 0;
 }
 
-/* FILE, and what was compiled: its name, then its bytes. */
+/* For FILE and compiled programs: send the name, then the bytes. */
 static int next_single(struct dz_feed *f, const struct dz_step *s, struct dz_call_msg *ret,
                        struct dz_err *err)
 {
@@ -135,7 +135,7 @@ static int entry(struct dz_feed *f, const struct dz_step *s, const struct dz_tre
     if (n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path %.80s is too long for an image", f->text);
     if (n == 0)
-        return 0; /* the root is there */
+        return 0; /* the root exists */
     f->fd = e->fd;
     *ret = (struct dz_call_msg){
         .tag = tags[e->kind], .value = e->st.st_mode & 0777u, .data = f->text, .size = (size_t)n};
@@ -152,7 +152,8 @@ static int next_of_tree(struct dz_feed *f, const struct dz_step *s, struct dz_ca
     while (rc == 0 && (rc = dz_tree_read_next(f->tree, &e, err)) == 0 && e.kind != DZ_TREE_END) {
         if (e.kind == DZ_TREE_SKIP && e.changed)
             return dz_fail(err, DZ_EIO, "%s/%s %s", s->source, e.path, e.why);
-        if (e.kind != DZ_TREE_DIR_END && e.kind != DZ_TREE_SKIP) /* devices, sockets stay out */
+        if (e.kind != DZ_TREE_DIR_END &&
+            e.kind != DZ_TREE_SKIP) /* devices and sockets are left out */
             rc = entry(f, s, &e, ret, err);
     }
     if (rc == 0)
@@ -165,7 +166,7 @@ int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_cal
 {
     struct dz_feed *f = host;
     if (question->value >= f->r->step_count)
-        return dz_fail(err, DZ_EIO, "the cell asked for a step that does not exist");
+        return dz_fail(err, DZ_EIO, "the cell requested a step that does not exist");
     const struct dz_step *s = &f->r->steps[question->value];
     int rc = f->step == question->value + 1 ? 0 : open_step(f, (size_t)question->value, err);
     if (rc == 0 && f->fd >= 0)

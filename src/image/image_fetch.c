@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_fetch.c - what a recipe names and is not on this machine: fetched by the
- * package managers of whoever owns it, compiled by doze-cc, kept in the cache.
+ * image_fetch.c - fetch what a recipe names, with the package managers of this machine, compile it
+ * with doze-cc, and keep it in the cache.
  *
- * A package manager checks its own hashes; where the recipe has one, it is compared
- * here once more. What is in the cache has the name of what it was made from, is
- * written elsewhere and renamed: it is whole or not there.
+ * A package manager checks its own hashes; a hash in the recipe is compared here as well. A file in
+ * the cache is named after its inputs, written elsewhere and renamed, so it is complete.
  */
 #include "image/image_int.h"
 
@@ -21,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    LOOK_MS = 250, /* between two looks at whether to stop */
+    LOOK_MS = 250, /* interval at which a stop request is checked */
     WORDS_MAX = 256,
     CAUSE_MAX = 192,
     OUTPUT_MAX = 8192, /* bytes of a failed tool's output that are shown */
@@ -29,7 +28,7 @@ enum {
 
 /* --- running a tool ---------------------------------------------------------------------- */
 
-/* The first of two lines, one after the other, that begin with these words. */
+/* Find two consecutive lines that begin with these words; returns the first. */
 static bool find_pair(struct dz_str text, const char *first, const char *second,
                       struct dz_str *ret_first, struct dz_str *ret_second)
 {
@@ -46,7 +45,7 @@ static bool find_pair(struct dz_str text, const char *first, const char *second,
     return false;
 }
 
-/* Where the first line begins that speaks of an error; DZ_STR_NONE: none does. */
+/* The offset of the first line that mentions an error; DZ_STR_NONE: none does. */
 static size_t error_line(struct dz_str text)
 {
     static const char *const marks[] = {"error:", "ERROR:", "error[", "npm error ", "npm ERR!"};
@@ -61,8 +60,8 @@ static size_t error_line(struct dz_str text)
     return start == DZ_STR_NONE ? 0 : start + 1;
 }
 
-/* Why a tool failed, by its output: the two hashes that pip compared, else the first line that
- * speaks of an error, else the last line. */
+/* The cause of a tool's failure in its output: the two hashes that pip compared, else the first
+ * line that mentions an error, else the last line. */
 static void find_cause(struct dz_str text, char ret[static CAUSE_MAX])
 {
     struct dz_str expected, got, line = text;
@@ -81,8 +80,8 @@ static void find_cause(struct dz_str text, char ret[static CAUSE_MAX])
     (void)snprintf(ret, CAUSE_MAX, "%.*s", DZ_STR_ARG(line));
 }
 
-/* What the tool wrote to the log from `from` on: its last OUTPUT_MAX bytes. The caller is given
- * the lines from the first error on. */
+/* Read what the tool wrote to the log after `from`, the last OUTPUT_MAX bytes. The caller gets the
+ * lines from the first error on. */
 static void read_output(struct dz_build *b, off_t from, char cause[static CAUSE_MAX])
 {
     char text[OUTPUT_MAX];
@@ -125,7 +124,8 @@ int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, s
     off_t from = lseek(b->log, 0, SEEK_END);
     int rc = dz_os_spawn(&o, &p, err);
     if (rc == DZ_ENOENT)
-        return dz_fail(err, rc, "%s is not installed: it is needed to fetch this", argv[0]);
+        return dz_fail(err, rc, "%s is not installed, and this cannot be fetched without it",
+                       argv[0]);
     if (rc == 0)
         rc = wait_for(b, &p, &status, err);
     if (rc < 0)
@@ -164,7 +164,7 @@ int dz_build_open_cached(struct dz_build *b, const char *path, struct dz_step *s
     return rc < 0 ? rc : 1;
 }
 
-/* A file that a tool left behind becomes the cache's; its hash must be the recipe's. */
+/* Move a file that a tool made into the cache; its hash must be the recipe's. */
 int dz_build_into_cache(struct dz_build *b, const char *file, const char *path, struct dz_step *s,
                         struct dz_err *err)
 {
@@ -190,7 +190,7 @@ int dz_build_new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct 
     return mkdir(out, 0700) < 0 ? dz_fail_sys(err, errno, "make %s", out) : 0;
 }
 
-/* The one file in a directory whose name ends like this. */
+/* Find the only file in a directory whose name has this suffix. */
 static int only_file(const char *dir, const char *end, char out[static DZ_IMAGE_PATH],
                      struct dz_err *err)
 {
@@ -244,7 +244,7 @@ static int fetch_npm(struct dz_build *b, struct dz_step *s, const char *dir,
     return rc < 0 ? rc : only_file(dir, ".tgz", out, err);
 }
 
-/* Where cargo keeps what it fetched: registry/cache/SOURCE/NAME-VERSION.crate. */
+/* Find the file that cargo fetched: registry/cache/SOURCE/NAME-VERSION.crate. */
 static int find_crate(const struct dz_step *s, char out[static DZ_IMAGE_PATH], struct dz_err *err)
 {
     char cache[DZ_IMAGE_PATH];
@@ -266,7 +266,7 @@ static int find_crate(const struct dz_step *s, char out[static DZ_IMAGE_PATH], s
     }
     if (d)
         (void)closedir(d);
-    return found ? 0 : dz_fail(err, DZ_ENOENT, "cargo did not keep %s %s", s->label, s->version);
+    return found ? 0 : dz_fail(err, DZ_ENOENT, "cargo did not store %s %s", s->label, s->version);
 }
 
 int dz_build_copy_file(int dir, const char *from, const char *to, struct dz_err *err)
@@ -308,8 +308,8 @@ static int need_guest(const struct dz_build *b, struct dz_err *err)
 {
     return b->how->guest ? 0
                          : dz_fail(err, DZ_EUNSUPPORTED,
-                                   "doze-cc is needed to compile this: name its directory with "
-                                   "--guest or DOZE_GUEST");
+                                   "compiling requires doze-cc: give its directory with --guest or "
+                                   "DOZE_GUEST");
 }
 
 static void hash_str(struct dz_sha256 *h, const char *s)
@@ -317,7 +317,7 @@ static void hash_str(struct dz_sha256 *h, const char *s)
     dz_sha256_update(h, s ? s : "", (s ? strlen(s) : 0) + 1);
 }
 
-/* Directory and name of a file, hashed with its bytes. */
+/* Hash the directory and name of a file with its bytes. */
 static int hash_path(struct dz_sha256 *h, const char *dir, const char *name, struct dz_err *err)
 {
     char path[DZ_IMAGE_PATH], hex[DZ_SHA256_HEX];
@@ -329,7 +329,8 @@ static int hash_path(struct dz_sha256 *h, const char *dir, const char *name, str
     return rc;
 }
 
-/* What compiling depends on: compiler driver, start-up code, library, and the step's own. */
+/* Hash the inputs of compiling: compiler driver, start-up code, library, and the step's own
+ * files. */
 static int compile_key(struct dz_build *b, const struct dz_step *s, char ret[static DZ_SHA256_HEX],
                        struct dz_err *err)
 {
@@ -380,7 +381,8 @@ static int compile_c(struct dz_build *b, const struct dz_step *s, const char *ou
     return dz_build_run(b, argv, NULL, err);
 }
 
-/* The one directory that an archive held, or all of what it held, when that is more. */
+/* The source directory: the only directory in the unpacked archive, or the archive's root if it has
+ * more. */
 static int source_dir(const char *dir, char out[static DZ_IMAGE_PATH], struct dz_err *err)
 {
     DIR *d = opendir(dir);
@@ -412,7 +414,7 @@ static int run_script(struct dz_build *b, const struct dz_step *s, const char *d
     if (rc == 0)
         rc = dz_build_run(b, argv, NULL, err);
     if (rc == 0 && access(out, R_OK) < 0)
-        rc = dz_fail(err, DZ_EIO, "%s ran and did not make its output", s->build);
+        rc = dz_fail(err, DZ_EIO, "%s succeeded but did not make its output", s->build);
     return rc;
 }
 
@@ -427,7 +429,7 @@ static int compile_debian(struct dz_build *b, const struct dz_step *s, const cha
     return rc < 0 ? rc : run_script(b, s, source, out, err);
 }
 
-/* A crate's or a package's archive, unpacked for the script. */
+/* Unpack the archive of a crate or package and run the build script. */
 static int compile_fetched(struct dz_build *b, struct dz_step *s, const char *dir, const char *out,
                            struct dz_err *err)
 {
@@ -470,7 +472,7 @@ static int compile(struct dz_build *b, struct dz_step *s, struct dz_err *err)
              : s->kind == DZ_STEP_DEBIAN ? compile_debian(b, s, dir, out, err)
                                          : compile_fetched(b, s, dir, out, err);
     if (rc == 0) {
-        const char *wanted = s->sha256; /* of the source, not of the program */
+        const char *wanted = s->sha256; /* hash of the source, not of the program */
         s->sha256 = NULL;
         rc = dz_build_into_cache(b, out, path, s, err);
         s->sha256 = wanted;

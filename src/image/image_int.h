@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_int.h - what the files of this module share.
+ * image_int.h - shared inside src/image only.
  */
 #ifndef DZ_IMAGE_IMAGE_INT_H
 #define DZ_IMAGE_IMAGE_INT_H
@@ -14,18 +14,18 @@
 enum {
     DZ_IMAGE_PATH = 4096 + 256,
     DZ_IMAGE_STEPS_MAX = 256,
-    DZ_IMAGE_COPIES_MAX = 1024, /* pieces taken out of archives, of a whole recipe */
+    DZ_IMAGE_COPIES_MAX = 1024, /* members copied from archives, in a whole recipe */
     DZ_IMAGE_CALL_MS = 15 * 60 * 1000,
-    DZ_ARCHIVE_FREE = 256 << 20, /* bytes that any archive may hold, */
-    DZ_ARCHIVE_RATIO = 100,      /* and for each of its own this many */
+    DZ_ARCHIVE_FREE = 256 << 20, /* bytes that any archive may expand to, */
+    DZ_ARCHIVE_RATIO = 100,      /* plus this many for each of its own bytes */
 };
 
 /* --- the manifest ------------------------------------------------------------------ */
 
-/* The lines that stand in the image itself: all but its hash, size and programs. */
+/* Print the lines that the image itself contains: all but its hash, size and programs. */
 void dz_image_print_config(const struct dz_image *i, struct dz_buf *out);
 void dz_image_print(const struct dz_image *i, struct dz_buf *out);
-/* May the text stand in a line? No control characters, some bytes, not too many. */
+/* Is the text valid in a line? It has no control characters, is not empty and not too long. */
 bool dz_image_text_ok(struct dz_str s);
 
 /* --- the store's files --------------------------------------------------------------- */
@@ -42,50 +42,51 @@ void dz_image_file_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_manifest_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_module_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_base_path(char out[static DZ_IMAGE_PATH], const char *sha256);
-/* A new file in work/, to be filled and renamed; its name in out. */
+/* Make a new file in work/, to be filled and renamed; `out` gets its name. */
 int dz_image_work_file(const struct dz_image_store *s, char out[static DZ_IMAGE_PATH],
                        struct dz_err *err);
-/* Make it durable and give it its place: read-only from then on. Nothing there is replaced. */
+/* Make it durable and rename it to its final place, read-only. Never replaces a file. */
 int dz_image_publish(const struct dz_image_store *s, int fd, const char *work, const char *path,
                      struct dz_err *err);
 bool dz_image_exists(const struct dz_image_store *s, const char *path);
 int dz_image_hash_fd(int fd, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
-/* One who builds, removes or repairs: waits for nobody, DZ_EBUSY. *ret_fd is to be closed. */
+/* Take the store's lock for building, removing or repairing. Does not wait: DZ_EBUSY. The caller
+ * closes *ret_fd. */
 int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *err);
-/* NAME or NAME:TAG in full, checked. */
+/* Check NAME or NAME:TAG and complete it to NAME:TAG. */
 int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
                        struct dz_err *err);
 
-/* Which image NAME:TAG is; DZ_ENOENT. */
+/* Read the image of NAME:TAG; DZ_ENOENT. */
 int dz_image_read_name(const struct dz_image_store *s, const char *full,
                        char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
-/* All of `from`, from where it stands, to the end of `to`. */
+/* Copy everything from the offset of `from` to the end of `to`. */
 int dz_image_copy(int from, int to, struct dz_err *err);
-/* Cut the names off an exported image in fd; ret_names gets them, a line each, and may be NULL. A
- * file without them stays as it is. */
+/* Cut the names off an exported image in fd; ret_names, which may be NULL, gets them, one per line.
+ * A file without names is unchanged. */
 int dz_image_cut_names(int fd, struct dz_buf *ret_names, struct dz_err *err);
 
 /* --- looking into an image, in a cell --------------------------------------------------- */
 
-/* In a cell: the disk in fd, to be read. What is opened goes with the cell. */
+/* In a cell: open the disk in fd for reading. It is closed when the cell ends. */
 struct dz_db;
 struct dz_vfs;
 int dz_image_open_disk(int fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs, struct dz_err *err);
 /* Prepare one program of the image in fd and put it into the store. `copy` runs in the cell that
- * reads the image, gets a struct dz_image_copying, and is dz_image_copy_program: only tests have
- * another one. What it writes must have the program's hash, else DZ_ECORRUPT. DZ_EINVAL,
- * DZ_EUNSUPPORTED, DZ_ELIMIT: it is no module that doze can run. */
+ * reads the image and gets a struct dz_image_copying; it is dz_image_copy_program except in tests.
+ * Its output must have the program's hash, otherwise DZ_ECORRUPT. DZ_EINVAL, DZ_EUNSUPPORTED,
+ * DZ_ELIMIT: it is not a module that doze can run. */
 struct dz_image_copying {
     int image_fd, out_fd;
     const struct dz_image_program *program;
 };
 int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
                      dz_call_fn *copy, struct dz_err *err);
-/* Is the prepared module of this program there and whole? */
+/* Does the prepared module of this program exist, and is it complete? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);
-/* A whole image into the store, fd its file in scratch/: scan, prepare, publish. The result is
- * its hash. */
+/* Put an image into the store; fd is its file in scratch/: scan, prepare, publish. Returns its
+ * hash. */
 int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                     struct dz_err *err);
@@ -94,11 +95,11 @@ int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
 
 enum dz_step_kind {
     DZ_STEP_DIR = 1, /* an empty directory */
-    DZ_STEP_FILE,    /* one file: of the recipe's directory, or text */
+    DZ_STEP_FILE,    /* one file of the recipe's directory, or a text */
     DZ_STEP_LINK,    /* a symbolic link */
     DZ_STEP_TREE,    /* a directory of this machine */
     DZ_STEP_TAR,
-    DZ_STEP_C, /* C sources of the recipe's directory, by doze-cc */
+    DZ_STEP_C, /* C sources of the recipe's directory, compiled by doze-cc */
     DZ_STEP_DEBIAN,
     DZ_STEP_PYPI,
     DZ_STEP_NPM,
@@ -121,22 +122,22 @@ struct dz_pattern {
     bool exclude;
 };
 
-/* Out of an archive. from: a member; a directory's members when it ends in "/"; "/": all;
- * "INNER.zip!FROM" goes into an archive in the archive. to: the name, or with "/" at its
- * end the directory. */
+/* What to copy out of an archive. from: a member; with "/" at its end, the members of a directory;
+ * "/": everything; "INNER.zip!FROM": from an archive in the archive. to: the path in the image, or
+ * with "/" at its end the directory. */
 struct dz_copy {
     const char *from, *to;
 };
 
 struct dz_step {
     enum dz_step_kind kind;
-    int line; /* in the recipe, of its head */
+    int line; /* line of its head in the recipe */
     const char *label;
     const char *path;    /* in the image */
-    const char *source;  /* on this machine, in full */
+    const char *source;  /* absolute path on this machine */
     const char *text;    /* FILE: its content; LINK: its target; APT: the packages wanted */
     const char *version; /* exact */
-    const char *sha256;  /* of what is fetched; NULL: not given */
+    const char *sha256;  /* hash of what is fetched; NULL: not given */
     const char *license;
     const char *build; /* a script: BUILD SOURCE-DIR SYSROOT OUT; SCRIPT: BUILD ROOT OUT */
     const char *flags; /* C: for doze-cc */
@@ -146,10 +147,10 @@ struct dz_step {
     size_t copy_count;
     struct dz_pattern *patterns; /* APT */
     size_t pattern_count;
-    /* found while fetching */
+    /* set while fetching */
     struct dz_deb *debs; /* APT: what its lock lists */
     size_t deb_count;
-    int fd; /* what is fetched, or compiled; -1 */
+    int fd; /* the fetched or compiled file; -1 */
     char got[DZ_SHA256_HEX];
 };
 
@@ -158,17 +159,18 @@ struct dz_recipe {
     const char *dir; /* of the recipe's file */
     const char *name, *from;
     bool has_kind;          /* it says of which kind the image is */
-    struct dz_image config; /* packages: those that it says it contains */
+    struct dz_image config; /* packages: those that it declares */
     struct dz_step steps[DZ_IMAGE_STEPS_MAX];
     size_t step_count;
 };
-/* Read and check one; a wrong line is told as "FILE:LINE: what". */
+/* Read and check a recipe; an error begins with "FILE:LINE: ". */
 int dz_recipe_read(const char *file, struct dz_recipe *ret_recipe, struct dz_err *err);
-/* The same of a text; file: what it is called, and whose directory sources are taken from. */
+/* The same for a text; file: its name in messages, whose directory holds the sources. */
 int dz_recipe_parse(const char *file, struct dz_str text, struct dz_recipe *ret_recipe,
                     struct dz_err *err);
 int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_err *err);
-/* Does it keep to its own directory, and run nothing on this machine? DZ_EDENIED names the line. */
+/* Does the recipe use only its own directory, and run nothing on this machine? DZ_EDENIED names the
+ * line. */
 int dz_recipe_confined(const struct dz_recipe *r, struct dz_err *err);
 void dz_recipe_release(struct dz_recipe *r);
 
@@ -180,14 +182,13 @@ struct dz_build {
     struct dz_recipe *recipe;
     const char *name;            /* NAME:TAG */
     int log;                     /* descriptor */
-    char scratch[DZ_IMAGE_PATH]; /* a directory in full that goes afterwards */
+    char scratch[DZ_IMAGE_PATH]; /* absolute path of a directory that is removed afterwards */
     int base;                    /* the image that it starts from; -1: none */
     const char *base_sha256;     /* of that, or "-" */
 };
-/* Whatever comes from outside or is compiled: from the cache, or now. step->fd and
- * step->got are set. */
+/* Get what a step fetches or compiles, from the cache or now. Sets step->fd and step->got. */
 int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err);
-/* Run a program with its output in the log. A status that is not 0 is DZ_EIO with its cause. */
+/* Run a program with its output in the log. A status other than 0 is DZ_EIO with its cause. */
 int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err);
 /* A directory below the build's own, new and empty. */
 int dz_build_new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct dz_err *err);
@@ -202,7 +203,7 @@ int dz_build_lock(struct dz_build *b, struct dz_step *s, const struct dz_image *
                   struct dz_err *err);
 DZ_PRINTF(2, 3) void dz_build_log(const struct dz_build *b, const char *fmt, ...);
 bool dz_build_stopped(const struct dz_build *b);
-/* An empty disk. */
+/* Make an empty disk. */
 int dz_image_new_disk(int fd, struct dz_err *err);
 /* Put together by the first `steps` of the recipe: a new disk, in fd. */
 int dz_build_disk(struct dz_build *b, size_t steps, int fd, struct dz_err *err);
@@ -222,13 +223,13 @@ int dz_build_into_cache(struct dz_build *b, const char *file, const char *path, 
 /* Put the disk in fd together in a cell, by the first `steps` of the recipe. */
 int dz_build_assemble(struct dz_build *b, size_t steps, int fd, bool fresh, struct dz_err *err);
 
-/* What the cell asks the host for: the next of a step's own files. */
+/* Messages by which the cell requests the next of a step's own files. */
 enum dz_feed_tag {
     DZ_FEED_END = 0,
     DZ_FEED_DIR = 1,  /* value: mode; data: path */
     DZ_FEED_LINK = 2, /* data: path, NUL, target */
     DZ_FEED_FILE = 3, /* value: mode; data: path. APT: value: which package */
-    DZ_FEED_DATA = 4, /* more bytes of it */
+    DZ_FEED_DATA = 4, /* more bytes of the file */
 };
 struct dz_feed;
 /* store: where the packages of an APT step are; NULL: there is none. */
@@ -238,13 +239,12 @@ void dz_feed_free(struct dz_feed *f);
 /* The `answer` of a call: question->value is the index of the step. */
 int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
                    struct dz_err *err);
-/* Hash of all that a step takes from this machine, into step->got. */
+/* Hash everything that a step takes from this machine, into step->got. */
 int dz_feed_hash(struct dz_recipe *r, struct dz_step *step, struct dz_err *err);
 
-/* What an archive of this size may hold: more is taken for a bomb. */
+/* The most that an archive of this size may expand to; more counts as a bomb. */
 uint64_t dz_archive_room(uint64_t size);
-/* All that is in an archive (tar, tar.gz, zip) below an empty directory of this machine. Cells
- * read it. */
+/* Unpack an archive (tar, tar.gz, zip) below an empty directory of this machine. Cells read it. */
 int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_err *err);
 
 /* --- entries of the new disk, in a cell (image_put.c) ------------------------------------------
@@ -286,12 +286,12 @@ int dz_put_sink(void *arg, const void *data, size_t n, struct dz_err *err);
  */
 
 struct dz_archive_member {
-    struct dz_str path; /* as it stands in the archive, checked: relative, no ".." */
+    struct dz_str path; /* as in the archive, checked: relative, no ".." */
     uint32_t mode;      /* S_IFREG, S_IFDIR or S_IFLNK, and permission bits */
     uint64_t size;
 };
 struct dz_zip;
-/* An archive by random access. read_at: as pread, whole or an error. */
+/* An archive with random access. read_at: as pread, but complete or an error. */
 struct dz_zip_source {
     int (*read_at)(void *arg, void *to, size_t n, uint64_t at, struct dz_err *err);
     void *arg;
@@ -299,9 +299,9 @@ struct dz_zip_source {
 };
 int dz_zip_open(const struct dz_zip_source *from, struct dz_zip **ret_zip, struct dz_err *err);
 void dz_zip_close(struct dz_zip *z);
-/* 1 and the next member in the order of the directory, 0 at the end. */
+/* Get the next member in the order of the directory: 1, 0 at the end. */
 int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct dz_err *err);
-/* The content of that member, whole: sink gets it in pieces. Its checksum is compared. */
+/* Read the content of that member: sink gets it in pieces. Its checksum is compared. */
 typedef int dz_zip_sink_fn(void *arg, const void *data, size_t n, struct dz_err *err);
 int dz_zip_read(struct dz_zip *z, dz_zip_sink_fn *sink, void *arg, struct dz_err *err);
 

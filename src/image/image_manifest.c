@@ -2,9 +2,8 @@
  *
  * image_manifest.c - a manifest as text: docs/format/image.md.
  *
- * One line for each fact, a word and what it says. The lines of the configuration
- * also stand in the image; they may come from a stranger, so each is checked, and
- * nothing here grows beyond its ceiling.
+ * One line for each fact: a word and its value. The lines of the configuration are also in the
+ * image; they are not trusted, so each is checked, and nothing here grows beyond its limit.
  */
 #include "image/image_int.h"
 
@@ -15,7 +14,7 @@
 #include <string.h>
 
 enum {
-    TEXT_MAX = 4096, /* bytes of what a line says */
+    TEXT_MAX = 4096, /* bytes of a line's value */
     VERSION_MAX = 3,
     ARENA_MAX = 2 * DZ_IMAGE_MANIFEST_MAX,
 };
@@ -163,7 +162,7 @@ static int take_lines(struct parse *p, struct dz_str text, struct dz_err *err)
     int rc = 0;
     for (p->line = 1; rc == 0 && dz_str_split(&text, '\n', &line); p->line++) {
         if (p->line == 1 && !version_of(line))
-            return wrong(p, "not the manifest of an image, or of a newer version", err);
+            return wrong(p, "not a manifest of an image, or a newer version of one", err);
         if (p->line == 1 || (line.n == 0 && text.n == 0))
             continue;
         if (!dz_image_text_ok(line) || !dz_str_split(&line, ' ', &key) || line.n == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_programs.c - the programs of a disk, and the tables `image` and `program`. Runs in a cell.
+ * image_programs.c - find the programs of a disk; the tables `image` and `program`. Runs in a cell.
  */
 #include "image/image_programs.h"
 
@@ -19,11 +19,11 @@
 
 /* --- a walk over the disk ---------------------------------------------------------------- */
 
-/* Visits every name in byte order. The disk may be hostile: the list of directories still to be
- * visited is bounded, and nothing recurses. */
+/* Visit every name in byte order. The disk may be hostile: the list of directories still to visit
+ * is bounded, and nothing recurses. */
 
 enum {
-    ENTRIES_MAX = 4 << 20, /* of the whole disk */
+    ENTRIES_MAX = 4 << 20, /* entries of the whole disk */
 };
 
 struct name {
@@ -36,7 +36,7 @@ DZ_VEC(entries, struct name);
 struct walk {
     struct dz_vfs *vfs;
     struct dz_err *err;
-    struct entries stack; /* full paths still to be looked at: the last is next */
+    struct entries stack; /* absolute paths still to visit: the last is next */
     uint64_t seen;
 };
 
@@ -87,7 +87,7 @@ int dz_image_walk(struct dz_vfs *vfs, dz_image_walk_fn *fn, void *arg, struct dz
     int rc = 0;
     if (!root || dz_vec_push(&w.stack, ((struct name){root, DZ_VFS_ROOT, S_IFDIR})) < 0) {
         dz_free(root);
-        rc = dz_fail(err, DZ_ENOMEM, "walk over an image: out of memory");
+        rc = dz_fail(err, DZ_ENOMEM, "walk an image: out of memory");
     }
     while (rc == 0 && w.stack.n > 0) {
         struct name at = dz_vec_pop(&w.stack);
@@ -113,7 +113,7 @@ struct search {
     void *arg;
     struct dz_err *err;
     uint8_t *buf;
-    DZ_VEC(, uint64_t) linked; /* programs with several names that were told */
+    DZ_VEC(, uint64_t) linked; /* programs with several names that were reported */
 };
 
 /* --- one file ----------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static int look_at(void *arg, const struct dz_image_entry *at, struct dz_err *er
         return 0;
     int e = dz_vfs_getattr(w->vfs, at->ino, &a);
     if (e)
-        return dz_fail_sys(err, -e, "look at %s in the image", at->path);
+        return dz_fail_sys(err, -e, "stat %s in the image", at->path);
     if (!S_ISREG(a.mode) || a.size < 8 || a.size > UINT32_MAX ||
         dz_vfs_read(w->vfs, at->ino, 0, head, 4) != 4 || memcmp(head, magic, 4) != 0 ||
         told_before(w, &a))

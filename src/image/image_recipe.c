@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_recipe.c - reading a recipe: docs/guide/images.md has the format.
+ * image_recipe.c - read a recipe: docs/guide/images.md has the format.
  *
- * libinih cuts lines into keys and values. Heads of sections are taken from the
- * lines themselves, as they go by: the library neither tells of a section without
- * keys nor keeps a long head whole. So it is also known which line is wrong.
+ * libinih splits lines into keys and values. The heads of sections are taken from the lines
+ * themselves as they pass, because the library reports no section without keys and cuts a long
+ * head. This also gives the line number for messages.
  */
 #include "image/image_int.h"
 
@@ -23,7 +23,7 @@ enum {
     RECIPE_MAX = 1 << 20,
     INI_NAME = 49, /* bytes of a key that libinih keeps */
     NAME_MAX_BYTES = 128,
-    CONTAINS_MAX = 512, /* packages that it says it contains */
+    CONTAINS_MAX = 512, /* packages that a recipe declares */
     PATTERNS_MAX = 64,  /* of files that packages leave out */
     ARENA_MAX = 16 << 20,
 };
@@ -31,9 +31,9 @@ enum {
 struct reading {
     struct dz_recipe *r;
     const char *file;
-    struct dz_str rest; /* of the text */
+    struct dz_str rest; /* rest of the text */
     int line;
-    struct dz_step *step; /* of this section; NULL: [image] or [env] */
+    struct dz_step *step; /* step of this section; NULL: [image] or [env] */
     bool env, image, any;
     size_t entry_count, env_count, note_count, copy_count;
     struct dz_copy copies[DZ_IMAGE_COPIES_MAX];
@@ -71,7 +71,8 @@ static int set_once(struct reading *g, const char **to, const char *name, const 
     return 0;
 }
 
-/* A path of this machine, from the recipe's directory; of several, the words. */
+/* Set a path of this machine, relative to the recipe's directory; for several sources, the
+ * words. */
 static int set_source(struct reading *g, const char **to, const char *name, const char *value)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(1 << 16);
@@ -112,7 +113,7 @@ static bool is(const struct dz_step *s, unsigned bits)
     return (BIT(s->kind) & bits) != 0;
 }
 
-/* What a section must have, once the next begins. */
+/* Check, when the next section begins, that the last one has all it needs. */
 static int finish_step(struct reading *g)
 {
     const struct dz_step *s = g->step;
@@ -120,13 +121,13 @@ static int finish_step(struct reading *g)
     if (!s || g->failed)
         return g->failed;
     if (is(s, FETCHED) && !s->version)
-        return wrong(g, s->line, "version is missing: give the exact one");
+        return wrong(g, s->line, "version is missing: it must be exact");
     if (is(s, BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_CRATE)) && !s->sha256)
-        return wrong(g, s->line, "sha256 is missing: the hash of what is fetched");
+        return wrong(g, s->line, "sha256 is missing: it is the hash of the fetched file");
     if (is(s, BIT(DZ_STEP_DEBIAN)) && !s->build)
-        return wrong(g, s->line, "build is missing: the script that compiles it");
+        return wrong(g, s->line, "build is missing: it is the script that compiles the source");
     if (is(s, FETCHED) && s->build && !s->path)
-        return wrong(g, s->line, "path is missing: the program's place in the image");
+        return wrong(g, s->line, "path is missing: it is the program's path in the image");
     if (s->kind == DZ_STEP_LINK && !s->text)
         return wrong(g, s->line, "target is missing");
     if (s->kind == DZ_STEP_FILE && ((!s->text && !s->source) || one))
@@ -137,16 +138,20 @@ static int finish_step(struct reading *g)
         return wrong(g, s->line, "package is missing: the names of those wanted");
     bool archive = is(s, FETCHED & ARCHIVES);
     if (s->kind == DZ_STEP_TAR && s->has_mode && !s->copy_count)
-        return wrong(g, s->line, "mode needs copy: an archive that is taken whole keeps its modes");
+        return wrong(g, s->line,
+                     "mode requires copy, because an archive that is unpacked as a whole keeps its "
+                     "modes");
     if (archive && !s->copy_count && !s->build)
         return wrong(g, s->line,
-                     "copy or build is missing: what to take out of it, or how to compile it");
+                     "copy or build is missing: the members to take from the archive, or how to "
+                     "compile it");
     if (archive && s->copy_count && s->build)
         return wrong(g, s->line, "a section has copy or build, not both: write two sections");
     return 0;
 }
 
-/* Of a package, or its version: it becomes a word of a package manager's command line. */
+/* Is the name or version of a package valid? It becomes a word of a package manager's command
+ * line. */
 static bool plain_name(struct dz_str s, const char *others)
 {
     for (size_t i = 0; i < s.n; i++) {
@@ -247,10 +252,11 @@ static int set_contains(struct reading *g, const char *value)
         return wrong(g, g->line, "more than %d packages", CONTAINS_MAX);
     for (size_t i = 0; i < DZ_ARRAY_LEN(part); i++)
         if (!dz_str_split(&rest, ' ', &part[i]) || !name_ok(part[i]))
-            return wrong(g, g->line, "contains needs an origin, a name, a version and a licence");
+            return wrong(g, g->line,
+                         "contains requires an origin, a name, a version and a licence");
     rest = dz_str_trim(rest);
     if (rest.n == 0)
-        return wrong(g, g->line, "contains needs a licence");
+        return wrong(g, g->line, "contains requires a licence");
     struct dz_arena *a = &g->r->arena;
     g->packages[g->package_count++] =
         (struct dz_image_package){dz_arena_str(a, part[0]).p, dz_arena_str(a, part[1]).p,
@@ -323,7 +329,7 @@ static int set_env(struct reading *g, const char *name, const char *value)
     if (g->env_count == DZ_IMAGE_WORDS_MAX)
         return wrong(g, g->line, "more than %d variables", DZ_IMAGE_WORDS_MAX);
     if (!dz_image_text_ok(dz_str(name)))
-        return wrong(g, g->line, "a variable needs a name");
+        return wrong(g, g->line, "a variable must have a name");
     dz_buf_addf(&line, "%s=%s", name, value);
     c->env[g->env_count++] = keep(g, line.p);
     return 0;
@@ -334,7 +340,7 @@ static int set_copy(struct reading *g, const char *value)
 {
     struct dz_str to = dz_str(value), from;
     if (g->copy_count == DZ_IMAGE_COPIES_MAX)
-        return wrong(g, g->line, "more than %d pieces out of archives", DZ_IMAGE_COPIES_MAX);
+        return wrong(g, g->line, "more than %d members copied from archives", DZ_IMAGE_COPIES_MAX);
     (void)dz_str_split(&to, ' ', &from);
     to = dz_str_trim(to);
     if (from.n == 0 || to.n == 0 || to.p[0] != '/')
@@ -480,7 +486,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
 
 /* --- lines --------------------------------------------------------------------------------- */
 
-/* The next line, as fgets would give it. */
+/* Get the next line, as fgets would. */
 static char *next_line(char *to, int size, void *stream)
 {
     struct reading *g = stream;
@@ -501,7 +507,7 @@ static char *next_line(char *to, int size, void *stream)
     if (trimmed.n > 0 && trimmed.p[0] == '[') {
         if (begin_section(g, trimmed) < 0)
             return NULL;
-        line = trimmed; /* indented it would go on the value above */
+        line = trimmed; /* an indented line would continue the value above */
     }
     (void)snprintf(to, (size_t)size, "%.*s\n", (int)line.n, line.p);
     return to;

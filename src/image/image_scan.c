@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_scan.c - checks an image against its manifest, prepares its modules, puts it into the
- * store. Each look inside an image runs in a cell.
+ * image_scan.c - check an image against its manifest, prepare its modules, put it into the store.
+ * The content of an image is read only in cells.
  */
 #include "image/image_int.h"
 
@@ -32,7 +32,7 @@ void dz_image_base_path(char out[static DZ_IMAGE_PATH], const char *sha256)
     (void)snprintf(out, DZ_IMAGE_PATH, "memory/%s", sha256);
 }
 
-/* Into a new file in scratch/, whose name is in work: its descriptor. */
+/* Make a new file in scratch/; `work` gets its name. */
 static int make(struct dz_image_store *s, int fd, const struct dz_image *image,
                 char work[static DZ_IMAGE_PATH], struct dz_err *err)
 {
@@ -55,8 +55,9 @@ static int make(struct dz_image_store *s, int fd, const struct dz_image *image,
     return rc < 0 ? rc : DZ_TAKE_FD(out);
 }
 
-/* The flat memory of what sleeps in the image in fd, whose modules are there, into the store. And
- * is the one there as it would be made now? 1, or 0, and then with `repair` it is made. */
+/* Put the flat memory of the machine that sleeps in the image in fd into the store; the modules are
+ * there. With an existing file: does it equal what would be made now? 1, or 0, and then with
+ * `repair` it is rebuilt. */
 static int base_prepare(struct dz_image_store *s, int fd, const struct dz_image *image,
                         struct dz_err *err)
 {
@@ -69,7 +70,7 @@ static int base_prepare(struct dz_image_store *s, int fd, const struct dz_image 
     return rc;
 }
 
-/* 1 when two files have the same bytes. */
+/* 1 if two files have the same bytes. */
 static int same_bytes(int a, int b, struct dz_err *err)
 {
     DZ_AUTO(dz_freep) char *p = dz_alloc(STEP), *q = dz_alloc(STEP);
@@ -103,7 +104,7 @@ static int base_check(struct dz_image_store *s, int fd, const struct dz_image *i
 }
 
 enum {
-    JAIL_BYTES = 1 << 20, /* the jail's filter goes through a file too */
+    JAIL_BYTES = 1 << 20, /* the jail's filter passes through a file, too */
 };
 
 /* --- opening, inside ------------------------------------------------------------------ */
@@ -148,7 +149,7 @@ static int scan_program(void *arg, const struct dz_program_found *p, struct dz_e
     return s->text.err ? dz_fail(err, s->text.err, "the image has too many programs") : 0;
 }
 
-/* Of what sleeps in the image: bytes of memory, 0 when nothing does. */
+/* Size of the memory of the machine that sleeps in the image, 0: none does. */
 static int scan_machine(struct scan *s, struct dz_err *err)
 {
     static const struct dz_machine_ops none;
@@ -212,9 +213,9 @@ static int scan_image(int fd, const char *sha256, struct dz_image *ret_image, st
     struct scan s = {.fd = fd, .sha256 = sha256, .text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX)};
     struct stat st;
     if (dz_fd_stat(fd, &st) < 0)
-        return dz_fail_sys(err, errno, "look at an image");
+        return dz_fail_sys(err, errno, "check an image");
     s.bytes = (uint64_t)st.st_size;
-    const struct dz_call_opts opts = {.what = "look into an image",
+    const struct dz_call_opts opts = {.what = "inspect an image",
                                       .run = scan_inside,
                                       .arg = &s,
                                       .fds = &fd,
@@ -225,7 +226,7 @@ static int scan_image(int fd, const char *sha256, struct dz_image *ret_image, st
         rc = dz_image_parse(dz_str_n(reply.p, reply.len), ret_image, err);
     if (rc == 0 && strcmp(ret_image->sha256, sha256) != 0) {
         dz_image_release(ret_image);
-        rc = dz_fail(err, DZ_ECORRUPT, "the image contradicts itself");
+        rc = dz_fail(err, DZ_ECORRUPT, "the image is inconsistent");
     }
     return rc;
 }
@@ -269,7 +270,7 @@ static int copy_program(struct dz_call *call, void *arg, struct dz_err *err)
     return rc;
 }
 
-/* The program's bytes in *ret_fd, a file without a name. */
+/* Copy the program's bytes to *ret_fd, a file without a name. */
 static int take_program(const struct dz_image_store *s, int image_fd,
                         const struct dz_image_program *p, dz_call_fn *copy, int *ret_fd,
                         struct dz_err *err)
@@ -310,14 +311,14 @@ static int prepare_inside(struct dz_call *call, void *arg, struct dz_err *err)
     struct stat st;
     (void)call;
     if (dz_fd_stat(w->program_fd, &st) < 0)
-        return dz_fail_sys(err, errno, "look at the program");
+        return dz_fail_sys(err, errno, "stat the program");
     if (st.st_size == 0)
         return dz_fail(err, DZ_EINVAL, "the program is empty");
     const void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, w->program_fd, 0);
     if (map == MAP_FAILED)
         return dz_fail_sys(err, errno, "map the program");
     int rc = dz_wasm_prepare(map, (size_t)st.st_size, DZ_WASM_F_ALL, NULL, &sink, err);
-    /* a hole at the end is no byte yet */
+    /* a hole at the end is not yet part of the file */
     if (rc == 0 && ftruncate(w->out_fd, lseek(w->out_fd, 0, SEEK_CUR)) < 0)
         rc = dz_fail_sys(err, errno, "write a prepared module");
     return rc;
@@ -368,7 +369,8 @@ static int compare(void *ctx, const void *data, size_t size, struct dz_err *err)
 {
     struct comparing *c = ctx;
     if (size > c->size - c->at || memcmp(c->with + c->at, data, size) != 0)
-        return dz_fail(err, DZ_ECORRUPT, "it differs from byte %zu on from what its binary gives",
+        return dz_fail(err, DZ_ECORRUPT,
+                       "from byte %zu on it differs from the result of preparing its binary",
                        c->at);
     c->at += size;
     return 0;
@@ -376,11 +378,11 @@ static int compare(void *ctx, const void *data, size_t size, struct dz_err *err)
 
 struct checking {
     int fd;
-    const struct dz_image_program *program; /* NULL: of any */
+    const struct dz_image_program *program; /* NULL: any program */
 };
 
-/* Its checksums find damage in tables and code; the memory image has none, and whoever can
- * write the file can write sums. So its binary is prepared once more. */
+/* Its checksums find damage in tables and code. The memory image has none, and whoever can write
+ * the file can write checksums. So prepare its binary again and compare. */
 static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     const struct checking *w = arg;
@@ -442,7 +444,7 @@ static bool stopped(const struct dz_image_build *how)
     return how->stop && how->stop(how->arg);
 }
 
-/* Files that only look like modules stay files. */
+/* Prepare all programs. Files that only look like modules stay ordinary files. */
 static int prepare_all(const struct dz_image_store *s, int fd, const struct dz_image *image,
                        const struct dz_image_build *how, struct dz_err *err)
 {
@@ -523,7 +525,8 @@ DZ_PRINTF(2, 3) static void tell(struct verifying *v, const char *fmt, ...)
     v->how->tell(v->how->arg, text);
 }
 
-/* The bytes, and what they say. 0, or what makes looking further pointless. */
+/* Check the bytes of the file and its manifest. 0, or an error that makes further checks
+ * pointless. */
 static int check_file(struct verifying *v, struct dz_image *ret_image, struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX];
@@ -557,7 +560,7 @@ static int check_manifest(struct verifying *v, const struct dz_image *image, str
     if (rc == 0 && is.len == should.len && memcmp(is.p, should.p, is.len) == 0)
         return 0;
     tell(v, "the manifest of the image %.12s is %s%s", v->sha256,
-         rc == DZ_ENOENT ? "missing" : "damaged", v->how->repair ? ": made anew" : "");
+         rc == DZ_ENOENT ? "missing" : "damaged", v->how->repair ? ": rebuilt" : "");
     if (!v->how->repair) {
         v->count++;
         return 0;
@@ -584,7 +587,7 @@ static int check_module(struct verifying *v, const struct dz_image_program *p, s
             return dz_fail(err, rc, "%s", why.msg);
     }
     tell(v, "the prepared module of %s%s%s", p->path,
-         made              ? " was damaged or missing: made anew"
+         made              ? " was damaged or missing: rebuilt"
          : rc == DZ_ENOENT ? " is missing"
                            : " is damaged: ",
          made || rc == DZ_ENOENT ? "" : why.msg);
@@ -598,7 +601,7 @@ static int check_base(struct verifying *v, const struct dz_image *image, struct 
     if (same != 0)
         return same < 0 ? same : 0;
     tell(v, "the prepared memory of the image %.12s is damaged or missing%s", v->sha256,
-         v->how->repair ? ": made anew" : "");
+         v->how->repair ? ": rebuilt" : "");
     v->count += !v->how->repair;
     return 0;
 }

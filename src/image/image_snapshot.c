@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_snapshot.c - a sandbox as an image: its file and the image below become one, with the
- * machine that sleeps in it (machine/machine_copy.h), and how it is run is what the
- * image below says. Whatever is created from it goes on from there.
+ * image_snapshot.c - make an image from a sandbox: its file and the image below are flattened into
+ * one, with the machine that sleeps in it (machine/machine_copy.h). The settings are those of the
+ * image below. Each sandbox created from the new image resumes that machine.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
@@ -18,13 +18,13 @@
 
 struct sealing {
     const struct dz_image_snapshot *from;
-    int fd, wal_fd; /* the new one */
+    int fd, wal_fd; /* of the new image */
     struct dz_db *db, *image, *to;
 };
 
 /* --- in a cell ------------------------------------------------------------------------- */
 
-/* Is the image the one that the disk names? */
+/* Is the given image the one that the disk names? */
 static int check_image(const struct sealing *w, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -34,7 +34,7 @@ static int check_image(const struct sealing *w, struct dz_err *err)
         return rc;
     if (rc > 0 && w->image && strcmp(dz_col_text(st, 0), w->from->image_sha256) == 0)
         return 0;
-    return dz_fail(err, DZ_EINVAL, "%s stands on another image: name that one with --image",
+    return dz_fail(err, DZ_EINVAL, "%s needs another image below it; name that one with --image",
                    w->from->label);
 }
 
@@ -53,8 +53,8 @@ static int open_all(struct sealing *w, struct dz_err *err)
     return rc < 0 ? rc : dz_db_open_fds(&w->to, w->fd, w->wal_fd, &to, err);
 }
 
-/* A machine that was not put to sleep has no memory to keep. A file without a machine, as a program
- * leaves it that has ended, makes no warm image: only on request, because it looks like one. */
+/* A machine that was not suspended has lost its memory. A file without a machine, because its
+ * program has ended, gives a warm image only on request: it would look like one and not be one. */
 static int check_machine(const struct sealing *w, struct dz_err *err)
 {
     static const struct dz_machine_ops none;
@@ -64,12 +64,14 @@ static int check_machine(const struct sealing *w, struct dz_err *err)
     if (rc == 0 && dz_machine_found(m) == DZ_MACHINE_LOST)
         rc = dz_fail(
             err, DZ_ESTATE,
-            "memory_lost: the machine in %s was not suspended before it ended; `doze run --file` starts from its files",
+            "memory_lost: the sandbox in %s was not suspended before it ended; `doze run --file` "
+            "starts from its files",
             w->from->label);
     else if (rc == 0 && dz_machine_found(m) == DZ_MACHINE_NONE && !w->from->allow_empty)
         rc = dz_fail(
             err, DZ_ESTATE,
-            "no program is suspended in %s: it has ended or was never started; suspend one that runs, or make an image of the files alone (--allow-empty)",
+            "no program is suspended in %s; suspend a running program, or make an image of the "
+            "files alone (--allow-empty)",
             w->from->label);
     dz_machine_close(m);
     return rc;

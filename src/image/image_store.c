@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_store.c - the store's directories, names, opening what is in it.
+ * image_store.c - the directories of the store, names, and opening files in it.
  *
- * Reading needs no lock: files appear whole and are never changed. Building,
- * removing and repairing hold the lock of the store.
+ * Reading needs no lock: files appear complete and never change. Building, removing and repairing
+ * hold the lock of the store.
  */
 #include "image/image_int.h"
 
@@ -32,7 +32,7 @@ int dz_image_store_open(const char *data, struct dz_image_store **ret_store, str
     struct dz_image_store *s = dz_zalloc(sizeof *s);
     if (!s)
         return dz_fail(err, DZ_ENOMEM, "open the store of images: out of memory");
-    char full[PATH_MAX]; /* tools run elsewhere are given paths below it */
+    char full[PATH_MAX]; /* tools that run in another directory get paths below it */
     s->path = realpath(path, full) ? dz_str_dup(dz_str(full)) : NULL;
     rc = s->dir = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, err);
     for (size_t i = 0; rc >= 0 && i < DZ_ARRAY_LEN(parts); i++)
@@ -62,7 +62,7 @@ int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *er
         return fd;
     int rc = dz_fd_lock(fd, DZ_FD_LOCK_EXCLUSIVE, err);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "the store of images is being changed by another doze; try again");
+        return dz_fail(err, rc, "another doze process is changing the store of images; try again");
     if (rc == 0)
         *ret_fd = DZ_TAKE_FD(fd);
     return rc;
@@ -115,7 +115,7 @@ int dz_image_publish(const struct dz_image_store *s, int fd, const char *work, c
     if (fchmod(fd, 0444) < 0 || fsync(fd) < 0)
         return dz_fail_sys(err, errno, "write %s/%s", s->path, path);
     if (renameat(s->dir, work, s->dir, path) < 0)
-        return dz_fail_sys(err, errno, "put %s/%s in its place", s->path, path);
+        return dz_fail_sys(err, errno, "rename to %s/%s", s->path, path);
     return dz_fd_sync_dir(s->dir, dir, err);
 }
 
@@ -166,7 +166,8 @@ int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
         char quoted[DZ_STR_QUOTED];
         return dz_fail(
             err, DZ_EINVAL,
-            "%s is not the name of an image: that is NAME or NAME:TAG, of a-z, 0-9 and, not first, '.', '_', '-'",
+            "%s is not the name of an image: it must be NAME or NAME:TAG, both of a-z, 0-9, '.', "
+            "'_' and '-', beginning with a letter or digit",
             dz_str_quote(dz_str(name), quoted));
     }
     (void)snprintf(out, DZ_IMAGE_NAME_MAX + 1, "%.*s:%s", (int)n, name, tag);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_tags.c - which images there are, their names, and what goes when a name
- * goes.
+ * image_tags.c - list images, their names, and what is removed with a name.
  *
- * What refers to what is not counted anywhere but found when it is asked: a name to
- * its image, an image by its manifest to modules. So no count can be wrong.
+ * References are not counted; they are found when they are needed: from a name to its image, from
+ * an image by its manifest to modules. So no count can be wrong.
  */
 #include "image/image_int.h"
 
@@ -20,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    SHORT_DIGITS = 6, /* of a hash that is cut */
+    SHORT_DIGITS = 6, /* digits of a shortened hash */
     TAG_FILE_MAX = 256,
 };
 
@@ -38,7 +37,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* What is in a directory of the store, in byte order. */
+/* List a directory of the store, in byte order. */
 static int list(const struct dz_image_store *s, const char *part, struct names *ret,
                 struct dz_err *err)
 {
@@ -89,7 +88,7 @@ static bool is_image_file(const char *name)
     return strlen(name) == DZ_SHA256_HEX - 1 + 5 && strcmp(name + DZ_SHA256_HEX - 1, ".doze") == 0;
 }
 
-/* The one image whose hash begins with these digits. */
+/* Find the only image whose hash begins with these digits. */
 static int find_digits(const struct dz_image_store *s, const char *digits,
                        char ret[static DZ_SHA256_HEX], struct dz_err *err)
 {
@@ -104,7 +103,7 @@ static int find_digits(const struct dz_image_store *s, const char *digits,
     }
     names_release(&files);
     if (rc == 0 && found > 1)
-        return dz_fail(err, DZ_EINVAL, "%d images begin with %s: give more digits", found, digits);
+        return dz_fail(err, DZ_EINVAL, "%d images begin with %s; give more digits", found, digits);
     return rc < 0 ? rc : found;
 }
 
@@ -114,7 +113,7 @@ static bool all_digits(const char *s)
     return s[n] == '\0' && n >= SHORT_DIGITS && n < DZ_SHA256_HEX;
 }
 
-/* NAME:latest is not there: the one tag that NAME has, if it has one. */
+/* NAME:latest does not exist: find the only tag of NAME, if there is just one. */
 static int find_only_tag(struct dz_image_store *s, const char *name,
                          char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
@@ -130,7 +129,7 @@ static int find_only_tag(struct dz_image_store *s, const char *name,
         count++;
     }
     if (rc == 0 && count > 1)
-        rc = dz_fail(err, DZ_EINVAL, "there are %d images %s and no %s:latest: give a tag", count,
+        rc = dz_fail(err, DZ_EINVAL, "there are %d images %s, but no %s:latest; give a tag", count,
                      name, name);
     else if (rc == 0)
         rc = only ? dz_image_read_name(s, only, ret_sha256, err) : DZ_ENOENT;
@@ -243,7 +242,7 @@ int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
 
 /* --- names ------------------------------------------------------------------------------- */
 
-/* Every NAME:TAG whose image this is: its names for a person, or removed. */
+/* Every NAME:TAG of this image: list them for people, or remove them. */
 static int tags_of(const struct dz_image_store *s, const struct names *tags, const char *sha256,
                    struct dz_buf *text, bool remove, struct dz_err *err)
 {
@@ -314,7 +313,7 @@ static void unlink_counted(const struct dz_image_store *s, const char *path, str
     gc->bytes += (uint64_t)st.st_size;
 }
 
-/* The image's own files; DZ_EBUSY when somebody runs or needs it. */
+/* Remove the image's own files; DZ_EBUSY if it is running or needed. */
 static int remove_image(const struct dz_image_store *s, const char *sha256, struct dz_image_gc *gc,
                         struct dz_err *err)
 {
@@ -323,7 +322,7 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
     if (rc < 0)
         return rc;
     dz_image_file_path(path, sha256);
-    /* An exclusive lock wants a descriptor to write by, and the owner may always have it. */
+    /* An exclusive lock requires a descriptor open for writing, which the owner can always get. */
     DZ_AUTO(dz_fd_close) int held = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
     if (held < 0)
         return held;
@@ -335,7 +334,7 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
     if (fchmod(held, 0444) < 0 && rc == 0)
         rc = dz_fail_sys(err, errno, "change %s/%s", s->path, path);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "the image %.12s is in use: delete its sandboxes first", sha256);
+        return dz_fail(err, rc, "the image %.12s is in use; delete its sandboxes first", sha256);
     if (rc < 0)
         return rc;
     unlink_counted(s, path, gc);
@@ -373,7 +372,7 @@ static int note_modules(void *arg, const char *sha256, const char *tags, struct 
     return 0;
 }
 
-/* Modules that no image has. */
+/* Remove modules that no image has. */
 static int sweep_modules(struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
 {
     struct names modules = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
@@ -395,7 +394,7 @@ static int sweep_modules(struct dz_image_store *s, struct dz_image_gc *gc, struc
     return rc;
 }
 
-/* Memory of images that are not there: left by one who was stopped. */
+/* Remove memory of images that do not exist: left by an interrupted process. */
 static int sweep_memory(const struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
 {
     struct names files = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
@@ -427,7 +426,7 @@ int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *e
     if (rc == 0)
         rc = tags_of(s, &tags, sha256, &text, false, err);
     bool named = rc == 0 && dz_image_full_name(name, full, NULL) == 0 && has(&tags, full);
-    bool last = !named || !strchr(text.p, ' '); /* by digits: all its names */
+    bool last = !named || !strchr(text.p, ' '); /* named by digits: all its names */
     if (rc == 0 && last)
         rc = remove_image(s, sha256, &gc, err);
     if (rc == 0 && last)
@@ -490,7 +489,8 @@ int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc
     if (rc == 0)
         rc = sweep_memory(s, &gc, err);
     if (rc == 0)
-        rc = sweep_all(s, "scratch", &gc, err); /* who builds holds the lock: nobody's */
+        /* a builder would hold the lock, so these files belong to no one */
+        rc = sweep_all(s, "scratch", &gc, err);
     if (rc == 0 && cache)
         rc = sweep_all(s, "cache", &gc, err);
     if (rc == 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_unpack.c - an archive from outside, or the image as it is so far, as a directory of this
- * machine, for a script. No byte of the archive is looked at here: one cell makes a disk of it, as
- * it does for an image, and a second walks over that disk and says what is there. Both may have
- * been talked into anything, so tree_write.c makes the files: below the directory, through no
- * symbolic link, with none that leads out, and not more than an archive of this size may hold.
+ * image_unpack.c - unpack an archive from outside, or the image so far, as a directory of this
+ * machine, for a script. The host does not read the archive: one cell makes a disk of it, as for an
+ * image, and a second cell walks that disk and sends its entries. Both may have been taken over, so
+ * tree_write.c makes the files: below the directory, through no symbolic link, with none that leads
+ * out, and not more than an archive of this size may expand to.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
@@ -19,7 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char below[] = "/archive"; /* of the disk in between: a new one is not empty */
+/* directory on the disk in between, because a new disk is not empty */
+static const char below[] = "/archive";
 
 uint64_t dz_archive_room(uint64_t size)
 {
@@ -35,7 +36,7 @@ struct unpacking {
     struct dz_tree_write *w;
 };
 
-/* A build script may read and write all of it, whatever the archive says. */
+/* A build script may read and write all entries, whatever modes the archive has. */
 static int make_entry(struct unpacking *u, const struct dz_call_msg *m, struct dz_err *err)
 {
     struct dz_str all = dz_str_n(m->data, m->size);
@@ -138,7 +139,7 @@ static int tell_entry(void *arg, const struct dz_image_entry *e, struct dz_err *
         return 0;
     int sys = dz_vfs_getattr(t->vfs, e->ino, &a);
     if (sys)
-        return dz_fail_sys(err, -sys, "look at %s", e->path);
+        return dz_fail_sys(err, -sys, "stat %s", e->path);
     if (S_ISLNK(a.mode))
         return tell_link(t, e, err);
     if (!S_ISDIR(a.mode) && !S_ISREG(a.mode))
@@ -161,7 +162,7 @@ static int tell_inside(struct dz_call *call, void *arg, struct dz_err *err)
 
 /* --- both ----------------------------------------------------------------------------------- */
 
-/* The archive as a disk, by a recipe of one step. */
+/* Make a disk of the archive, by a recipe of one step. */
 static int into_disk(const struct dz_build *b, int archive, int disk, struct dz_err *err)
 {
     struct dz_recipe *r = dz_zalloc(sizeof *r);
@@ -215,7 +216,7 @@ int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_
         return disk;
     int rc = dz_image_new_disk(disk, err);
     if (rc == 0 && dz_fd_stat(archive, &st) < 0)
-        rc = dz_fail_sys(err, errno, "look at an archive");
+        rc = dz_fail_sys(err, errno, "stat an archive");
     if (rc == 0)
         rc = into_disk(b, archive, disk, err);
     if (rc == 0) {

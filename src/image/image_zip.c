@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_zip.c - reading a zip archive (PKWARE's APPNOTE 6.3.10, as far as wheels
- * use it): the directory at its end, members stored or deflated. Runs in a cell.
+ * image_zip.c - read a zip archive (PKWARE's APPNOTE 6.3.10, as far as wheels use it): the
+ * directory at its end, members stored or deflated. Runs in a cell.
  *
- * Every offset and size is checked against the archive's; a member gives exactly
- * as many bytes as it says, with its checksum, or an error. Not read: encrypted
- * members, several disks, zip64, other methods of compression.
+ * Every offset and size is checked against the archive's. A member gives exactly the number of
+ * bytes in its header, with its checksum, or an error. Not supported: encrypted members, several
+ * disks, zip64, other methods of compression.
  */
 #include "image/image_int.h"
 
@@ -33,7 +33,7 @@ struct dz_zip {
     uint8_t *dir;
     size_t dir_size, at;
     uint32_t left; /* members */
-    /* the member told last */
+    /* the last member returned */
     uint32_t crc, packed, offset;
     uint64_t size;
     uint16_t method;
@@ -69,11 +69,12 @@ static int read_directory(struct dz_zip *z, const uint8_t *end, struct dz_err *e
 {
     uint32_t size = u32(end + 12), offset = u32(end + 16);
     if (u16(end + 4) != 0 || u16(end + 6) != 0 || u16(end + 8) != u16(end + 10))
-        return dz_fail(err, DZ_EUNSUPPORTED, "doze cannot read a zip archive in several parts");
+        return dz_fail(err, DZ_EUNSUPPORTED, "zip archives in several parts are not supported");
     if (offset == UINT32_MAX || size == UINT32_MAX || u16(end + 10) == UINT16_MAX)
-        return dz_fail(err, DZ_EUNSUPPORTED, "doze cannot read a zip archive of the 64-bit form");
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "zip archives of the 64-bit form (zip64) are not supported");
     if (size > DIRECTORY_MAX || (uint64_t)offset + size > z->from.size)
-        return broken(err, "its directory lies outside of it");
+        return broken(err, "its directory lies outside the archive");
     z->left = u16(end + 10);
     z->dir_size = size;
     z->dir = dz_alloc(size ? size : 1);
@@ -150,7 +151,8 @@ int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct d
     if (z->packed == UINT32_MAX || z->size == UINT32_MAX || z->offset == UINT32_MAX)
         return dz_fail(
             err, DZ_EUNSUPPORTED,
-            "the member %s of the zip archive is in the 64-bit form, which doze cannot read", safe);
+            "the member %s of the zip archive is in the 64-bit form (zip64), which is not supported",
+            safe);
     if (u16(e + 8) & 1)
         return dz_fail(err, DZ_EUNSUPPORTED, "the member %s of the zip archive is encrypted", safe);
     memcpy(z->path, safe, sizeof safe);
@@ -177,12 +179,12 @@ static int give(struct content *c, const uint8_t *data, size_t n, struct dz_err 
 {
     c->size += n;
     if (c->size > c->z->size)
-        return broken(err, "a member is longer than it says");
+        return broken(err, "a member is longer than its header says");
     c->crc = crc32(c->crc, data, (uInt)n);
     return n ? c->sink(c->arg, data, n, err) : 0;
 }
 
-/* The next packed bytes into c->in; how many. */
+/* Read the next packed bytes into c->in; returns how many. */
 static int take(struct content *c, struct dz_err *err)
 {
     size_t n = c->left < STEP ? (size_t)c->left : STEP;
@@ -236,13 +238,13 @@ int dz_zip_read(struct dz_zip *z, dz_zip_sink_fn *sink, void *arg, struct dz_err
 {
     uint8_t local[LOCAL_SIZE];
     if ((uint64_t)z->offset + LOCAL_SIZE > z->from.size)
-        return broken(err, "a member lies outside of it");
+        return broken(err, "a member lies outside the archive");
     int rc = z->from.read_at(z->from.arg, local, sizeof local, z->offset, err);
     if (rc < 0)
         return rc;
     uint64_t from = (uint64_t)z->offset + LOCAL_SIZE + u16(local + 26) + u16(local + 28);
     if (memcmp(local, "PK\3\4", 4) != 0 || from + z->packed > z->from.size)
-        return broken(err, "a member lies outside of it");
+        return broken(err, "a member lies outside the archive");
     if (z->method != STORED && z->method != DEFLATED)
         return dz_fail(err, DZ_EUNSUPPORTED,
                        "a member of the zip archive is compressed by "

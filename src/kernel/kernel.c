@@ -125,7 +125,7 @@ int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kern
 {
     struct dz_kernel *k = dz_zalloc(sizeof *k);
     if (!k)
-        return dz_fail(err, DZ_ENOMEM, "cannot make a machine: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "cannot create the machine: out of memory");
     k->vfs = opts->vfs;
     set_ops(k, opts);
     k->next_pid = 1;
@@ -142,7 +142,7 @@ int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kern
     e = e ? e : mount_at(k, "dev", &k->mount[DZ_K_DEV_MOUNT]);
     if (e) {
         dz_kernel_free(k);
-        return dz_fail_sys(err, -e, "cannot make a machine");
+        return dz_fail_sys(err, -e, "cannot create the machine");
     }
     *ret_kernel = k;
     return 0;

@@ -429,10 +429,10 @@ static int spawn_fail(const struct dz_kernel *k, const struct dz_spawn *spec, in
                       struct dz_err *err)
 {
     if (e == -ENOEXEC && k->why.code)
-        return dz_fail(err, DZ_EINVAL, "cannot start %s: it is no program that doze can run: %s",
+        return dz_fail(err, DZ_EINVAL, "cannot start %s: it is not a program that doze can run: %s",
                        spec->path, k->why.msg);
     if (e == -ENOEXEC)
-        return dz_fail(err, DZ_EINVAL, "cannot start %s: it is no program that doze can run",
+        return dz_fail(err, DZ_EINVAL, "cannot start %s: it is not a program that doze can run",
                        spec->path);
     return dz_fail_sys(err, -e, "cannot start %s", spec->path);
 }
@@ -447,13 +447,14 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
 {
     struct dz_job *job = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_JOB]);
     if (!job)
-        return dz_fail(err, DZ_ELIMIT, "cannot start %s: %d commands run already", spec->path,
-                       DZ_KERNEL_JOBS_MAX);
+        return dz_fail(err, DZ_ELIMIT,
+                       "cannot start %s: %d commands are already running, which is the limit",
+                       spec->path, DZ_KERNEL_JOBS_MAX);
     struct dz_proc *p = dz_k_proc_new(k);
     if (!p) {
         dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
-        return dz_fail(err, DZ_ELIMIT, "cannot start %s: %u processes exist, its limit", spec->path,
-                       k->limits.procs);
+        return dz_fail(err, DZ_ELIMIT, "cannot start %s: %u processes exist, which is the limit",
+                       spec->path, k->limits.procs);
     }
     int e = dz_k_thread_new(k, p) ? spawn_load(k, p, spec) : -ENOMEM;
     if (e) {

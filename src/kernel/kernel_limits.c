@@ -93,13 +93,13 @@ const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size)
                        (unsigned long long)job->out_bytes, (unsigned long long)job->out_limit);
         break;
     case DZ_JOB_FAILED:
-        (void)snprintf(buf, size, "stopped: the host could not go on with it");
+        (void)snprintf(buf, size, "stopped: the host could not continue it");
         break;
     case DZ_JOB_TRAPPED:
         (void)snprintf(buf, size, "trap: %s",
                        kind > DZ_WASM_TRAP_NONE && kind < DZ_WASM_TRAP_COUNT
                            ? dz_wasm_trap_text((enum dz_wasm_trap_kind)kind)
-                           : "an exception that nothing catches");
+                           : "uncaught exception");
         break;
     }
     return buf;

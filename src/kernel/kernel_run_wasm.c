@@ -81,7 +81,7 @@ static int charge(struct own *o, uint64_t bytes, struct dz_err *err)
     if (o->charged > most || bytes > most - o->charged)
         return dz_fail(err, DZ_ELIMIT, "the process has as much memory as its limit allows");
     if (!dz_k_charge(o->task->kernel, bytes))
-        return dz_fail(err, DZ_ELIMIT, "the machine's memory is used up");
+        return dz_fail(err, DZ_ELIMIT, "the sandbox's memory is used up");
     o->charged += bytes;
     return 0;
 }

@@ -88,7 +88,7 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
         return dz_fail(err, DZ_ECORRUPT, "a saved row of table %d has no valid number", (int)table);
     void *to = dz_k_row_new_at(&k->tab[table], head[1]);
     if (!to && dz_k_row(&k->tab[table], head[1]))
-        return dz_fail(err, DZ_ECORRUPT, "row %u of table %d is there twice", head[1], (int)table);
+        return dz_fail(err, DZ_ECORRUPT, "row %u of table %d exists twice", head[1], (int)table);
     if (!to)
         return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
     memcpy(to, row, dz_kernel_row_size(table));
@@ -113,7 +113,7 @@ int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t
                         struct dz_err *err)
 {
     if (blob == 0 || blob > DZ_KERNEL_BLOBS_MAX || dz_k_row(&k->blobs, blob))
-        return dz_fail(err, DZ_ECORRUPT, "blob %u is there twice or has no valid number", blob);
+        return dz_fail(err, DZ_ECORRUPT, "blob %u exists twice or has no valid number", blob);
     if (!dz_k_charge(k, size))
         return dz_fail(err, DZ_ELIMIT, "the saved machine needs more memory than its limit");
     struct dz_k_blob *b = dz_k_row_new_at(&k->blobs, blob);
@@ -136,7 +136,8 @@ int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_p
     struct dz_thread *of = dz_k_thread(k, thread);
     const struct dz_proc *p = of && of->proc > 1 ? dz_k_proc(k, of->proc) : NULL;
     if (!p || k->task[thread] || p->state == DZ_PROC_ZOMBIE)
-        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no thread", thread);
+        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, which is not a thread",
+                       thread);
     if (program->kind >= DZ_KERNEL_KINDS_MAX || !k->kinds[program->kind].runner)
         return dz_fail(err, DZ_EUNSUPPORTED,
                        "saved process %d runs a program of a kind that this "
@@ -163,7 +164,8 @@ int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_progr
 {
     const struct dz_proc *p = proc > 1 ? dz_k_proc(k, proc) : NULL;
     if (!p || p->threads == 0)
-        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no process", proc);
+        return dz_fail(err, DZ_ECORRUPT,
+                       "a saved program belongs to row %u, which is not a process", proc);
     return dz_kernel_thread_put(k, p->threads, program, ret_task, err);
 }
 
@@ -472,7 +474,8 @@ static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_er
     uint32_t access = f->flags & O_ACCMODE;
     uint64_t ino = f->kind == DZ_FILE_DISK ? f->node.ino : 0;
     if (f->refs == 0)
-        return dz_fail(err, DZ_ECORRUPT, "nobody has saved open file %u", f->index);
+        return dz_fail(err, DZ_ECORRUPT, "no saved descriptor refers to the saved open file %u",
+                       f->index);
     if (f->kind == DZ_FILE_PIPE) {
         struct dz_pipe *q = dz_k_pipe(k, f->obj);
         q->readers += access != O_WRONLY;
@@ -579,7 +582,7 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
     int e = dz_k_epoll_revive(k);
     if (e)
         return dz_fail(err, e == -ENOMEM ? DZ_ENOMEM : DZ_ECORRUPT,
-                       "what the saved epolls watch is invalid, or too much");
+                       "the saved epolls watch invalid or too many descriptors");
     dz_k_sock_revived(k);
     return 0;
 }
@@ -676,7 +679,8 @@ int dz_kernel_settle(struct dz_kernel *k, struct dz_err *err)
     for (struct dz_proc *p; (p = borrower(k));) {
         int e = dz_k_vfork_part(k, p);
         if (e)
-            return dz_fail_sys(err, -e, "cannot part process %d from its parent's memory", p->pid);
+            return dz_fail_sys(err, -e, "cannot separate process %d from its parent's memory",
+                               p->pid);
     }
     return 0;
 }

@@ -111,7 +111,9 @@ static int has_owner(struct dz_kernel *k, const struct dz_socket *s, struct dz_e
 {
     bool ok = s->dead ? s->file == 0 && s->refs > 0 : (s->file != 0) != (s->listener != 0);
     (void)k;
-    return ok ? 0 : dz_fail(err, DZ_ECORRUPT, "nobody has saved socket %u", s->index);
+    return ok ? 0
+              : dz_fail(err, DZ_ECORRUPT, "no saved open file refers to the saved socket %u",
+                        s->index);
 }
 
 static void reset(struct dz_socket *s)

@@ -54,16 +54,17 @@ int dz_kernel_stream_new(struct dz_kernel *k, uint32_t kind, uint64_t tag, uint3
                          struct dz_err *err)
 {
     if ((kind & (DZ_STREAM_IN | DZ_STREAM_OUT)) == 0 || (kind & DZ_STREAM_PTY))
-        return dz_fail(err, DZ_EINVAL, "a stream goes in, out or both ways, not %u", kind);
+        return dz_fail(err, DZ_EINVAL, "a stream must be for input, output or both, not %u", kind);
     struct dz_stream *s = make(k, kind, tag);
     if (!s)
-        return dz_fail(err, DZ_ELIMIT, "cannot open a stream: %d are open", DZ_KERNEL_STREAMS_MAX);
+        return dz_fail(err, DZ_ELIMIT, "cannot open a stream: %d are open, which is the limit",
+                       DZ_KERNEL_STREAMS_MAX);
     s->in = kind & DZ_STREAM_IN ? dz_k_blob_new(k, NULL, DZ_KERNEL_STREAM_SIZE) : 0;
     s->out = kind & DZ_STREAM_OUT ? dz_k_blob_new(k, NULL, DZ_KERNEL_STREAM_SIZE) : 0;
     if (((kind & DZ_STREAM_IN) && !s->in) || ((kind & DZ_STREAM_OUT) && !s->out)) {
         s->closed = 1;
         release(k, s);
-        return dz_fail(err, DZ_ENOMEM, "cannot open a stream: the machine's memory is used up");
+        return dz_fail(err, DZ_ENOMEM, "cannot open a stream: the sandbox's memory is used up");
     }
     *ret_stream = handle_of(s);
     return 0;
@@ -74,13 +75,14 @@ int dz_kernel_pty_new(struct dz_kernel *k, const struct dz_winsize *size, uint64
 {
     struct dz_stream *s = make(k, DZ_STREAM_PTY, tag);
     if (!s)
-        return dz_fail(err, DZ_ELIMIT, "cannot open a terminal: %d streams are open",
+        return dz_fail(err, DZ_ELIMIT,
+                       "cannot open a terminal: %d streams are open, which is the limit",
                        DZ_KERNEL_STREAMS_MAX);
     struct dz_pty *t = dz_k_pty_new(k, 0, 5);
     if (!t) {
         s->closed = 1;
         release(k, s);
-        return dz_fail(err, DZ_ELIMIT, "cannot open a terminal: %u exist, its limit",
+        return dz_fail(err, DZ_ELIMIT, "cannot open a terminal: %u exist, which is the limit",
                        k->tab[DZ_KERNEL_TABLE_PTY].used);
     }
     t->stream = s->index;

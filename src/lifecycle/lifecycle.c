@@ -2,9 +2,9 @@
  *
  * lifecycle.c - the map, and the names of what is in it.
  *
- * The map is one table of sets: allowed[s] has the bit of each state that s may
- * become. Everything that asks "may it?" reads that table, and dz_lifecycle_walk
- * searches it, so a hop that is not there cannot happen by any way.
+ * The transitions are one table of sets: allowed[s] has the bit of each state that may follow s.
+ * Every check reads that table, and dz_lifecycle_walk searches it, so an illegal transition cannot
+ * happen anywhere.
  */
 #include "lifecycle/lifecycle.h"
 
@@ -38,7 +38,7 @@ static const char *const mode_names[] = {
 
 /* --- names ----------------------------------------------------------------------- */
 
-/* "a, b or c": those names whose bit is set, or "nothing". */
+/* List as "a, b or c" the names whose bit is set, or "nothing". */
 static void list_names(const char *const *names, size_t count, unsigned set, char *out, size_t size)
 {
     size_t len = 0;
@@ -56,8 +56,8 @@ static void list_names(const char *const *names, size_t count, unsigned set, cha
     }
 }
 
-/* The index of s among names, or DZ_EINVAL with a sentence that lists them; a
- * name that is "" cannot be asked for. */
+/* Find the index of s among names, or DZ_EINVAL with a sentence that lists them; a name "" cannot
+ * be chosen. */
 static int parse_name(struct dz_str s, const char *const *names, size_t count, const char *what,
                       struct dz_err *err)
 {
@@ -69,7 +69,8 @@ static int parse_name(struct dz_str s, const char *const *names, size_t count, c
     }
     char quoted[DZ_STR_QUOTED], list[160];
     list_names(names, count, set, list, sizeof list);
-    return dz_fail(err, DZ_EINVAL, "%s is no %s: it is %s", dz_str_quote(s, quoted), what, list);
+    return dz_fail(err, DZ_EINVAL, "invalid %s %s: must be %s", what, dz_str_quote(s, quoted),
+                   list);
 }
 
 const char *dz_state_name(enum dz_state s)
@@ -119,7 +120,7 @@ int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode, struct dz_e
 
 /* --- the map ---------------------------------------------------------------------- */
 
-/* What a user does to bring a sandbox into a state. */
+/* The command that brings a sandbox into a state. */
 static const char *verb(enum dz_state from, enum dz_state to)
 {
     static const char *const verbs[DZ_STATE_COUNT] = {
@@ -130,8 +131,8 @@ static const char *verb(enum dz_state from, enum dz_state to)
     return from == DZ_STATE_ARCHIVED && to == DZ_STATE_ACTIVE ? "revive" : verbs[to];
 }
 
-/* The hop that a refusal recommends: the first of a way to `to` that loses nothing. NONE: there is
- * no such way. */
+/* The transition that a refusal recommends: the first on a path to `to` that loses nothing. NONE:
+ * there is no such path. */
 static enum dz_state first_hop(enum dz_state from, enum dz_state to)
 {
     bool asleep = to == DZ_STATE_FROZEN || to == DZ_STATE_ARCHIVED;
@@ -149,7 +150,7 @@ int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err)
         return (int)to;
     const char *name = state_names[from], *article = name[0] == 'a' ? "an" : "a";
     if (from == to)
-        return dz_fail(err, DZ_ESTATE, "the sandbox is %s already", name);
+        return dz_fail(err, DZ_ESTATE, "the sandbox is already %s", name);
     if (to == DZ_STATE_DELETED)
         return dz_fail(err, DZ_ESTATE,
                        "cannot delete %s %s sandbox, only an archived one; doze rm --force NAME "

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * lifecycle.h - what a sandbox may become, when, and by which steps.
+ * lifecycle.h - the states of a sandbox: which transitions are legal, when they happen, and by
+ * which steps.
  *
- * Tables and pure functions: no file, no clock, no registry. Who has those (the
- * module sandbox) asks here and carries the answer out.
+ * Tables and pure functions: no file, no clock, no registry. The module sandbox has those, asks
+ * here and carries the answer out.
  *
  *                        +---------- revived ------------+
  *                        v                               |
@@ -13,8 +14,8 @@
  *                       v   | woken           |          |
  *                     suspended --stays idle--> frozen --+ filed away
  *
- * There is no other way between two states (docs/design/lifecycle.md). All
- * times are milliseconds since 1970, all durations milliseconds.
+ * There are no other transitions (docs/design/lifecycle.md). All times are milliseconds since 1970,
+ * all durations milliseconds.
  */
 #ifndef DZ_LIFECYCLE_LIFECYCLE_H
 #define DZ_LIFECYCLE_LIFECYCLE_H
@@ -28,7 +29,7 @@
 
 /* --- the map ------------------------------------------------------------------- */
 
-/* X(NAME, "name", the states it may become, as bits) */
+/* X(NAME, "name", the states that may follow, as bits) */
 #define DZ_STATES(X)                                                       \
     X(CREATED, "created", DZ_STATE_BIT(ACTIVE))                            \
     X(ACTIVE, "active", DZ_STATE_BIT(SUSPENDED) | DZ_STATE_BIT(ARCHIVED))  \
@@ -50,19 +51,20 @@ const char *dz_state_name(enum dz_state s); /* "none" for DZ_STATE_NONE */
 /* DZ_EINVAL with a sentence that lists them. */
 DZ_NODISCARD int dz_state_parse(struct dz_str s, enum dz_state *ret_state, struct dz_err *err);
 
-/* One hop: the new state, or DZ_ESTATE and a sentence that says what is refused, in which state,
- * and which command makes it possible. Every hop of every sandbox is asked here. */
+/* Check one transition: the new state, or DZ_ESTATE and a sentence that says what is refused, in
+ * which state, and which command makes it possible. Every transition of every sandbox is checked
+ * here. */
 DZ_NODISCARD int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err);
 
-/* The fewest hops from one state to another: the states after `from`, `to` last,
- * into ret_path; their number, 0 when from == to, or DZ_ESTATE. */
+/* The shortest path from one state to another: the states after `from`, `to` last, into ret_path;
+ * returns their number, 0 if from == to, or DZ_ESTATE. */
 DZ_NODISCARD int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
                                    enum dz_state ret_path[static DZ_STATE_COUNT],
                                    struct dz_err *err);
 
 /* --- what happens beside the state ------------------------------------------------ */
 
-/* What is being done to a sandbox, for people: X(NAME, "name"). */
+/* The status of a sandbox, for people: X(NAME, "name"). */
 #define DZ_STATUSES(X)          \
     X(NONE, "")                 \
     X(CREATING, "creating")     \
@@ -87,21 +89,21 @@ DZ_NODISCARD int dz_status_parse(struct dz_str s, enum dz_status *ret_status, st
 
 /* --- the ladder ------------------------------------------------------------------- */
 
-#define DZ_LADDER_INHERIT (-1)      /* ask the next: sandbox, image, server */
-#define DZ_LADDER_NEVER   INT64_MAX /* this rung is not taken */
+#define DZ_LADDER_INHERIT (-1)      /* use the next of: sandbox, image, daemon */
+#define DZ_LADDER_NEVER   INT64_MAX /* this tier is off */
 
 struct dz_ladder {
-    int64_t suspend_ms; /* active and idle for so long: suspended */
-    int64_t freeze_ms;  /* suspended and untouched for so long: frozen */
+    int64_t suspend_ms; /* an active sandbox is suspended after this idle time */
+    int64_t freeze_ms;  /* a suspended sandbox is frozen after this time without use */
 };
 extern const struct dz_ladder dz_ladder_default; /* 15 minutes, 24 hours */
 
-/* Each rung from the first that has one: sandbox, image, server, the default.
- * Each may be NULL. */
+/* Choose each tier from the first that sets it: sandbox, image, daemon, the default. Each may be
+ * NULL. */
 struct dz_ladder dz_ladder_choose(const struct dz_ladder *sandbox, const struct dz_ladder *image,
                                   const struct dz_ladder *server);
 
-/* What idleness alone makes of a sandbox: SUSPENDED, FROZEN or NONE. */
+/* The state that idleness alone leads to: SUSPENDED, FROZEN or NONE. */
 enum dz_state dz_lifecycle_auto_next(enum dz_state state, int64_t idle_ms,
                                      const struct dz_ladder *ladder);
 
@@ -109,7 +111,7 @@ enum dz_state dz_lifecycle_auto_next(enum dz_state state, int64_t idle_ms,
 enum dz_idle_mode {
     DZ_IDLE_ACTIVITY,    /* since the last activity */
     DZ_IDLE_CONNECTIONS, /* since the last connection closed */
-    DZ_IDLE_NEVER,       /* it never is */
+    DZ_IDLE_NEVER,       /* never idle */
 };
 const char *dz_idle_mode_name(enum dz_idle_mode m); /* "activity", "connections", "never" */
 DZ_NODISCARD int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode,
@@ -117,8 +119,8 @@ DZ_NODISCARD int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode
 
 #define DZ_IDLE_CONNECTION_LAG_MS ((int64_t)15 * 1000)      /* after the last close, by default */
 #define DZ_IDLE_SILENCE_MS        ((int64_t)15 * 60 * 1000) /* then a connection stops counting */
-/* A guest that does nothing but sleep for as long as this is put down when nobody has asked
- * anything for a moment: its wake_at brings it back. */
+/* A guest whose processes all sleep for at least this long is suspended when there has been no
+ * request for a moment; its wake_at wakes it in time. */
 #define DZ_IDLE_SLEEPER_MS       ((int64_t)10 * 1000)
 #define DZ_IDLE_SLEEPER_QUIET_MS ((int64_t)1000)
 
@@ -157,44 +159,44 @@ bool dz_lifecycle_counts(enum dz_activity a, enum dz_idle_mode mode, bool count_
 
 /* --- how long it may be awake ------------------------------------------------------------ */
 
-/* What becomes of a sandbox whose timeout is over. The timeout runs while the sandbox is
- * active, and its rest stands still while it is not; a hold does not stop it. */
+/* The action at the end of a sandbox's timeout. The timeout runs while the sandbox is active and
+ * stands still otherwise; a hold does not stop it. */
 enum dz_timeout_action {
     DZ_TIMEOUT_DESTROY,
-    DZ_TIMEOUT_PAUSE, /* it is suspended; its next wake begins the timeout anew */
+    DZ_TIMEOUT_PAUSE, /* the sandbox is suspended; its next wake begins the timeout anew */
 };
 const char *dz_timeout_action_name(enum dz_timeout_action a); /* "destroy", "pause" */
 DZ_NODISCARD int dz_timeout_action_parse(struct dz_str s, enum dz_timeout_action *ret_action,
                                          struct dz_err *err);
-/* When a sandbox that becomes active now has to end: with what is left, or (0, or wound up anew)
- * all of length_ms. 0: never (no length). */
+/* The end of the timeout of a sandbox that becomes active now: after the rest, or (0, or restarted)
+ * after all of length_ms. 0: never (no length). */
 int64_t dz_timeout_begin(int64_t length_ms, int64_t left_ms, bool anew, int64_t now);
-/* What is left of it at this time, in which the sandbox stops being active: at least 1 ms of one
- * that destroys; 0, which is all of it, of one that pauses and is over. */
+/* The rest of the timeout at this time, at which the sandbox stops being active: at least 1 ms if
+ * the action is destroy; 0, which means all of it, if the action is pause and the time is over. */
 int64_t dz_timeout_rest(int64_t at, enum dz_timeout_action action, int64_t now);
 
 /* --- when something is due ------------------------------------------------------------- */
 
-/* What is known of a sandbox. A time of 0 is "never was" or "not set". */
+/* The facts about a sandbox that decide what is due. A time of 0 is "never was" or "not set". */
 struct dz_facts {
     enum dz_state state;
     enum dz_idle_mode mode;
     struct dz_ladder ladder; /* chosen: nothing inherited */
     int64_t created, last_active, suspended_at;
     unsigned connections; /* open now */
-    int64_t last_byte;    /* on any of them, or when the last was opened */
+    int64_t last_byte;    /* time of the last byte on any of them, or when the last was opened */
     int64_t last_closed;  /* when the last one closed */
     int64_t silence_ms;   /* 0: DZ_IDLE_SILENCE_MS */
     int64_t hold_until;   /* kept awake until then */
-    int64_t wake_at;      /* a guest that sleeps is to be woken then; later, if that failed */
-    int64_t expires;      /* at the latest, in any state */
-    int64_t ttl_idle_ms;  /* and after so long without activity, but never while active */
-    int64_t retry_at;     /* the last try of anything else failed: not before */
-    int64_t timeout_at;   /* awake until then at the longest; what then: */
+    int64_t wake_at;     /* time at which a suspended guest is to be woken; later, if that failed */
+    int64_t expires;     /* expires then, in any state */
+    int64_t ttl_idle_ms; /* also expires after this long without activity, but never while active */
+    int64_t retry_at;    /* the last try of anything else failed: earliest next try */
+    int64_t timeout_at;  /* end of the timeout; the action then: */
     enum dz_timeout_action timeout_action;
-    bool ephemeral;       /* it never sleeps: once it is not awake any more, it goes */
-    int64_t sleeps_until; /* all processes of an awake guest sleep until then, and it may be put
-                           * down for that */
+    bool ephemeral; /* never suspended: deleted when it is no longer awake */
+    /* all processes of an awake guest sleep until then, so it may be suspended */
+    int64_t sleeps_until;
 };
 
 enum dz_due {
@@ -206,8 +208,8 @@ enum dz_due {
     DZ_DUE_FREEZE,
 };
 
-/* The next thing that time alone will do to it, and when, at *ret_at (INT64_MAX
- * with NOTHING). A time that lies in the past is due now. */
+/* The next thing that is due by time alone, and its time, at *ret_at (INT64_MAX with NOTHING). A
+ * time in the past is due now. */
 enum dz_due dz_lifecycle_due(const struct dz_facts *facts, int64_t *ret_at);
 
 #endif

@@ -91,7 +91,7 @@ int dz_timeout_action_parse(struct dz_str s, enum dz_timeout_action *ret_action,
             *ret_action = (enum dz_timeout_action)i;
             return 0;
         }
-    return dz_fail(err, DZ_EINVAL, "%s is no action of a timeout: it is destroy or pause",
+    return dz_fail(err, DZ_EINVAL, "invalid timeout action %s: must be destroy or pause",
                    dz_str_quote(s, quoted));
 }
 
@@ -129,7 +129,7 @@ static int64_t since_activity(const struct dz_facts *f)
     return f->last_active ? f->last_active : f->created;
 }
 
-/* Since when the sandbox is idle; INT64_MAX while it is not. */
+/* The time since which the sandbox is idle; INT64_MAX: it is not. */
 static int64_t idle_since(const struct dz_facts *f)
 {
     if (f->state == DZ_STATE_SUSPENDED)
@@ -141,15 +141,16 @@ static int64_t idle_since(const struct dz_facts *f)
     return f->connections ? INT64_MAX : max(f->last_closed, since_activity(f));
 }
 
-/* When a guest that only waits for a time may be put down; its deadline must be far. */
+/* The time at which a guest that only waits for a timer may be suspended; its deadline must be far
+ * enough. */
 static int64_t sleeper_at(const struct dz_facts *f)
 {
     int64_t at = later(idle_since(f), DZ_IDLE_SLEEPER_QUIET_MS);
     return later(at, DZ_IDLE_SLEEPER_MS) <= f->sleeps_until ? at : INT64_MAX;
 }
 
-/* When an active sandbox has been idle for long enough. In connection mode a
- * connection that fell silent stops counting at that moment, with no lag. */
+/* The time at which an active sandbox has been idle for long enough. In connection mode a
+ * connection that fell silent stops counting at that moment, without a delay. */
 static int64_t suspend_at(const struct dz_facts *f)
 {
     int64_t at;
@@ -173,14 +174,14 @@ static int64_t min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When its timeout ends it in this way. */
+/* The time at which its timeout leads to this action. */
 static int64_t timeout_at(const struct dz_facts *f, enum dz_timeout_action action)
 {
     enum dz_timeout_action does = f->ephemeral ? DZ_TIMEOUT_DESTROY : f->timeout_action;
     return f->timeout_at && does == action ? f->timeout_at : INT64_MAX;
 }
 
-/* What never sleeps was awake once, and is not: at once. */
+/* An ephemeral sandbox that was awake and is not any more is destroyed at once. */
 static int64_t destroy_at(const struct dz_facts *f)
 {
     if (f->state == DZ_STATE_ACTIVE)
@@ -189,7 +190,7 @@ static int64_t destroy_at(const struct dz_facts *f)
                                                         : INT64_MAX;
 }
 
-/* When a sandbox that stays as it is expires; INT64_MAX: never. */
+/* The time at which a sandbox expires if nothing happens; INT64_MAX: never. */
 static int64_t expiry(const struct dz_facts *f)
 {
     int64_t at = f->expires ? f->expires : INT64_MAX;

@@ -37,8 +37,7 @@ static int find_name(struct dz_str s, const char *const *names, int count, const
         if (dz_str_eqz(s, names[i]))
             return i;
     return dz_fail(err, DZ_EINVAL,
-                   "%s is no %s that this doze knows: was the row written by a "
-                   "newer one?",
+                   "%s is not a known %s; a newer doze may have written the registry row",
                    dz_str_quote(s, quoted), what);
 }
 
@@ -90,8 +89,8 @@ const char *dz_request_name(enum dz_request r)
 
 static const struct {
     enum dz_step steps[DZ_OP_STEPS_MAX];
-    bool durable;    /* its commit */
-    unsigned cancel; /* bits of the steps during which it may be called off */
+    bool durable;    /* its commit is durable */
+    unsigned cancel; /* bits of the steps during which it may be aborted */
 } ops[DZ_OP_COUNT] = {
     [DZ_OP_ACTIVATE] = {.steps = {S(FETCH), S(MAKE), S(START), S(COMMIT), S(DROP)},
                         .durable = true,
@@ -133,15 +132,15 @@ bool dz_op_may_cancel(enum dz_op op, enum dz_step step)
     return (ops[op].cancel & 1u << step) != 0;
 }
 
-/* The commit writes the name of the step that follows it (or none) in the same
- * transaction as the new state, so a row never stands at COMMIT itself unless
- * nothing was committed. */
+/* The commit writes the name of the step that follows it (or none) in the same transaction as the
+ * new state, so a row has the step COMMIT only if nothing was committed. */
 enum dz_recovery dz_op_recover(enum dz_op op, enum dz_step step)
 {
     assert(op < DZ_OP_COUNT && step < DZ_STEP_COUNT);
     bool committed = false;
     if (op == DZ_OP_DELETE && step == DZ_STEP_COMMIT)
-        return DZ_RECOVER_FINISH; /* it may be several hops: what has begun to go, goes */
+        return DZ_RECOVER_FINISH; /* a deletion may take several transitions: once begun, it is
+                                     finished */
     for (const enum dz_step *s = ops[op].steps; *s != DZ_STEP_NONE; s++) {
         if (*s == step)
             return committed ? DZ_RECOVER_FINISH : DZ_RECOVER_UNDO;
@@ -157,7 +156,7 @@ enum dz_state dz_lifecycle_settled(enum dz_state s)
 
 /* --- requests ---------------------------------------------------------------------- */
 
-/* A cell of the table: an operation, nothing, or a refusal. */
+/* An entry of the table: an operation, nothing, or a refusal. */
 #define RUN(name) {DZ_ANSWER_RUN, DZ_OP_##name, 0}
 #define NOTHING   {DZ_ANSWER_NOTHING, DZ_OP_NONE, 0}
 #define NO(name)  {DZ_ANSWER_REFUSE, DZ_OP_NONE, DZ_E##name}
@@ -180,7 +179,7 @@ static const struct dz_verdict verdicts[DZ_REQUEST_COUNT][DZ_STATE_COUNT] = {
     [DZ_REQUEST_CRASHED] = {NOTHING, RUN(SUSPEND), NOTHING, NOTHING, NOTHING, NOTHING},
 };
 
-/* What the map's word for a request's state is, for the sentence. */
+/* The target state of each request, named in the refusal message. */
 static const enum dz_state wanted[DZ_REQUEST_COUNT] = {
     [DZ_REQUEST_USE] = DZ_STATE_ACTIVE,        [DZ_REQUEST_WAKE] = DZ_STATE_ACTIVE,
     [DZ_REQUEST_SUSPEND] = DZ_STATE_SUSPENDED, [DZ_REQUEST_FREEZE] = DZ_STATE_FROZEN,
@@ -205,7 +204,7 @@ static void refuse(enum dz_state state, enum dz_request request, int code, struc
             "a snapshot and use that",
             name, dz_state_name(state));
     } else if (request == DZ_REQUEST_REVIVE) {
-        (void)dz_fail(err, code, "revive is for a sandbox that is archived, and this one is %s",
+        (void)dz_fail(err, code, "only an archived sandbox can be revived, and this one is %s",
                       dz_state_name(state));
     } else {
         int rc = dz_lifecycle_next(state, wanted[request], err);
@@ -244,7 +243,7 @@ enum dz_meeting dz_lifecycle_meet(enum dz_op running, enum dz_request request, i
         }
         return DZ_MEET_WAIT;
     }
-    /* Clones and shares differ in where they go, so each has its own turn. */
+    /* Clones and shares differ in their targets, so each runs on its own. */
     if (running == DZ_OP_CLONE || running == DZ_OP_SHARE)
         return DZ_MEET_WAIT;
     for (unsigned s = 0; s < DZ_STATE_COUNT; s++)

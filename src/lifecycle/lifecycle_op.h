@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * lifecycle_op.h - operations: which request starts which, of which steps each
- * is made, and what becomes of one that was cut short.
+ * lifecycle_op.h - operations: which request starts which operation, their steps, and what happens
+ * to an interrupted one.
  *
- * An operation is a row of steps. Before a step begins, its name stands in the
- * sandbox's registry row; so whoever starts after a crash reads how far it had
- * come. One step of each operation that changes a state is the commit: before
- * it everything can be taken back, after it everything must be finished. That
- * alone decides recovery (dz_op_recover), and it is decided here, not where the
- * steps are carried out.
+ * An operation is a sequence of steps. Before a step begins, its name is written to the sandbox's
+ * registry row, so after a crash the next daemon knows how far it had come. One step of each
+ * operation that changes a state is the commit: before it everything can be undone, after it
+ * everything must be finished. This rule alone decides recovery (dz_op_recover), and it is decided
+ * here, not where the steps are carried out.
  */
 #ifndef DZ_LIFECYCLE_LIFECYCLE_OP_H
 #define DZ_LIFECYCLE_LIFECYCLE_OP_H
@@ -39,24 +38,24 @@ DZ_NODISCARD int dz_op_parse(struct dz_str s, enum dz_op *ret_op, struct dz_err 
 enum dz_status dz_op_status(enum dz_op op);
 
 /* X(NAME, "name") */
-#define DZ_STEPS(X)                                                                                \
-    X(NONE, "")                                                                                    \
-    X(STOP, "stop")     /* the cell commits, keeps or drops its memory, and is gone */             \
-    X(KILL, "kill")     /* the cell is gone, whatever it was doing */                              \
-    X(SETTLE, "settle") /* a log that a crash left beside the file is moved into it */             \
-    X(MAKE, "make")     /* an empty disk */                                                        \
-    X(FETCH, "fetch")   /* the file is local: from cold storage, verified */                       \
-    X(START, "start")   /* a cell runs the file */                                                 \
-    X(COPY, "copy")     /* live file to cold storage, hashed on the way */                         \
-    X(COMPACT,                                                                                     \
-      "compact")        /* the file without free pages, or its files alone, into a scratch file */ \
-    X(PACK, "pack")     /* scratch file to cold storage, compressed */                             \
-    X(VERIFY, "verify") /* read that back and compare */                                           \
-    X(CARRY, "carry")   /* clone or share: the part that is carried, into a new file */            \
-    X(HASH, "hash")     /* of a cold copy that was made without reading it */                      \
-    X(COMMIT, "commit") /* the row changes its state */                                            \
-    X(DROP, "drop")     /* remove the files that the new state has no use for */                   \
-    X(ERASE, "erase")   /* the row goes, a tombstone stays */
+#define DZ_STEPS(X)                                                                              \
+    X(NONE, "")                                                                                  \
+    X(STOP, "stop")     /* the cell commits, keeps or drops its memory, and exits */             \
+    X(KILL, "kill")     /* kill the cell, whatever it does */                                    \
+    X(SETTLE, "settle") /* checkpoint a WAL that a crash left beside the file */                 \
+    X(MAKE, "make")     /* make an empty disk */                                                 \
+    X(FETCH, "fetch")   /* make the file local: from cold storage, verified */                   \
+    X(START, "start")   /* start a cell that runs the file */                                    \
+    X(COPY, "copy")     /* copy the live file to cold storage, hashed on the way */              \
+    X(COMPACT,                                                                                   \
+      "compact") /* write the file without free pages, or only its files, into a scratch file */ \
+    X(PACK, "pack")     /* compress the scratch file into cold storage */                        \
+    X(VERIFY, "verify") /* read it back and compare */                                           \
+    X(CARRY, "carry")   /* clone or share: copy the selected part into a new file */             \
+    X(HASH, "hash")     /* hash a cold copy that was made without reading it */                  \
+    X(COMMIT, "commit") /* the row changes its state */                                          \
+    X(DROP, "drop")     /* remove the files that the new state does not need */                  \
+    X(ERASE, "erase")   /* replace the row by a tombstone */
 
 enum dz_step {
 #define X(name, text) DZ_STEP_##name,
@@ -71,30 +70,27 @@ enum {
     DZ_OP_STEPS_MAX = 10,
 };
 
-/* The steps of an operation, in order; DZ_STEP_NONE ends them. Which of them
- * have something to do depends on the row; none may be taken out of turn. */
+/* The steps of an operation, in order; DZ_STEP_NONE ends them. Which of them have something to do
+ * depends on the row; their order is fixed. */
 const enum dz_step *dz_op_steps(enum dz_op op);
-/* Must this commit be on the disk before the next step (because that removes
- * something)? */
+/* Must this commit be durable before the next step, because that removes something? */
 bool dz_op_commit_is_durable(enum dz_op op);
-/* May the operation be called off during this step? */
+/* May the operation be aborted during this step? */
 bool dz_op_may_cancel(enum dz_op op, enum dz_step step);
 
-/* What to do with an operation that the process did not finish, or that failed
- * in this step. */
+/* What to do with an operation that was interrupted, or that failed in this step. */
 enum dz_recovery {
-    DZ_RECOVER_UNDO,   /* take back what its steps did; the state is as before */
-    DZ_RECOVER_FINISH, /* go on with the step */
+    DZ_RECOVER_UNDO,   /* undo its steps; the state is as before */
+    DZ_RECOVER_FINISH, /* continue with the step */
 };
 enum dz_recovery dz_op_recover(enum dz_op op, enum dz_step step);
 
-/* The state of a row found at start-up, when no cell can be running: what was
- * active sleeps. */
+/* The state of a row at start-up, when no cell can be running: active becomes suspended. */
 enum dz_state dz_lifecycle_settled(enum dz_state s);
 
 /* --- requests ------------------------------------------------------------------------ */
 
-/* What may be asked of a sandbox: X(NAME, "name"). */
+/* The requests on a sandbox: X(NAME, "name"). */
 #define DZ_REQUESTS(X)                                                      \
     X(USE, "use")   /* any call that needs the machine: an implicit wake */ \
     X(WAKE, "wake") /* an explicit one */                                   \
@@ -105,9 +101,9 @@ enum dz_state dz_lifecycle_settled(enum dz_state s);
     X(REVIVE, "revive")                                                     \
     X(CLONE, "clone")                                                       \
     X(SHARE, "share")                                                       \
-    X(FILES, "files") /* its file, while nothing else uses it */            \
+    X(FILES, "files") /* use its file while nothing else does */            \
     X(DELETE, "delete")                                                     \
-    X(DESTROY, "destroy") /* delete by force: walks the map */              \
+    X(DESTROY, "destroy") /* delete by force, by the path of transitions */ \
     X(CRASHED, "crashed") /* its cell died */
 
 enum dz_request {
@@ -120,7 +116,7 @@ const char *dz_request_name(enum dz_request r);
 
 enum dz_answer {
     DZ_ANSWER_RUN,     /* start op */
-    DZ_ANSWER_NOTHING, /* it is so already, or there is nothing to do: success at once */
+    DZ_ANSWER_NOTHING, /* nothing to do: success at once */
     DZ_ANSWER_REFUSE,  /* with code */
 };
 struct dz_verdict {
@@ -128,16 +124,16 @@ struct dz_verdict {
     enum dz_op op; /* of RUN */
     int code;      /* of REFUSE: DZ_ESTATE, DZ_EUNAVAIL, DZ_EGONE */
 };
-/* What a request does to a sandbox in a state with no operation under way. The
- * sentence of a refusal goes to err. */
+/* What a request does in a state without an operation in progress. The sentence of a refusal goes
+ * to err. */
 struct dz_verdict dz_lifecycle_request(enum dz_state state, enum dz_request request,
                                        struct dz_err *err);
 
 /* What a request does while an operation runs. */
 enum dz_meeting {
-    DZ_MEET_JOIN,   /* it is what is being done: share the outcome */
-    DZ_MEET_WAIT,   /* its turn comes after */
-    DZ_MEET_REFUSE, /* at once, with *ret_code: DZ_ERESTORING, DZ_EGONE */
+    DZ_MEET_JOIN,   /* coalesce: the same operation is running; share its outcome */
+    DZ_MEET_WAIT,   /* queue: wait until the operation ends */
+    DZ_MEET_REFUSE, /* reject at once with *ret_code: DZ_ERESTORING, DZ_EGONE */
 };
 enum dz_meeting dz_lifecycle_meet(enum dz_op running, enum dz_request request, int *ret_code);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine.c - what a file holds of a machine, and the two commits that matter:
- * the one that puts it to sleep, and the first one after it woke.
+ * machine.c - the machine in a file, and the two commits that matter: the one that suspends it, and
+ * the first one after it woke.
  *
  * meta.machine       1: the rows are of a machine
  * meta.machine_live  1: it has run since they were written, and done something
@@ -84,7 +84,7 @@ int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_
 {
     struct dz_machine *m = dz_zalloc(sizeof *m);
     if (!m)
-        return dz_fail(err, DZ_ENOMEM, "look for a machine in the file: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "look for a suspended machine in the file: out of memory");
     m->db = opts->db;
     m->image = opts->image;
     m->ops = opts->ops;
@@ -205,7 +205,8 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
 
 static void assert_marks(const struct dz_machine *m)
 {
-    assert(m->woken || (!m->live && !m->live_written)); /* who sleeps has done nothing since */
+    assert(m->woken ||
+           (!m->live && !m->live_written)); /* a suspended machine has committed nothing since */
 }
 
 int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
@@ -241,7 +242,7 @@ int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err
         return dz_vfs_commit(vfs, err);
     rc = dz_vfs_quiesce(vfs, nothing, NULL, err);
     if (rc < 0)
-        m->live_written = false; /* it is not committed, and perhaps never will be */
+        m->live_written = false; /* it is not committed and may never be */
     return rc;
 }
 
@@ -294,7 +295,7 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
         .tidy = how->goes_on}; /* a copy has no rows to delete, so they are deleted here */
     if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
         return dz_fail(err, DZ_ELIMIT,
-                       "put the machine to sleep: its policy or the host's data is too long");
+                       "suspend the machine: its policy or the host's data is too long");
     m->vfs = vfs;
     int rc = dz_machine_damage(m, err);
     if (rc == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine.h - a whole machine in its file: put to sleep, found, woken.
+ * machine.h - a whole machine in its file: suspend it, find it, resume it.
  *
  * A machine that sleeps is rows of the tables `machine` and `mem` of its disk
  * (docs/format/machine.md): processes, descriptors, pipes, terminals, timers,
@@ -21,8 +21,8 @@
  * output (dz_machine_gate), and a file found with it set has lost its memory:
  * DZ_MACHINE_LOST, its files are those of the last commit.
  *
- * Nothing that is read is believed. DZ_ECORRUPT says what is damaged, and
- * nothing in the file has changed. One thread.
+ * Nothing that is read from the file is trusted. DZ_ECORRUPT says what is damaged, and nothing in
+ * the file has changed. One thread.
  */
 #ifndef DZ_MACHINE_MACHINE_H
 #define DZ_MACHINE_MACHINE_H
@@ -204,7 +204,7 @@ DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struc
  * memory. */
 bool dz_machine_touched(struct dz_machine *m, const void *at);
 /* Was the file's copy of a touched page damaged? Then the machine must not go on: nothing that it
- * did may be committed, written by a sleep, or told to anybody. */
+ * did may be committed, written by a sleep, or reported. */
 DZ_NODISCARD int dz_machine_damage(const struct dz_machine *m, struct dz_err *err);
 
 /* Callbacks for struct dz_vfs_opts (arg: the machine) and for the commit of dz_kernel_ops. */

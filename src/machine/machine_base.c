@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_base.c - making the flat memory of what sleeps in an image, and finding a
- * memory in it.
+ * machine_base.c - make the flat memory of the machine that sleeps in an image, and find a memory
+ * in it.
  *
  *     head | an entry for each memory | zeros to a page | memories, each whole
  *
- * It is made in memory: each page as its module has it, the rows of mem over that. As a file
- * it has holes where all is zero.
+ * The file is made in memory: each page first as its module defines it, then the rows of mem over
+ * that. In the file, zeros are holes.
  */
 #include "machine/machine_base.h"
 
@@ -78,7 +78,7 @@ int dz_machine_base_find(const struct dz_machine *m, uint64_t id, const uint8_t 
         if (e.id != id)
             continue;
         if ((e.at | e.size) % PAGE || e.at > b->size || e.size > b->size - e.at)
-            return BAD(err, "number %llu lies outside of it", (unsigned long long)id);
+            return BAD(err, "number %llu lies outside it", (unsigned long long)id);
         *ret_at = b->at + e.at;
         *ret_size = (size_t)e.size;
         return 0;
@@ -107,7 +107,7 @@ static int module_of(const struct dz_machine *m, uint32_t proc,
     return BAD(err, "it belongs to a process without a program");
 }
 
-/* What the module gives it. */
+/* The content that the module defines. */
 static int begin_space(const struct dz_machine *m, struct dz_space *s, struct dz_err *err)
 {
     const struct dz_wasm_module *module = NULL;
@@ -130,7 +130,7 @@ static int measure(const struct dz_machine *m, uint64_t *ret_size, struct dz_err
     for (size_t i = 0; i < m->mem.spaces.n; i++) {
         const struct dz_space *s = &m->mem.spaces.p[i];
         if (s->s.base != DZ_MACHINE_BASE_MODULE)
-            return BAD(err, "it stands on another image itself");
+            return BAD(err, "it has another image below it");
         if (s->s.pages > (DZ_MACHINE_BASE_MAX - size) / PAGE)
             return dz_fail(err, DZ_ELIMIT,
                            "the memory of the image's machine is larger than %llu bytes",
@@ -209,7 +209,8 @@ int dz_machine_base_get(struct dz_machine *m, struct dz_err *err)
     if (!m->image)
         return dz_fail(
             err, DZ_ESTATE,
-            "the machine uses memory of the one that is suspended in its image: give the image that the file stands on");
+            "the machine uses memory of the one that is suspended in its image: give the image "
+            "below the file");
     if (m->ops->base_get)
         m->base.at = m->ops->base_get(m->ops->arg, &m->base.size);
     return m->base.at ? 0 : make_from_image(m, err);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_base.h - the memory of what sleeps in an image, flat: made once for each image,
- * and mapped under the memories of every machine that goes on from there
+ * machine_base.h - the flat memory of the machine that sleeps in an image: made once for each
+ * image, and mapped under the memories of every machine that starts from it
  * (docs/format/machine-base.md).
  *
- * It says nothing that the image does not: without it the same is made from the image's rows,
- * at each wake.
+ * It is only a cache: without it the same memory is made from the image's rows at each wake.
  */
 #ifndef DZ_MACHINE_MACHINE_BASE_H
 #define DZ_MACHINE_MACHINE_BASE_H

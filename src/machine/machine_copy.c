@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_copy.c - the rows of a disk into another: all of them (an archive), or the files
- * without /tmp (a clone, an archive of files); and a tree of one disk into another (a share).
+ * machine_copy.c - copy the rows of a disk into another: all of them (an archive), or the files
+ * without /tmp (a clone, an archive of files); and copy a tree of one disk into another (a share).
  *
  * For a copy of files, the inodes with names in /tmp are found first, and the number of those
  * names. An inode without any other name is left out with its content; the link count of the

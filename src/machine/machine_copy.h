@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_copy.h - new files out of one: a clone, a compaction, a share. All write into a fresh
- * disk, row by row, so no deleted byte of the source can be in it; that the file
- * appears whole or not at all is the caller's (a temporary name, a rename).
+ * machine_copy.h - make a new file from another: a clone, a compaction, a share. All write into a
+ * new disk, row by row, so it cannot contain a deleted byte of the source. The caller makes the
+ * file appear complete or not at all (a temporary name, a rename).
  */
 #ifndef DZ_MACHINE_MACHINE_COPY_H
 #define DZ_MACHINE_MACHINE_COPY_H
@@ -20,8 +20,8 @@ struct dz_copied {
     uint64_t nodes, bytes; /* copied: nodes are files, directories and links, bytes their content */
 };
 
-/* Copy the files of a sandbox but for /tmp. The copy stands on the same image; it has no machine,
- * no memory and no records of commands, and a random seed of its own. `to` is a new disk. */
+/* Copy the files of a sandbox except /tmp. The copy has the same image below it; it has no machine,
+ * no memory and no records of commands, and a new random seed. `to` is a new disk. */
 DZ_NODISCARD int dz_machine_clone(struct dz_db *from, struct dz_db *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
@@ -31,18 +31,18 @@ DZ_NODISCARD int dz_machine_clone(struct dz_db *from, struct dz_db *to,
 DZ_NODISCARD int dz_machine_compact(struct dz_db *from, struct dz_db *to,
                                     struct dz_copied *ret_copied, struct dz_err *err);
 
-/* Copy the files of a sandbox alone: no machine (not that of the image either), no memory, no /tmp,
- * no records of commands. For an archive with keep=files. */
+/* Copy only the files of a sandbox: no machine (also not that of the image), no memory, no /tmp, no
+ * records of commands. For an archive with keep=files. */
 DZ_NODISCARD int dz_machine_compact_files(struct dz_db *from, struct dz_db *to,
                                           struct dz_copied *ret_copied, struct dz_err *err);
 
-/* Copy the public volume alone (dz_vfs_volume_public), including what the image holds below it,
- * into a disk that stands on no image. */
+/* Copy only the public volume (dz_vfs_volume_public), including the files that come from the image,
+ * into a disk without an image below it. */
 DZ_NODISCARD int dz_machine_share(struct dz_vfs *from, struct dz_vfs *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
-/* Merge a file and its image into one file that stands on no image, with the machine that sleeps in
- * `from`. The result may serve as an image. image NULL: `from` stands on none. */
+/* Merge a file and its image into one file without an image below it, with the machine that sleeps
+ * in `from`. The result can serve as an image. image NULL: `from` has none. */
 DZ_NODISCARD int dz_machine_seal(struct dz_db *from, struct dz_db *image, struct dz_db *to,
                                  struct dz_err *err);
 

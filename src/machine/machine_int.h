@@ -115,7 +115,7 @@ enum {
     DZ_STATE_PIECE = 1 << 20, /* bytes of one row that holds a piece of a state or of a module */
 };
 
-/* A view of bytes that ends where they end. */
+/* A bounded view of bytes. */
 struct dz_view {
     const uint8_t *at, *end;
 };

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_lay.c - a wake maps the rows of mem over fresh memories: by demand where it can, else
- * at once.
+ * machine_lay.c - a wake maps the rows of mem over new memories: by demand paging if it can,
+ * otherwise at once.
  *
  * Rows are read from the newest to the oldest. The first row that names a page is its home; what
  * older rows have of the page is garbage, as are all pages of a process that has ended. A page
  * that no row names is as its base, which is mapped already: the module's image, or the memory of
  * the image's machine.
  *
- * By demand, a wake reads only the runs of each row: they say which page has which home. Pages
- * with bytes in a row are made absent in runs, with short gaps between two runs included. The
- * first touch of an absent page brings in its row, with all pages that live in it; a page of a
- * gap comes from its base. The toucher is the program, whose fault the host's kernel reports to
- * the embedder, or the host itself, which asks before it uses a pointer. Neither is inside SQLite
- * then, so the row is read by the same handle: a row stays as it was until a sleep deletes it,
- * and a sleep deletes only rows in which no page lives.
+ * With demand paging, a wake reads only the runs of each row, which give the home of each page.
+ * Pages with bytes in a row are made absent in runs, including short gaps between two runs. The
+ * first access to an absent page reads its row, with all pages that have it as home; a page of a
+ * gap comes from its base. The access is made by the program, whose fault the host's kernel reports
+ * to the embedder, or by the host itself, which asks before it uses a pointer. Neither is inside
+ * SQLite then, so the row is read with the same handle: a row stays as it was until a sleep deletes
+ * it, and a sleep deletes only rows that are home to no page.
  *
- * An absent page is as its home has it, so it has not changed and a sleep skips it. A damaged row
- * is noticed when it is read: its pages then become as their base, so that the program reaches
- * its next safepoint, where it stops: see dz_machine_damage().
+ * An absent page equals its home, so it has not changed, and a sleep skips it. A damaged row is
+ * noticed when it is read: its pages then become as their base, so that the program reaches its
+ * next safepoint, where it stops (dz_machine_damage()).
  */
 #include "machine/machine_mem.h"
 
@@ -32,7 +32,8 @@
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
 enum {
-    GAP = 8, /* so many pages between two runs become absent with them, which saves a mapping */
+    GAP = 8, /* gaps of at most this many pages become absent with their neighbours, which saves a
+                mapping */
     RUNS_MAX = 8192, /* each run is a mapping, and the host's kernel allows a process 65,530 */
 };
 
@@ -136,7 +137,7 @@ int dz_machine_mem_need(struct dz_machine *m, struct dz_space *s, size_t at, siz
     return rc;
 }
 
-/* The program must not go on. But it has to reach a place where it can be stopped. */
+/* A page is damaged. The program must not continue, but it must reach a safepoint to be stopped. */
 static void damaged(struct dz_machine *m, struct dz_space *s, size_t at, size_t size, int rc,
                     const struct dz_err *err)
 {
@@ -303,7 +304,7 @@ static int add_row(struct dz_machine *m, const struct dz_mem_row *row, struct dz
         return dz_fail(err, DZ_ECORRUPT, DZ_MEM_NO_SLEEP);
     m->mem.gen = row->gen > m->mem.gen ? row->gen : m->mem.gen;
     return dz_vec_push(&m->mem.rows, *row) < 0
-               ? dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory")
+               ? dz_fail(err, m->mem.rows.err, "resume the machine: too many rows of memory")
                : 0;
 }
 

@@ -298,7 +298,7 @@ static int find_dirty(const struct dz_machine *m, struct dz_space *s, struct dz_
              : named || s->apart ? find_by_rows(m, s, runs, err)
                                  : find_new(m, s, runs, err);
     if (rc == 0 && runs->err)
-        rc = dz_fail(err, runs->err, "put the machine to sleep: too many runs of dirty pages");
+        rc = dz_fail(err, runs->err, "suspend the machine: too many runs of dirty pages");
     return rc;
 }
 
@@ -324,7 +324,7 @@ static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t me
         struct dz_space fresh = {.serial = t->serial, .s = {.id = m->next_space, .memory = memory}};
         if (dz_vec_push(&m->mem.spaces, fresh) < 0)
             return dz_fail(err, m->mem.spaces.err,
-                           "put the machine to sleep: at most %d memories are allowed",
+                           "suspend the machine: at most %d memories are allowed",
                            DZ_MACHINE_SPACES_MAX);
         m->next_space++;
         s = &m->mem.spaces.p[m->mem.spaces.n - 1];
@@ -358,7 +358,7 @@ static int copy_homes(const struct dz_machine *m, struct dz_mem_change *c, struc
     c->dirty.max = DZ_MACHINE_SPACES_MAX;
     c->home = dz_zarray(m->mem.spaces.n + 1, sizeof *c->home);
     if (!c->home)
-        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     c->spaces = m->mem.spaces.n;
     dz_vec_append(&c->rows, m->mem.rows.p, m->mem.rows.n);
     for (size_t i = 0; i < c->spaces; i++) {
@@ -366,12 +366,12 @@ static int copy_homes(const struct dz_machine *m, struct dz_mem_change *c, struc
         dz_vec_push(&c->dirty, (struct dz_machine_runs){.max = DZ_MACHINE_RUNS_MAX});
         c->home[i] = dz_alloc((s->homes + 1) * sizeof **c->home);
         if (!c->home[i])
-            return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+            return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
         if (s->homes)
             memcpy(c->home[i], s->home, s->homes * sizeof **c->home);
     }
     return c->rows.err || c->dirty.err
-               ? dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory")
+               ? dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory")
                : 0;
 }
 
@@ -451,7 +451,7 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
         return 0;
     uint8_t *bad = dz_zalloc(c->rows.n + 1);
     if (!bad)
-        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     for (size_t i = 0; i < c->rows.n; i++)
         bad[i] = c->rows.p[i].live * 2 < c->rows.p[i].pages;
     lay_bad_rows(m, c, bad);
@@ -478,7 +478,7 @@ int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem
 {
     struct dz_mem_change *c = dz_zalloc(sizeof *c);
     if (!c)
-        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     *ret = c;
     c->gen = m->mem.gen + 1;
     int rc = take_spaces(m, k, err);
@@ -493,7 +493,7 @@ int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem
     rc = fold(m, c, err);
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)
         if (c->dirty.p[i].err)
-            rc = dz_fail(err, c->dirty.p[i].err, "put the machine to sleep: too many dirty pages");
+            rc = dz_fail(err, c->dirty.p[i].err, "suspend the machine: too many dirty pages");
     return rc < 0 ? rc : lay_dirty(m, c, err);
 }
 
@@ -534,7 +534,7 @@ static int flush_row(struct row_out *o, struct dz_err *err)
                              .live = pages};
     if (rc == 0 && dz_vec_push(&o->c->rows, row) < 0)
         rc = dz_fail(err, o->c->rows.err,
-                     "put the machine to sleep: at most %d rows of memory are allowed",
+                     "suspend the machine: at most %d rows of memory are allowed",
                      DZ_MACHINE_ROWS_MAX);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_mem.h - rows of mem: their format, and what keeps track of them.
+ * machine_mem.h - the format of the rows of mem, and the tables that track them.
  */
 #ifndef DZ_MACHINE_MACHINE_MEM_H
 #define DZ_MACHINE_MACHINE_MEM_H
@@ -10,7 +10,8 @@
 enum {
     DZ_MEM_ROW_PAGES = 256, /* pages in one row at most */
     DZ_MEM_ROW_FEW = 64,    /* pages in a row of a small sleep: such rows stay in caches */
-    DZ_MEM_ROW_MANY = 128,  /* pages in a row of one that writes over DZ_MEM_FEW: fewer rows */
+    /* pages in a row of a sleep that writes more than DZ_MEM_FEW: fewer rows */
+    DZ_MEM_ROW_MANY = 128,
     DZ_MEM_FEW = 1024,
     DZ_MEM_TINY = 32,  /* a sleep of at most so many pages packs all of them: that takes no time */
     DZ_MEM_AHEAD = 64, /* from so many pages on, buffers come from dz_db_ahead() */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_pack.c - pages packed into a row of mem, and out of one; a state packed.
+ * machine_pack.c - pack pages into a row of mem, and unpack them; pack a state.
  *
- * What is read is not believed: the checksum tells damage, and every count and
- * length is checked against the row's size before it is used.
+ * A row is not trusted: its checksum detects damage, and every count and length is checked against
+ * the row's size before it is used.
  */
 #include "machine/machine_mem.h"
 #include "machine/machine_state.h"
@@ -26,7 +26,7 @@ enum {
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
     PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* where unpacked pages lie in a room */
 };
-#define READER_ROOM (3 * DZ_VM_HUGE) /* one half is used, from a huge page on */
+#define READER_ROOM (3 * DZ_VM_HUGE) /* half of it is used, beginning at a huge page */
 _Static_assert(PLAIN_AT + BYTES_MAX <= DZ_VM_HUGE + DZ_VM_HUGE / 2, "both fit");
 
 /* --- the checksum ----------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, void *room, struct 
     p->packed = NULL;
     p->lent = room != NULL;
     p->row = room ? room : dz_alloc(row_size(most));
-    return p->row ? 0 : dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    return p->row ? 0 : dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
 }
 
 void dz_mem_pack_release(struct dz_mem_packer *p)
@@ -180,16 +180,17 @@ static bool is_raw(const struct dz_mem_head *h)
 static int check_head(const struct dz_mem_head *h, size_t size, struct dz_err *err)
 {
     if (memcmp(h->magic, "mem1", 4) != 0)
-        return BAD(err, "a row does not begin as one");
+        return BAD(err, "a row has no valid header");
     if (h->codec > DZ_MEM_LZ4)
         return dz_fail(
             err, DZ_EUNSUPPORTED,
-            "the memory in the file is packed by method %u, which this doze does not know: a newer one wrote it",
+            "the memory in the file is packed by method %u, which this doze does not know; a newer "
+            "one wrote it",
             h->codec);
     if (h->runs > DZ_MEM_ROW_PAGES || h->pages > DZ_MEM_ROW_PAGES || h->stored > h->pages * PAGE ||
         (is_raw(h) && h->stored != h->pages * PAGE) || (!runs_first(h) && h->index_sum) ||
         size != sizeof *h + h->stored + h->runs * sizeof(struct dz_mem_run))
-        return BAD(err, "a row of %zu bytes cannot hold what it says", size);
+        return BAD(err, "a row of %zu bytes is shorter than its header says", size);
     return 0;
 }
 

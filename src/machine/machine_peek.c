@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_peek.c - see machine_peek.h. Rows are read into tables by their index, as
- * the kernel would have them, but nothing is made of them.
+ * machine_peek.c - see machine_peek.h. Rows are read into tables by their index, in the kernel's
+ * layout, but no kernel objects are made.
  */
 #include "machine/machine_peek.h"
 
@@ -43,7 +43,7 @@ static int read_blobs(struct peek *p, struct dz_err *err)
         if (!dz_view_take(&v, &b.head, sizeof b.head) || !dz_view_cut(&v, b.head.stored, &b.stored))
             return BAD(err, "a buffer is cut off");
         if (dz_vec_push(&p->blobs, b) < 0)
-            return dz_fail(err, p->blobs.err, "look at the machine: out of memory");
+            return dz_fail(err, p->blobs.err, "inspect the machine: out of memory");
     }
     return 0;
 }
@@ -82,7 +82,7 @@ static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEE
             row_.used = 1;                                                                        \
             row_.index = (uint32_t)key_;                                                          \
             if (dz_vec_push(rows, row_) < 0) {                                                    \
-                rc_ = dz_fail(err, (rows)->err, "look at the machine: out of memory");            \
+                rc_ = dz_fail(err, (rows)->err, "inspect the machine: out of memory");            \
                 break;                                                                            \
             }                                                                                     \
         }                                                                                         \
@@ -110,7 +110,7 @@ static int count_piece(void *arg, uint32_t row, const struct dz_mem_piece *piece
     if (!s)
         return 0;
     if (piece->run.first >= s->homes || piece->run.count > s->homes - piece->run.first)
-        return BAD(err, "a page lies outside of its memory");
+        return BAD(err, "a page lies outside its memory");
     for (uint32_t i = 0; i < piece->run.count; i++)
         if (!s->home[piece->run.first + i]) {
             s->home[piece->run.first + i] = row + 1;
@@ -201,7 +201,7 @@ static int tell_fds(const struct peek *p, const struct dz_proc *proc, bool count
     while ((rc = dz_machine_state_item(&v, &dz_machine_fd_record, &key, &slot, err)) > 0) {
         const struct dz_file *f = FIND_ROW(&p->files, slot.file);
         if (!f || key > DZ_KERNEL_FDS_MAX)
-            return BAD(err, "a descriptor of process %d leads nowhere", proc->pid);
+            return BAD(err, "a descriptor of process %d refers to no open file", proc->pid);
         *ret_count += count;
         int told = count ? 0 : tell_fd(p, proc, (uint32_t)key, f, err);
         if (told < 0)
@@ -241,7 +241,7 @@ static int read_procs(struct peek *p, struct procs *procs, struct dz_err *err)
         one.row.index = (uint32_t)key;
         if (dz_vec_push(procs, one.row) < 0 ||
             (one.thread.tid && dz_vec_push(&p->threads, one.thread) < 0))
-            return dz_fail(err, DZ_ENOMEM, "look at the machine: out of memory");
+            return dz_fail(err, DZ_ENOMEM, "inspect the machine: out of memory");
     }
     return rc < 0 ? rc : READ_ROWS(p, &p->threads, DZ_KERNEL_TABLE_THREAD, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_peek.h - looking at a machine that sleeps, without waking it.
+ * machine_peek.h - inspect a suspended machine without resuming it.
  */
 #ifndef DZ_MACHINE_MACHINE_PEEK_H
 #define DZ_MACHINE_MACHINE_PEEK_H
@@ -44,12 +44,12 @@ struct dz_peek_ops {
     int (*proc)(void *arg, const struct dz_peek_proc *p,
                 struct dz_err *err); /* called with each process, by its index */
     int (*fd)(void *arg, const struct dz_peek_fd *f,
-              struct dz_err *err); /* called with each descriptor; NULL: not wanted */
+              struct dz_err *err); /* called with each descriptor; NULL: skip them */
     void *arg;
 };
 
-/* Describe a machine that dz_machine_open() found asleep. Only what is told is checked for damage,
- * not all that a wake checks. DZ_ECORRUPT. */
+/* Describe a machine that dz_machine_open() found suspended. Only what is described is checked for
+ * damage, not all that a wake checks. DZ_ECORRUPT. */
 DZ_NODISCARD int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
                                  struct dz_peek_total *ret_total, struct dz_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_record.c - records by tables of fields (machine_record.h), and the tables.
+ * machine_record.c - read and write records by tables of fields (machine_record.h); the tables.
  *
  * Structs hold numbers in the host's order, which is little-endian: the bytes of a number are
  * copied as they are. Records nest only as deep as their tables do.
@@ -166,7 +166,7 @@ static int get_record(const uint8_t *bytes, size_t size, const struct dz_record 
             i++;
         if (i == r->field_count || r->fields[i].tag != p.key)
             return dz_fail(err, DZ_EUNSUPPORTED,
-                           "a saved %s has field %llu, which this doze does not know: a newer one "
+                           "a saved %s has field %llu, which this doze does not know; a newer one "
                            "wrote it",
                            r->what, (unsigned long long)p.key);
         const struct dz_field *f = &r->fields[i];

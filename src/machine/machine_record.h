@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_record.h - structs of numbers as bytes that outlive them.
+ * machine_record.h - structs of numbers in a form that later versions can read.
  *
  * A record is written by a table of its fields, each with a number (a tag) that
  * never changes its meaning: a later doze may add fields, reorder a struct or
@@ -8,10 +8,9 @@
  *
  *     record = { tag, size, bytes }*        tags ascending, both LEB128
  *
- * A number is its little-endian bytes without the zeros at the end, and is left
- * out when it is zero; an array of numbers is the bytes of all elements without
- * the zeros at the end; an array of structs is { index, size, record }* of the
- * elements that are not zero. What is not there is zero.
+ * A number is its little-endian bytes without the zeros at the end, and is left out when it is
+ * zero; an array of numbers is the bytes of all elements without the zeros at the end; an array of
+ * structs is { index, size, record }* of the elements that are not zero. A missing field is zero.
  */
 #ifndef DZ_MACHINE_MACHINE_RECORD_H
 #define DZ_MACHINE_MACHINE_RECORD_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_seal.c - a sandbox and the image below it flattened into one file that stands on no
- * image, its sleeping machine included: an image for others.
+ * machine_seal.c - flatten a sandbox and the image below it into one file without an image below
+ * it, with its suspended machine: an image for others.
  *
  * Rows of the sandbox come first, then those of the image that they do not replace
  * (docs/format/disk.md, "The image below"). Inode numbers stay, because the machine refers to
@@ -183,8 +183,7 @@ static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db 
     if (based)
         rc = dz_machine_open(&below, &g.below, err);
     if (rc == 0 && based && g.below->found != DZ_MACHINE_ASLEEP)
-        rc = dz_fail(err, DZ_ECORRUPT,
-                     "the image that the file stands on holds no suspended machine");
+        rc = dz_fail(err, DZ_ECORRUPT, "the image below the file holds no suspended machine");
     if (rc == 0 && based)
         rc = merge(&g, err);
     dz_machine_close(g.below);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_state.c - a stopped machine as one string of bytes, all but the content of its memory
- * (docs/format/machine.md), and back into a kernel; and the programs that only the machine has.
+ * machine_state.c - a suspended machine as one string of bytes, except the content of its memory
+ * (docs/format/machine.md), and back into a kernel; also the programs of which only the machine has
+ * the bytes.
  *
  * Writing: rings (pipes, streams, terminals) are written without the bytes that were already
  * read from them, tables of descriptors as records, all other blobs as they are.
@@ -30,7 +31,7 @@ struct out {
     struct dz_machine *m;
     struct dz_kernel *k;
     struct dz_buf *b;
-    size_t section; /* where the one under way began */
+    size_t section; /* where the current section began */
 };
 
 static void begin(struct out *o, unsigned tag)
@@ -151,7 +152,7 @@ static int put_blobs(struct out *o, struct dz_err *err)
     uint32_t count = dz_kernel_blobs(o->k);
     struct kind *kinds = blob_kinds(o->k, count);
     if (!kinds)
-        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     begin(o, DZ_STATE_BLOBS);
     for (uint32_t i = 1; i <= count; i++)
         put_blob(o, i, &kinds[i]);
@@ -210,8 +211,7 @@ static int module_number(struct out *o, const struct dz_wasm_module *module, uin
     if (row.ino == 0)
         row.pieces = (uint32_t)((row.size + DZ_STATE_PIECE - 1) / DZ_STATE_PIECE);
     if (dz_vec_push(&m->modules, row) < 0)
-        return dz_fail(err, m->modules.err,
-                       "put the machine to sleep: at most %d programs are allowed",
+        return dz_fail(err, m->modules.err, "suspend the machine: at most %d programs are allowed",
                        DZ_MACHINE_MODULES_MAX);
     *ret_number = (uint32_t)m->modules.n;
     return 0;
@@ -221,10 +221,9 @@ static int sink_write(void *ctx, const void *data, size_t size, struct dz_err *e
 {
     struct dz_buf *b = ctx;
     dz_buf_add(b, data, size);
-    return b->err
-               ? dz_fail(err, b->err, "put the machine to sleep: its state is larger than %d bytes",
-                         DZ_MACHINE_STATE_MAX)
-               : 0;
+    return b->err ? dz_fail(err, b->err, "suspend the machine: its state is larger than %d bytes",
+                            DZ_MACHINE_STATE_MAX)
+                  : 0;
 }
 
 static int put_engine(struct out *o, uint32_t proc, const struct dz_task *t, struct dz_err *err)
@@ -237,7 +236,7 @@ static int put_engine(struct out *o, uint32_t proc, const struct dz_task *t, str
     if (rc == 0)
         rc = dz_wasm_save(dz_kernel_wasm_inst(t), false, &to, err);
     if (rc < 0)
-        return dz_wrap(err, rc, "put process %d to sleep", t->proc->pid);
+        return dz_wrap(err, rc, "suspend process %d", t->proc->pid);
     h.size = o->b->len - at - sizeof h;
     if (!o->b->err)
         memcpy(o->b->p + at, &h, sizeof h);
@@ -251,11 +250,12 @@ static int put_engines(struct out *o, struct dz_err *err)
     for (uint32_t i = 2; rc == 0 && i <= dz_kernel_rows(o->k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_task *t = dz_kernel_task(o->k, i);
         if (t && t->borrowed)
-            rc = dz_fail(err, DZ_EBUSY, "put the machine to sleep: process %d is in vfork",
-                         t->proc->pid);
+            rc =
+                dz_fail(err, DZ_EBUSY, "suspend the machine: process %d is in vfork", t->proc->pid);
         else if (t && !dz_kernel_wasm_inst(t))
             rc = dz_fail(err, DZ_EUNSUPPORTED,
-                         "put the machine to sleep: process %d is no WebAssembly", t->proc->pid);
+                         "suspend the machine: process %d is not a WebAssembly process",
+                         t->proc->pid);
         else if (t)
             rc = put_engine(o, i, t, err);
     }
@@ -347,7 +347,7 @@ int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_
     for (unsigned tag = DZ_STATE_THREADS; tag <= h.sections; tag++)
         put_rows(&o, (enum dz_kernel_table)(DZ_KERNEL_TABLE_THREAD + (tag - DZ_STATE_THREADS)));
     if (o.b->err)
-        return dz_fail(err, o.b->err, "put the machine to sleep: its state is larger than %d bytes",
+        return dz_fail(err, o.b->err, "suspend the machine: its state is larger than %d bytes",
                        DZ_MACHINE_STATE_MAX);
     h.size = o.b->len;
     h.sum = dz_machine_sum(0, o.b->p + sizeof h, o.b->len - sizeof h);
@@ -434,15 +434,15 @@ static int module_open(struct dz_machine *m, const struct dz_machine_module *row
     if (row->ino)
         return dz_fail(
             err, DZ_ENOENT,
-            "wake the machine: its program %.16s is no longer on the disk or in the image",
+            "resume the machine: its program %.16s is no longer on the disk or in the image",
             part + 7);
     if (row->size > DZ_MACHINE_MODULE_MAX)
         return dz_fail(err, DZ_ELIMIT,
-                       "wake the machine: a program has %llu bytes, which is too large",
+                       "resume the machine: a program has %llu bytes, which is too large",
                        (unsigned long long)row->size);
     uint8_t *bytes = dz_alloc((size_t)row->size);
     rc = bytes ? read_pieces(m, row, bytes, err)
-               : dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory");
+               : dz_fail(err, DZ_ENOMEM, "resume the machine: out of memory");
     if (rc == 0)
         rc = dz_sha256(bytes, (size_t)row->size, sha256, err);
     if (rc == 0 && memcmp(sha256, row->sha256, sizeof sha256) != 0)
@@ -493,7 +493,7 @@ static int write_pieces(struct dz_machine *m, const char *part, const uint8_t *b
     return rc;
 }
 
-/* Delete the bytes of programs that nobody runs any more, or that a file holds again. */
+/* Delete the bytes of programs that no process runs any more, or that a file holds again. */
 static int drop_others(struct dz_machine *m, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf keep = DZ_BUF_INIT(1 << 20);
@@ -504,7 +504,7 @@ static int drop_others(struct dz_machine *m, struct dz_err *err)
             dz_buf_adds(&keep, part);
         }
     if (keep.err)
-        return dz_fail(err, keep.err, "put the machine to sleep: out of memory");
+        return dz_fail(err, keep.err, "suspend the machine: out of memory");
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(m->db, dz_machine_sql_modules_drop);
     dz_bind_text(st, 1, keep.p);
@@ -583,7 +583,7 @@ static int read_modules(struct dz_machine *m, struct dz_err *err)
         if (key != m->modules.n || row.size == 0 || (row.ino != 0) == (row.pieces != 0))
             return BAD(err, "its program %llu is invalid", (unsigned long long)key);
         if (dz_vec_push(&m->modules, row) < 0)
-            return dz_fail(err, m->modules.err, "wake the machine: too many programs");
+            return dz_fail(err, m->modules.err, "resume the machine: too many programs");
     }
     return rc;
 }
@@ -601,7 +601,7 @@ static int read_spaces(struct dz_machine *m, struct dz_err *err)
             space.s.proc > DZ_KERNEL_PROCS_MAX || space.s.pages > PAGES_MAX)
             return BAD(err, "its memory %llu is invalid", (unsigned long long)space.s.id);
         if (dz_vec_push(&m->mem.spaces, space) < 0)
-            return dz_fail(err, m->mem.spaces.err, "wake the machine: too many memories");
+            return dz_fail(err, m->mem.spaces.err, "resume the machine: too many memories");
     }
     return rc;
 }
@@ -627,17 +627,17 @@ static int cut(struct dz_machine *m, struct dz_err *err)
     struct dz_state_head h;
     struct dz_state_section s;
     if (!dz_view_take(&v, &h, sizeof h) || memcmp(h.magic, DZ_STATE_MAGIC, sizeof h.magic) != 0)
-        return BAD(err, "its state does not begin as one");
+        return BAD(err, "its state has no valid header");
     if (h.version < 1 || h.version > DZ_MACHINE_VERSION)
         return dz_fail(err, DZ_EUNSUPPORTED,
-                       "the machine in the file is of version %u, this doze knows %d: a newer doze "
+                       "the machine in the file is of version %u, this doze knows %d; a newer doze "
                        "wrote it",
                        h.version, DZ_MACHINE_VERSION);
     uint32_t tags = h.version == 1 ? DZ_STATE_TAGS_1 : DZ_STATE_TAGS_2;
     if (h.version > 2 && h.sections >= tags) {
         if (h.sections >= DZ_STATE_TAGS)
             return dz_fail(err, DZ_EUNSUPPORTED,
-                           "the machine in the file has %u parts, this doze knows %d: a newer doze "
+                           "the machine in the file has %u parts, this doze knows %d; a newer doze "
                            "wrote it",
                            h.sections, DZ_STATE_TAGS - 1);
         tags = h.sections + 1;
@@ -654,7 +654,7 @@ static int cut(struct dz_machine *m, struct dz_err *err)
             !dz_view_cut(&v, s.size, &m->section[tag]))
             return BAD(err, "section %u of its state is cut off", tag);
     if (dz_view_left(&v) || dz_view_left(&m->section[DZ_STATE_HOST]) > DZ_MACHINE_HOST_MAX)
-        return BAD(err, "there is more behind its state");
+        return BAD(err, "there are bytes after its state");
     int rc = read_head(m, err);
     if (rc == 0)
         rc = read_modules(m, err);
@@ -758,7 +758,7 @@ static int fill_fds(struct dz_view v, struct dz_fd *fds, size_t count, struct dz
     int rc;
     while ((rc = dz_machine_state_item(&v, &dz_machine_fd_record, &key, &fd, err)) > 0) {
         if (key >= count)
-            return BAD(err, "descriptor %llu lies outside of its table", (unsigned long long)key);
+            return BAD(err, "descriptor %llu lies outside its table", (unsigned long long)key);
         fds[key] = fd;
     }
     return rc;
@@ -854,7 +854,7 @@ static int put_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t ind
     return dz_kernel_row_put(k, table, row, err);
 }
 
-/* Read a process; in version 1 also its thread, and what its pending signals say. */
+/* Read a process; in version 1 also its thread and the codes of its pending signals. */
 static int put_proc(struct dz_kernel *k, uint32_t index, struct dz_machine_proc1 *p,
                     uint32_t *signals, struct dz_err *err)
 {
@@ -943,7 +943,7 @@ int dz_machine_modules_open(struct dz_machine *m, struct dz_err *err)
         rc = module_open(m, &m->modules.p[i], &module, err);
         if (rc == 0 && dz_vec_push(&m->opened, module) < 0) {
             m->ops->module_put(m->ops->arg, module);
-            rc = dz_fail(err, m->opened.err, "wake the machine: out of memory");
+            rc = dz_fail(err, m->opened.err, "resume the machine: out of memory");
         }
     }
     return rc;
@@ -968,8 +968,8 @@ static int read_engine(struct dz_machine *m, struct dz_kernel *k, const struct d
     if (rc == 0)
         rc = dz_wasm_load(dz_kernel_wasm_inst(t), &from, err);
     if (rc == 0 && dz_view_left(&v))
-        rc = BAD(err, "there is more behind the state of process %d", t->proc->pid);
-    return rc < 0 && t ? dz_wrap(err, rc, "wake process %d", t->proc->pid) : rc;
+        rc = BAD(err, "there are bytes after the state of process %d", t->proc->pid);
+    return rc < 0 && t ? dz_wrap(err, rc, "resume process %d", t->proc->pid) : rc;
 }
 
 static int read_engines(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)

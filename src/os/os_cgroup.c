@@ -207,7 +207,7 @@ static int make_v1(const char *name, const struct dz_os_cgroup_limits *limits, s
         if (!is_needed(limits, c))
             continue;
         if (!find_own(controllers[c], mounts, groups, home))
-            return dz_fail(err, DZ_EUNSUPPORTED, "this host has no cgroup controller %s",
+            return dz_fail(err, DZ_EUNSUPPORTED, "the cgroup controller %s is not available",
                            controllers[c]);
         sweep(home, name);
         rc = make_dir(home, name, group, err);

@@ -380,7 +380,7 @@ int dz_os_dirty_open(enum dz_os_dirty_how want, struct dz_os_dirty **ret_dirty, 
     if (want == DZ_OS_DIRTY_SCAN)
         open_scan(d);
     else
-        (void)snprintf(d->why, sizeof d->why, "comparing was asked for");
+        (void)snprintf(d->why, sizeof d->why, "comparing was requested");
     *ret_dirty = d;
     return 0;
 }

@@ -61,16 +61,16 @@ DZ_NODISCARD int dz_os_filter_new(const struct dz_os_syscall *calls, size_t coun
                                   struct dz_os_filter **ret_filter, struct dz_err *err);
 
 /* The fences that depend on the host: X(id, name, what it keeps out). */
-#define DZ_OS_FENCES(X)                                                             \
-    X(LANDLOCK, "landlock", "no path can be opened")                                \
-    X(SCOPES, "scopes", "no signal and no abstract socket reaches other processes") \
-    X(USER, "user", "a user namespace of its own: no privilege counts outside")     \
-    X(NET, "net", "a network namespace without interfaces")                         \
-    X(IPC, "ipc", "System V objects and message queues of its own")                 \
-    X(UTS, "uts", "a host name of its own")                                         \
-    X(MOUNT, "mount", "a root directory without a file of the host")                \
-    X(PID, "pid", "no process outside has a number")                                \
-    X(CAPS, "caps", "no capability, and none to be had")                            \
+#define DZ_OS_FENCES(X)                                                               \
+    X(LANDLOCK, "landlock", "no path of the host can be opened")                      \
+    X(SCOPES, "scopes", "no signal and no abstract socket reaches other processes")   \
+    X(USER, "user", "a user namespace of its own: privileges have no effect outside") \
+    X(NET, "net", "a network namespace without interfaces")                           \
+    X(IPC, "ipc", "System V objects and message queues of its own")                   \
+    X(UTS, "uts", "a host name of its own")                                           \
+    X(MOUNT, "mount", "an empty root directory")                                      \
+    X(PID, "pid", "processes outside the cell have no process id")                    \
+    X(CAPS, "caps", "no capability, and no way to gain one")                          \
     X(USERS, "users", "processes of different tenants are different users")
 enum dz_os_fence {
 #define X(id, name, text) DZ_OS_FENCE_##id,

@@ -350,8 +350,8 @@ void dz_os_probe_CGROUP(const char *data_dir, struct dz_os_finding *f)
     own_group(dz_str_n(groups.p, groups.len), &h, dir, sizeof dir);
     unsigned v2 = h.v2_path[0] ? v2_controllers(dir) : 0;
     const char *ours = may_divide(v2 == ALL_CONTROLLERS || !h.v1 ? dir : h.v1_path)
-                           ? "ours to divide"
-                           : "not ours to divide";
+                           ? "delegated to this user"
+                           : "not delegated to this user";
     if (!h.v1_path[0] && !h.v2_path[0])
         dz_os_found_wrong(f, "no cgroup file system is mounted");
     else if (v2 == ALL_CONTROLLERS && ours[0] == 'o')

@@ -105,8 +105,7 @@ int dz_os_proc_wait(struct dz_os_proc *p, int64_t timeout_ms, struct dz_os_statu
     if (sys != 0)
         return dz_fail_sys(err, sys, "wait for process %d", (int)pid);
     if (silent)
-        return dz_fail(err, DZ_EIO, "process %d: the process that watched over it was killed",
-                       (int)pid);
+        return dz_fail(err, DZ_EIO, "process %d: its supervising process was killed", (int)pid);
     *ret_status = status;
     return 0;
 }

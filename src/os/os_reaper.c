@@ -225,7 +225,7 @@ static int started(const struct os_plan *plan, int sock, struct os_report *ret_r
         n = recv(sock, ret_report, sizeof *ret_report, MSG_WAITALL);
     while (n < 0 && errno == EINTR);
     if (n != (ssize_t)sizeof *ret_report)
-        return dz_fail(err, DZ_EIO, "run %s: the process that watches over it died at once",
+        return dz_fail(err, DZ_EIO, "run %s: its supervising process died at once",
                        plan->opts->argv[0]);
     if (ret_report->sys != 0)
         return dz_os_spawn_failed(plan->opts, ret_report->sys, err);

@@ -142,10 +142,10 @@ int dz_os_spawn_failed(const struct dz_os_spawn_opts *o, int sys, struct dz_err 
 
     (void)dz_str_quote(dz_str(o->argv[0]), name);
     if (sys == ENOENT && path && !o->cwd && access(o->argv[0], F_OK) == 0)
-        code = dz_fail(err, DZ_ENOENT, "run %s: the interpreter it asks for does not exist", name);
+        code = dz_fail(err, DZ_ENOENT, "run %s: its interpreter does not exist", name);
     else if (sys == ENOENT)
         code = dz_fail(err, DZ_ENOENT, "run %s: %s", name,
-                       path ? "no such file" : "no program of that name in PATH");
+                       path ? "no such file" : "not found in PATH");
     else if (sys == ENOEXEC)
         code = dz_fail(err, DZ_EINVAL, "run %s: it is not a program", name);
     else

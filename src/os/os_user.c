@@ -47,7 +47,8 @@ int dz_os_users_parse(const char *text, struct dz_os_users *ret_users, struct dz
     if (!dz_os_users_sound(&users))
         return dz_fail(
             err, DZ_EINVAL,
-            "%s is %llu ids: the number must be a power of two, at least %d, and the first id a multiple of it",
+            "%s has %llu ids: their number must be a power of two, at least %d, and the first id a "
+            "multiple of that number",
             text, (unsigned long long)count, DZ_OS_USERS_MIN);
     *ret_users = users;
     return 0;
@@ -75,7 +76,7 @@ static int check_capabilities(struct dz_err *err)
         return dz_fail_sys(err, errno, "read our capabilities");
     for (size_t i = 0; i < DZ_ARRAY_LEN(needed); i++)
         if (!has(sets, needed[i].cap))
-            return dz_fail(err, DZ_EDENIED, "root has no %s here", needed[i].name);
+            return dz_fail(err, DZ_EDENIED, "root lacks %s here", needed[i].name);
     return 0;
 }
 

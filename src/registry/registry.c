@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The verbs as functions, rows in memory, and which registry is meant.
+ * The verbs as functions, rows in memory, and the choice of the registry.
  */
 #include "registry/registry.h"
 
@@ -27,7 +27,7 @@ void dz_registry_on_full(struct dz_registry *r, bool (*fn)(void *arg), void *arg
     r->full_arg = arg;
 }
 
-/* Did the change fail for want of room, and is there some now? A failed change left nothing. */
+/* Did the change fail with ENOSPC, and has on_full made room? A failed change has no effect. */
 static bool again(const struct dz_registry *r, int rc)
 {
     return rc == DZ_ENOSPC && r->full && r->full(r->full_arg);
@@ -52,7 +52,7 @@ int dz_registry_create(struct dz_registry *r, const struct dz_instance *row, str
     return told(r, rc);
 }
 
-/* Of a row that was read, whatever back end did that. */
+/* Set the typed members of a row that a back end has read. */
 static void typed(struct dz_instance *row)
 {
     if (dz_state_parse(dz_str(row->state), &row->is, NULL) < 0)
@@ -66,7 +66,7 @@ static int typed_one(struct dz_instance *row, int rc)
     return rc;
 }
 
-/* The rows that were appended, also where the next one could not be. */
+/* The same for the appended rows, even if a later one could not be appended. */
 static int typed_from(struct dz_instances *rows, size_t first, int rc)
 {
     for (size_t i = first; i < rows->n; i++)

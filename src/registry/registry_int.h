@@ -18,7 +18,7 @@ struct dz_registry_column {
     bool text;
 };
 
-/* What may not stand when a row is removed: SQL with ?1 = its id, and its name. */
+/* A condition that forbids removing a row: SQL with ?1 = the row's id, and its name in messages. */
 struct dz_registry_guard {
     const char *sql, *what;
 };
@@ -30,10 +30,10 @@ struct dz_registry_table {
     size_t count;
     size_t text_offset; /* of the struct's `text`, its last member */
     const char *alias;  /* a column; NULL: rows have none */
-    bool lapses;        /* a row that has expired is not there */
+    bool lapses;        /* an expired row counts as missing */
     bool of_tenant;     /* an id is unique within its tenant only */
     const struct dz_registry_guard *guards;
-    const char *const *hangers; /* SQL that removes what goes with it; NULL at the end; or NULL */
+    const char *const *hangers; /* SQL that removes dependent rows; NULL at the end; or NULL */
 };
 
 /* Room for a record of any table. */
@@ -71,7 +71,7 @@ DZ_NODISCARD int dz_registry_open_sqlite(const char *name, bool create,
                                          struct dz_registry **ret_registry, struct dz_err *err);
 
 struct dz_db;
-/* A registry of this open database. Takes it over, also when it fails. */
+/* Make a registry of this open database. Takes the database over, also on failure. */
 DZ_NODISCARD int dz_registry_wrap_sqlite(struct dz_db *db, struct dz_registry **ret_registry,
                                          struct dz_err *err);
 

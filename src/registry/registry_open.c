@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a SQLite registry: a file, which is made when it is missing, memory, or
- * any disk of module db.
+ * Open a SQLite registry: a file, which is made if missing, memory, or any disk of module db.
  *
  * ":memory:" is two files of memory without a name, under the same profile. The
  * cache is larger than a sandbox's and the file is not mapped, so that a registry
@@ -80,7 +79,7 @@ static int make_file(const char *path, struct dz_err *err)
     int rc = dz_registry_template(&t, err);
     if (rc == 0)
         rc = dz_db_create_path(path, t.p, t.len, true, err);
-    return rc == DZ_EEXIST ? 0 : rc; /* somebody was faster */
+    return rc == DZ_EEXIST ? 0 : rc; /* another process was faster */
 }
 
 int dz_registry_open_sqlite(const char *name, bool create, struct dz_registry **ret_registry,

@@ -3,9 +3,9 @@
  * registry_record.h - the registry's other rows: tenants, tokens, snapshots, forks,
  * references, workbooks and idempotency keys.
  *
- * All tables have one shape, so all have the same verbs, and one conformance test
- * goes over every table and back end. A row begins with id, tenant, version,
- * created, updated (milliseconds since 1970); for a table `token`, say, there are
+ * All tables have the same shape, so all have the same verbs, and one conformance test covers every
+ * table and back end. A row begins with id, tenant, version, created, updated (milliseconds since
+ * 1970). For the table `token`, for example, there are
  *
  *     struct dz_token_row, struct dz_token_rows (a DZ_VEC of them), their release
  *     dz_registry_token_add(r, &row, durable, err)
@@ -19,20 +19,20 @@
  * add     version 1; `created` of now when it is 0. DZ_EEXIST: the id is taken, or
  *         an alias that must be unique. DZ_ELIMIT: a text is over
  *         DZ_REGISTRY_TEXT_MAX.
- * get     DZ_ENOENT: none of that tenant. tenant NULL: anybody's.
+ * get     DZ_ENOENT: the tenant has none. tenant NULL: any tenant.
  * find    by the alias (token: sha256; snapshot, workbook, ref: name; fork: label);
- *         the newest when several have it.
+ *         the newest if several have it.
  * change  compare-and-swap: the columns named go from `row` into the stored row if
  *         that still has row->version, which is then counted up here too.
  *         DZ_EBUSY: it has another one now; read it again. DZ_ENOENT: it is gone.
- * remove  durable. version 0: whichever it has. DZ_ESTATE: something stands on it
- *         (a fork on its snapshot; anything but tokens and keys on a tenant).
+ * remove  durable. version 0: any version. DZ_ESTATE: another row needs this one
+ *         (a fork its snapshot; anything but tokens and keys its tenant).
  * list    by id, which sorts by time; pages by filter.after.
  *
- * With tenant given, no verb tells whether another tenant has such a row. What has
- * expired of tokens and idempotency keys is not there for any verb, whether
- * dz_registry_sweep has been by or not. When a sandbox is erased its tokens go and its
- * references are closed; snapshots and forks stay until they are removed.
+ * With a tenant given, no verb reveals whether another tenant has such a row. Expired tokens and
+ * idempotency keys count as missing for every verb, even before dz_registry_sweep removes them.
+ * When a sandbox is erased, its tokens are removed and its references closed; snapshots and forks
+ * stay until they are removed.
  */
 #ifndef DZ_REGISTRY_REGISTRY_RECORD_H
 #define DZ_REGISTRY_REGISTRY_RECORD_H
@@ -43,30 +43,30 @@
 
 #define DZ_RECORD_HEAD(T, I) T(id) T(tenant) I(version) I(created) I(updated)
 
-#define DZ_TENANT_COLUMNS(T, I)                             \
-    DZ_RECORD_HEAD(T, I) /* `tenant` is the id once more */ \
-    T(status)                                               \
-    T(quotas) /* JSON */                                    \
+#define DZ_TENANT_COLUMNS(T, I)                        \
+    DZ_RECORD_HEAD(T, I) /* `tenant` repeats the id */ \
+    T(status)                                          \
+    T(quotas) /* JSON */                               \
     T(metadata)
 
 #define DZ_TOKEN_COLUMNS(T, I)                                    \
     DZ_RECORD_HEAD(T, I)                                          \
     T(sha256)     /* of the secret, hexadecimal; unique; alias */ \
-    T(sandbox_id) /* "": for all of the tenant's */               \
+    T(sandbox_id) /* "": for all sandboxes of the tenant */       \
     T(scope)                                                      \
     T(label)                                                      \
     I(expires)                                                    \
     I(last_used)                                                  \
-    T(quotas) /* JSON; of what was made with it */
+    T(quotas) /* JSON; limits what is created with it */
 
 #define DZ_SNAPSHOT_COLUMNS(T, I)                              \
     DZ_RECORD_HEAD(T, I)                                       \
     T(status)                                                  \
-    T(sandbox_id) /* the source, which it may outlive */       \
-    T(name)       /* unique of a tenant; alias */              \
-    T(kind)       /* what made it: control's word */           \
+    T(sandbox_id) /* the source, which the row may outlive */  \
+    T(name)       /* unique within the tenant; alias */        \
+    T(kind)       /* kind, as control_snap.c defines it */     \
     T(image)                                                   \
-    T(config)   /* JSON: as of the source */                   \
+    T(config)   /* JSON: the source's config */                \
     T(metadata) /* JSON */                                     \
     T(uri)                                                     \
     T(sha256)                                                  \
@@ -75,14 +75,14 @@
     I(expires)                                                 \
     T(error)
 
-#define DZ_FORK_COLUMNS(T, I)                    \
-    DZ_RECORD_HEAD(T, I)                         \
-    T(status)                                    \
-    T(sandbox_id) /* the source */               \
-    T(label)      /* alias */                    \
-    T(snapshot_id)                               \
-    T(config)                                    \
-    I(attached) /* branches made of it so far */ \
+#define DZ_FORK_COLUMNS(T, I)                         \
+    DZ_RECORD_HEAD(T, I)                              \
+    T(status)                                         \
+    T(sandbox_id) /* the source */                    \
+    T(label)      /* alias */                         \
+    T(snapshot_id)                                    \
+    T(config)                                         \
+    I(attached) /* branches started from it so far */ \
     I(expires)
 
 #define DZ_REF_COLUMNS(T, I)                                    \
@@ -90,38 +90,38 @@
     T(status)                                                   \
     T(sandbox_id)                                               \
     T(owner)                                                    \
-    T(attachments) /* JSON: who is attached, by number */       \
-    I(attached)    /* the last number given */                  \
+    T(attachments) /* JSON: the numbers of the attachments */   \
+    I(attached)    /* the last assigned number */               \
     I(closed)      /* when the owner's cleanup ran; 0: alive */ \
-    T(name)        /* unique of a tenant; alias */              \
+    T(name)        /* unique within the tenant; alias */        \
     I(expires)
 
-#define DZ_WORKBOOK_COLUMNS(T, I)                 \
-    DZ_RECORD_HEAD(T, I)                          \
-    T(name)       /* unique of a tenant; alias */ \
-    T(source)     /* Org text */                  \
-    T(sandbox_id) /* "": not docked */            \
+#define DZ_WORKBOOK_COLUMNS(T, I)                       \
+    DZ_RECORD_HEAD(T, I)                                \
+    T(name)       /* unique within the tenant; alias */ \
+    T(source)     /* Org text */                        \
+    T(sandbox_id) /* "": not docked */                  \
     T(metadata)
 
-/* id is the client's key, unique of a tenant only. */
+/* id is the client's key, unique only within the tenant. */
 #define DZ_IDEMPOTENCY_COLUMNS(T, I)                                  \
     DZ_RECORD_HEAD(T, I)                                              \
     T(request_sha256) /* a key may not be used for another request */ \
-    T(sandbox_id)     /* what the request is about to make */         \
-    I(http_status)    /* 0: it is still being worked on */            \
+    T(sandbox_id)     /* the sandbox that the request will create */  \
+    I(http_status)    /* 0: in progress */                            \
     T(response)                                                       \
     I(expires)
 
 /* --- tables ---------------------------------------------------------------------- */
 
-/* Every column is eight bytes, so its number is its place. */
+/* Every column has eight bytes, so its offset gives its number. */
 #define DZ_ROW_COLUMN(table, name) \
     (UINT64_C(1) << (offsetof(struct dz_##table##_row, name) / sizeof(int64_t)))
 
 struct dz_registry_record_filter {
-    const char *tenant, *sandbox_id, *status; /* NULL: any; only what the table has */
+    const char *tenant, *sandbox_id, *status; /* NULL: any; only columns that the table has */
     const char *after;                        /* ids greater than this; NULL: from the first */
-    int64_t expired_at;                       /* only what expires, by then; 0: all */
+    int64_t expired_at;                       /* only rows that have expired by then; 0: all */
     size_t limit;                             /* 0: DZ_REGISTRY_LIST_MAX */
 };
 
@@ -153,7 +153,7 @@ void dz_registry_record_release(const struct dz_registry_table *t, void *row);
 #define DZ_RECORD_TABLE_(table, COLUMNS)                                                          \
     struct dz_##table##_row {                                                                     \
         COLUMNS(DZ_RECORD_TEXT_, DZ_RECORD_INTEGER_)                                              \
-        char *text; /* what a row that was read owns; NULL in one that a caller made */           \
+        char *text; /* memory of a row that was read; NULL in a row that a caller fills */        \
     };                                                                                            \
     DZ_VEC(dz_##table##_rows, struct dz_##table##_row); /* DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX) */   \
     extern const struct dz_registry_table dz_##table##_table;                                     \
@@ -223,9 +223,9 @@ DZ_RECORD_TABLE_(ref, DZ_REF_COLUMNS)
 DZ_RECORD_TABLE_(workbook, DZ_WORKBOOK_COLUMNS)
 DZ_RECORD_TABLE_(idempotency, DZ_IDEMPOTENCY_COLUMNS)
 
-/* Remove at most `limit` rows that are of no use any more, of each kind: expired
- * tokens and idempotency keys, references closed a day ago. *ret_count: how many
- * went. Expired snapshots and forks stay: files hang on those. */
+/* Remove at most `limit` useless rows of each kind: expired tokens and idempotency keys, references
+ * closed a day ago. *ret_count: how many. Expired snapshots and forks stay, because they have
+ * files. */
 DZ_NODISCARD int dz_registry_sweep(struct dz_registry *r, size_t limit, size_t *ret_count,
                                    struct dz_err *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The registry's tables (docs/format/registry.md). A step is never changed once
- * it was released: what is new is another step.
+ * The registry's tables (docs/format/registry.md). A released step never changes; a change of the
+ * schema is a new step.
  *
- * The columns are those of registry.h and registry_record.h, in their order. Step 2
- * makes the records' tables anew: no verb had ever written to those of step 1.
+ * The columns are those of registry.h and registry_record.h, in their order. Step 2 makes the
+ * tables of records again, because no verb had ever written to those of step 1.
  */
 #include "db/db.h"
 #include "registry/registry_int.h"
@@ -100,19 +100,20 @@ static const char *const steps[] = {
     "ALTER TABLE instances ADD COLUMN memory INTEGER;\n"
     "ALTER TABLE token ADD COLUMN quotas TEXT;\n",
 
-    /* Who has read up to a number goes on from there: old events keep theirs. */
+    /* Readers continue from the number that they have read up to, so old events keep their
+     * numbers. */
     "ALTER TABLE event ADD COLUMN number INTEGER;\n"
     "UPDATE event SET number = seq;\n"
     "DROP INDEX event_tenant;\n"
     "CREATE INDEX event_tenant ON event(tenant, number);\n"
     "CREATE TABLE event_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;\n",
 
-    /* by name, whoever's it is: an operator's requests */
+    /* by name in any tenant: for requests of the operator */
     "CREATE INDEX instances_any ON instances(name) WHERE name IS NOT NULL;\n",
 
-    /* Of snapshots with the same name the newest keeps it, and each other gets a name with the
-     * end of its id. If a newer snapshot has that name already, the older one has none: tenants
-     * choose names, and none of them may keep the registry from being opened. */
+    /* If several snapshots have the same name, the newest keeps it, and the others get a name with
+     * the end of their id. If that is taken, too, the older one has no name: tenants choose names,
+     * and no name may keep the registry from being opened. */
     "UPDATE snapshot SET name = substr(name, 1, 56) || '-' || substr(id, -6)\n"
     "  WHERE name IS NOT NULL AND EXISTS (SELECT 1 FROM snapshot n WHERE n.name = snapshot.name\n"
     "  AND n.tenant = snapshot.tenant AND (n.created > snapshot.created OR\n"
@@ -128,7 +129,7 @@ static const char *const steps[] = {
     "CREATE UNIQUE INDEX ref_name ON ref(name, tenant) WHERE name IS NOT NULL;\n"
     "CREATE INDEX ref_expires ON ref(expires) WHERE expires > 0;\n",
 
-    /* Which user a tenant's processes are: see dz_registry_number. */
+    /* The number that decides the user of a tenant's processes: see dz_registry_number. */
     ("CREATE TABLE tenant_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE)\n"
      "  WITHOUT ROWID;\n"),
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * SQL of any table: texts that are kept, values that are bound, rows that are read.
+ * SQL for any table: cached texts, bound values, rows that are read.
  *
- * Text that is empty is stored as NULL, so that indexes on a name or a sandbox hold
- * only the rows that have one.
+ * Empty text is stored as NULL, so that indexes on a name or a sandbox contain only the rows that
+ * have one.
  */
 #include "base/mem.h"
 #include "base/str.h"

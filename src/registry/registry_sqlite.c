@@ -2,14 +2,13 @@
  *
  * The registry in a SQLite file of our own, by one exclusive connection.
  *
- * An UPDATE names only the columns that change, for each indexed one costs; the
- * statement for a set of columns is made once and found again by that set. A
- * change without an event is one statement and its own transaction.
+ * An UPDATE names only the columns that change, because each indexed column costs time; the
+ * statement for a set of columns is made once and cached by that set. A change without an event is
+ * one statement with its own transaction.
  *
- * Commits are synchronous=NORMAL: in the log when they return, so no crash of a
- * process loses them. A durable one raises the connection to FULL and lowers it
- * again, which syncs the log up to and with this commit: all before it are
- * durable then, too.
+ * Commits are synchronous=NORMAL: they are in the WAL when they return, so no crash of a process
+ * loses them. A durable commit raises the connection to FULL and lowers it again, which syncs the
+ * WAL up to and including this commit: all earlier commits are durable then, too.
  */
 #include "registry/registry_sqlite.h"
 #include "base/buf.h"
@@ -20,7 +19,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* What a text does. */
+/* The kinds of statements. */
 enum {
     INSERT = 1,
     ONE,    /* SELECT with one of one_ends */
@@ -36,7 +35,7 @@ enum {
 /* --- texts ----------------------------------------------------------------------- */
 
 enum {
-    CANDIDATES = 3, /* shown of those that an ambiguous word means: one less than is read */
+    CANDIDATES = 3, /* candidates shown for an ambiguous word: one less than are read */
 };
 
 enum one {
@@ -52,8 +51,8 @@ static const char *const one_ends[] = {
     [BY_ID] = "WHERE id = ?1",
     [BY_NAME] = "INDEXED BY instances_any WHERE name = ?1 LIMIT 4",
     [BY_PREFIX] = "WHERE id >= ?1 AND id < ?1 || char(1114111) LIMIT 4",
-    /* Of one tenant, by indexes that begin with it: others' rows are not even looked at, so
-     * they cannot be told from none by the time that it takes. */
+    /* For one tenant, use indexes that begin with the tenant: rows of others are not read, so the
+     * time of a lookup does not reveal them. */
     [OF_ID] = "INDEXED BY instances_tenant WHERE id = ?1 AND tenant = ?2 LIMIT 2",
     [OF_NAME] = "INDEXED BY instances_name WHERE name = ?1 AND tenant = ?2 LIMIT 2",
     [OF_PREFIX] = ("INDEXED BY instances_tenant WHERE id >= ?1 AND id < ?1 || char(1114111) "
@@ -67,9 +66,8 @@ static void make_one(const struct dz_registry_table *t, uint64_t key, struct dz_
     dz_buf_adds(out, one_ends[key & 255]);
 }
 
-/* A list names only the conditions that are asked for, so that a tenant's walks the
- * index of (tenant, id). ?1 is `after`, ?2 the limit; a condition's parameter is 3 and
- * its place here. */
+/* A list has only the requested conditions, so that the list of a tenant walks the index of
+ * (tenant, id). ?1 is `after`, ?2 the limit; a condition's parameter is 3 plus its index here. */
 enum {
     CONDITIONS = 5,
     UNFINISHED = 1 << CONDITIONS,
@@ -102,8 +100,8 @@ static void make_count(const struct dz_registry_table *t, uint64_t key, struct d
     add_conditions(key, "WHERE", out);
 }
 
-/* UPDATE of a set of columns, bound in their order after version and the rest:
- * ?1 id, ?2 version, ?3 epoch, ?4 updated. */
+/* Make the UPDATE of a set of columns, bound in their order after version and the rest: ?1 id, ?2
+ * version, ?3 epoch, ?4 updated. */
 static void make_update(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out)
 {
     dz_buf_addf(out, "UPDATE %s SET version = version + 1, updated = ?4", t->name);
@@ -111,7 +109,7 @@ static void make_update(const struct dz_registry_table *t, uint64_t key, struct 
     dz_buf_adds(out, " WHERE id = ?1 AND version = ?2 AND epoch = ?3");
 }
 
-/* All rows of a statement, which is used up. */
+/* Read all rows of a statement. */
 static int read_rows(struct dz_stmt *st, struct dz_instances *rows, struct dz_err *err)
 {
     int rc;
@@ -143,9 +141,9 @@ int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *e
     return rc < 0 ? rc : dz_db_begin(s->db, err);
 }
 
-/* Moving the log into the file waits for the disk. Its owner has that done when nobody waits
- * (dz_registry_maintain); this is for one who does not come to it. The change before it is
- * committed, so a failure here is not the change's: the next change comes here again. */
+/* Checkpoint the WAL if it has grown too long, which waits for the disk. The owner normally does
+ * this when nothing waits (dz_registry_maintain); this is the fallback. The last change is already
+ * committed, so a failure here does not affect it; the next change tries again. */
 static void keep_log_short(struct dz_sqlite_registry *s)
 {
     if (dz_db_wal_pages(s->db) >= LOG_PAGES_MAX)
@@ -158,7 +156,7 @@ int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable, struct dz_
         dz_db_rollback(s->db);
     else
         rc = dz_db_commit(s->db, err);
-    if (durable) /* where this fails, later changes are durable, too */
+    if (durable) /* if this fails, later changes are durable, too */
         (void)!dz_db_exec(s->db, "PRAGMA synchronous=NORMAL", NULL);
     if (rc == 0)
         keep_log_short(s);
@@ -250,7 +248,7 @@ static int sqlite_get(struct dz_registry *r, const char *id, struct dz_instance 
     return rc < 0 ? rc : missing(s, id, NULL, err);
 }
 
-/* Several are meant: which. */
+/* Refuse an ambiguous word and list the candidates. */
 static int ambiguous(const char *word, const struct dz_instances *rows, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf list = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -267,7 +265,7 @@ static int ambiguous(const char *word, const struct dz_instances *rows, struct d
                    rows->n > shown ? " and others" : "");
 }
 
-/* One row of a search; DZ_ENOENT without a sentence, DZ_EINVAL for several. */
+/* Read one row of a search; DZ_ENOENT without a sentence, DZ_EINVAL for several. */
 static int search(struct dz_sqlite_registry *s, enum one which, const char *tenant,
                   const char *word, struct dz_instance *ret_row, struct dz_err *err)
 {
@@ -403,7 +401,7 @@ static int sqlite_erase(struct dz_registry *r, const char *id, int64_t version, 
     return rc < 0 ? rc : dz_sqlite_end(s, erase_row(s, id, version, epoch, err), false, err);
 }
 
-/* The statement of a filter, bound; the verb is SEARCH or COUNT. */
+/* Get and bind the statement of a filter; the verb is SEARCH or COUNT. */
 static int use_filter(struct dz_sqlite_registry *s, const struct dz_registry_filter *f, int verb,
                       struct dz_sql_use *ret_use, struct dz_err *err)
 {

@@ -2,9 +2,8 @@
  *
  * registry_sqlite.h - shared by the files of the SQLite back end.
  *
- * Its SQL is made from the tables' descriptions. A text is made once for a table and
- * a key (what it does, and with which columns or conditions), so that the
- * statement behind it is prepared once too.
+ * The SQL is made from the tables' descriptions. A text is made once for each table and key (the
+ * kind of statement and its columns or conditions), so that its statement is prepared once, too.
  */
 #ifndef DZ_REGISTRY_REGISTRY_SQLITE_H
 #define DZ_REGISTRY_REGISTRY_SQLITE_H
@@ -14,8 +13,8 @@
 #include "registry/registry_int.h"
 
 enum {
-    DZ_REGISTRY_TEXTS_MAX = 200,   /* SQL texts that are kept, with their statements; */
-    DZ_REGISTRY_TEXTS_OF_ONE = 64, /* of one table */
+    DZ_REGISTRY_TEXTS_MAX = 200,   /* cached SQL texts, with their statements; */
+    DZ_REGISTRY_TEXTS_OF_ONE = 64, /* of them for one table */
     DZ_REGISTRY_TABLES = 8,
 };
 
@@ -34,7 +33,7 @@ struct dz_sqlite_registry {
     struct dz_db *db;
     struct dz_sql_texts texts[DZ_REGISTRY_TABLES];
     size_t text_count;
-    int64_t next_number; /* of tenants: those below were given in this run */
+    int64_t next_number; /* next tenant number to assign: smaller ones were assigned in this run */
 };
 
 static inline struct dz_sqlite_registry *dz_sqlite_self(struct dz_registry *r)
@@ -42,17 +41,17 @@ static inline struct dz_sqlite_registry *dz_sqlite_self(struct dz_registry *r)
     return (struct dz_sqlite_registry *)r;
 }
 
-/* What a text does, in the upper bits of its key; the lower are columns of a table
- * (of an UPDATE) or conditions. */
+/* The kind of a statement, in the upper bits of its key; the lower bits are columns of a table (for
+ * an UPDATE) or conditions. */
 #define DZ_SQL_VERB(n) ((uint64_t)(n) << 56)
 
 /* A statement in use. */
 struct dz_sql_use {
     struct dz_stmt *st;
-    char *once; /* its text, when it is not kept */
+    char *once; /* its text, if it is not cached */
 };
 
-/* The statement for a key of a table: kept, or made now by make(). */
+/* Get the statement for a key of a table: cached, or made now by make(). */
 typedef void dz_sql_make_fn(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out);
 DZ_NODISCARD int dz_sql_use(struct dz_sqlite_registry *s, const struct dz_registry_table *t,
                             uint64_t key, dz_sql_make_fn *make, struct dz_sql_use *ret_use,
@@ -63,17 +62,17 @@ void dz_sql_texts_release(struct dz_sqlite_registry *s);
 /* "SELECT a,b,c FROM t ", "INSERT INTO t VALUES(?1,?2,...)". */
 void dz_sql_add_select(const struct dz_registry_table *t, struct dz_buf *out);
 void dz_sql_make_insert(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out);
-/* ", a = ?5, b = ?6" of a set of columns, and their values. */
+/* Append ", a = ?5, b = ?6" for a set of columns, and their values. */
 void dz_sql_add_set(const struct dz_registry_table *t, uint64_t set, int at, struct dz_buf *out);
 void dz_sql_bind_set(struct dz_stmt *st, const struct dz_registry_table *t, const void *row,
                      uint64_t set, int at);
 
-/* The row that st stands on. All its text is one block. */
+/* Read the current row of st. All its text is one block. */
 DZ_NODISCARD int dz_sql_read_row(struct dz_stmt *st, const struct dz_registry_table *t,
                                  void *ret_row, struct dz_err *err);
 
 DZ_NODISCARD int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *err);
-/* Commit, or take back when rc says so. */
+/* Commit, or roll back if rc is an error. */
 DZ_NODISCARD int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable,
                                struct dz_err *err);
 
@@ -98,7 +97,7 @@ int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *re
 int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                      struct dz_err *err);
 
-/* An event of the transaction under way; tenant NULL: the sandbox's. */
+/* Add an event in the current transaction; tenant NULL: the sandbox's. */
 DZ_NODISCARD int dz_sqlite_add_event(struct dz_sqlite_registry *s,
                                      const struct dz_registry_event *e, struct dz_err *err);
 int dz_sqlite_note(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,

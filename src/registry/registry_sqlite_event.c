@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Events in the SQLite back end. They are numbered without gaps in what was committed
- * as far as readers can tell: a number is given inside the transaction that writes it.
+ * Events in the SQLite back end. Readers see numbers without gaps among committed events, because a
+ * number is assigned inside the transaction that writes the event.
  *
- * Each has two numbers: one of all events, and one of its tenant's own, so that a tenant
- * cannot tell from gaps how many others had. The second is one more than the tenant's
- * last; what that was is kept in event_number when its events are trimmed.
+ * Each event has two numbers: one among all events, and one among its tenant's, so that a tenant
+ * cannot learn from gaps how many events others have. The second is one more than the tenant's
+ * last; event_number keeps that when events are trimmed.
  */
 #include "base/clock.h"
 #include "registry/registry_sqlite.h"
 
 enum {
-    TRIM_EACH = 1024, /* old events go when a number is divisible by this */
+    TRIM_EACH = 1024, /* old events are removed when a number is divisible by this */
 };
 
-/* Events up to this number go; where each tenant's own numbers stand stays. */
+/* Remove events up to this number, but keep each tenant's last number. */
 static int trim(struct dz_sqlite_registry *s, int64_t last, struct dz_err *err)
 {
     static const char *const steps[] = {
@@ -69,8 +69,8 @@ int dz_sqlite_note(struct dz_registry *r, const struct dz_registry_event *e, int
     return rc;
 }
 
-/* The narrowest index that serves: of a sandbox, else of a tenant, else the numbers. A tenant's
- * own numbers are in the order of all: where one of them stands is looked up once. */
+/* Choose the narrowest index: of a sandbox, else of a tenant, else the numbers. A tenant's own
+ * numbers have the same order as those of all, so the start is looked up once. */
 static struct dz_stmt *select_events(struct dz_db *db, const struct dz_registry_event_filter *f)
 {
 #define SELECT(number) "SELECT " number ", at, sandbox_id, tenant, what, detail FROM event WHERE "

@@ -2,8 +2,8 @@
  *
  * Records in the SQLite back end: one implementation for every table.
  *
- * Each SELECT is made for the conditions it is asked for and no others, so that a
- * tenant's list walks the index of (tenant, id) and not other tenants' rows.
+ * Each SELECT has only the requested conditions, so that a tenant's list walks the index of
+ * (tenant, id) and not other tenants' rows.
  */
 #include "base/clock.h"
 #include "base/str.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* What a text does, and its conditions. Parameters have fixed numbers. */
+/* The kinds of statements and their conditions. Parameters have fixed numbers. */
 enum {
     ADD = 1,
     SELECT,
@@ -109,7 +109,7 @@ static uint64_t conditions_of(const struct query *q)
                       (q->alias ? OF_ALIAS : 0));
 }
 
-/* The statement of a query, bound; verb is SELECT or COUNT. */
+/* Get and bind the statement of a query; verb is SELECT or COUNT. */
 static int use_query(struct dz_sqlite_registry *s, const struct dz_registry_table *t, int verb,
                      const struct query *q, struct dz_sql_use *ret_use, struct dz_err *err)
 {
@@ -159,7 +159,7 @@ int dz_sqlite_record_get(struct dz_registry *r, const struct dz_registry_table *
         rc = dz_stmt_step(use.st, err);
     if (rc == 1)
         return dz_sql_read_row(use.st, t, ret_row, err);
-    /* A secret's hash is nobody's business. */
+    /* Do not show the hash of a secret. */
     const char *word = key->id ? key->id : t == &dz_token_table ? "with that secret" : key->alias;
     return rc < 0 ? rc : missing(t, word, err);
 }
@@ -214,7 +214,7 @@ static int run_for(struct dz_sqlite_registry *s, const char *sql, const char *te
     return dz_stmt_run(st, err);
 }
 
-/* An expired row is not there, so it must not be in the way either. */
+/* An expired row counts as missing, so remove it before it conflicts. */
 static int drop_expired(struct dz_sqlite_registry *s, const struct dz_registry_table *t,
                         const void *row, struct dz_err *err)
 {
@@ -266,7 +266,7 @@ int dz_sqlite_record_add(struct dz_registry *r, const struct dz_registry_table *
     return dz_sqlite_end(s, rc, durable, err);
 }
 
-/* Why no row was touched: it is gone, or of another version. */
+/* Find out why no row was changed: it is gone, or has another version. */
 static int stale(struct dz_sqlite_registry *s, const struct dz_registry_table *t,
                  const struct dz_registry_key *key, struct dz_err *err)
 {
@@ -406,7 +406,7 @@ int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *re
 /* --- numbers of tenants ------------------------------------------------------------------------
  */
 
-/* 1, or 0 when it has none. */
+/* 1, or 0 if the tenant has none. */
 static int number_of(struct dz_sqlite_registry *s, const char *tenant, int64_t *ret_number,
                      struct dz_err *err)
 {
@@ -419,7 +419,8 @@ static int number_of(struct dz_sqlite_registry *s, const char *tenant, int64_t *
     return rc;
 }
 
-/* The lowest from `from` on that is free: that, or one more than a number that has no successor. */
+/* Assign the lowest free number from `from` on: `from` itself, or the successor of a number whose
+ * successor is free. */
 static int give_number(struct dz_sqlite_registry *s, const char *tenant, int64_t from,
                        struct dz_err *err)
 {
@@ -436,7 +437,8 @@ static int give_number(struct dz_sqlite_registry *s, const char *tenant, int64_t
     return dz_stmt_run(st, err);
 }
 
-/* A number that a tenant had comes last: processes may still be its user. */
+/* Assign a number that a tenant had before only as the last resort, because processes may still run
+ * as its user. */
 static int give_below(struct dz_sqlite_registry *s, const char *tenant, int64_t from, int64_t most,
                       int64_t *ret_number, struct dz_err *err)
 {
@@ -447,7 +449,7 @@ static int give_below(struct dz_sqlite_registry *s, const char *tenant, int64_t 
     if (rc == 0)
         rc = number_of(s, tenant, ret_number, err);
     if (rc >= 0)
-        rc = *ret_number < most ? 0 : DZ_ELIMIT; /* no number is wasted on it */
+        rc = *ret_number < most ? 0 : DZ_ELIMIT; /* do not use up a number */
     return dz_sqlite_end(s, rc, false, err);
 }
 

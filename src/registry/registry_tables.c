@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tables as data: their columns, what a row of each is called, what stands on it
- * and what goes with it. Back ends make their SQL from this.
+ * The tables as data: their columns, the name of a row in messages, which rows forbid its removal
+ * and which are removed with it. Back ends make their SQL from this.
  */
 #include "base/mem.h"
 #include "base/str.h"

@@ -125,14 +125,14 @@ size_t dz_acquires_early(struct dz_sandbox *s)
 static int refuse_asleep(const struct dz_instance *row, struct dz_why *why)
 {
     int rc = dz_why(why, DZ_EUNAVAIL, NULL,
-                    "%s is asleep and auto_resume is off: wake it first (doze wake)", row->id);
+                    "%s is suspended and auto_resume is off; wake it first (doze wake)", row->id);
     why->reason = "asleep";
     return rc;
 }
 
 static int refuse_archived(const char *id, struct dz_why *why)
 {
-    int rc = dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", id);
+    int rc = dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived; revive it first (doze revive)", id);
     why->reason = "archived";
     return rc;
 }
@@ -160,8 +160,8 @@ static void explain(const struct dz_acquire *a, int code, const struct dz_err *e
 int dz_files_late(const struct dz_sandboxes *all, const char *id, struct dz_why *why)
 {
     int rc = dz_why(why, DZ_EBUSY, NULL,
-                    "%s: others keep it busy, or it is being brought up; this request for its "
-                    "files has waited for %d seconds",
+                    "%s: the sandbox is busy or waking, and this file request has waited for %d "
+                    "seconds; try again",
                     id, (int)(all->files.wait_ms / 1000));
     why->retry_s = FILES_RETRY_S;
     return rc;
@@ -386,7 +386,7 @@ static int may_open(const struct dz_acquire *a, struct dz_why *why)
     return rc < 0 || dz_start_may(a->all, false)
                ? rc
                : dz_why(why, DZ_EBUSY, NULL,
-                        "the files of many sleeping sandboxes are being opened: try again");
+                        "too many files of sleeping sandboxes are being opened; try again");
 }
 
 /* Room for it, in its turn? 0: it waits. 1: it may go on. */

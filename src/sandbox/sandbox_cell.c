@@ -46,7 +46,7 @@ static void on_linger(void *arg)
     struct dz_sandbox *s = arg;
     if (s->phase == DZ_PHASE_OPENING) {
         s->ops->kill(s->cell);
-        cell_failed(s, DZ_EBUSY, "the cell that was to open the sandbox's file did not do so");
+        cell_failed(s, DZ_EBUSY, "the cell did not open the sandbox's file");
         return;
     }
     if (s->phase != DZ_PHASE_FILES || !dz_list_empty(&s->copies))
@@ -138,7 +138,7 @@ static void on_late(void *arg)
     struct leaving *l = arg;
     struct dz_sandboxes *all = l->all;
     dz_log(DZ_LOG_WARN, "cell_ended", dz_log_int("pid", l->ops->pid(l->cell)),
-           dz_log_strz("why", "it slept, and did not go"));
+           dz_log_strz("why", "it had suspended the sandbox but did not exit"));
     l->ops->kill(l->cell);
     leaving_free(l);
     dz_sandboxes_drain_look(all);
@@ -513,7 +513,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         cell_failed(s, event->code, event->text);
         return false;
     case DZ_CELL_GONE:
-        cell_failed(s, DZ_EIO, "the cell went away");
+        cell_failed(s, DZ_EIO, "the cell exited");
         return false;
     }
     return s->cell == c;

@@ -93,7 +93,7 @@ static bool in_use(const struct checking *c, const char *id)
 
 static void tell_busy(struct checking *c, const char *id)
 {
-    tell(c, id, "busy", "something is under way with it, so it was not compared; check again",
+    tell(c, id, "busy", "an operation is in progress, so the sandbox was not compared; check again",
          false);
 }
 
@@ -129,7 +129,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
     if (!dz_cold_parse_key(key, id, &file)) {
         if (gone_since(c, key))
             return c->rc;
-        (void)snprintf(text, sizeof text, "%s is no file of a sandbox; it is left alone", key);
+        (void)snprintf(text, sizeof text, "%s is not the file of a sandbox; it is left alone", key);
         tell(c, "", "stray", text, false);
         return 0;
     }
@@ -234,12 +234,13 @@ static void check_row(struct checking *c, const struct dz_instance *row)
 {
     char text[256];
     if (row->is == DZ_STATE_NONE) {
-        (void)snprintf(text, sizeof text, "its state \"%.40s\" is none", row->state);
+        (void)snprintf(text, sizeof text, "it has the unknown state \"%.40s\"", row->state);
         tell(c, row->id, "state", text, false);
     } else if (c->files && (row->op[0] || in_use(c, row->id))) {
         tell_busy(c, row->id);
     } else if (row->op[0]) {
-        (void)snprintf(text, sizeof text, "\"%.40s\" was cut short in its step \"%.40s\"", row->op,
+        (void)snprintf(text, sizeof text,
+                       "the operation \"%.40s\" was interrupted in its step \"%.40s\"", row->op,
                        row->step);
         tell(c, row->id, "unfinished", text, false);
     } else {
@@ -390,7 +391,7 @@ int dz_sandboxes_look(struct dz_sandboxes *all, const struct dz_sandboxes_look_o
 {
     if (all->look)
         return dz_fail(err, DZ_EBUSY,
-                       "the registry is being compared with the files already: try again later");
+                       "the registry is already being compared with the files; try again later");
     struct dz_sandboxes_look *l = dz_zalloc(sizeof *l);
     if (!l)
         return dz_fail(err, DZ_ENOMEM, "compare the registry with the files: out of memory");

@@ -622,8 +622,8 @@ void dz_exec_lost(struct dz_sandbox *s)
 void dz_exec_archived(struct dz_sandbox *s)
 {
     let_go(s, "archived",
-           "the sandbox was archived, and its commands sleep in the archive: they go on when it is "
-           "revived and woken");
+           "the sandbox is archived, and so are its commands: they continue when it is revived and "
+           "woken");
 }
 
 /* --- starting one --------------------------------------------------------------------------- */
@@ -844,7 +844,8 @@ static void on_listen(void *arg, struct dz_sandbox *s, const struct dz_sandbox_r
     }
     if (dz_list_count(&x->watches) >= DZ_EXEC_WATCHES_MAX) {
         struct dz_why why = {0};
-        (void)dz_why(&why, DZ_EBUSY, NULL, "%d clients follow this command already",
+        (void)dz_why(&why, DZ_EBUSY, NULL,
+                     "%d clients already follow this command, which is the limit",
                      DZ_EXEC_WATCHES_MAX);
         dz_exec_watch_failed(w, &why);
         return;
@@ -927,7 +928,7 @@ static int tell(struct exec *x, const struct dz_exec_tell *t, struct dz_why *why
     switch (t->what) {
     case DZ_EXEC_TELL_INPUT:
         if (x->input_end)
-            return dz_why(why, DZ_ESTATE, NULL, "the command's input is closed already");
+            return dz_why(why, DZ_ESTATE, NULL, "the command's input is already closed");
         dz_buf_add(&x->input, t->data.p, t->data.n);
         if (x->input.err) {
             x->input.err = 0;

@@ -214,8 +214,8 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     enum dz_state state = row.is;
     if (state == DZ_STATE_NONE)
         return dz_fail(err, DZ_ECORRUPT,
-                       "%s %s: its row has the state \"%.40s\"; doze registry "
-                       "check tells more",
+                       "%s %s: its registry row has the unknown state \"%.40s\"; run doze registry "
+                       "check",
                        dz_request_name(w->what), s->id, row.state);
     struct dz_verdict v = dz_lifecycle_request(state, w->what, err);
     if (v.answer == DZ_ANSWER_REFUSE)
@@ -266,7 +266,7 @@ static int meet(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
     case DZ_MEET_REFUSE:
         break;
     }
-    return code == DZ_ERESTORING ? dz_fail(err, code, "%s %s: a wake is already under way",
+    return code == DZ_ERESTORING ? dz_fail(err, code, "%s %s: a wake is already in progress",
                                            dz_request_name(w->what), s->id)
                                  : dz_fail(err, code, "%s %s: the sandbox is being deleted",
                                            dz_request_name(w->what), s->id);
@@ -302,7 +302,7 @@ int dz_sandbox_submit(struct dz_sandboxes *all, const struct dz_sandbox_request 
     if (request->what == DZ_REQUEST_CLONE && (!request->clone || !request->clone->id))
         return dz_fail(err, DZ_EINVAL, "clone %s: the new sandbox has no id", request->id);
     if (request->what == DZ_REQUEST_SHARE && (!request->share_store || !request->share_key))
-        return dz_fail(err, DZ_EINVAL, "share %s: it is not said where to", request->id);
+        return dz_fail(err, DZ_EINVAL, "share %s: the path of the target is missing", request->id);
     return take(all, request, false, ret_ticket, err);
 }
 
@@ -355,9 +355,9 @@ int dz_sandbox_abort(struct dz_sandboxes *all, const char *id, struct dz_err *er
 {
     struct dz_sandbox *s = dz_sandbox_find(all, id);
     if (!s || !s->op)
-        return dz_fail(err, DZ_ESTATE, "abort %s: nothing is under way", id);
+        return dz_fail(err, DZ_ESTATE, "abort %s: no operation is in progress", id);
     if (s->op->phase != OP_FORWARD || !dz_op_may_cancel(s->op->kind, *s->op->step))
-        return dz_fail(err, DZ_ESTATE, "abort %s: \"%s\" cannot be called off during \"%s\"", id,
+        return dz_fail(err, DZ_ESTATE, "abort %s: \"%s\" cannot be aborted in its step \"%s\"", id,
                        dz_op_name(s->op->kind), dz_step_name(*s->op->step));
     dz_sandbox_op_call_off(s->op, DZ_ECANCELED);
     return 0;

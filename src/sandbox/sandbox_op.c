@@ -373,7 +373,7 @@ static int started(struct op *op)
 {
     if (op->kind != DZ_OP_ACTIVATE || op->sandbox->warm)
         return 0;
-    return dz_fail(&op->err, DZ_EIO, "%s %s: its cell ended as soon as it had started",
+    return dz_fail(&op->err, DZ_EIO, "%s %s: its cell exited right after its start",
                    dz_op_name(op->kind), op->sandbox->id);
 }
 
@@ -599,7 +599,7 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
     if (!target)
         return dz_fail(err, DZ_ENOMEM, "clone %s: out of memory", op->sandbox->id);
     if (target->op || target->taken || target == op->sandbox)
-        return dz_fail(err, DZ_EEXIST, "clone %s: there is a sandbox %s", op->sandbox->id,
+        return dz_fail(err, DZ_EEXIST, "clone %s: a sandbox %s already exists", op->sandbox->id,
                        w->clone_id);
     int rc = dz_sandbox_enter(op->all, &row, err);
     if (rc < 0)

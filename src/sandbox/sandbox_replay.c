@@ -36,8 +36,7 @@ static void on_replayed(void *arg, const struct dz_why *why, uint64_t count)
     w->op = NULL;
     if (!why && w->lost) {
         (void)dz_why(&lost, DZ_EUNAVAIL, NULL,
-                     "the command %.40s was lost with its sandbox's memory; what it printed before "
-                     "is all there is",
+                     "the command %.40s was lost with its sandbox's memory; its output ends here",
                      dz_exec_watch_exec(w));
         lost.reason = "memory_lost";
         why = &lost;

@@ -158,7 +158,8 @@ static int read_copy(struct op *op, struct dz_err *err)
                                 .hashed = op->row.cold_sha256[0] != '\0'};
     if (!dz_cold_parse_key(op->row.cold_uri, id, &copy.file) || strcmp(id, op->sandbox->id) != 0 ||
         (copy.file != DZ_COLD_FROZEN && copy.file != DZ_COLD_ARCHIVE))
-        return dz_fail(err, DZ_ECORRUPT, "the row of %s names no cold copy of it: \"%.80s\"",
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the registry row of %s has an invalid place of its cold copy: \"%.80s\"",
                        op->sandbox->id, op->row.cold_uri);
     int rc = copy.hashed ? dz_sha256_parse(dz_str(op->row.cold_sha256), copy.sha256, err) : 0;
     if (rc == 0)
@@ -189,7 +190,7 @@ static int step_fetch(struct op *op, struct dz_err *err)
         return 0;
     return dz_fail(err, DZ_ENOENT,
                    op->row.is == DZ_STATE_CREATED
-                       ? "%s %s: it never ran, so it has no file yet"
+                       ? "%s %s: the sandbox never ran, so it has no file yet"
                        : "%s %s: its file is missing; restore it from a replica or a backup",
                    dz_op_name(op->kind), id);
 }

@@ -104,9 +104,7 @@ static int read_names(const struct dz_tree_read *r, int fd, struct dz_buf *names
     if (sys)
         return fail(r, sys, err);
     int rc = raw.err ? raw.err : sort_names(names, &raw);
-    return rc < 0
-               ? dz_fail(err, rc, "read %s: the names of a directory: %s", r->root, dz_err_text(rc))
-               : 0;
+    return rc < 0 ? dz_fail(err, rc, "read %s: list a directory: %s", r->root, dz_err_text(rc)) : 0;
 }
 
 /* fd is taken. */
@@ -115,7 +113,7 @@ static int enter(struct dz_tree_read *r, int fd, const struct stat *st, struct d
     struct level *l = &r->levels[r->depth];
     if (r->depth >= DZ_ARRAY_LEN(r->levels)) {
         dz_fd_close(&fd);
-        return dz_fail(err, DZ_ELIMIT, "read %s: over %d directories deep", r->root,
+        return dz_fail(err, DZ_ELIMIT, "read %s: more than %d directories deep", r->root,
                        DZ_TREE_DEPTH_MAX);
     }
     *l = (struct level){
@@ -144,7 +142,7 @@ static const char *why_not(mode_t mode)
     case S_IFBLK:
         return "is a device";
     default:
-        return "is no file, directory or link";
+        return "is not a file, directory or link";
     }
 }
 
@@ -252,7 +250,8 @@ static int give(struct dz_tree_read *r, int dir, const char *name, struct dz_tre
 {
     int follow = dir == AT_FDCWD ? 0 : AT_SYMLINK_NOFOLLOW;
     if (++r->entries > DZ_TREE_ENTRIES_MAX)
-        return dz_fail(err, DZ_ELIMIT, "read %s: over %d entries", r->root, DZ_TREE_ENTRIES_MAX);
+        return dz_fail(err, DZ_ELIMIT, "read %s: more than %d entries", r->root,
+                       DZ_TREE_ENTRIES_MAX);
     if (fstatat(dir, name, &e->st, follow) < 0)
         return errno == ENOENT && dir != AT_FDCWD ? skip_changed(e) : fail(r, errno, err);
     switch (e->st.st_mode & S_IFMT) {

@@ -132,13 +132,14 @@ static int enter_level(struct dz_tree_write *w, const char *name, struct dz_err 
 {
     struct level *l = &w->levels[w->depth];
     if (w->depth >= DZ_ARRAY_LEN(w->levels))
-        return dz_fail(err, DZ_ELIMIT, "write %s: over %d directories deep", w->shown, DEPTH_MAX);
+        return dz_fail(err, DZ_ELIMIT, "write %s: more than %d directories deep", w->shown,
+                       DEPTH_MAX);
     int fd = openat(innermost(w), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ELOOP || errno == ENOTDIR
                    ? dz_fail(err, DZ_EEXIST,
-                             "write %s: a file or a symbolic link is where it "
-                             "needs a directory",
+                             "write %s: a file or a symbolic link exists where a directory is "
+                             "needed",
                              w->shown)
                    : fail(w, errno, err);
     size_t len = strlen(w->path);
@@ -181,13 +182,13 @@ static int go_to(struct dz_tree_write *w, struct dz_str path, struct dz_err *err
 static int go_above(struct dz_tree_write *w, struct dz_str path, struct dz_err *err)
 {
     if (w->fd >= 0)
-        return dz_fail(err, DZ_EINVAL, "write a tree: a file is not complete");
+        return dz_fail(err, DZ_EINVAL, "write a tree: a file is incomplete");
     (void)dz_str_quote(path.n ? path : dz_str(w->top), w->shown);
     int n = dz_path_inside(path, w->at, err);
     if (n < 0)
         return n;
     if (++w->entries > DZ_TREE_ENTRIES_MAX)
-        return dz_fail(err, DZ_ELIMIT, "write a tree: over %d entries", DZ_TREE_ENTRIES_MAX);
+        return dz_fail(err, DZ_ELIMIT, "write a tree: more than %d entries", DZ_TREE_ENTRIES_MAX);
     struct dz_str last = dz_path_name(dz_str(w->at));
     (void)snprintf(w->name, sizeof w->name, "%.*s", DZ_STR_ARG(last));
     int rc = 0;
@@ -203,7 +204,8 @@ static int go_beside(struct dz_tree_write *w, struct dz_str path, struct dz_err 
 {
     int rc = go_above(w, path, err);
     if (rc == 0 && (w->depth > 0 || !w->top[0]))
-        return dz_fail(err, DZ_EEXIST, "write %s: the top of the tree is a directory", w->shown);
+        return dz_fail(err, DZ_EEXIST, "write %s: the top of the tree must be a directory",
+                       w->shown);
     return rc < 0 ? rc : 0;
 }
 
@@ -281,7 +283,7 @@ int dz_tree_write_data(struct dz_tree_write *w, uint64_t at, const void *data, s
     if (dz_mem_is_zero(data, n))
         return 0;
     if (n > w->opts.bytes_max - w->stats.bytes)
-        return dz_fail(err, DZ_ELIMIT, "write %s: the tree has over %llu bytes%s%s", w->shown,
+        return dz_fail(err, DZ_ELIMIT, "write %s: the tree has more than %llu bytes%s%s", w->shown,
                        (unsigned long long)w->opts.bytes_max, w->opts.bytes_hint ? ": " : "",
                        w->opts.bytes_hint ? w->opts.bytes_hint : "");
     w->stats.bytes += n;
@@ -409,7 +411,7 @@ int dz_tree_write_same(struct dz_tree_write *w, struct dz_str path, struct dz_st
     if (rc < 0)
         return rc;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        dz_tree_write_skip(w, path, "is another name of what was left out");
+        dz_tree_write_skip(w, path, "is a hard link to an entry that was left out");
         return 0;
     }
     if (S_ISLNK(st.st_mode)) { /* from here it may lead elsewhere */

@@ -119,12 +119,12 @@ static int count_name(void *arg, const struct dz_vfs_entry *e)
     uint32_t type = e->type >> 12;
     progress(c);
     if (dz_name_check(e->name, e->len))
-        damage(c, "dentry", e->ino, "directory %llu holds a name that cannot be", llu(c->dir));
+        damage(c, "dentry", e->ino, "directory %llu holds an invalid name", llu(c->dir));
     if (s.names && s.type != type) /* I4 */
         damage(c, "dentry", e->ino, "the names of inode %llu disagree about its type", llu(e->ino));
     if (s.names && type == S_IFDIR >> 12) { /* I3 */
-        damage(c, "cycle", e->ino, "directory %llu has a second name, in %llu", llu(e->ino),
-               llu(c->dir));
+        damage(c, "cycle", e->ino, "directory %llu has a second name in directory %llu",
+               llu(e->ino), llu(c->dir));
         return 0;
     }
     s.names++;
@@ -152,7 +152,8 @@ static int visit_dir(struct check *c, const struct visit *at)
     if (rc)
         return rc;
     if (dir->rdev != at->parent) /* I5 */
-        damage(c, "parent", at->ino, "directory %llu lies in %llu but says %llu", llu(at->ino),
+        damage(c, "parent", at->ino,
+               "directory %llu lies in %llu, but its row names the parent %llu", llu(at->ino),
                llu(at->parent), llu(dir->rdev));
     c->dir = at->ino;
     rc = dz_dir_scan(c->v, dir, NULL, 0, count_name, c);
@@ -182,12 +183,12 @@ static int check_seen(struct check *c, uint64_t ino, struct seen s)
     if (rc)
         return rc;
     if (ip->mode >> 12 != s.type)
-        damage(c, "dentry", ino, "inode %llu is of type %u, its names say %u", llu(ino),
-               ip->mode >> 12, (unsigned)s.type);
+        damage(c, "dentry", ino, "inode %llu has the type %u, but its names have the type %u",
+               llu(ino), ip->mode >> 12, (unsigned)s.type);
     uint32_t want = dz_is_dir(ip) ? 2u + s.subdirs : s.names;
     if (ip->nlink != want) /* I6 */
-        damage(c, "nlink", ino, "inode %llu counts %u links, there are %u", llu(ino), ip->nlink,
-               want);
+        damage(c, "nlink", ino, "inode %llu records %u links, but there are %u", llu(ino),
+               ip->nlink, want);
     return 0;
 }
 
@@ -258,10 +259,11 @@ static int check_node(struct check *c, struct dz_stmt *st)
     if (rc == -EIO || rc == -ENOENT) /* I7 */
         damage(c, "node", ino, "inode %llu: %s", llu(ino), dz_vfs_why(c->v));
     if (!reached && nlink > 0) /* I8 */
-        damage(c, "orphan", ino, "inode %llu counts %u links, and nothing leads to it", llu(ino),
+        damage(c, "orphan", ino, "inode %llu records %u links, but no name leads to it", llu(ino),
                nlink);
     if (!reached && nlink == 0 && !c->v->orphans_noted)
-        damage(c, "orphan", ino, "inode %llu has no name and no note that it may", llu(ino));
+        damage(c, "orphan", ino,
+               "inode %llu has no name and is not recorded as unlinked while open", llu(ino));
     return rc == -EIO || rc == -ENOENT ? 0 : rc;
 }
 
@@ -273,18 +275,19 @@ static int check_dentry(struct check *c, struct dz_stmt *st)
     if (rc)
         return rc;
     if (!ip || !dz_is_dir(ip)) { /* I9 */
-        damage(c, "dentry", parent, "a name lies in %llu, which is no directory", llu(parent));
+        damage(c, "dentry", parent, "a name lies in inode %llu, which is not a directory",
+               llu(parent));
         return 0;
     }
     if (seen_get(c, parent).names == 0 && ip->nlink > 0)
-        damage(c, "dentry", parent, "a name lies in directory %llu, which nothing leads to",
+        damage(c, "dentry", parent, "a name lies in directory %llu, which has no name itself",
                llu(parent));
     if (ip->nlink == 0 && ino != 0)
         damage(c, "dentry", parent, "the removed directory %llu holds a name", llu(parent));
     if (!dz_col_int(st, 2)) /* the size is compared as text, so it is never found */
-        damage(c, "dentry", parent, "a name in directory %llu is no blob", llu(parent));
+        damage(c, "dentry", parent, "a name in directory %llu is not a blob", llu(parent));
     if (ino == 0 && !ip->below) /* I10 */
-        damage(c, "dentry", parent, "a name hides nothing in directory %llu", llu(parent));
+        damage(c, "dentry", parent, "a whiteout in directory %llu hides nothing", llu(parent));
     return 0;
 }
 
@@ -325,10 +328,11 @@ static int check_chunk(struct check *c, struct dz_stmt *st)
         dz_cut_fits(ip, c->v->cut))
         return 0; /* the next open removes it */
     if (dz_col_int(st, 0) < 0 || !ip || !ip->here || !S_ISREG(ip->mode)) /* I11 */
-        damage(c, "chunk", ino, "chunk %llu of inode %llu, which is no file of this disk",
-               llu(index), llu(ino));
+        damage(c, "chunk", ino,
+               "chunk %llu belongs to inode %llu, which is not a file of this disk", llu(index),
+               llu(ino));
     else if (ip->data)
-        damage(c, "chunk", ino, "inode %llu has its content in its row and chunks besides",
+        damage(c, "chunk", ino, "inode %llu has its content both in its row and in chunks",
                llu(ino));
     else if (index * DZ_VFS_CHUNK >= ip->size) /* I12 */
         damage(c, "chunk", ino, "chunk %llu lies after the end of inode %llu (%llu bytes)",
@@ -350,9 +354,11 @@ static int check_xattr(struct check *c, struct dz_stmt *st)
     if (rc)
         return rc;
     if (!ip || !ip->here) /* I13 */
-        damage(c, "xattr", ino, "an attribute of inode %llu, which is not of this disk", llu(ino));
+        damage(c, "xattr", ino, "an attribute belongs to inode %llu, which is not on this disk",
+               llu(ino));
     else if (!c->v->xattrs_noted)
-        damage(c, "xattr", ino, "there are attributes, but no note of them");
+        damage(c, "xattr", ino,
+               "there are attributes, but the disk does not record that it has any");
     else if (dz_col_int(st, 1) > DZ_VFS_NAME_MAX || dz_col_int(st, 1) < 1 ||
              dz_col_int(st, 2) > DZ_VFS_XATTR_MAX)
         damage(c, "xattr", ino, "an attribute of inode %llu is too long", llu(ino));
@@ -365,12 +371,15 @@ static int check_notes(struct check *c)
     struct dz_inode *ip = c->v->cut ? inode_of(c, c->v->cut >> DZ_VFS_CHUNK_BITS, &rc) : NULL;
     if (c->v->cut && !rc && (!ip || !dz_cut_fits(ip, c->v->cut))) /* I15 */
         damage(c, "cut", c->v->cut >> DZ_VFS_CHUNK_BITS,
-               "a truncation is noted from chunk id %llu on, which lies in no file's past",
+               "an unfinished truncation is recorded from chunk id %llu on, which belongs to no "
+               "file",
                llu(c->v->cut));
     if (c->v->untar && !dz_tar_note_fits(c->v, c->v->untar)) /* I16 */
-        damage(c, "untar", 0, "an import into %lld is noted, which is no directory for that",
+        damage(c, "untar", 0,
+               "an unfinished import into inode %lld is recorded, which is not a staging directory",
                (long long)c->v->untar);
-    return rc ? dz_fail(c->err, DZ_EIO, "check the note of a truncation: %s", dz_vfs_why(c->v)) : 0;
+    return rc ? dz_fail(c->err, DZ_EIO, "check the record of a truncation: %s", dz_vfs_why(c->v))
+              : 0;
 }
 
 static int check_counters(struct check *c)
@@ -388,7 +397,8 @@ static int check_counters(struct check *c)
     if (r < 0)
         return trouble(c, "counters", r);
     if (bytes != dz_col_int(st, 0) || inodes != dz_col_int(st, 1)) /* I14 */
-        damage(c, "counters", 0, "noted are %lld bytes in %lld inodes, there are %lld in %lld",
+        damage(c, "counters", 0,
+               "the disk records %lld bytes in %lld inodes, but there are %lld in %lld",
                (long long)dz_col_int(st, 0), (long long)dz_col_int(st, 1), (long long)bytes,
                (long long)inodes);
     return 0;

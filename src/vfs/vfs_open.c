@@ -144,22 +144,23 @@ static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct
 {
     if (!m->image[0])
         return o->image ? dz_fail(err, DZ_ECORRUPT,
-                                  "the disk stands on no image, but was given one: open it without")
+                                  "the disk has no image below it, but an image was given; open it "
+                                  "without")
                         : 0;
     if (!o->image)
-        return dz_fail(err, DZ_ENOENT, "the disk stands on image %s, which was not given: fetch it",
+        return dz_fail(err, DZ_ENOENT, "the disk needs the image %s below it, which was not given",
                        m->image);
     if (!o->image_sha256 || strcmp(o->image_sha256, m->image) != 0)
-        return dz_fail(err, DZ_ECORRUPT, "the disk stands on image %s, not on the given %s",
-                       m->image, o->image_sha256 ? o->image_sha256 : "one without a hash");
+        return dz_fail(err, DZ_ECORRUPT, "the disk needs the image %s below it, not the given %s",
+                       m->image, o->image_sha256 ? o->image_sha256 : "image without a hash");
     int r = meta_read(o->image, "image", below, err);
     if (r < 0)
         return r;
     if (below->image[0])
-        return dz_fail(err, DZ_EUNSUPPORTED, "image %s stands on another image: flatten it first",
-                       m->image);
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "the image %s has another image below it; flatten it first", m->image);
     if (below->max_ino < DZ_VFS_TMP)
-        return dz_fail(err, DZ_ECORRUPT, "image %s lacks the fixed directories", m->image);
+        return dz_fail(err, DZ_ECORRUPT, "the image %s lacks the fixed directories", m->image);
     return 0;
 }
 
@@ -187,7 +188,7 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
     if (!r && m.image[0])
         return strcmp(m.image, sha256) == 0
                    ? 0
-                   : dz_fail(err, DZ_ESTATE, "the disk stands on image %s already", m.image);
+                   : dz_fail(err, DZ_ESTATE, "the disk already has the image %s below it", m.image);
     if (!r)
         r = one_int(db, count_dentries, &names, err);
     if (!r)
@@ -195,7 +196,7 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
     if (r < 0)
         return r;
     if (names != 3 || nodes != 4)
-        return dz_fail(err, DZ_ESTATE, "the disk holds files: only an empty one can get an image");
+        return dz_fail(err, DZ_ESTATE, "the disk holds files; only an empty disk can get an image");
     r = dz_db_begin(db, err);
     if (!r)
         r = dz_stmt_run(dz_db_stmt(db, drop_dentries), err);
@@ -291,7 +292,7 @@ static int resume_cut(struct dz_vfs *v, struct dz_err *err)
     int rc = dz_iget(v, v->cut >> DZ_VFS_CHUNK_BITS, &ip);
     if (rc == -ENOENT || rc == -EIO || (!rc && !dz_cut_fits(ip, v->cut)))
         return dz_fail(err, DZ_ECORRUPT,
-                       "the note of a truncation, %llu, belongs to no file: see doze disk check",
+                       "the record of a truncation, %llu, belongs to no file; run doze disk check",
                        (unsigned long long)v->cut);
     if (rc)
         return dz_fail(err, DZ_ENOMEM, "no memory to open the disk");

@@ -74,8 +74,13 @@ int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *ima
             return r;
         const char *bound = r > 0 ? dz_col_text(st, 0) : "";
         if (strcmp(bound, image_sha256) != 0)
-            return dz_fail(err, DZ_ECORRUPT, "the disk stands on %s%.64s, not on the given %.64s",
-                           bound[0] ? "image " : "no image", bound, image_sha256);
+            return bound[0]
+                       ? dz_fail(err, DZ_ECORRUPT,
+                                 "the disk needs the image %.64s below it, not the given %.64s",
+                                 bound, image_sha256)
+                       : dz_fail(err, DZ_ECORRUPT,
+                                 "the disk has no image below it, but %.64s was given",
+                                 image_sha256);
     }
     int r = dz_db_attach(db, image, "image", err);
     return r < 0 ? r : dz_db_exec(db, merged_view, err);

@@ -283,7 +283,7 @@ static int merge_stage(struct dz_vfs *v, uint64_t stage, struct dz_err *err)
         rc = merge(v, stage);
     if (!rc)
         rc = commit(v);
-    return tell(v, rc, "move what was unpacked into place; the next open goes on with it", err);
+    return tell(v, rc, "move the unpacked files into place; the next open finishes this", err);
 }
 
 /* --- after a crash --------------------------------------------------------------- */
@@ -315,8 +315,8 @@ int dz_tar_resume(struct dz_vfs *v, struct dz_err *err)
         rc = commit(v);
     v->readonly = readonly;
     return tell(v, rc,
-                rc == -EROFS ? "an import was cut off: open the disk for writing once"
-                             : "finish the import of an archive that was cut off",
+                rc == -EROFS ? "an import was interrupted; open the disk for writing once"
+                             : "finish the interrupted import of an archive",
                 err);
 }
 
@@ -370,7 +370,7 @@ static int disk_error(struct import *imp, int sys, struct dz_err *err)
 {
     switch (sys) {
     case -EDQUOT:
-        return bad(imp, DZ_EQUOTA, "does not fit into the disk's quota");
+        return bad(imp, DZ_EQUOTA, "exceeds the disk's limit");
     case -ENOSPC:
     case -EIO:
     case -ENOMEM:
@@ -530,7 +530,7 @@ static int report(struct import *imp, struct dz_err *err)
 {
     const struct dz_tar_in *in = imp->in;
     if (in->stop && in->stop(in->arg))
-        return dz_fail(err, DZ_ECANCELED, "unpack an archive: interrupted, nothing was imported");
+        return dz_fail(err, DZ_ECANCELED, "unpack an archive: interrupted; nothing was imported");
     if (in->progress && imp->r.at != imp->told) {
         imp->told = imp->r.at;
         in->progress(in->arg, imp->told);
@@ -728,7 +728,7 @@ static int put_all(struct import *imp, struct dz_err *err)
             return r;
         if (imp->stats.members + imp->stats.skipped > DZ_TAR_MEMBERS_MAX)
             return dz_fail(err, DZ_ELIMIT,
-                           "unpack an archive: over %d members: nothing was imported",
+                           "unpack an archive: more than %d members; nothing was imported",
                            DZ_TAR_MEMBERS_MAX);
     }
     return r;

@@ -293,7 +293,8 @@ static int emit_member(struct export *x, const struct dz_vfs_attr *a, struct dz_
         return r;
     if (++x->stats.members > DZ_TAR_MEMBERS_MAX) /* also ends the walk on a damaged disk with a
                                                   * circle */
-        return dz_fail(err, DZ_ELIMIT, "write an archive: over %d members", DZ_TAR_MEMBERS_MAX);
+        return dz_fail(err, DZ_ELIMIT, "write an archive: more than %d members",
+                       DZ_TAR_MEMBERS_MAX);
     m.path = dz_str_n(x->path.p, x->path.len);
     if (earlier) {
         m.type = '1';

@@ -61,7 +61,8 @@ static int piece_add(struct dz_tar_reader *r, uint64_t off, uint64_t len, struct
 {
     if (r->piece_count == r->piece_cap) {
         if (r->piece_cap >= DZ_TAR_SPARSE_MAX)
-            return dz_fail(err, DZ_ELIMIT, "read the archive: a sparse file of over %d pieces",
+            return dz_fail(err, DZ_ELIMIT,
+                           "read the archive: a sparse file has more than %d pieces",
                            DZ_TAR_SPARSE_MAX);
         unsigned cap = r->piece_cap ? r->piece_cap * 2 : 64;
         struct dz_tar_piece *p = dz_realloc(r->pieces, cap * sizeof *p);
@@ -82,12 +83,12 @@ static int pieces_check(struct dz_tar_reader *r, uint64_t realsize, uint64_t sto
     for (unsigned i = 0; i < r->piece_count; i++) {
         const struct dz_tar_piece *p = &r->pieces[i];
         if (p->off < end || p->len > realsize || p->off > realsize - p->len)
-            return broken(r, err, "a sparse file's map does not fit the file");
+            return broken(r, err, "the map of a sparse file does not fit the file");
         end = p->off + p->len;
         sum += p->len;
     }
     if (sum != stored)
-        return broken(r, err, "a sparse file's map does not fit its data");
+        return broken(r, err, "the map of a sparse file does not fit its data");
     return 0;
 }
 
@@ -103,13 +104,13 @@ static int parse_map(struct dz_tar_reader *r, struct dz_str map, struct dz_err *
         if (rc == 0 && half)
             rc = piece_add(r, off, v, err);
         else if (rc < 0)
-            rc = broken(r, err, "a sparse file's map is no map");
+            rc = broken(r, err, "the map of a sparse file is malformed");
         if (rc < 0)
             return rc;
         off = v;
         half = !half;
     }
-    return half ? broken(r, err, "a sparse file's map is no map") : 0;
+    return half ? broken(r, err, "the map of a sparse file is malformed") : 0;
 }
 
 /* --- values ------------------------------------------------------------------ */
@@ -202,7 +203,7 @@ static int sparse_half(struct dz_tar_reader *r, struct dz_tar_pax *p, uint64_t v
 {
     p->has_sparse = true;
     if (offset == p->half_piece || (!offset && r->piece_count == 0))
-        return broken(r, err, "a sparse file's map is no map");
+        return broken(r, err, "the map of a sparse file is malformed");
     p->half_piece = offset;
     if (offset)
         return piece_add(r, v, 0, err);
@@ -460,7 +461,8 @@ static int read_header(struct dz_tar_reader *r, struct dz_tar_header *h, struct 
     }
     if (!checksum_ok(h))
         return broken(r, err,
-                      r->at == sizeof *h ? "this is no tar archive (compressed?)"
+                      r->at == sizeof *h ? "this is not a tar archive; if it is compressed, "
+                                           "decompress it first"
                                          : "a header's checksum is wrong");
     return 1;
 }
@@ -471,7 +473,7 @@ static int read_text(struct dz_tar_reader *r, const struct dz_tar_header *h, str
 {
     uint64_t size = 0;
     if (!natural(h->size, sizeof h->size, INT64_MAX, &size))
-        return broken(r, err, "a header's size is no number");
+        return broken(r, err, "the size in a header is not a number");
     if (size > out->max)
         return dz_fail(err, DZ_ELIMIT,
                        "read the archive, at byte %llu: an extended header of %llu bytes; at most "
@@ -523,7 +525,7 @@ static int gnu_pieces(struct dz_tar_reader *r, const char *entries, int count, s
         if (p[0] == '\0')
             break;
         if (!natural(p, 12, INT64_MAX, &off) || !natural(p + 12, 12, INT64_MAX, &len))
-            return broken(r, err, "a sparse file's map is no map");
+            return broken(r, err, "the map of a sparse file is malformed");
         int rc = piece_add(r, off, len, err);
         if (rc < 0)
             return rc;
@@ -537,7 +539,7 @@ static int read_gnu_sparse(struct dz_tar_reader *r, const struct dz_tar_header *
 {
     uint64_t realsize = 0;
     if (!natural(h->gnu.realsize, sizeof h->gnu.realsize, INT64_MAX, &realsize))
-        return broken(r, err, "a sparse file's size is no number");
+        return broken(r, err, "the size of a sparse file is not a number");
     r->piece_count = 0;
     int rc = gnu_pieces(r, h->gnu.sparse[0], 4, err);
     bool more = h->gnu.extended != 0;
@@ -559,7 +561,7 @@ static int read_map_number(struct dz_tar_reader *r, size_t *at, uint64_t *ret_va
     for (int digits = 0;; digits++) {
         if (*at == sizeof r->block) {
             if (r->left < sizeof r->block)
-                return broken(r, err, "a sparse file's map is cut off");
+                return broken(r, err, "the map of a sparse file is cut off");
             int rc = take_bytes(r, r->block, sizeof r->block, err);
             if (rc < 0)
                 return rc;
@@ -570,7 +572,7 @@ static int read_map_number(struct dz_tar_reader *r, size_t *at, uint64_t *ret_va
         if (c == '\n' && digits > 0)
             break;
         if (c < '0' || c > '9' || digits > 18)
-            return broken(r, err, "a sparse file's map is no map");
+            return broken(r, err, "the map of a sparse file is malformed");
         v = v * 10 + (uint64_t)(c - '0');
     }
     *ret_value = v;
@@ -607,7 +609,7 @@ static int begin_sparse(struct dz_tar_reader *r, const struct dz_tar_header *h, 
             return broken(r, err, "a sparse file without its size");
         r->m.size = pax->realsize;
         if (pax->half_piece)
-            return broken(r, err, "a sparse file's map is no map");
+            return broken(r, err, "the map of a sparse file is malformed");
         if (pax->sparse_major == 1)
             rc = read_pax_map(r, err);
     }
@@ -717,7 +719,7 @@ static int classify(struct dz_tar_reader *r, const struct dz_tar_header *h, bool
         break;
     default:
         *ret_data = true;
-        (void)snprintf(m->bad, sizeof m->bad, "is of the unknown type 0x%02x",
+        (void)snprintf(m->bad, sizeof m->bad, "has the unknown type 0x%02x",
                        (unsigned)(unsigned char)h->type);
     }
     return 0;
@@ -733,7 +735,7 @@ static int make_member(struct dz_tar_reader *r, const struct dz_tar_header *h, s
     m->sparse = false;
     put_name(r, h);
     if (!put_numbers(r, h) || !natural(h->size, sizeof h->size, INT64_MAX, &size))
-        return broken(r, err, "a field of a header is no number");
+        return broken(r, err, "a field of a header is not a number");
     if (r->pax.has_size)
         size = r->pax.size;
     bool data = false;
@@ -775,7 +777,7 @@ static int read_described(struct dz_tar_reader *r, const struct dz_tar_header *h
         break;
     case 'V': /* a label of the volume */
         if (!natural(h->size, sizeof h->size, INT64_MAX, &r->left))
-            rc = broken(r, err, "a field of a header is no number");
+            rc = broken(r, err, "a field of a header is not a number");
         r->padding = padding_of(r->left);
         break;
     default:

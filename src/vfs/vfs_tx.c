@@ -625,7 +625,7 @@ int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err)
         return r;
     int fd = dz_db_wal_fd(v->db);
     if (fd >= 0 && fdatasync(fd) < 0)
-        return dz_fail_sys(err, errno, "sync the log of the disk");
+        return dz_fail_sys(err, errno, "sync the WAL of the disk");
     return 0;
 }
 

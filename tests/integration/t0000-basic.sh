@@ -22,13 +22,13 @@ test_that 'no words at all: the list on standard error, exit 2' '
 
 test_that 'an unknown command: one line, the nearest, exit 2' '
     run 2 doze docter && empty out && lines err 1 &&
-    has err "doze: no command \"docter\"; did you mean \"doctor\"?" &&
-    run 2 doze qqqqqqqq && empty out && lines err 1 && has err "doze help lists them"
+    has err "doze: unknown command \"docter\"; did you mean \"doctor\"?" &&
+    run 2 doze qqqqqqqq && empty out && lines err 1 && has err "doze help lists the commands"
 '
 
 test_that 'an unknown option: one line, the nearest, exit 2' '
     run 2 doze doctor --jsno && empty out && lines err 1 && has err "did you mean --json?" &&
-    run 2 doze doctor -Z && lines err 1 && has err "no option \"-Z\"" &&
+    run 2 doze doctor -Z && lines err 1 && has err "unknown option \"-Z\"" &&
     run 2 doze --frobnicate && empty out && lines err 1
 '
 
@@ -42,8 +42,8 @@ test_that 'commands of two words: half a name, a mistyped half, the wrong half' 
 '
 
 test_that 'wrong use of options and operands: one line, exit 2' '
-    run 2 doze doctor --data && lines err 1 && has err "--data needs an argument (DIR)" &&
-    run 2 doze doctor -d && lines err 1 && has err "--data needs an argument (DIR)" &&
+    run 2 doze doctor --data && lines err 1 && has err "--data requires an argument (DIR)" &&
+    run 2 doze doctor -d && lines err 1 && has err "--data requires an argument (DIR)" &&
     run 2 doze doctor --json=1 && lines err 1 && has err "--json takes no argument" &&
     run 2 doze doctor --help=1 && lines err 1 && has err "--help takes no argument" &&
     run 2 doze doctor extra && lines err 1 && has err "unexpected argument \"extra\""

@@ -45,7 +45,7 @@ test_that 'help of what is no command: one line, exit 2' '
 '
 
 test_that 'no line of any help is wider than a terminal' '
-    { doze help; doze help --all; } | awk "length > 100 { print; bad = 1 } END { exit bad }"
+    { doze help; doze help --all; } | awk "length > 79 { print; bad = 1 } END { exit bad }"
 '
 
 test_that 'nothing is coloured in a pipe, whatever TERM says' '

@@ -111,7 +111,7 @@ done
 test_that 'a broken or compressed archive is refused' '
     tar -C tree -cf good.tar random && gzip -k good.tar && head -c 50000 good.tar >cut.tar &&
     run 0 doze disk create e.doze &&
-    run 1 doze disk untar e.doze good.tar.gz && has err "this is no tar archive (compressed?)" &&
+    run 1 doze disk untar e.doze good.tar.gz && has err "this is not a tar archive" &&
     run 1 doze disk untar --skip-bad e.doze cut.tar && has err "it ends early" &&
     run 0 doze disk ls e.doze && lines out 3 &&
     gzip -dc good.tar.gz | run 0 doze disk untar e.doze - && run 0 doze disk cat e.doze random &&
@@ -129,7 +129,7 @@ import json; d = json.load(open(\"out\")); assert d == {\"file\": \"j.doze\", \"
     [ "$(cat out)" = "{\"files\":1,\"directories\":2,\"links\":1,\"skipped\":0,\"bytes\":3}" ] &&
     run 0 doze disk tar --json j.doze /workspace -o j.tar &&
     [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"bytes\":3}" ] &&
-    run 2 doze disk tar --json j.doze && has err "needs -o" &&
+    run 2 doze disk tar --json j.doze && has err "requires -o" &&
     run 0 doze disk untar --json j.doze j.tar --to /tmp && empty err &&
     [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"bytes\":3}" ]
 '
@@ -145,7 +145,7 @@ test_that 'on a terminal, get and tar show how much is left' '
 test_that 'tar writes over nothing, and not to a terminal' '
     run 1 doze disk tar e.doze -o good.tar && has err "File exists" &&
     if command -v script >/dev/null; then
-        script -qec "doze disk tar e.doze" /dev/null >typed </dev/null || true; has typed "archive on a terminal"
+        script -qec "doze disk tar e.doze" /dev/null >typed </dev/null || true; has typed "archive to a terminal"
     fi
 '
 

@@ -9,7 +9,7 @@ doze disk create image.doze
 doze disk put image.doze base/file base/bin /
 
 test_that 'a disk on an image shows its files and stores only the difference' '
-    run 0 doze disk create box.doze --image image.doze && has err "stands on the image" &&
+    run 0 doze disk create box.doze --image image.doze && has err "needs the image" &&
     run 0 doze disk ls box.doze --image image.doze && printf "bin\nfile\nmemory\ntmp\nworkspace\n" | cmp - out &&
     run 0 doze disk cat box.doze --image image.doze /bin/big && cmp out base/bin/big &&
     printf above | run 0 doze disk put --image image.doze box.doze - /file &&
@@ -24,7 +24,7 @@ test_that 'a disk on an image shows its files and stores only the difference' '
 test_that 'a missing or another image is a clear error' '
     run 1 doze disk ls box.doze && has err "--image names the image" &&
     doze disk create other.doze && run 1 doze disk ls box.doze --image other.doze &&
-    has err "stands on image" &&
+    has err "needs the image" &&
     run 1 doze disk ls box.doze --image nothing.doze && has err "nothing.doze: No such file" &&
     run 1 doze disk create new.doze --image nothing.doze && [ ! -e new.doze ]
 '
@@ -53,7 +53,7 @@ assert d[\"file\"] == \"sql.doze\" and d[\"file_bytes\"] <= 40960" &&
     [ "$(cat out)" = 1 ] &&
     run 1 doze disk sql --write --image low.doze sql.doze "DELETE FROM image.node" &&
     sha256sum -c --quiet before &&
-    run 1 doze disk sql --image other.doze sql.doze "SELECT 1" && has err "stands on image"
+    run 1 doze disk sql --image other.doze sql.doze "SELECT 1" && has err "needs the image"
 '
 
 test_done

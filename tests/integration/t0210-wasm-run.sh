@@ -66,7 +66,7 @@ test_that 'wrong calls: one line' '
     run 2 doze wasm run calls.wasm -i add 1 && has err "1 arguments for a function of type (i32, i32) -> (i32)" &&
     run 1 doze wasm run calls.wasm -i add 1 4294967296 && lines err 1 && has err "argument 2 (i32): " &&
     run 1 doze wasm run calls.wasm -i third 1e39 && lines err 1 &&
-    run 1 doze wasm run calls.wasm -i bits 12 && has err "is no v128"
+    run 1 doze wasm run calls.wasm -i bits 12 && has err "is not a v128"
 '
 
 test_that 'without --invoke: the start function, then _start' '
@@ -82,7 +82,7 @@ test_that 'a module that imports: the missing names, all of them' '
     module $void $(section 02 05 03 656e76 01 66 00 00 03 656e76 01 67 00 00 03 656e76 01 68 00 00 \
         03 656e76 01 69 00 00 01 78 01 79 02 00 01) $(section 07 01 01 67 00 00) >imports.wasm &&
     run 1 doze wasm run imports.wasm -i g && lines err 6 && has err "missing: env.f" &&
-    has err "missing: env.i" && has err "missing: x.y" && has err "the module wants 5"
+    has err "missing: env.i" && has err "missing: x.y" && has err "the module requires 5"
 '
 
 test_done

@@ -54,7 +54,7 @@ test_that 'wasm run gives it the directories that were named, no more' '
 test_that 'a reactor: _initialize, then run, whose result is the status' '
     run 42 doze run --copy tree/bin:/bin -- both &&
     run 2 doze run --copy tree/bin:/bin -- run &&
-    run 126 doze run --copy tree/bin:/bin -- none && has err "no program that doze can run"
+    run 126 doze run --copy tree/bin:/bin -- none && has err "not a program that doze can run"
 '
 
 test_that 'host.call answers that nobody is there' '

@@ -105,7 +105,7 @@ at = b.index(b\"PK\\x01\\x02\"); b[at + 24:at + 28] = (5).to_bytes(4, \"little\"
     recipe "[image]" "name = bad" "[tar /z]" "source = up.zip" "copy = / /z/" &&
     run 1 doze image build -q r.ini && has err "zip archive" &&
     recipe "[image]" "name = bad" "[tar /z]" "source = bomb.zip" "copy = b /z" &&
-    run 1 doze image build -q r.ini && has err "longer than it says" &&
+    run 1 doze image build -q r.ini && has err "longer than its header says" &&
     head -c 1000 /dev/urandom >noise.zip && printf PK | dd of=noise.zip conv=notrunc status=none &&
     recipe "[image]" "name = bad" "[tar /z]" "source = noise.zip" "copy = / /z/" &&
     run 1 doze image build -q r.ini && has err "not a zip archive" &&
@@ -122,7 +122,7 @@ test_that 'packages that are not to be had: said, the store as it was' '
     run 1 doze image build -t bad r.ini && has err "line 3, no-such-package: python3 failed" &&
     has err "the log is" && files | cmp - before && has data/images/logs/bad:latest.log "status FAILED" &&
     recipe "[image]" "name = bad" "[debian hello]" "version = 1" "build = r.ini" "path = /h" &&
-    run 1 env -u DOZE_GUEST doze image build --guest /nowhere r.ini && has err "doze-cc is needed"
+    run 1 env -u DOZE_GUEST doze image build --guest /nowhere r.ini && has err "compiling requires doze-cc"
 '
 test_that 'export and import: the same image' '
     run 0 doze image export seven seven.doze && run 1 doze image export seven seven.doze &&
@@ -139,10 +139,10 @@ test_that 'verify names what is damaged, and makes it anew' '
     printf xxxx | dd of="$m" bs=1 seek=200 conv=notrunc status=none &&
     run 1 doze image verify seven && has out "prepared module of /bin/seven is damaged" &&
     run 7 doze run -I seven seven &&
-    run 0 doze image verify --repair seven && has out "made anew" && run 0 doze image verify seven &&
+    run 0 doze image verify --repair seven && has out "rebuilt" && run 0 doze image verify seven &&
     m=$(ls data/images/modules/* | head -n 1) && chmod 600 "$m" &&
     printf x | dd of="$m" bs=1 seek=$(($(stat -c %s "$m") - 1)) conv=notrunc status=none && # no sum has it
-    run 1 doze image verify seven && has out "from what its binary gives" &&
+    run 1 doze image verify seven && has out "from the result of preparing its binary" &&
     run 0 doze image verify --repair seven && run 0 doze image verify seven &&
     rm -f data/images/files/*.manifest && run 125 doze run -I seven seven &&
     has err "verify --repair" &&

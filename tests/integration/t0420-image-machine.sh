@@ -54,7 +54,7 @@ test_that 'without what was prepared it is slower, not different' '
     run 0 doze run -i -I warm <in && has out "1 one 348893" &&
     run 0 doze image verify --repair warm && cmp "$m" kept && chmod 644 "$m" &&
     printf "\377\377" | dd of="$m" bs=1 seek=77 conv=notrunc status=none &&
-    run 125 doze run -i -I warm <in && has err "lies outside of it" &&
+    run 125 doze run -i -I warm <in && has err "lies outside it" &&
     run 0 doze image verify --repair warm && cmp "$m" kept
 '
 test_that 'an image of a sandbox that stands on one' '
@@ -68,7 +68,7 @@ test_that 'an image of a sandbox that stands on one' '
 '
 test_that 'a COMMAND starts that instead, over the same files' '
     need && run 0 doze run -I warm -- echo hello && has out hello && run 3 doze run -I warm -f d.doze -- sh -c "exit 3" &&
-    run 2 doze run -I warm -e A=b && has err "--env wants a COMMAND" &&
+    run 2 doze run -I warm -e A=b && has err "--env requires a COMMAND" &&
     run 125 doze resume d.doze && has err "no machine sleeps"
 '
 test_that 'what is built from it does not go on' '
@@ -101,7 +101,7 @@ test_that 'an image of more programs than a cell is handed has its memory at han
     run 0 doze image inspect --json many:1 && [ "$(cat many/* | wc -c)" -eq 980 ] && [ "$(grep -o "/lib/many/" out | wc -l)" -eq 70 ] &&
     asleep j.doze -I many:1 -- sh -c "$script" && run 0 doze image snapshot -q j.doze -t many:2 && run 0 doze image verify many:2 &&
     echo one >in && run 0 doze run -i -I many:2 <in && has out "1 one 348893" && m=$(memory_file many:2) && chmod 644 "$m" &&
-    printf "\377\377" | dd of="$m" bs=1 seek=77 conv=notrunc status=none && run 125 doze run -i -I many:2 <in && has err "lies outside of it"
+    printf "\377\377" | dd of="$m" bs=1 seek=77 conv=notrunc status=none && run 125 doze run -i -I many:2 <in && has err "lies outside it"
 '
 
 test_done

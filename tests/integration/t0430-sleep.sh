@@ -36,10 +36,10 @@ test_that 'what sleeps is not given up silently' '
 
 test_that 'inspect and top tell what sleeps, and change nothing' '
     keep c.doze && echo one >&9 && until_has c.doze.out one && stop 75 && cp c.doze before &&
-    run 0 doze inspect c.doze && has out "prog c" && has out "asleep since" && has out stream &&
+    run 0 doze inspect c.doze && has out "prog c" && has out "suspended since" && has out stream &&
     run 0 doze inspect --json c.doze && has out "\"machine\":\"asleep\"" && has out "\"command\":\"prog c\"" &&
     run 0 doze top c.doze && has out "prog c" && cmp before c.doze &&
-    run 0 doze inspect b.doze && has out "no machine sleeps"
+    run 0 doze inspect b.doze && has out "no processes sleep here"
 '
 
 test_that 'a snapshot is another one at the same instant' '
@@ -60,7 +60,7 @@ test_that 'a fork is two machines from one instant' '
     run 2 doze fork --suspend-after soon e.doze g.doze && [ ! -e g.doze ] && run 125 doze fork e.doze f.doze && has err exists &&
     run 75 doze fork --suspend-after 50ms e.doze g.doze && stop 75 && run 0 doze inspect g.doze && has out "prog c" &&
     rm -f g.doze && run 0 doze fork -i e.doze g.doze <in && has out two && run 0 doze inspect e.doze && has out "prog c" &&
-    run 125 doze fork g.doze h.doze && has err "no machine runs or sleeps" && [ ! -e h.doze ]
+    run 125 doze fork g.doze h.doze && has err "no processes run or sleep" && [ ! -e h.doze ]
 '
 test_that 'a fork that cannot go on leaves no file behind' '
     run 3 doze run --file below.doze --copy tree:/bin -- prog h &&
@@ -73,8 +73,8 @@ test_that 'a fork that cannot go on leaves no file behind' '
 
 test_that 'nobody runs it otherwise while it is copied' '
     rm -f in-pipe && mkfifo in-pipe && { doze run -i --file e2.doze --copy tree:/bin -- prog c <in-pipe >e2.out & pid=$!; } &&
-    exec 9>in-pipe && echo one >&9 && until_has e2.out one && run 1 doze snapshot e2.doze h.doze && has err "in use" &&
-    run 125 doze fork e2.doze h.doze && has err "in use" && [ ! -e h.doze ] && [ ! -e h.doze.tmp ] && exec 9>&- && wait $pid
+    exec 9>in-pipe && echo one >&9 && until_has e2.out one && run 1 doze snapshot e2.doze h.doze && has err "a program uses it" &&
+    run 125 doze fork e2.doze h.doze && has err "a program uses it" && [ ! -e h.doze ] && [ ! -e h.doze.tmp ] && exec 9>&- && wait $pid
 '
 
 test_that 'a clone has the files only, a share the public ones' '
@@ -82,7 +82,7 @@ test_that 'a clone has the files only, a share the public ones' '
     rm -f g.doze && run 3 doze run --file g.doze --copy tree:/bin --copy w:/workspace/w --copy m:/memory/m \
         -- prog h && run 75 doze run --suspend-after 50ms --file g.doze --copy t:/tmp/t -- prog w &&
     run 0 doze clone g.doze h.doze && run 0 doze disk check h.doze && run 0 doze disk ls -R h.doze / &&
-    has out /workspace/w && has out /memory/m && lacks out /tmp/t && run 0 doze inspect h.doze && has out "no machine" &&
+    has out /workspace/w && has out /memory/m && lacks out /tmp/t && run 0 doze inspect h.doze && has out "no processes sleep here" &&
     run 3 doze run --file h.doze -- prog h &&
     run 0 doze share g.doze s.doze && run 0 doze disk check s.doze && run 0 doze disk ls -R s.doze / &&
     has out /workspace/w && lacks out /memory/m && lacks out prog && ! grep -q mem s.doze-raw 2>/dev/null &&
@@ -112,7 +112,7 @@ test_that 'kill -9 after it woke: memory_lost, and the files' '
     rm -f in-pipe && mkfifo in-pipe && { doze resume -i k.doze <in-pipe >k.out 2>k.err & pid=$!; } && exec 9>in-pipe &&
     echo two >&9 && until_has k.out two && kill -KILL $pid && { wait $pid || true; } && exec 9>&- &&
     run 125 doze resume k.doze && has err memory_lost &&
-    run 3 doze run --file k.doze -- prog h && has err memory_lost && run 0 doze inspect k.doze && has out "no machine"
+    run 3 doze run --file k.doze -- prog h && has err memory_lost && run 0 doze inspect k.doze && has out "no processes sleep here"
 '
 
 test_that 'its program and its files may be replaced and touched while it sleeps' '

@@ -16,7 +16,7 @@ for file in "$LIB_ROOT"/tests/data/golden/v*/*.doze; do
     version=$(basename "$(dirname "$file")")
     test_that "$version/$(basename "$file") wakes" "wakes $file && run 0 doze disk check g.doze"
     test_that "$version/$(basename "$file") can be inspected" \
-        "cp $file g.doze && run 0 doze inspect g.doze && has out mini && has out 'asleep since'"
+        "cp $file g.doze && run 0 doze inspect g.doze && has out mini && has out 'suspended since'"
 done
 
 # The data directory of a daemon that has ended (make-golden-data): sandbox `golden` sleeps with a

@@ -36,8 +36,8 @@ test_that 'ids and names are taken once, bad ones are refused' '
 test_that 'set-state moves by the map and no other way' '
     run 1 doze registry set-state sbx_841 frozen &&
     has err "cannot freeze a created sandbox; wake it first (doze wake NAME)" &&
-    run 2 doze registry set-state sbx_841 melted && has err "it is created, active" &&
-    run 2 doze registry ls --state melted && has err "it is created, active" &&
+    run 2 doze registry set-state sbx_841 melted && has err "must be created, active" &&
+    run 2 doze registry ls --state melted && has err "must be created, active" &&
     run 0 doze registry set-state sbx_841 active && [ "$(cat out)" = "sbx_841 active" ] &&
     run 0 doze registry set-state sbx_841 suspended &&
     run 0 doze registry get sbx_841 && has out "state            suspended"
@@ -48,7 +48,7 @@ test_that 'a file that is given becomes the sandbox'\''s own' '
     run 0 doze registry register sbx_seed acme seed.doze &&
     run 0 doze disk cat data/live/sbx_seed.doze /workspace/seed && [ "$(cat out)" = seed ] &&
     [ "$(stat -c %a data/live/sbx_seed.doze)" = 600 ] &&
-    run 1 doze registry register sbx_seed acme seed.doze && has err "taken"
+    run 1 doze registry register sbx_seed acme seed.doze && has err "already in use"
 '
 
 test_that 'check finds what is missing and what is too much, repair removes that' '

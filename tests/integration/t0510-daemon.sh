@@ -10,7 +10,7 @@ test_that 'it starts, says that it is ready, and nobody else reaches its socket'
     api 200 GET /v1/images && has out "base:latest"
 '
 test_that 'a second daemon on the same directory is refused' '
-    run 1 doze daemon && has err "another daemon runs on it"
+    run 1 doze daemon && has err "is in use by another daemon"
 '
 test_that 'create, get by id, name and prefix, list, change' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"web\",\"env\":{\"WHO\":\"me\"},\"labels\":{\"a\":\"b\"}}" &&

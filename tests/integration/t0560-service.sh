@@ -51,14 +51,14 @@ test_that 'while it recovers it answers that it starts, and is ready afterwards 
 '
 test_that 'a stop while it recovers ends it, and the next start goes on' '
     api 200 POST "$(s /b/suspend)" && stop && python3 "$LIB_ROOT/tests/lib/registry_rows.py" data/registry.db b 8000 active && : >heard &&
-    { NOTIFY_SOCKET=$PWD/notify doze daemon >>daemon.log 2>&1 & } && echo $! >daemon.pid && heard "STATUS=putting in order" && stop &&
+    { NOTIFY_SOCKET=$PWD/notify doze daemon >>daemon.log 2>&1 & } && echo $! >daemon.pid && heard "STATUS=finishing interrupted" && stop &&
     lacks heard READY=1 && [ ! -e "$SOCK" ] && start && api 200 GET "$(s)?state=active" && lacks out sbx_
 '
 test_that 'while it ends it answers that it does, and its socket goes with it' '
     api 200 POST "$(s /b/wake)" && cell=$(cell_of) && kill -STOP "$cell" && kill -TERM "$(cat daemon.pid)" &&
     for _ in $(seq 200); do grep -q daemon_stopping daemon.log && ask /readyz && [ "$code" = 503 ] && break; read -rt 0.05 <> <(:) || :; done
     refused /readyz "the daemon is stopping" && refused "$(s)" "the daemon is stopping" && refused "$(s /b)" "the daemon is stopping" && api 200 GET /healthz &&
-    run 1 doze daemon && has err "another daemon runs on it" && run 1 doze ls && has err "the daemon is stopping" && [ -S "$SOCK" ] &&
+    run 1 doze daemon && has err "is in use by another daemon" && run 1 doze ls && has err "the daemon is stopping" && [ -S "$SOCK" ] &&
     kill -CONT "$cell" && gone "$(cat daemon.pid)" && [ ! -e "$SOCK" ] && start && api 200 GET "$(s /b)" && has out "\"state\":\"suspended\"" && stop
 '
 

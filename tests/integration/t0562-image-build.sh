@@ -80,7 +80,7 @@ test_that 'one that is cancelled fails, with all that it started; those that wai
 '
 test_that 'so many may wait, and one more is refused; the end of the daemon ends them all' '
     rm -f fetching && for i in 1 2 3 4 5 6 7 8; do api 202 POST $I "{\"name\":\"n$i\",\"recipe\":\"$SLOW\"}" || return 1; done &&
-    api 503 POST $I "{\"name\":\"n9\",\"recipe\":\"x\"}" && has out "wait already" &&
+    api 503 POST $I "{\"name\":\"n9\",\"recipe\":\"x\"}" && has out "already queued" &&
     for _ in $(seq 200); do [ -e fetching ] && break; read -rt 0.05 <> <(:) || :; done &&
     kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" &&
     for _ in $(seq 100); do pgrep -f "$PWD/fake" >/dev/null || break; read -rt 0.05 <> <(:) || :; done && ! pgrep -f "$PWD/fake" >/dev/null &&

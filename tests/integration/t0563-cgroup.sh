@@ -9,7 +9,7 @@ group_of() { sed -n "s/^[0-9]*:\([^:]*,\)*$2\(,[^:]*\)*:\(.*\)$/\3/p; s/^0::\(.*
 groups() { find /sys/fs/cgroup -maxdepth 6 -type d -name 'doze-cells*.[0-9]*' 2>/dev/null; }
 # can CONTROLLER OPTION VALUE: does a daemon start with it?
 can() {
-    doze doctor 2>/dev/null | grep -i cgroup | grep -q "not ours to divide" && skip "cgroups are not ours to divide"
+    doze doctor 2>/dev/null | grep -i cgroup | grep -q "not delegated to this user" && skip "cgroups are not delegated to this user"
     doze doctor 2>/dev/null | grep -i cgroup | grep -q "$1" || skip "there is no cgroup controller $1"
 }
 

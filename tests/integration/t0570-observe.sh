@@ -59,7 +59,7 @@ test_that 'metrics are as Prometheus reads them, and count what was done and wha
 
 test_that 'stats shows how often and how long; --json is the same for programs' '
     run 0 doze stats && empty err && grep -qE "^wake +[23] +0 +[0-9.]+ +[0-9.]+ +[0-9.]+$" out &&
-    grep -qE "1 created, [23] woken .1 from cold storage., 2 put to sleep" out &&
+    grep -qE "1 created, [23] woken .1 from cold storage., 2 suspended" out &&
     run 0 doze stats --json && lines out 1 &&
     [ "$(sqlite3 :memory: "select readfile(\"out\") ->> \"$.totals.suspends\"")" = 2 ]
 '
@@ -116,7 +116,7 @@ test_that 'a dump has what a report needs, and nothing of anybody' '
     api 200 POST "$(s /a/exec)" "{\"cmd\":[\"echo\",\"secret-argument\"],\"env\":{\"E\":\"secret-env\"}}" &&
     api 200 PATCH "$(s /a)" "{\"name\":\"secret-name\",\"metadata\":{\"m\":\"secret-meta\"}}" &&
     cp daemon.log data/daemon.log &&
-    run 0 doze debug dump -o dump.json && has err "look it through" && [ "$(stat -c %a dump.json)" = 600 ] &&
+    run 0 doze debug dump -o dump.json && has err "review it before" && [ "$(stat -c %a dump.json)" = 600 ] &&
     [ "$(sqlite3 :memory: "select json_valid(readfile(\"dump.json\"))")" = 1 ] &&
     for key in doze host.kernel doctor.ok config.settings stats.latencies sandboxes.active events log; do
         [ -n "$(sqlite3 :memory: "select readfile(\"dump.json\") ->> \"$.$key\"")" ] || { echo "no $key"; exit 1; }

@@ -91,10 +91,10 @@ test_that 'they are as they were after a restart, and after kill -9' '
     used sandboxes "$n" && has out "\"sandboxes\":50" && has out "\"warm_sandboxes\":3" && used warm_sandboxes 0 &&
     kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && start && used sandboxes "$n" && has out "\"sandboxes\":50" &&
     run 0 doze quota --set sandboxes=default --set disk_bytes=4GiB && has out 4294967296 && has out 100000 &&
-    run 0 doze quota acme --set warm_sandboxes=unlimited && run 1 doze quota --set x=1 && has err "no such quota"
+    run 0 doze quota acme --set warm_sandboxes=unlimited && run 1 doze quota --set x=1 && has err "unknown quota"
 '
 test_that 'a token has quotas from its beginning, and tenants are listed with what they have' '
-    run 2 doze token create q --tenant listed --quota sandboxes && has err "--quota wants QUOTA=VALUE" &&
+    run 2 doze token create q --tenant listed --quota sandboxes && has err "--quota must be QUOTA=VALUE" &&
     run 1 doze token create q --tenant listed --quota sandboxen=1 && has err "sandboxen" && run 1 doze token create q --tenant listed --quota sandboxes=many && has err "quotas.sandboxes" &&
     run 0 doze token create q --tenant listed --quota sandboxes=1 --quota memory_bytes=1GiB && token=$(cat out) && export DOZE_TOKEN=$token &&
     DOZE_URL=unix:$SOCK run 0 doze create base --no-start --name only && DOZE_URL=unix:$SOCK run 1 doze create base --no-start && has err "sandboxes" &&

@@ -65,11 +65,11 @@ test_that 'doze edit: an editor with options; put back when it was changed and e
     printf "#!/bin/sh\\necho \"\$1\" >>\"\$2\"\\n" >ed && chmod +x ed && export TMPDIR=$PWD/empty &&
     VISUAL="./ed one" run 0 doze edit web:/workspace/new && VISUAL="./ed two" run 0 doze edit web:/workspace/new &&
     run 0 doze cat web:/workspace/new && [ "$(cat out)" = "$(printf "one\\ntwo")" ] &&
-    VISUAL="./ed three; false" run 1 doze edit web:/workspace/new && has err "as it was" && run 0 doze cat web:/workspace/new && lacks out three &&
+    VISUAL="./ed three; false" run 1 doze edit web:/workspace/new && has err "the file is unchanged" && run 0 doze cat web:/workspace/new && lacks out three &&
     EDITOR=true run 0 doze edit web:/workspace/none && run 1 doze cat web:/workspace/none &&
     EDITOR=true run 1 doze edit nobody:/x && has err nobody && EDITOR=true run 1 doze edit web:/etc && run 2 doze edit web &&
     VISUAL="doze files rm web:/workspace/new; doze files mkdir web:/workspace/new; ./ed x" run 1 doze edit web:/workspace/new &&
-    has err "what was written is in" && [ "$(ls empty | wc -l)" -eq 1 ]
+    has err "your version is kept in" && [ "$(ls empty | wc -l)" -eq 1 ]
 '
 test_that 'an explicit wake that meets another is refused with restoring; any other request joins' '
     caught && { curl -sS --max-time 60 --unix-socket "$SOCK" -o joined "http://d$(s /web/exec)" -d "{\"cmd\":[\"echo\",\"joined\"]}" & }

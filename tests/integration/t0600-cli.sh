@@ -80,7 +80,7 @@ test_that 'branches of a daemon'"'"'s sandbox' '
     run 0 doze snapshot web --name s && has out snap_1 && run 0 doze fork web && has out frk_1 &&
     run 0 doze fork web --count 2 && [ "$(cat out)" = "$(printf "sbx_3\nsbx_4")" ] && run 2 doze fork web --count 0 &&
     run 0 doze clone web --name c --json && has out "\"name\":\"c\"" && run 0 doze ref web && has out ref_1 &&
-    run 2 doze snapshot web b.doze && has err "has no TARGET" && run 2 doze snapshot ./web && has err "TARGET is missing"
+    run 2 doze snapshot web b.doze && has err "TARGET is for a file" && run 2 doze snapshot ./web && has err "TARGET is missing"
 '
 test_that 'cp, cat: both ways, modes kept, nothing half written' '
     seq 100000 >big && chmod 750 big && run 0 doze cp big web:/tmp/ && run 0 doze cat web:/tmp/big && cmp big out &&
@@ -89,7 +89,7 @@ test_that 'cp, cat: both ways, modes kept, nothing half written' '
     echo text | doze cp - web:/x && run 0 doze cp web:/x - && has out text &&
     run 1 doze cp web:/missing gone && has err "no such file" && [ ! -e gone ] && [ -z "$(ls | grep doze-)" ] &&
     run 1 doze cp big web:/full && has err "the disk is full" &&
-    run 2 doze cp big copy && has err "one of" && run 2 doze cp dir web:/d && has err "give -r" &&
+    run 2 doze cp big copy && has err "one of" && run 2 doze cp dir web:/d && has err "use -r" &&
     run 2 doze cp big copy web:/d && has err "end it with /" && run 2 doze cat big
 '
 test_that 'cp -r: directories as tar streams' '
@@ -103,7 +103,7 @@ test_that 'share writes a file whole or not at all' '
 test_that 'files and sql' '
     run 0 doze files web && has out "a.py  file  0644   5 B" && run 0 doze files web:/tmp --depth 2 -q && [ "$(cat out)" = a.py ] &&
     run 0 doze files rm -r web:/a web:/b && run 0 doze files mkdir web:/d && run 0 doze files mv web:/a /b && run 2 doze files rm a &&
-    run 0 doze sql web "select 1" && has err "more rows" && [ "$(cat out)" = "$(printf "path\tn\n/a\\\\tb\t1\n\t2.5")" ] &&
+    run 0 doze sql web "select 1" && has err "only the first rows" && [ "$(cat out)" = "$(printf "path\tn\n/a\\\\tb\t1\n\t2.5")" ] &&
     run 0 doze sql --json web "select 1" && has out "\"columns\""
 '
 test_that 'ps, logs, kill, events, image ls' '

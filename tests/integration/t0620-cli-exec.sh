@@ -12,7 +12,7 @@ test_that 'options behind SANDBOX are those of doze, as far as the command or --
     run 0 doze exec web -e A=1 -w /tmp -- sh -c "echo \$A; pwd" && [ "$(cat out)" = "$(printf "1\n/tmp")" ] &&
     run 0 doze exec web -e A=2 sh -c "echo \$A \$0" -w && [ "$(cat out)" = "2 -w" ] &&
     run 0 doze exec -w /tmp web pwd && [ "$(cat out)" = /tmp ] && run 0 doze exec -- web -- printf %s -e && [ "$(cat out)" = "-e" ] &&
-    run 2 doze exec web --nonsense true && has err "no option \"--nonsense\"" && run 2 doze exec web && run 2 doze exec web -i --
+    run 2 doze exec web --nonsense true && has err "unknown option \"--nonsense\"" && run 2 doze exec web && run 2 doze exec web -i --
 '
 test_that 'sandbox create: options around IMAGE, and none of them after the first word of the command' '
     run 0 doze sandbox create base -p -n made -- sh -c "echo here >/workspace/f; sleep 100" && run 0 doze get made --json && has out "\"persistent\":true" &&

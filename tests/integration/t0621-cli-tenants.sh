@@ -9,7 +9,7 @@ as() { DOZE_TOKEN=$token "$@"; } # as acme
 acme=$(as doze create base -n web --no-start) && only=$(as doze create base -n only --no-start) || exit 1
 
 test_that 'a bare name of another tenant only is nothing to the operator, and the error says how to say it' '
-    run 1 doze get web && has err "tenant default has no sandbox \"web\"; tenant acme has one: say acme/web or $acme" &&
+    run 1 doze get web && has err "tenant default has no sandbox \"web\"; tenant acme has one: use acme/web or $acme" &&
     run 1 doze rm -f web && run 0 doze get "$acme" -q && run 1 doze cp /dev/null web:/workspace/x && run 125 doze exec web -- true && has err "acme/web" &&
     api 404 GET "$(s /web)" && api 404 DELETE "$(s "/web?force=true")" && run 0 as doze get web -q && [ "$(cat out)" = "$acme" ]
 '
@@ -25,7 +25,7 @@ test_that 'TENANT/NAME with files, snapshots, forks and commands' '
     api 201 POST "$(s)" "{\"snapshot\":\"acme/s\",\"name\":\"mine\",\"start\":false}" && has out "\"tenant\":\"default\"" && run 0 doze rm -qf mine && run 0 as doze rm -qf copy
 '
 test_that 'a file counts before TENANT/NAME' '
-    mkdir -p acme && : >acme/web && run 1 doze snapshot acme/web to.doze && lacks err "no TARGET" && rm -r acme && run 2 doze snapshot acme/web to.doze && has err "no TARGET"
+    mkdir -p acme && : >acme/web && run 1 doze snapshot acme/web to.doze && lacks err "TARGET is for a file" && rm -r acme && run 2 doze snapshot acme/web to.doze && has err "TARGET is for a file"
 '
 test_that 'an ambiguous beginning lists its candidates, each with its tenant; of another tenant nothing is said' '
     run 1 doze get sbx_ && has err "\"sbx_\" is ambiguous; it matches sbx_" && has err "$acme (acme)" && has err "$only (acme)" && has err "(default)" &&

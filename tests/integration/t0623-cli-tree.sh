@@ -22,7 +22,7 @@ test_that 'a link out of the tree is refused, left out or kept, and never follow
     run 0 doze cp -r --links=keep web:/workspace/l out.k && [ "$(readlink out.k/abs)" = /etc ] && [ "$(readlink out.k/a/up)" = ../../up ] && run 2 doze cp -r --links x web:/workspace/l out.x
 '
 test_that 'a link that is here already is not written through' '
-    mkdir -p victim to && echo mine >victim/f && ln -s ../victim to/d && run 1 doze cp -r web:/workspace/t/. to && has err "a file or a symbolic link is where" && [ "$(cat victim/f)" = mine ] &&
+    mkdir -p victim to && echo mine >victim/f && ln -s ../victim to/d && run 1 doze cp -r web:/workspace/t/. to && has err "a file or a symbolic link exists where" && [ "$(cat victim/f)" = mine ] &&
     rm to/d && ln -s ../victim/f to/suid && run 0 doze cp -r web:/workspace/t/. to && [ "$(cat victim/f)" = mine ] && [ ! -L to/suid ] && [ "$(cat to/suid)" = x ]
 '
 test_that 'into a sandbox: an absolute link, as of every venv, stays a link' '

@@ -38,7 +38,7 @@ test_that 'an exported image carries its names; --tag gives another one; the byt
     run 0 doze image export two:1 again.doze && cmp two.doze again.doze && run 0 doze image rm "$id" && run 0 doze image import two.doze -t third && run 0 doze image ls && has out third:latest && lacks out two
 '
 test_that 'a name of another image stays with it; damaged names are refused; a pipe will do' '
-    DOZE_DATA=$PWD/third && run 0 doze image build -q --from-dir empty -t two && run 0 doze image import two.doze && has err "other images keep these names" && has err two:latest && lacks err two:1 &&
+    DOZE_DATA=$PWD/third && run 0 doze image build -q --from-dir empty -t two && run 0 doze image import two.doze && has err "other images here keep" && has err two:latest && lacks err two:1 &&
     run 0 doze image inspect two:1 && has out /bin/ && run 0 doze image inspect two && lacks out /bin/ &&
     { head -c -24 two.doze; printf "\377\377\377\377\377\377\377\377doze image names"; } >bad && run 1 doze image import bad && has err "names at its end are damaged" &&
     cat two.doze | DOZE_DATA=$PWD/fourth doze image import -q /dev/stdin >out && DOZE_DATA=$PWD/fourth run 0 doze image ls && has out two:latest

@@ -28,7 +28,7 @@ test_that 'more sandboxes and files than one turn takes' '
 test_that 'the route is the operator'"'"'s, takes what it knows, and the files themselves stay the daemon'"'"'s' '
     api 200 POST $C && has out "\"ok\":true" && api 400 POST $C "{\"colour\":1}" && has out "\"field\":\"colour\"" &&
     run 0 doze token create t --tenant t && DOZE_URL=unix:$SOCK DOZE_TOKEN=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) run 1 doze registry check && has err operator &&
-    run 1 doze registry check --local && has err "a daemon runs on it" && run 1 doze registry check --data data && has err "a daemon runs on it" && run 1 doze registry repair && has err "a daemon runs on it"
+    run 1 doze registry check --local && has err "is in use by a daemon" && run 1 doze registry check --data data && has err "is in use by a daemon" && run 1 doze registry repair && has err "is in use by a daemon"
 '
 test_that 'without the daemon the same command opens the registry itself' '
     stop && run 0 doze registry check && has out agree && lacks err "own file" && : >data/live/sbx_none.doze && run 1 doze registry check && has out "orphan sbx_none"

@@ -45,7 +45,7 @@ test_that 'keep=files drops machine, /tmp and records, and an event says so' '
     api 200 GET "$(s /box/exec)" && lacks out "$(cat exe)" && lacks out "$(cat past)"
 '
 test_that 'the archive is one zstd file that holds a disk' '
-    run 0 doze archive box && id=$(ls data/cold) && zstd -dqc "data/cold/$id" >a.doze && run 0 doze inspect a.doze && has out "asleep since"
+    run 0 doze archive box && id=$(ls data/cold) && zstd -dqc "data/cold/$id" >a.doze && run 0 doze inspect a.doze && has out "suspended since"
 '
 test_that 'the daemon ends' stop
 test_done

@@ -33,7 +33,7 @@ test_that 'over TCP a token is needed, for all but being there' '
     tcp 401 http://127.0.0.1:$port/v1/sandboxes && has head "WWW-Authenticate: Bearer realm" && has out unauthenticated &&
     tcp 200 http://127.0.0.1:$((port + 1))/healthz && lacks out version && tcp 401 http://127.0.0.1:$port/metrics &&
     tcp 200 http://127.0.0.1:$port/v1/sandboxes -H "Authorization: bearer $token" &&
-    DOZE_URL=http://127.0.0.1:$port DOZE_TOKEN=$token run 0 doze ls && DOZE_URL=http://127.0.0.1:$port run 1 doze ls && has err "token is needed"
+    DOZE_URL=http://127.0.0.1:$port DOZE_TOKEN=$token run 0 doze ls && DOZE_URL=http://127.0.0.1:$port run 1 doze ls && has err "a token is required"
 '
 test_that 'who fails too often has to wait, and who has a token has not' '
     token=$(cat token) && : >codes &&

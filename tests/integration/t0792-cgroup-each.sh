@@ -24,7 +24,7 @@ emptied() {
 }
 limit_of() { cat "$(group_of "$1" memory)"/memory.max "$(group_of "$1" memory)"/memory.limit_in_bytes 2>/dev/null | head -1; }
 can() {
-    doze doctor 2>/dev/null | grep -i cgroup | grep -q "not ours to divide" && skip "cgroups are not ours to divide"
+    doze doctor 2>/dev/null | grep -i cgroup | grep -q "not delegated to this user" && skip "cgroups are not delegated to this user"
     for c in memory pids; do doze doctor 2>/dev/null | grep -i cgroup | grep -q $c || skip "there is no cgroup controller $c"; done
 }
 no_swap() { # PID: where the kernel counts swap

@@ -19,7 +19,7 @@ at() { GET=("${@:1:$#-1}" "${!#}$WHAT"); } # VERB... BASE: the words to get $WHA
 
 test_that 'links out of the tree: refused, left out or kept, by the same words' '
     try() {
-        WHAT=/src at "$@" && rm -rf a s k && run 1 "${GET[@]}" a && has err "\"l/abs\" is a symbolic link out of the tree, to \"/etc\": --links keep" && has err "a is not complete: " && [ ! -L a/l/abs ] &&
+        WHAT=/src at "$@" && rm -rf a s k && run 1 "${GET[@]}" a && has err "\"l/abs\" is a symbolic link out of the tree, to \"/etc\": --links keep" && has err "a is incomplete: " && [ ! -L a/l/abs ] &&
         run 0 "${GET[@]}" --links skip s && has err "\"l/abs\" is a symbolic link out of the tree, to \"/etc\": left out" && has err "l/up" && [ ! -L s/l/abs ] && [ ! -L s/l/up ] && [ "$(cat s/l/in)" = x ] &&
         run 0 "${GET[@]}" --links keep k && [ "$(readlink k/l/abs)" = /etc ] && [ "$(readlink k/l/up)" = ../../up ] && run 2 "${GET[@]}" --links x k
     }
@@ -43,7 +43,7 @@ test_that 'an empty directory that is there does not even change its times' '
 test_that 'nothing is written through a link that is here' '
     try() {
         WHAT=/src at "$@" && rm -rf h victim && mkdir -p h/src victim && echo mine >victim/y && chmod 700 victim && touch -d 2001-02-03 victim && ln -s ../../victim h/src/d && ln -s ../../victim/y h/src/f &&
-        run 1 "${GET[@]}" --links skip h && has err "a file or a symbolic link is where it needs a directory" && [ "$(cat victim/y)" = mine ] && [ "$(ls victim)" = y ] && [ "$(stat -c "%a %y" victim | cut -c1-14)" = "700 2001-02-03" ] &&
+        run 1 "${GET[@]}" --links skip h && has err "a file or a symbolic link exists where a directory is needed" && [ "$(cat victim/y)" = mine ] && [ "$(ls victim)" = y ] && [ "$(stat -c "%a %y" victim | cut -c1-14)" = "700 2001-02-03" ] &&
         rm h/src/d && run 0 "${GET[@]}" --links skip h && [ ! -L h/src/f ] && [ "$(cat victim/y h/src/f)" = "$(printf "mine\nx")" ] &&
         rm -r h/src && ln -s ../victim h/src && run 1 "${GET[@]}" --links skip h && [ "$(ls victim)" = y ]
     }
@@ -52,7 +52,7 @@ test_that 'nothing is written through a link that is here' '
 test_that 'like cp: into a directory under the name, else as TARGET; /. is what is in it' '
     try() {
         rm -rf n && mkdir -p n/into && WHAT=/src/d at "$@" && run 0 "${GET[@]}" n/into && [ -f n/into/d/y ] && run 0 "${GET[@]}/" n/into/ && run 0 "${GET[@]}" n/new && [ -f n/new/y ] && run 1 "${GET[@]}" n/no/new && [ ! -e n/no ] &&
-        run 0 "${GET[@]}/." n/into && [ -f n/into/y ] && run 0 "${GET[@]}/y" n/into && run 0 "${GET[@]}/y" n/file && [ "$(cat n/file)" = y ] && WHAT=/src at "$@" && run 1 "${GET[@]}" "${GET[@]: -1}" n/none && has err "Not a directory" && run 1 "${GET[@]}/d/.." n/into && has err "say what it is to be called"
+        run 0 "${GET[@]}/." n/into && [ -f n/into/y ] && run 0 "${GET[@]}/y" n/into && run 0 "${GET[@]}/y" n/file && [ "$(cat n/file)" = y ] && WHAT=/src at "$@" && run 1 "${GET[@]}" "${GET[@]: -1}" n/none && has err "Not a directory" && run 1 "${GET[@]}/d/.." n/into && has err "it has no name to be copied under"
     }
     both try
 '
@@ -71,7 +71,7 @@ test_that 'into a sandbox: owners are root, holes and long names arrive, a direc
 '
 test_that 'a file that gets smaller while it is read fails the copy, and nothing is left' '
     [ -r /sys/kernel/mm/transparent_hugepage/enabled ] || skip "needs sysfs, whose files are shorter than they say"
-    run 1 doze cp -r /sys/kernel/mm/transparent_hugepage web:/workspace/sys && has err "got smaller while it was read" && has err "nothing of /sys/kernel/mm/transparent_hugepage was copied" && run 0 doze files web:/workspace -q && lacks out sys
+    run 1 doze cp -r /sys/kernel/mm/transparent_hugepage web:/workspace/sys && has err "shrank while it was read" && has err "nothing of /sys/kernel/mm/transparent_hugepage was copied" && run 0 doze files web:/workspace -q && lacks out sys
 '
 test_that 'a file to what is no file is written to it' '
     mkfifo way && { cat way >through & } && run 0 doze cp web:/workspace/src/f way && wait $! && [ -p way ] && [ "$(cat through)" = x ]
@@ -109,11 +109,11 @@ test_that 'a hostile stream: names that lead out' 'lie 1 dots "leaves its place"
 test_that 'a hostile stream: a link, then a file through it' 'lie 1 through "out of the tree" && lie 1 through "needs a directory" --links keep && lie 1 through "No such file" --links skip && lie 1 throughtop "needs a directory" && lie 1 dirlink "needs a directory" --links keep'
 test_that 'a hostile stream: hard links to something outside of the tree' 'lie 1 hardout "leaves its place" && lie 1 hardabs "is absolute" && rm -rf lies/t && mkdir lies/t && echo mine >lies/t/mine && run 1 liar hardmine:/x/. lies/t && has err "something that is not a file of the tree" && [ "$(stat -c %h lies/t/mine)" = 1 ] && safe'
 test_that 'a hostile stream: names that come twice' 'lie 0 twice "" && [ "$(cat lies/t/f)" = two ] && lie 1 twicekinds "needs a directory"'
-test_that 'a hostile stream: sizes that lie, and one without end' 'lie 1 huge "ends early" && lie 1 negative "at byte" && lie 1 cut "ends early" && lie 1 endless "over 1048576 bytes: --limit allows more" --limit 1MiB && has err "lies/t is not complete: 1 directories, 0 files" && run 2 liar --limit x endless:/x lies/t'
-test_that 'a hostile stream: set-id bits, devices, and what nobody knows' 'lie 0 setid "" && [ "$(stat -c %a lies/t/f lies/t/d)" = "$(printf "755\n755")" ] && lie 0 devices "\"dev\" is no file, directory or link: left out" && has err "\"pipe\" is" && [ "$(ls lies/t)" = good ] && lie 0 odd "\"odd\"" && lie 1 orphan "No such file"'
+test_that 'a hostile stream: sizes that lie, and one without end' 'lie 1 huge "ends early" && lie 1 negative "at byte" && lie 1 cut "ends early" && lie 1 endless "over 1048576 bytes: --limit allows more" --limit 1MiB && has err "lies/t is incomplete: 1 directories, 0 files" && run 2 liar --limit x endless:/x lies/t'
+test_that 'a hostile stream: set-id bits, devices, and what nobody knows' 'lie 0 setid "" && [ "$(stat -c %a lies/t/f lies/t/d)" = "$(printf "755\n755")" ] && lie 0 devices "\"dev\" is not a file, directory or link: left out" && has err "\"pipe\" is" && [ "$(ls lies/t)" = good ] && lie 0 odd "\"odd\"" && lie 1 orphan "No such file"'
 test_that 'an interrupted copy leaves whole files, and says so' '
     rm -rf lies/t && { liar stalled:/x lies/t >out 2>err & pid=$!; } && for _ in $(seq 200); do [ -e lies/t/good ] && [ -n "$(ls -A lies/t | grep doze-)" ] && break; read -rt 0.05 <> <(:) || :; done &&
-    doze=$(pgrep -P $pid || echo $pid) && kill -TERM $doze; ! wait $pid; has err "lies/t is not complete: 1 directories, 1 files" && [ "$(ls -A lies/t)" = good ] && safe
+    doze=$(pgrep -P $pid || echo $pid) && kill -TERM $doze; ! wait $pid; has err "lies/t is incomplete: 1 directories, 1 files" && [ "$(ls -A lies/t)" = good ] && safe
 '
 test_that 'it ends clean' 'stop'
 test_done

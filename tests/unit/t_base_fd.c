@@ -170,7 +170,7 @@ TEST(fd_locks_belong_to_the_open_file)
     CHECK_INT(dz_fd_lock(a, DZ_FD_LOCK_SHARED, &e), 0);
     CHECK_INT(dz_fd_lock(b, DZ_FD_LOCK_SHARED, &e), 0);
     CHECK_INT(dz_fd_lock(b, DZ_FD_LOCK_EXCLUSIVE, &e), DZ_EBUSY);
-    CHECK(strstr(e.msg, "somebody else holds a lock") != NULL);
+    CHECK(strstr(e.msg, "another process holds a lock") != NULL);
     CHECK_INT(dz_fd_lock(a, DZ_FD_LOCK_NONE, &e), 0);
     CHECK_INT(dz_fd_lock(b, DZ_FD_LOCK_EXCLUSIVE, &e), 0);
     CHECK_INT(dz_fd_lock(a, DZ_FD_LOCK_SHARED, &e), DZ_EBUSY);
@@ -192,7 +192,7 @@ TEST(fd_mkdirs_makes_what_is_missing)
     CHECK_INT(dz_fd_mkdirs(AT_FDCWD, temp, 0750, &e), 0);
     CHECK_INT(dz_fd_replace(temp_fd, "a/file", "", 0, 0600, NULL), 0);
     CHECK_INT(dz_fd_mkdirs(temp_fd, "a/file", 0750, &e), DZ_EEXIST);
-    CHECK_STR(e.msg, "make directory a/file: a file is there");
+    CHECK_STR(e.msg, "make directory a/file: a file of this name exists");
     CHECK(dz_fd_mkdirs(temp_fd, "a/file/x", 0750, &e) < 0);
     CHECK_INT(dz_fd_mkdirs(temp_fd, "", 0750, &e), DZ_EINVAL);
     memset(long_path, 'x', sizeof long_path);

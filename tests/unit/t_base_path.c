@@ -66,9 +66,9 @@ TEST(path_errors_say_why)
 {
     struct dz_err e = {0};
     CHECK_INT(dz_path_inside(DZ_STR("../x"), out, &e), DZ_EINVAL);
-    CHECK_STR(e.msg, "path \"../x\" leaves its place by \"..\"");
+    CHECK_STR(e.msg, "path \"../x\" leads out of its directory by \"..\"");
     CHECK_INT(dz_path_inside(DZ_STR("/x"), out, &e), DZ_EINVAL);
-    CHECK_STR(e.msg, "path \"/x\" is absolute: expected one relative to its place");
+    CHECK_STR(e.msg, "path \"/x\" is absolute: expected a relative path");
     CHECK_INT(dz_path_inside(DZ_STR("a\0b"), out, &e), DZ_EINVAL);
     CHECK_STR(e.msg, "path \"a\\x00b\" has a NUL byte");
     CHECK_INT(dz_path_resolve(DZ_STR("/"), DZ_STR("a\0b"), out, &e), DZ_EINVAL);

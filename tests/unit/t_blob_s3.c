@@ -432,7 +432,7 @@ TEST(a_wrong_byte_is_noticed_by_who_reads_in_order)
         if (rc == 0)
             rc = dz_blob_in_read(in, data, sizes[i], 0, &err);
         CHECK_INT(rc, DZ_ECORRUPT);
-        CHECK(strstr(err.msg, "not those that were stored"));
+        CHECK(strstr(err.msg, "differ from those that were stored"));
     }
     close_all(s);
 }

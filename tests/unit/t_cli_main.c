@@ -42,7 +42,7 @@ TEST(main_refuses_an_unknown_command_in_one_line)
     AUTO_RESULT r = CLI_RUN("nonsense");
     CHECK_INT(r.status, DZ_EXIT_USAGE);
     CHECK_STR(r.out, "");
-    CHECK(strncmp(r.err, "doze: no command \"nonsense\"", 27) == 0);
+    CHECK(strncmp(r.err, "doze: unknown command \"nonsense\"", 32) == 0);
     CHECK(strchr(r.err, '\n') == r.err + strlen(r.err) - 1);
 }
 
@@ -50,10 +50,10 @@ TEST(main_refuses_an_unknown_option_by_name)
 {
     AUTO_RESULT r = CLI_RUN("help", "--nonsense");
     CHECK_INT(r.status, DZ_EXIT_USAGE);
-    CHECK(strstr(r.err, "help: no option \"--nonsense\""));
+    CHECK(strstr(r.err, "help: unknown option \"--nonsense\""));
     AUTO_RESULT s = CLI_RUN("help", "-z");
     CHECK_INT(s.status, DZ_EXIT_USAGE);
-    CHECK(strstr(s.err, "help: no option \"-z\""));
+    CHECK(strstr(s.err, "help: unknown option \"-z\""));
     AUTO_RESULT t = CLI_RUN("help", "--all=yes");
     CHECK_INT(t.status, DZ_EXIT_USAGE);
     CHECK(strstr(t.err, "help: option --all takes no argument"));
@@ -68,7 +68,7 @@ TEST(some_options_may_stand_before_the_command)
     CHECK_STR(before.err, behind.err);
     AUTO_RESULT none = CLI_RUN("--json", "-q", "help");
     CHECK_INT(none.status, DZ_EXIT_USAGE);
-    CHECK(strstr(none.err, "help: no option \"--json\""));
+    CHECK(strstr(none.err, "help: unknown option \"--json\""));
     AUTO_RESULT first = CLI_RUN("--help", "disk", "ls"), last = CLI_RUN("disk", "ls", "--help");
     CHECK_INT(first.status, 0);
     CHECK_STR(first.out, last.out);
@@ -80,20 +80,20 @@ TEST(some_options_may_stand_before_the_command)
     CHECK(strstr(list.err, "usage: doze COMMAND"));
     AUTO_RESULT other = CLI_RUN("--data=/x", "ls");
     CHECK_INT(other.status, DZ_EXIT_USAGE);
-    CHECK(strstr(other.err, "no option \"--data=/x\" before a command"));
+    CHECK(strstr(other.err, "unknown option \"--data=/x\" before the command"));
 }
 
 TEST(main_names_the_nearest_command_and_option)
 {
     AUTO_RESULT r = CLI_RUN("hlep");
-    CHECK_STR(r.err, "doze: no command \"hlep\"; did you mean \"help\"?\n");
+    CHECK_STR(r.err, "doze: unknown command \"hlep\"; did you mean \"help\"?\n");
     AUTO_RESULT cut = CLI_RUN("compl");
-    CHECK_STR(cut.err, "doze: no command \"compl\"; did you mean \"completion\"?\n");
+    CHECK_STR(cut.err, "doze: unknown command \"compl\"; did you mean \"completion\"?\n");
     AUTO_RESULT s = CLI_RUN("help", "--aal");
-    CHECK_STR(s.err, "doze: help: no option \"--aal\"; did you mean --all?\n");
+    CHECK_STR(s.err, "doze: help: unknown option \"--aal\"; did you mean --all?\n");
     AUTO_RESULT t = CLI_RUN("help", "competion");
     CHECK_INT(t.status, DZ_EXIT_USAGE);
-    CHECK_STR(t.err, "doze: help: no command \"competion\"; did you mean \"completion\"?\n");
+    CHECK_STR(t.err, "doze: help: unknown command \"competion\"; did you mean \"completion\"?\n");
 }
 
 TEST(main_shows_no_control_characters)

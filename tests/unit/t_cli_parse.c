@@ -131,18 +131,21 @@ TEST(parse_takes_options_around_the_operands_before_what_is_run)
     CHECK_SEEN("--: place -- prog", "--env", "--", "place", "--", "--", "prog");
     CHECK_SEEN(": prog -a", "--entry", "e", "prog", "-a");
     CHECK_SEEN(": place", "place", "-a");
-    check_refused(&led, "place", "-z", "led: no option \"-z\"; doze help led lists them");
+    check_refused(&led, "place", "-z",
+                  "led: unknown option \"-z\"; doze help led lists the options");
 }
 
 TEST(parse_says_what_is_wrong)
 {
-    check_refused(&any, "--evn=3", NULL, "any: no option \"--evn\"; did you mean --env?");
-    check_refused(&any, "-az", NULL, "any: no option \"-z\"; doze help any lists them");
-    check_refused(&any, "-e", NULL, "any: option --env needs an argument (NAME=VALUE)");
-    check_refused(&any, "--entry", NULL, "any: option --entry needs an argument (NAME)");
+    check_refused(&any, "--evn=3", NULL, "any: unknown option \"--evn\"; did you mean --env?");
+    check_refused(&any, "-az", NULL, "any: unknown option \"-z\"; doze help any lists the options");
+    check_refused(&any, "-e", NULL, "any: option --env requires an argument (NAME=VALUE)");
+    check_refused(&any, "--entry", NULL, "any: option --entry requires an argument (NAME)");
     check_refused(&any, "--all=1", NULL, "any: option --all takes no argument");
-    check_refused(&any, "--en=1", NULL, "any: option \"--en\" may mean --env or --entry");
-    check_refused(&any, "-a", "--zzzzzz", "any: no option \"--zzzzzz\"; doze help any lists them");
+    check_refused(&any, "--en=1", NULL,
+                  "any: option \"--en\" is ambiguous; it matches --env and --entry");
+    check_refused(&any, "-a", "--zzzzzz",
+                  "any: unknown option \"--zzzzzz\"; doze help any lists the options");
     check_refused(&rest, "-a", NULL,
                   "rest: PROG is missing; usage: doze rest [OPTION...] PROG [ARG...]");
 }
@@ -175,7 +178,7 @@ TEST(parse_can_be_repeated_in_one_process)
         CHECK_INT(p.c.argc, 2);
         dz_cli_parse_release(&p.c);
         check_refused(&any, "--nonsense", "x",
-                      "any: no option \"--nonsense\"; doze help any lists them");
+                      "any: unknown option \"--nonsense\"; doze help any lists the options");
     }
 }
 

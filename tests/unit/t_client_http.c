@@ -168,7 +168,7 @@ TEST(an_error_is_the_daemons_own)
     CHECK_STR(dz_client_problem(c)->field, "");
     CHECK_INT(dz_client_problem(c)->status, 503);
     CHECK_INT(dz_client_json(c, "GET", "/", NULL, NULL, &err), DZ_ENOENT);
-    CHECK(strstr(err.msg, "answered 404 without a reason"));
+    CHECK(strstr(err.msg, "answered with the status 404 and no reason"));
     CHECK_INT(dz_client_json(c, "GET", "/", NULL, NULL, &err), DZ_EBUSY);
     dz_client_close(c);
     stop();

@@ -111,8 +111,8 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(2, "1MiB to 4GiB", "[image]\nmemory = 1\n");
     refused(2, "policy: must be", "[image]\npolicy = x\n");
     refused(2, "must begin with /", "[image]\nworkdir = x\n");
-    refused(2, "contains needs", "[image]\ncontains = debian lua 5.4\n");
-    refused(2, "contains needs", "[image]\ncontains = -x lua 5.4 MIT\n");
+    refused(2, "contains requires", "[image]\ncontains = debian lua 5.4\n");
+    refused(2, "contains requires", "[image]\ncontains = -x lua 5.4 MIT\n");
     refused(2, "a name", "[env]\n= x\n");
     refused(1, "target", "[link /l]\n");
     refused(1, "source is missing", "[tree /t]\n");
@@ -120,7 +120,7 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(1, "either source or text", "[file /f]\nsource = a\ntext = b\n");
     refused(2, "octal", "[dir /d]\nmode = 8\n");
     refused(2, "UID", "[dir /d]\nowner = root\n");
-    refused(1, "mode needs copy", "[tar /t]\nsource = a\nmode = 0755\n");
+    refused(1, "mode requires copy", "[tar /t]\nsource = a\nmode = 0755\n");
     refused(2, "copy requires", "[tar /t]\ncopy = a b\n");
     refused(2, "64 hexadecimal", "[tar /t]\nsha256 = 12\n");
     refused(2, "has no key text", "[dir /t]\ntext = 12\n");

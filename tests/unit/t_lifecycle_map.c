@@ -64,7 +64,7 @@ TEST(map_says_what_to_do_first)
          "cannot freeze an archived sandbox; revive it first (doze revive NAME)"},
         {DZ_STATE_CREATED, DZ_STATE_FROZEN,
          "cannot freeze a created sandbox; wake it first (doze wake NAME)"},
-        {DZ_STATE_FROZEN, DZ_STATE_FROZEN, "the sandbox is frozen already"},
+        {DZ_STATE_FROZEN, DZ_STATE_FROZEN, "the sandbox is already frozen"},
         {DZ_STATE_DELETED, DZ_STATE_ACTIVE, "cannot wake a deleted sandbox"},
         {DZ_STATE_ACTIVE, DZ_STATE_CREATED, "cannot create an active sandbox"},
         {DZ_STATE_FROZEN, DZ_STATE_DELETED,
@@ -122,8 +122,9 @@ TEST(names_read_back)
     }
     s = DZ_STATE_FROZEN;
     CHECK_INT(dz_state_parse(DZ_STR("melted"), &s, &err), DZ_EINVAL);
-    CHECK_STR(err.msg, "\"melted\" is no state: it is created, active, suspended, frozen, archived "
-                       "or deleted");
+    CHECK_STR(err.msg,
+              "invalid state \"melted\": must be created, active, suspended, frozen, archived or "
+              "deleted");
     CHECK_INT(s, DZ_STATE_FROZEN);
     CHECK_INT(dz_state_parse(DZ_STR("none"), &s, NULL), DZ_EINVAL);
     CHECK_INT(dz_state_parse(DZ_STR(""), &s, NULL), DZ_EINVAL);

@@ -204,7 +204,7 @@ TEST(run_says_what_could_not_be_started)
 {
     (void)setenv("PATH", "/usr/bin:/bin", 1); /* one that can be searched by everybody */
     check_fails(&(struct dz_os_run_opts){.argv = (const char *const[]){"no-such-prog", NULL}},
-                DZ_ENOENT, "run \"no-such-prog\": no program of that name in PATH");
+                DZ_ENOENT, "run \"no-such-prog\": not found in PATH");
     check_fails(&(struct dz_os_run_opts){.argv = (const char *const[]){"/no/such", NULL}},
                 DZ_ENOENT, "run \"/no/such\": no such file");
     check_fails(&(struct dz_os_run_opts){.argv = (const char *const[]){"/etc/passwd", NULL}},
@@ -220,8 +220,7 @@ TEST(run_tells_a_missing_interpreter_and_a_file_that_is_no_program)
     CHECK(fd >= 0 && fchmod(fd, 0700) == 0);
     CHECK(write(fd, "#!/no/such/interpreter\n", 23) == 23);
     (void)close(fd);
-    (void)snprintf(want, sizeof want, "run \"%s\": the interpreter it asks for does not exist",
-                   path);
+    (void)snprintf(want, sizeof want, "run \"%s\": its interpreter does not exist", path);
     check_fails(&(struct dz_os_run_opts){.argv = (const char *const[]){path, NULL}}, DZ_ENOENT,
                 want);
     fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
@@ -393,7 +392,7 @@ TEST(tree_tells_when_its_reaper_was_killed)
     struct dz_err err = {0};
     struct dz_os_run_opts o = {.argv = SH("kill -9 $PPID; exec sleep 0"), .timeout_ms = 8000};
     CHECK_INT(dz_os_run(&o, &r, &err), DZ_EIO);
-    CHECK(strstr(err.msg, "the process that watche"));
+    CHECK(strstr(err.msg, "its supervising process"));
 }
 
 /* With any number of free descriptors it works or says why, and none is lost. */

@@ -66,7 +66,7 @@ TEST(a_cell_that_dies_before_its_row_is_on_the_disk_did_not_start)
     rig_pass(&r, 60000);
     CHECK_INT(reply.count, 1);
     CHECK_INT(reply.code, DZ_EIO);
-    CHECK(strstr(reply.text, "ended as soon") != NULL);
+    CHECK(strstr(reply.text, "exited right after its start") != NULL);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_close(&r);

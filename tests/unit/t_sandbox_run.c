@@ -199,7 +199,7 @@ TEST(implicit_wakes_join_and_explicit_ones_are_refused)
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &first), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &joined), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &refused), DZ_ERESTORING);
-    CHECK(strstr(refused.text, "under way"));
+    CHECK(strstr(refused.text, "in progress"));
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &queued), 0);
     CHECK_INT(first.count + joined.count + queued.count, 0);
     rig_pass(&r, 1000);

@@ -295,7 +295,7 @@ TEST(further_names_are_of_files_that_came)
     CHECK_INT(dz_tree_write_same(w, S("a/m"), S("a/l"), &e), 0);
     CHECK_INT(dz_tree_write_same(w, S("h"), S("a"), &e), DZ_EINVAL);
     CHECK_INT(dz_tree_write_same(w, S("h"), S("none"), &e), 0); /* of a device, say */
-    CHECK_STR(last_skip, "\"h\" is another name of what was left out: left out");
+    CHECK_STR(last_skip, "\"h\" is a hard link to an entry that was left out: left out");
     CHECK_INT(end(0), 0);
     CHECK(look("t/g").st_ino == look("t/a/f").st_ino && look("t/g").st_nlink == 2);
     CHECK(missing("t/l") && missing("t/h"));

@@ -490,7 +490,7 @@ TEST(the_view_of_a_disk_over_an_image_shows_both)
     const struct dz_db_opts o = {.schema = &dz_vfs_schema, .views = true};
     CHECK_INT(dz_db_open_disk(&r.db, dz_db_sim_disk(r.sim), &o, &r.err), 0);
     CHECK_INT(dz_vfs_sql_over(r.db, r.image, "0000", &r.err), DZ_ECORRUPT);
-    CHECK(strstr(r.err.msg, "stands on image"));
+    CHECK(strstr(r.err.msg, "needs the image"));
     r.err = (struct dz_err){0};
     CHECK_INT(dz_vfs_sql_over(r.db, r.image, RIG_SHA, &r.err), 0);
     CHECK_STR(r.err.msg, "");

@@ -452,7 +452,7 @@ TEST(tar_refuses_or_skips_members_that_lead_out)
         {'0', "dir", "", "would replace a directory of this archive"},
         {'5', "file", "", "is a directory where the archive has a file"},
         {'0', ".doze-untar/x", "", "has a reserved name"},
-        {'M', "part", "", "is of the unknown type 0x4d"},
+        {'M', "part", "", "has the unknown type 0x4d"},
         {'0', "", "", "has no name"},
         {'2', ".", "x", "has no name"},
     };
@@ -555,10 +555,10 @@ TEST(tar_bomb_meets_the_limits)
     tar_end(&b);
     dz_vfs_set_limits(d.vfs, 1000000, 100);
     CHECK_INT(import(&d, &b, NULL, &stats, &err), DZ_EQUOTA);
-    CHECK_STR(err.msg, "\"big\" does not fit into the disk's quota: nothing was imported");
+    CHECK_STR(err.msg, "\"big\" exceeds the disk's limit: nothing was imported");
     check_empty(&d);
     CHECK_INT(import(&d, &b, &(struct dz_tar_in){.skip_bad = true}, &stats, &err), 0);
-    CHECK_STR(io.notes, "\"big\" does not fit into the disk's quota: left out\n");
+    CHECK_STR(io.notes, "\"big\" exceeds the disk's limit: left out\n");
     check_content(&d, "/workspace/good", "yes");
     CHECK_INT(ino_of(&d, "/workspace/big"), 0);
     dz_vfs_set_limits(d.vfs, 0, 0);
@@ -618,8 +618,9 @@ TEST(tar_refuses_what_is_broken)
     dz_buf_reset(&b);
     for (int i = 0; i < 600; i++)
         dz_buf_adds(&b, "gzip?");
-    check_refused(&b, DZ_EINVAL,
-                  "read the archive, at byte 512: this is no tar archive (compressed?)");
+    check_refused(
+        &b, DZ_EINVAL,
+        "read the archive, at byte 512: this is not a tar archive; if it is compressed, decompress it first");
     dz_buf_reset(&b);
     tar_header(&b, '0', "lies", "", 1000000);
     tar_end(&b);
@@ -677,7 +678,7 @@ TEST(tar_refuses_extended_headers_that_make_no_sense)
         tar_header(&b, '0', "sparse", "", 512);
         tar_end(&b);
         CHECK_INT(import(&d, &b, NULL, &stats, &err), DZ_EINVAL);
-        CHECK(strstr(err.msg, "a sparse file's map"));
+        CHECK(strstr(err.msg, "the map of a sparse file"));
         disk_close(&d);
     }
     dz_buf_release(&b);
