@@ -85,9 +85,13 @@ static void on_alarm(int signo)
 
 void dz_cell_slice(void *arg, int64_t ns)
 {
+    static bool
+        set; /* native programs have no slices: nothing is cancelled after each of their calls */
     struct itimerval t = {.it_value = {ns / 1000000000, (ns % 1000000000 + 999) / 1000}};
     (void)arg;
-    (void)setitimer(ITIMER_REAL, &t, NULL);
+    if (ns != 0 || set)
+        (void)setitimer(ITIMER_REAL, &t, NULL);
+    set = ns != 0;
 }
 
 /* --- processes --------------------------------------------------------------------------- */
@@ -640,7 +644,8 @@ static bool goes_on(struct dz_serve *s)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
+/* Is there something in the socket? */
+static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
 {
     struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     struct dz_kernel *k = s->machine.kernel;
@@ -672,6 +677,7 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
         tidy_up(s);
     else if (n != 0 || !told)
         s->trimmed = false;
+    return n > 0 && p[0].revents != 0;
 }
 
 /* The main command is over and its end was sent: so is the machine. */
@@ -684,9 +690,12 @@ static void end_with_main(struct dz_serve *s)
 DZ_NORETURN static void loop(struct dz_serve *s)
 {
     struct dz_execs *x = s->machine.execs;
+    bool look = true; /* at the socket: not after each call of a native program */
     for (;;) {
         int64_t tell_in = -1;
-        receive_all(s);
+        if (look)
+            receive_all(s);
+        look = true;
         if (s->suspend)
             suspend(s);
         if (s->copy.count)
@@ -718,7 +727,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
         if (s->up && !s->cool)
             dz_machine_cool();
         s->cool = s->up;
-        wait_for_anything(s, tell_in);
+        look = wait_for_anything(s, tell_in);
     }
 }
 
