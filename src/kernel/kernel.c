@@ -117,7 +117,7 @@ static int mount_at(struct dz_kernel *k, const char *name, uint64_t *ret_ino)
         struct dz_vfs_new spec = {.mode = S_IFDIR | 0755};
         e = dz_vfs_create(k->vfs, DZ_VFS_ROOT, name, strlen(name), &spec, ret_ino);
     }
-    return e == -EROFS ? 0 : e; /* a disk that has none and cannot: then there is none */
+    return e == -EROFS ? 0 : e; /* a read-only disk without this directory stays without it */
 }
 
 int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kernel,

@@ -153,11 +153,11 @@ struct dz_word {
     uint32_t value, old; /* old: of SWAP_IF */
 };
 
-/* Have the guest run a handler before it goes on. */
+/* Make the guest run a handler before it continues. */
 struct dz_inject {
     const struct dz_sigact *act;
     const struct dz_siginfo *info;
-    /* Where handlers use the guest's own stack (reissue() is not NULL): */
+    /* If handlers use the guest's own stack (reissue() is not NULL): */
     uint64_t mask;  /* to be restored when the handler returns: dz_sys_sigreturn() */
     bool in_call;   /* it was parked in a call, and that call is over: */
     bool again;     /* it is issued again when the handler returns; */
@@ -262,7 +262,7 @@ struct dz_kernel_kind {
  * a program writes there reaches the disk by sync. */
 struct dz_kernel_pages {
     bool (*covers)(void *arg, uint64_t ino);
-    /* All n bytes, below the file's size: 0 or -errno. */
+    /* Read all n bytes, below the file's size: 0 or -errno. */
     int (*read)(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n);
     int (*write)(void *arg, uint64_t ino, uint64_t off, const void *buf, size_t n);
     void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* the file has been truncated */
@@ -277,7 +277,7 @@ struct dz_kernel_opts {
     const struct dz_kernel_limits *limits;            /* NULL: of policy posix */
     uint32_t caps;                                    /* DZ_CAP_*; 0: all */
     struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX]; /* by enum dz_program_kind */
-    const struct dz_kernel_pages *pages;              /* NULL: nobody maps files. Borrowed */
+    const struct dz_kernel_pages *pages;              /* NULL: no program maps files. Borrowed */
     const char *hostname;                             /* NULL: "doze" */
 };
 
@@ -515,8 +515,8 @@ struct dz_waitid {
     int idtype, id; /* P_ALL, P_PID, P_PGID, P_PIDFD: a descriptor */
     int options;
 };
-/* waitid(2). *ret_info: what SIGCHLD tells; signo 0: WNOHANG, and
- * nobody has anything to say. ret_usage may be NULL. */
+/* waitid(2). *ret_info: as SIGCHLD reports it; signo 0: with WNOHANG, no child has changed.
+ * ret_usage may be NULL. */
 int64_t dz_sys_waitid(struct dz_kernel *k, struct dz_proc *p, const struct dz_waitid *w,
                       struct dz_siginfo *ret_info, struct dz_kusage *ret_usage);
 /* options: WNOHANG, WUNTRACED, WCONTINUED, __WALL, __WCLONE; WNOWAIT leaves the child. */
@@ -804,7 +804,8 @@ int64_t dz_sys_epoll_wait(struct dz_kernel *k, struct dz_proc *p, int epfd,
 
 /* Descriptors of other things. flags: O_CLOEXEC, O_NONBLOCK, EFD_SEMAPHORE. */
 int64_t dz_sys_eventfd(struct dz_kernel *k, struct dz_proc *p, uint32_t count, int flags);
-/* fd -1: a new one; else the mask of that one changes. Reads give struct signalfd_siginfo. */
+/* fd -1: a new signalfd; otherwise change the mask of that one. Reads give struct
+ * signalfd_siginfo. */
 int64_t dz_sys_signalfd(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t mask, int flags);
 int64_t dz_sys_timerfd_create(struct dz_kernel *k, struct dz_proc *p, int clock, int flags);
 /* [0] interval, [1] value, ns; flags: TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET (no clock is ever
@@ -850,7 +851,7 @@ struct dz_msg {
     size_t fd_count;
     const struct dz_ucred *cred; /* send: SCM_CREDENTIALS; NULL: none */
     int *ret_fds;                /* recv: room for descriptors, and how many fit: after the */
-    size_t fds_max;              /* credentials where they are asked for */
+    size_t fds_max;              /* receive credentials if they are requested */
     bool cred_room;              /* recv: there is room for credentials */
 };
 struct dz_msg_got {
@@ -888,7 +889,8 @@ int64_t dz_sys_setsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const 
 /* The slot of a descriptor, for its rights and preopen; NULL: EBADF. Valid until
  * the next call that makes or closes a descriptor. */
 struct dz_fd *dz_sys_fd(struct dz_kernel *k, struct dz_proc *p, int fd);
-const char *dz_sys_preopen(struct dz_kernel *k, struct dz_proc *p, int fd); /* NULL: is none */
+/* NULL: not a preopened directory */
+const char *dz_sys_preopen(struct dz_kernel *k, struct dz_proc *p, int fd);
 
 /* paths */
 /* flags of open(2), Linux's numbers: what dz_vfs_open_at() takes, O_APPEND, O_NONBLOCK,

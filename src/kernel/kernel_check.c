@@ -16,7 +16,8 @@
 
 #if DZ_CHECK_DEEP
 
-/* References by row, as the objects that refer say. Index 0 collects "none". */
+/* References counted by row, from the objects that refer to it. Index 0 collects references to
+ * none. */
 struct tally {
     uint32_t file[DZ_KERNEL_FILES_MAX + 1];
     uint32_t socket[DZ_KERNEL_SOCKETS_MAX + 1], flight[DZ_KERNEL_SOCKETS_MAX + 1];

@@ -29,7 +29,7 @@
     for (struct dz_epitem *var = dz_k_epitem(k, (e)->items), *var##_next; \
          var && (var##_next = dz_k_epitem(k, var->next_item), true); var = var##_next)
 
-/* Each epoll above is told once, however many ways lead to it. */
+/* Mark each epoll above once, even if several paths lead to it. */
 void dz_k_epoll_hot(struct dz_kernel *k, struct dz_epitem *i)
 {
     struct dz_file *e = dz_k_file(k, i->epoll);

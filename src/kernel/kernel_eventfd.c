@@ -279,7 +279,7 @@ static int64_t signal_read(struct dz_kernel *k, struct dz_proc *p, struct dz_fil
     return got ? (int64_t)got : -EAGAIN;
 }
 
-/* Whose signals it tells of is who asks. */
+/* A signalfd reports the signals of the process that reads or polls it. */
 static short signal_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
     return waiting(k, p) & f->pos ? POLLIN : 0;

@@ -93,7 +93,7 @@ static int check_file(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, s
     return dz_vfs_access(k->vfs, prog->node.ino, &who.cred, X_OK);
 }
 
-/* Follow "#!" lines to a file that is none. */
+/* Follow "#!" lines to a file without one. */
 static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                         struct program *prog)
 {
@@ -296,7 +296,8 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     dz_k_threads_free(k, p, t);
     dz_k_thread_lead(k, t); /* the process's number, whoever called exec */
     dz_k_task_free(k, t);
-    (void)dz_kernel_memory(k, p, 0); /* of what was there; the new one's is counted from here on */
+    /* release the old program's memory; the new one's is counted from here on */
+    (void)dz_kernel_memory(k, p, 0);
     dz_k_fd_close_all(k, p, true);
     dz_k_sig_exec(k, p);
     dz_k_timer_drop(k, p);

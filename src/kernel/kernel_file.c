@@ -111,8 +111,8 @@ static struct dz_file *file_for(struct dz_kernel *k, struct dz_proc *p, int fd, 
     return f;
 }
 
-/* What a transfer that moved `done` bytes answers when r stopped it. One that has moved some
- * is not restarted after a handler, whatever SA_RESTART says: it answers how many. */
+/* The result of a transfer that moved `done` bytes when r stopped it. If some bytes were moved, a
+ * handler does not restart it, even with SA_RESTART: the result is their number. */
 static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int64_t r,
                        short events)
 {
@@ -138,7 +138,7 @@ static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f
     return dz_k_end(k, p, done > 0 ? done : r);
 }
 
-/* A transfer whose descriptor is none: a handler may have closed it meanwhile. */
+/* A transfer whose descriptor is not valid: a handler may have closed it meanwhile. */
 static int64_t no_file(struct dz_kernel *k, struct dz_proc *p)
 {
     const struct dz_call *c = dz_k_my_call(k, p);
@@ -200,7 +200,7 @@ int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const stru
             return stopped(k, p, f, r ? r : -EIO, POLLOUT);
         c->done += (uint64_t)r;
         if (f->kind == DZ_FILE_DISK && (size_t)r < left)
-            break; /* a limit, a full disk: the next write is told, not this one */
+            break; /* a limit or a full disk: the next write returns the error, not this one */
     }
     return dz_k_end(k, p, (int64_t)c->done);
 }
@@ -298,7 +298,7 @@ static bool is_mapped(const struct dz_kernel *k, uint64_t ino)
     return k->pages && k->pages->covers(k->pages->arg, ino);
 }
 
-/* What a call that changes a file's size answers for what is no such file. */
+/* Errors of a call that changes the size of something that has none. */
 struct misfits {
     int reading; /* open for reading only */
     int pipe, other;

@@ -32,7 +32,7 @@ static bool lends(const struct dz_task *t)
     return t->runner->frames_save != NULL;
 }
 
-/* What a child has from its parent as it is, and what begins anew. */
+/* Fill the child: what it inherits from its parent, and what is reset. */
 static void inherit(struct dz_proc *c, const struct dz_proc *p)
 {
     struct dz_proc own = *c;
@@ -152,7 +152,7 @@ static bool too_many(const struct dz_kernel *k, const struct dz_proc *p)
     return n >= p->rlimit[RLIMIT_NPROC][0];
 }
 
-/* What clone(2) may change of that. */
+/* Apply the changes that clone(2) requests. */
 static void adapt(struct dz_proc *c, struct dz_thread *first, const struct dz_proc *p,
                   const struct dz_clone *how)
 {
@@ -344,7 +344,8 @@ int64_t dz_sys_clone(struct dz_kernel *k, struct dz_proc *p, const struct dz_clo
         return dz_k_end(k, p, -ENOSYS);
     int e = check_clone(how), fd = -1;
     struct dz_file *f = NULL;
-    if (!e && (how->flags & CLONE_PIDFD)) { /* before somebody is made for whom there is no room */
+    if (!e && (how->flags &
+               CLONE_PIDFD)) { /* before a process is made for which there is no descriptor */
         e = fd = dz_k_fd_room(k, p);
         if (fd >= 0 && !(f = dz_k_file_new(k, DZ_FILE_PIDFD, O_RDWR)))
             e = -ENFILE;

@@ -306,7 +306,7 @@ int64_t dz_sys_get_robust_list(struct dz_kernel *k, struct dz_proc *p, int tid, 
 
 static void wake_at(struct dz_kernel *k, const struct dz_thread *t, uint64_t at)
 {
-    uint64_t key[2]; /* nobody knows whether the others wait by FUTEX_PRIVATE_FLAG */
+    uint64_t key[2]; /* it is not known whether the others wait with FUTEX_PRIVATE_FLAG */
     for (int shared = 0; shared < 2; shared++)
         if (key_of(k, t, (struct dz_futex){at, shared != 0}, key) == 0 &&
             wake(k, key, 1, UINT32_MAX) != 0)

@@ -69,7 +69,7 @@ enum {
 
 /* A program that is loaded and waits for the safepoint. Never outlives it. */
 struct dz_k_exec {
-    struct dz_task *task; /* NULL: there is none */
+    struct dz_task *task; /* NULL: none */
     uint32_t argv, argc, envv, envc, path;
     uint64_t exe;
     char comm[16];
@@ -93,7 +93,7 @@ struct dz_kernel {
     uint32_t futex_hash[DZ_K_HASH]; /* threads that wait, the oldest first */
     uint32_t q_head[DZ_K_QUEUES], q_tail[DZ_K_QUEUES];
     uint32_t picked;  /* the queue that the current thread came from */
-    int64_t q_new_ns; /* the NEW queue has run so long without a turn of OLD */
+    int64_t q_new_ns; /* how long the NEW queue has run without a turn of OLD */
     struct dz_thread *current;
     _Atomic(struct dz_task *) running;
     uint32_t away; /* tasks that run elsewhere */
@@ -105,7 +105,7 @@ struct dz_kernel {
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
     struct dz_err why;  /* the last program that was none: the reason, in words */
-    int64_t next_alarm; /* nobody's alarm_at is before */
+    int64_t next_alarm; /* no process has an earlier alarm_at */
     uint32_t timerfds;  /* open */
     int64_t mono_offset;
     int64_t boot_real_ns;
@@ -117,7 +117,7 @@ struct dz_kernel {
     bool events;                 /* a job's leader has ended and was not taken */
     uint32_t wait_lock;          /* queue */
     uint32_t wait_end;           /* queue: the end of some process */
-    uint32_t wait_signal;        /* queue: a signal was sent to somebody */
+    uint32_t wait_signal;        /* queue: woken when a signal is sent to any thread */
     uint32_t walk, walks;        /* of kernel_epoll.c: the last one, and how deep in one we are */
     uint32_t next_ready;         /* order of items of epoll */
     bool memfds;                 /* there was one */
@@ -125,7 +125,7 @@ struct dz_kernel {
     uint64_t next_message;       /* order in those queues */
     uint32_t in_flight;          /* descriptors in those messages */
     uint32_t doomed;             /* messages that go: kernel_sock_flight.c */
-    uint32_t mark;               /* the last search for sockets that nobody can reach */
+    uint32_t mark;               /* number of the last search for unreachable sockets */
     bool settling, garbage;      /* such messages are going; there may be such sockets */
     uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc and /dev */
     struct dz_err *run_err;
@@ -294,14 +294,14 @@ struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_threads_free(struct dz_kernel *k, struct dz_proc *p, const struct dz_thread *but);
 void dz_k_thread_lead(struct dz_kernel *k, struct dz_thread *t); /* its number: the process's */
-/* It runs elsewhere: it shall stop. */
+/* Stop a thread that runs on another host thread. */
 void dz_k_call_back(struct dz_kernel *k, const struct dz_thread *t);
 struct dz_thread *dz_k_thread_find(const struct dz_kernel *k, int32_t tid);
 void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t);
 int32_t dz_k_number_new(struct dz_kernel *k); /* that no thread, process, group, session has */
-/* Of a process: is a thread of it in this state? */
+/* Does a process have a thread in this state? */
 bool dz_k_has_state(const struct dz_kernel *k, const struct dz_proc *p, uint32_t state);
-/* What runs a thread, of this kind and without a program yet. */
+/* Make the task that runs a thread, of this kind and without a program yet. */
 struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *t, uint32_t kind);
 void dz_k_program_share(struct dz_task *t, const struct dz_task *with); /* one more user */
 void dz_k_task_drop(struct dz_task *t); /* that is of no thread: loaded, and its program */
@@ -312,7 +312,7 @@ void dz_k_task_free(struct dz_kernel *k, struct dz_thread *t);
 
 void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t); /* it waits for none any more */
 void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t); /* after a thaw */
-/* What a thread that ends leaves behind: its robust list, and its number at clear_tid. */
+/* Handle what an ending thread leaves: its robust list, and its number at clear_tid. */
 void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t);
 
 /* ---- POSIX timers: kernel_ptimer.c ---------------------------------------------------------- */
@@ -347,7 +347,7 @@ void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* 
 void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set);
 int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo);          /* how many got it */
 bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t); /* to be delivered */
-/* One of `set` that waits, taken: its number, 0: there is none. */
+/* Take a pending signal of `set`: its number, 0: none. */
 int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
                   struct dz_siginfo *ret_info);
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo);
@@ -357,7 +357,7 @@ void dz_k_sig_exec(struct dz_kernel *k, struct dz_proc *p);
 
 /* ---- descriptors and files: kernel_fd.c, kernel_file.c ------------------------------------- */
 
-/* What a kind of file can do; absent: the error in kernel_file.c. */
+/* The operations of a kind of file; absent: the error in kernel_file.c. */
 struct dz_k_file_ops {
     /* Bytes, or -errno; -EAGAIN: would wait; DZ_KRESTART: a signal was sent. */
     int64_t (*read)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf, size_t n);
@@ -432,7 +432,8 @@ int64_t dz_k_pty_open(struct dz_kernel *k, struct dz_proc *p, uint32_t pty, int 
 int64_t dz_k_ptmx_open(struct dz_kernel *k, struct dz_proc *p, int flags);
 int64_t dz_k_tty_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
                        void *arg);
-void dz_k_pty_output(struct dz_kernel *k, struct dz_pty *t); /* some was written: tell the master */
+/* bytes were written: notify the master */
+void dz_k_pty_output(struct dz_kernel *k, struct dz_pty *t);
 /* the line discipline: kernel_ldisc.c */
 void dz_k_ldisc_reset(struct dz_termios *t);
 size_t dz_k_ldisc_input(struct dz_kernel *k, struct dz_pty *t, const uint8_t *data, size_t n);
@@ -471,7 +472,7 @@ struct dz_k_walk {
 };
 /* 0, also when only the last component is missing; else -errno. */
 int dz_k_walk(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w);
-/* The same, and it must exist. */
+/* The same; the path must exist. */
 int dz_k_resolve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret_node);
 /* The absolute path of a node, if it has one: of a file, a name that it still has. Length
  * without NUL, or -errno. */

@@ -80,7 +80,7 @@ static void put_text(struct dz_kernel *k, struct dz_pty *t, const char *s)
         put_out(k, t, (uint8_t)*s);
 }
 
-/* Where the cursor is after c went out as it is. */
+/* Update the column of the cursor after c was written unchanged. */
 static void move_column(struct dz_pty *t, uint8_t c)
 {
     if (c == '\r')
@@ -93,7 +93,7 @@ static void move_column(struct dz_pty *t, uint8_t c)
         t->column++;
 }
 
-/* One byte of output, processed. False: no room (nothing happened). */
+/* Process and write one byte of output. False: no room (and no effect). */
 static bool output(struct dz_kernel *k, struct dz_pty *t, uint8_t c)
 {
     uint32_t o = t->termios.oflag;
@@ -473,7 +473,7 @@ bool dz_k_ldisc_ready(const struct dz_pty *t)
     return t->len >= (cc[VTIME] == 0 && cc[VMIN] > 0 ? cc[VMIN] : 1u);
 }
 
-/* What is there now, without waiting: -EAGAIN when there is nothing to give. */
+/* Read what is available now, without waiting: -EAGAIN if nothing can be returned. */
 int64_t dz_k_ldisc_read(struct dz_kernel *k, struct dz_pty *t, uint8_t *buf, size_t n)
 {
     uint32_t got;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_limits.c - the policy profiles, and what is said when one is exceeded.
+ * kernel_limits.c - the policy profiles, and the messages when one is exceeded.
  */
 #include "kernel/kernel_int.h"
 

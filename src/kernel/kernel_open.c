@@ -25,7 +25,7 @@
 
 /* --- the walk ---------------------------------------------------------------------------- */
 
-/* A walk under way. rest points into the last PATH_MAX bytes of buf. */
+/* A path walk in progress. rest points into the last PATH_MAX bytes of buf. */
 struct walker {
     struct dz_kernel *k;
     struct dz_proc *p;
@@ -191,7 +191,7 @@ static int start(struct walker *w, struct dz_at at)
     return f->node.ino == 0 || (f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_DIR) ? -ENOTDIR : 0;
 }
 
-/* One component; *ret_done when it was the last. */
+/* Walk one component; *ret_done: it was the last. */
 static int step(struct walker *w, struct dz_k_walk *r, bool *ret_done)
 {
     char *s = w->rest + strspn(w->rest, "/");
@@ -723,7 +723,7 @@ static int node_of(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, stru
     if (!(k->caps & DZ_CAP_DISK))
         return -ENOSYS;
     const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
-    if (f && (f->flags & O_PATH)) /* it says where, and is not open */
+    if (f && (f->flags & O_PATH)) /* an O_PATH descriptor names a place and is not open */
         return -EBADF;
     int e = dz_k_resolve(k, p, at, ret);
     if (e)

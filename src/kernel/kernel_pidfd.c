@@ -62,7 +62,8 @@ int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, in
     const struct dz_file *f = pidfd(k, p, fd);
     if (!f)
         return -EBADF;
-    *ret_pid = process(k, f) ? (int)f->obj : INT32_MAX; /* nobody: nobody's child */
+    *ret_pid = process(k, f) ? (int)f->obj
+                             : INT32_MAX; /* a process that has ended is no child of the caller */
     *ret_nonblock = (f->flags & O_NONBLOCK) != 0;
     return 0;
 }

@@ -62,7 +62,7 @@ static bool may_grow(struct dz_kernel *k, uint64_t by)
     return by <= k->limits.pipe_bytes && k->pipe_bytes <= k->limits.pipe_bytes - by;
 }
 
-/* Room for n bytes if that can be had. */
+/* Grow the ring to hold n bytes, if the memory is available. */
 static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
 {
     uint32_t cap = cap_of(k, q);
@@ -309,7 +309,7 @@ int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
     c->done = (uint64_t)fd;
     c->result = reads ? q->writer_opens : q->reader_opens;
     if ((reads ? q->writers : q->readers) > 0)
-        c->result = -1; /* the peer is there */
+        c->result = -1; /* the peer has opened the fifo */
     return dz_k_fifo_wait(k, p, flags);
 }
 

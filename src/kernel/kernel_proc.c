@@ -203,7 +203,7 @@ static void reap(struct dz_kernel *k, struct dz_proc *p)
     dz_k_proc_free(k, p);
 }
 
-/* Has the child something to say of what `options` ask for? Then what SIGCHLD tells of it. */
+/* Has the child changed in a way that `options` asks for? If so, fill in what SIGCHLD reports. */
 static bool has_news(const struct dz_proc *c, int options, struct dz_siginfo *info)
 {
     *info = (struct dz_siginfo){.signo = SIGCHLD, .pid = c->pid, .uid = c->uid};
@@ -341,7 +341,7 @@ static int64_t take_news(struct dz_kernel *k, struct dz_proc *p, struct dz_proc 
     return pid;
 }
 
-/* Whom a wait is for, as waitpid(2) numbers them. */
+/* Wait for the children that the number selects, as in waitpid(2). */
 static int64_t wait_for(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
                         struct dz_siginfo *info, struct dz_kusage *ret_usage)
 {
@@ -367,7 +367,7 @@ static int64_t wait_for(struct dz_kernel *k, struct dz_proc *p, int pid, int opt
     return dz_k_wait_end(k, p, &p->wait_child);
 }
 
-/* What wait(2) makes of it. */
+/* The status word of wait(2). */
 static int status_of(const struct dz_siginfo *info)
 {
     switch (info->code) {

@@ -137,7 +137,7 @@ char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p)
     return dz_k_has_state(k, p, DZ_THREAD_VFORK) ? 'D' : 'S';
 }
 
-/* What the first thread blocks, and how many there are. */
+/* The blocked signals of the first thread, and the number of threads. */
 static uint64_t mask_of(const struct dz_kernel *k, const struct dz_proc *p, uint32_t *ret_threads)
 {
     const struct dz_thread *first = dz_k_thread(k, p->threads);

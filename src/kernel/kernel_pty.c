@@ -52,7 +52,7 @@ void dz_k_pty_free(struct dz_kernel *k, struct dz_pty *t)
     dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_PTY], t->index);
 }
 
-/* Nobody has t as controlling terminal any more. */
+/* Remove t as controlling terminal of every process. */
 static void leave_session(struct dz_kernel *k, struct dz_pty *t)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)

@@ -25,7 +25,7 @@ enum {
     TABLES_FREE = 1 << 20, /* bytes */
 };
 
-/* What dz_task.own is. A vfork child has its parent's, which counts for the parent. */
+/* The content of dz_task.own. A vfork child has its parent's, which counts for the parent. */
 struct own {
     struct dz_task *task; /* whose it is */
     const struct dz_kernel_wasm *with;
@@ -191,7 +191,7 @@ static int begin_export(const struct own *o, const char *name)
     return entry < 0 ? DZ_ENOENT : dz_wasm_begin(o->inst, (uint32_t)entry, NULL, 0, NULL);
 }
 
-/* What comes after the start function; *ret_flags: what the process is at then. */
+/* Begin the entry after the start function; *ret_flags: the new stage of the process. */
 static int begin_entry(const struct own *o, uint32_t *ret_flags)
 {
     *ret_flags = 0;
@@ -281,7 +281,7 @@ static int begin_next(struct dz_task *t)
     return rc == 0 ? 1 : rc;
 }
 
-/* What the entry returned is the exit status; "_start" returns nothing. */
+/* Keep the result of the entry as exit status; "_start" returns nothing. */
 static void keep_status(struct dz_task *t)
 {
     const struct own *o = own_of(t);

@@ -199,7 +199,7 @@ static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
     return len <= cap && (cap == 0 ? head == 0 : head < cap);
 }
 
-/* Whose parent lent it its instance has parted from it before it was saved. */
+/* A child has been separated from the instance that its parent lent it before it was saved. */
 static bool lends(const struct dz_kernel *k, uint32_t thread)
 {
     const struct dz_task *t = dz_k_thread(k, thread) ? k->task[thread] : NULL;
@@ -324,14 +324,14 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
     bool tty = (s->kind & DZ_STREAM_PTY) != 0;
     ok = ok && (tty || !(s->kind & DZ_STREAM_IN) || blob_is(k, s->in, DZ_KERNEL_STREAM_SIZE));
     ok = ok && (tty || !(s->kind & DZ_STREAM_OUT) || blob_is(k, s->out, DZ_KERNEL_STREAM_SIZE));
-    /* and a ring that is not there is empty */
+    /* and a missing ring is empty */
     ok = ok && (s->in_len == 0 || blob_is(k, s->in, DZ_KERNEL_STREAM_SIZE));
     ok = ok && (s->out_len == 0 || blob_is(k, s->out, DZ_KERNEL_STREAM_SIZE));
     return ok && ring_ok(s->in_head, s->in_len, DZ_KERNEL_STREAM_SIZE) &&
            ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
 }
 
-/* Has nobody before had this blob? 0 is none. */
+/* Claim a blob for one owner: false if it has one already. 0 is no blob. */
 static bool claim(uint8_t *seen, uint32_t blob)
 {
     uint8_t bit = (uint8_t)(1u << blob % 8);
@@ -387,7 +387,7 @@ static int check_blobs(struct dz_kernel *k, struct dz_err *err)
 static int check_rows(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (p->index != 1 && /* that one is ours, whatever flags another claims */
+    if (p->index != 1 && /* process 1 is the kernel's; no other may have its flags */
         (!proc_ok(k, p) || (p->threads == 0) != (p->state == DZ_PROC_ZOMBIE)))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d is damaged", p->pid);
     DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
@@ -587,8 +587,8 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
     return 0;
 }
 
-/* Rows that were not believed go without looking at what they say. References that
- * were taken on the disk go with the disk, which nobody will use after this. */
+/* Free rows that were rejected without following their references. References to inodes of the disk
+ * are released with the disk, which is not used after this. */
 void dz_kernel_unput(struct dz_kernel *k)
 {
     for (uint32_t i = 1; i <= DZ_KERNEL_THREADS_MAX; i++) {
@@ -664,7 +664,7 @@ bool dz_kernel_settled(struct dz_kernel *k)
     return true;
 }
 
-/* Somebody who runs in another's memory and lends it to nobody. */
+/* Find a process that runs in another's memory and lends it to no third one. */
 static struct dz_proc *borrower(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)

@@ -25,7 +25,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-/* Of a thread in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
+/* Check a thread in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
 static void assert_runnable(const struct dz_kernel *k, const struct dz_thread *t)
 {
     assert(t->state == DZ_THREAD_READY && t != k->current);
@@ -210,7 +210,7 @@ static void after_stop(struct dz_kernel *k, struct dz_thread *t, enum dz_run_sto
         (void)dz_k_fork_now(k, t); /* its failure is the call's result */
 }
 
-/* What follows a run that used so much CPU. */
+/* Choose the thread's next queue after a run that used this much CPU. */
 static void turn_over(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop stop, int signo,
                       int64_t used)
 {
@@ -225,7 +225,8 @@ static void turn_over(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop
         dz_k_enqueue(k, t, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
 }
 
-/* It runs on elsewhere. What was sent to it since it was looked at calls it back. */
+/* The thread continues on another host thread. A signal that was sent since it was checked calls it
+ * back. */
 static void goes_away(struct dz_kernel *k, struct dz_task *t)
 {
     assert(!t->away);

@@ -97,7 +97,7 @@ static bool too_many(const struct dz_kernel *k, const struct dz_proc *p)
     return n >= most;
 }
 
-/* As on Linux the limit binds what sigqueue(3) sends, and every real-time signal. */
+/* As on Linux, the limit applies to signals sent by sigqueue(3) and to every real-time signal. */
 static int keep(struct dz_kernel *k, const struct dz_proc *p, const struct dz_thread *to,
                 const struct dz_siginfo *info)
 {
@@ -163,7 +163,7 @@ int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
 
 /* ---- sending ---------------------------------------------------------------------- */
 
-/* Tell p's parent that it stopped, or goes on. */
+/* Notify p's parent that p stopped or continued. */
 static void note_parent(struct dz_kernel *k, struct dz_proc *p, uint32_t news, int code, int signo)
 {
     struct dz_proc *parent = dz_k_find(k, p->ppid);
@@ -207,7 +207,7 @@ static bool takes(const struct dz_kernel *k, struct dz_thread *t, uint64_t bit)
     return awaited || (!(t->sig_mask & bit & ~NEVER_BLOCKED) && dz_k_sig_waits(k, t));
 }
 
-/* One thread is enough: one that runs already, or the first that waits. */
+/* Wake one thread: one that runs already, or the first that waits. */
 static void wake_one(struct dz_kernel *k, struct dz_proc *p, uint64_t bit)
 {
     struct dz_thread *found = NULL;
@@ -383,7 +383,7 @@ static bool push_handler(struct dz_kernel *k, struct dz_thread *t, const struct 
     return true;
 }
 
-/* One signal. False: the process cannot run now. */
+/* Deliver one signal. False: the process cannot run now. */
 static bool deliver_one(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
@@ -525,7 +525,7 @@ int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid
         return -EINVAL;
     if (!q || (q != p && !(k->caps & DZ_CAP_PROCESS)))
         return -ESRCH;
-    if (q != p && (own.code >= 0 || own.code == SI_TKILL)) /* only the kernel says so */
+    if (q != p && (own.code >= 0 || own.code == SI_TKILL)) /* only the kernel may use these codes */
         return -EPERM;
     if (!may_signal(p, q, own.signo))
         return -EPERM;

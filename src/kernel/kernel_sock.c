@@ -113,7 +113,7 @@ static int begin(struct dz_k_sock_call *call, struct dz_kernel *k, struct dz_pro
     return 0;
 }
 
-/* A call with a timeout is not restarted after a handler, whatever SA_RESTART says. */
+/* A handler does not restart a call with a timeout, even with SA_RESTART. */
 static void set_timeout(const struct dz_k_sock_call *call, int64_t timeout_ns)
 {
     if ((call->c->flags & DZ_CALL_BEGUN) || timeout_ns == 0)
@@ -234,7 +234,8 @@ int64_t dz_sys_listen(struct dz_kernel *k, struct dz_proc *p, int fd, int backlo
     return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->listen(&call, most));
 }
 
-/* The one that waited first gets a description and a number, or stays in the queue. */
+/* Accept the connection that waited first: it gets a description and a number, or stays in the
+ * queue. */
 int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags,
                        struct dz_sockaddr *ret_from)
 {
@@ -451,7 +452,7 @@ int64_t dz_sys_getsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const 
     return dz_k_end(k, p, 0);
 }
 
-/* Linux keeps twice what is asked for, for its own use of the room. */
+/* Linux doubles the requested size, for its own bookkeeping. */
 static uint32_t buffer_size(int64_t value, uint32_t least)
 {
     uint32_t v = value < 0 || value > DZ_SOCKET_BUF ? DZ_SOCKET_BUF : (uint32_t)value;
@@ -497,7 +498,7 @@ static short socket_ready(struct dz_kernel *k, struct dz_proc *p, const struct d
     return dz_k_family(s->family)->ready(k, s);
 }
 
-/* Its state wakes both queues, so each watcher is in both, whatever it waits for. */
+/* A change of its state wakes both queues, so each watcher is in both, whatever it waits for. */
 static int socket_wait(struct dz_kernel *k, const struct dz_k_sleeper *who, struct dz_file *f,
                        short events)
 {

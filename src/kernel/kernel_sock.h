@@ -23,7 +23,7 @@ static inline struct dz_message *dz_k_message(const struct dz_kernel *k, uint32_
     return dz_k_row(&k->tab[DZ_KERNEL_TABLE_MESSAGE], index);
 }
 
-/* A call on a socket that is under way. */
+/* A call on a socket in progress. */
 struct dz_k_sock_call {
     struct dz_kernel *k;
     struct dz_proc *p;
@@ -43,7 +43,8 @@ struct dz_k_family {
     int (*pair)(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *const ends[2]);
     int (*bind)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
     int (*listen)(const struct dz_k_sock_call *call, uint32_t backlog);
-    /* Whose description is made by the caller; in *ret_socket, still in the queue. */
+    /* Returns in *ret_socket the socket to accept, still in the queue; the caller makes its
+     * description. */
     int64_t (*accept)(const struct dz_k_sock_call *call, struct dz_socket **ret_socket);
     void (*accepted)(struct dz_kernel *k, struct dz_socket *listener); /* it has left the queue */
     int64_t (*connect)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
@@ -60,7 +61,7 @@ struct dz_k_family {
     void (*close)(struct dz_kernel *k, struct dz_socket *s); /* its description is gone */
 };
 extern const struct dz_k_family dz_k_unix;
-const struct dz_k_family *dz_k_family(uint32_t family); /* NULL: there is none */
+const struct dz_k_family *dz_k_family(uint32_t family); /* NULL: unknown family */
 
 /* A row that its maker refers to. NULL: no room. */
 struct dz_socket *dz_k_sock_new(struct dz_kernel *k, uint32_t family, uint32_t type);
@@ -69,7 +70,7 @@ void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s); /* all that
 int dz_k_sock_error(struct dz_socket *s);                            /* 0 or -errno, once */
 /* The transfer has to wait: until its timeout, a signal, or not at all. */
 int64_t dz_k_sock_wait(const struct dz_k_sock_call *call, uint32_t *queue);
-/* It ends: with how many bytes it has moved, or with r. */
+/* End the call with the number of bytes that it moved, or with r. */
 int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r);
 /* read(2) and write(2). */
 int64_t dz_k_sock_read(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
@@ -83,7 +84,7 @@ void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf
 
 /* ---- messages: kernel_sock_flight.c ---------------------------------------- */
 
-/* What one message carries. */
+/* The content of one message. */
 struct dz_k_parcel {
     const struct iovec *iov;
     size_t iov_count, skip, size; /* bytes [skip, skip + size) of the pieces */
@@ -100,12 +101,12 @@ static inline bool dz_k_same_cred(const struct dz_ucred *a, const struct dz_ucre
 void dz_k_pieces_put(const struct iovec *iov, size_t skip, const uint8_t *flat, size_t n);
 /* May p send these descriptors? -EINVAL, -EBADF, -ETOOMANYREFS. */
 int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int *fds, size_t n);
-/* At the end of to's queue. stream: bytes may go to what is there already. -ENOBUFS. */
+/* Append to the queue of `to`. stream: bytes may be added to the last message. -ENOBUFS. */
 int dz_k_message_put(struct dz_kernel *k, const struct dz_proc *p, struct dz_socket *from,
                      struct dz_socket *to, const struct dz_k_parcel *what);
 /* n bytes of the first message were read. */
 void dz_k_message_eat(struct dz_kernel *k, struct dz_message *m, uint32_t n);
-/* Its descriptors into p, as many as there is room for; whether all were. */
+/* Install its descriptors in p, as many as fit; returns whether all did. */
 bool dz_k_message_fds(struct dz_kernel *k, struct dz_proc *p, const struct dz_message *m,
                       const struct dz_msg *to, int flags, struct dz_msg_got *got);
 void dz_k_message_drop_fds(struct dz_kernel *k, struct dz_message *m);

@@ -215,7 +215,7 @@ int dz_k_message_put(struct dz_kernel *k, const struct dz_proc *p, struct dz_soc
     return 0;
 }
 
-/* Room for who sent it. Linux tells of it when a quarter is used at most. */
+/* Report free room to the sender. Linux does so when at most a quarter is used. */
 static void sent(struct dz_kernel *k, struct dz_socket *from, uint32_t bytes)
 {
     assert(from && from->wmem >= bytes);
@@ -284,7 +284,7 @@ static void reach(struct dz_kernel *k, struct dz_socket *s, uint32_t *list)
     *list = s->index;
 }
 
-/* Whom one that is reached leads to. */
+/* Mark the sockets that a reachable socket refers to. */
 static void reach_from(struct dz_kernel *k, const struct dz_socket *s, uint32_t *list)
 {
     if (s->state == DZ_SOCKET_LISTENING) {

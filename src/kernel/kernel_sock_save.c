@@ -106,7 +106,8 @@ int dz_k_sock_check(struct dz_kernel *k, struct dz_err *err)
 
 /* ---- counts ---------------------------------------------------------------- */
 
-/* Its description, its listener or a reference by another, and only what it may have. */
+/* A socket must be referred to by its description, its listener or another socket, and have only
+ * what its kind may have. */
 static int has_owner(struct dz_kernel *k, const struct dz_socket *s, struct dz_err *err)
 {
     bool ok = s->dead ? s->file == 0 && s->refs > 0 : (s->file != 0) != (s->listener != 0);

@@ -26,7 +26,7 @@ enum {
     FAMILY_SIZE = 2, /* bytes of a name before sun_path */
     PATH_SIZE = 108,
     AUTO_SIZE = 6,        /* an abstract name that the kernel chose */
-    AUTO_COUNT = 1 << 20, /* of which there are so many */
+    AUTO_COUNT = 1 << 20, /* number of automatic names */
 };
 
 /* ---- names ------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ static int find_path(struct dz_kernel *k, struct dz_proc *p, const char *path,
     return -ECONNREFUSED;
 }
 
-/* Whom a name means, for a socket of this type. */
+/* Find the socket that a name refers to, for a socket of this type. */
 static int find(struct dz_kernel *k, struct dz_proc *p, const struct dz_sockaddr *a, uint32_t type,
                 struct dz_socket **ret_socket)
 {
@@ -140,7 +140,7 @@ static int take_name(struct dz_kernel *k, struct dz_socket *s, const void *name,
     return s->name ? 0 : -ENOMEM;
 }
 
-/* An abstract name that nobody has: five digits. */
+/* Choose an unused abstract name: five digits. */
 static int autobind(struct dz_kernel *k, struct dz_socket *s)
 {
     char name[AUTO_SIZE + 1] = "";
@@ -245,7 +245,7 @@ static void wake_senders(struct dz_kernel *k, const struct dz_socket *s)
         dz_k_wake(k, &from->wait_w);
 }
 
-/* A socket without a description: it was closed, or is none that was accepted. */
+/* Free a socket without a description: it was closed, or was never accepted. */
 static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
 {
     struct dz_socket *peer = dz_k_socket(k, s->peer);
@@ -383,7 +383,7 @@ static bool may_send(const struct dz_socket *s, const struct dz_socket *other)
     return other->peer == 0 || other->peer == s->index;
 }
 
-/* What waits was sent by the old peer, and is lost. */
+/* Pending messages were sent by the old peer and are dropped. */
 static void parted(struct dz_kernel *k, struct dz_socket *s, struct dz_socket *old)
 {
     if (s->head == 0)
@@ -509,7 +509,7 @@ void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf
 
 /* ---- sending --------------------------------------------------------------- */
 
-/* Whom the message says that it is from: itself, or, for root, anybody. */
+/* Check the sender that the message claims: the process itself, or, for root, any process. */
 static int check_cred(const struct dz_kernel *k, const struct dz_proc *p, const struct dz_ucred *c)
 {
     if (dz_k_capable(p, CAP_SYS_ADMIN))
@@ -527,7 +527,7 @@ static int check_control(const struct dz_k_sock_call *call, const struct dz_msg 
     return e ? e : dz_k_fds_check(call->k, call->p, m->fds, m->fd_count);
 }
 
-/* Credentials go along where they are given, or somebody asked for them. */
+/* Attach credentials if they are given, or if the receiver asked for them. */
 static struct dz_ucred cred_for(const struct dz_k_sock_call *call, const struct dz_msg *m,
                                 const struct dz_socket *other)
 {
@@ -657,7 +657,8 @@ static int64_t unix_send(const struct dz_k_sock_call *call, const struct dz_msg 
 
 /* ---- receiving ------------------------------------------------------------- */
 
-/* What came with a message goes to who reads it. Its descriptors leave it, unless this is a peek.
+/* Give the control data of a message to its reader. Its descriptors leave the message, unless this
+ * is a peek.
  */
 static void give_control(const struct dz_k_sock_call *call, struct dz_message *msg,
                          const struct dz_msg *m, int flags, struct dz_msg_got *got)
@@ -668,7 +669,7 @@ static void give_control(const struct dz_k_sock_call *call, struct dz_message *m
         dz_k_message_drop_fds(call->k, msg);
 }
 
-/* Credentials that are none are told as those of nobody. */
+/* Missing credentials are reported as those of nobody. */
 static void give_cred(const struct dz_socket *s, const struct dz_ucred *cred,
                       const struct dz_msg *m, struct dz_msg_got *got)
 {
@@ -698,7 +699,7 @@ static void note_cred(struct dz_call *c, const struct dz_ucred *cred)
     c->mask = cred->gid;
 }
 
-/* What a read of a stream tells besides its bytes: who wrote them. */
+/* Report what a read of a stream returns besides its bytes: who wrote them. */
 static void tell(const struct dz_k_sock_call *call, const struct dz_ucred *cred,
                  const struct dz_msg *m, struct dz_msg_got *got)
 {
@@ -771,7 +772,7 @@ static int64_t recv_stream(const struct dz_k_sock_call *call, const struct dz_ms
     }
     if (seen)
         tell(call, &cred, m, got);
-    else /* the end: Linux tells of root, without a process */
+    else /* end of the stream: Linux reports root, without a process */
         give_cred(s, &(struct dz_ucred){0}, m, got);
     return dz_k_end(k, call->p, (int64_t)done);
 }

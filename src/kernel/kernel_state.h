@@ -100,7 +100,7 @@ enum dz_file_kind {
     DZ_FILE_DEVICE = 5, /* obj: enum dz_device */
     DZ_FILE_STREAM = 6, /* obj: stream to or from the outside */
     DZ_FILE_SYNTH = 7,  /* obj: blob with the text of a /proc file, made when opened */
-    DZ_FILE_DIR = 8,    /* directory of /proc or /dev; node says which */
+    DZ_FILE_DIR = 8,    /* directory of /proc or /dev; node identifies it */
     DZ_FILE_PIDFD = 9,  /* obj: number of the process; pos: dz_proc.lock_owner */
     DZ_FILE_EPOLL = 10,
     DZ_FILE_EVENTFD = 11,  /* pos: its count; obj: EFD_SEMAPHORE or 0 */
@@ -140,18 +140,18 @@ struct dz_file {
 };
 #define DZ_SEAL_MEMFD (1u << 31)
 
-/* What an epoll watches: a description, by the number under which it was named. */
+/* An item that an epoll watches: a description, by the number under which it was added. */
 struct dz_epitem {
     uint32_t used, index;
     uint32_t epoll, file; /* descriptions */
     int32_t fd;
     uint32_t events; /* EPOLL*; 0: disabled by EPOLLONESHOT */
     uint64_t data;
-    uint32_t hot; /* something happened since it was last found not ready, or told of */
+    uint32_t hot; /* something happened since it was last found not ready, or reported */
 
     uint32_t next_item, next_watch; /* link: of the epoll, of the file */
-    uint32_t ready_order;           /* link: who became hot first is told of first */
-    uint32_t waiters;               /* link */
+    uint32_t ready_order; /* link: items are reported in the order in which they became hot */
+    uint32_t waiters;     /* link */
     uint32_t pad;
 };
 
@@ -210,7 +210,7 @@ enum {
     DZ_SOCKET_DATAGRAMS = 10, /* more than these in a queue stop those who are no peer of it */
 };
 
-/* As SO_PEERCRED and SCM_CREDENTIALS tell them. Nobody: 0, UINT32_MAX, UINT32_MAX. */
+/* Credentials as SO_PEERCRED and SCM_CREDENTIALS report them. Nobody: 0, UINT32_MAX, UINT32_MAX. */
 struct dz_ucred {
     int32_t pid;
     uint32_t uid, gid;
@@ -255,9 +255,9 @@ struct dz_message {
     uint32_t socket, sender;
     uint64_t order;         /* place in the queue: the lowest is first */
     uint32_t blob;          /* its bytes, from head on; 0 = none */
-    uint32_t head, len;     /* len: that nobody has read yet */
+    uint32_t head, len;     /* len: bytes not read yet */
     uint32_t fds, fd_count; /* blob of uint32_t: open file descriptions */
-    struct dz_ucred cred;   /* of who sent it; nobody: not asked for */
+    struct dz_ucred cred;   /* of the sender; nobody: not requested */
 
     uint32_t next; /* link: in the queue, or of those that go */
     uint32_t pad;
@@ -410,8 +410,8 @@ struct dz_sigact {
     uint32_t pad;
 };
 
-/* A signal that waits, with what siginfo_t tells of it. A signal may wait without such a row,
- * when there was no room for one: it is then SI_USER from nobody, as on Linux. */
+/* A pending signal with the content of its siginfo_t. A signal may be pending without such a row,
+ * if there was no room for one: it then counts as SI_USER from nobody, as on Linux. */
 struct dz_siginfo {
     uint32_t used, index;
     uint32_t proc;   /* to whom */
@@ -427,7 +427,7 @@ struct dz_siginfo {
 
 enum {
     DZ_CALL_BEGUN = 1,     /* its first issue has set what is below */
-    DZ_CALL_NORESTART = 2, /* a handler ends it, whatever SA_RESTART says */
+    DZ_CALL_NORESTART = 2, /* a handler ends it, even with SA_RESTART */
     DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
     DZ_CALL_SEMOP = 8,     /* waits for the semaphore that `done` notes */
 };
@@ -473,7 +473,7 @@ struct dz_timer {
 
 enum {
     DZ_PROC_STOPPED = 1,     /* job control: not scheduled */
-    DZ_PROC_STOP_NEWS = 2,   /* the parent has not been told of the stop */
+    DZ_PROC_STOP_NEWS = 2,   /* the parent has not been notified of the stop */
     DZ_PROC_CONT_NEWS = 4,   /* nor of the continuation */
     DZ_PROC_EXECED = 8,      /* has called exec: setpgid by the parent is refused */
     DZ_PROC_VFORKED = 16,    /* runs in its parent's memory, and the parent waits */
@@ -508,7 +508,7 @@ enum {
     DZ_THREAD_VFORK_WANTED = 1024,
 };
 
-/* What runs. A WebAssembly process has one thread. */
+/* A thread. A WebAssembly process has one. */
 struct dz_thread {
     uint32_t used, index;
     uint32_t proc;  /* its process */

@@ -340,7 +340,7 @@ static int stream_wait(struct dz_kernel *k, const struct dz_k_sleeper *who, stru
                        short events)
 {
     struct dz_stream *s = dz_k_stream(k, f->obj);
-    (void)events; /* the end of the outside is told to whoever waits */
+    (void)events; /* the end of the outside is reported to all waiters */
     int e = dz_k_sleep(k, who, &s->wait_r);
     return e ? e : dz_k_sleep(k, who, &s->wait_w);
 }

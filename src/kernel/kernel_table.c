@@ -23,7 +23,7 @@ enum {
     CHUNK_ROWS_MIN = 4,
 };
 
-/* What every row begins with. */
+/* The first members of every row. */
 struct row {
     uint32_t used, index;
 };
@@ -57,7 +57,7 @@ static struct row *row_at(const struct dz_k_table *t, uint32_t index)
                  : NULL;
 }
 
-/* Where the chunk of a row is noted; NULL: no memory. Most machines need the first one. */
+/* The place of a row's chunk; NULL: no memory. Most machines need only the first one. */
 static void **chunk_of(struct dz_k_table *t, uint32_t index)
 {
     uint32_t c = (index - 1) / t->chunk_rows, n = t->chunk_count ? t->chunk_count : CHUNKS_FIRST;

@@ -54,7 +54,7 @@ int32_t dz_k_number_new(struct dz_kernel *k)
 void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t)
 {
     uint32_t *at = &p->threads;
-    while (*at != 0 && t->tid != p->pid) /* that one is the first */
+    while (*at != 0 && t->tid != p->pid) /* the first thread has the number of the process */
         at = &dz_k_thread(k, *at)->next;
     assert_new_tid(k, t);
     t->proc = p->index;

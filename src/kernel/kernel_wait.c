@@ -73,7 +73,7 @@ void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t)
     dz_k_leave(k, &t->waiters);
 }
 
-/* The first one in a queue that is a thread; NULL: there is none. */
+/* The first waiter in a queue that is a thread; NULL: none. */
 static const struct dz_k_waiter *first_thread(const struct dz_kernel *k, uint32_t queue)
 {
     const struct dz_k_waiter *w = dz_k_row(&k->waiters, queue);
