@@ -433,28 +433,33 @@ static void slices(struct dz_linux *l)
     }
 }
 
-/* How many there were. */
-static int events(struct dz_linux *l)
+/* Have the stub tell what happened; how many events there are now. An event may end the thread of a
+ * later one, and somebody else may have its number then: so serial says whose it is. */
+static int hear(struct dz_linux *l, int64_t timeout_ns)
 {
-    struct dz_stub_event events[DZ_STUB_EVENTS_MAX];
-    uint64_t serial[DZ_STUB_EVENTS_MAX];
-    const int n = linux_ops(l)->wait(l->o.stub, 0, events, DZ_STUB_EVENTS_MAX);
-    for (int i = 0; i < n; i++) { /* an event may end the thread of a later one, whose number ... */
-        struct dz_linux_thread *t = l->threads[events[i].thread];
-        serial[i] = t ? t->serial : 0;
-        if (t && events[i].kind == DZ_STUB_ENDED)
+    assert(l->event_count == 0);
+    const int n = linux_ops(l)->wait(l->o.stub, timeout_ns, l->events, DZ_STUB_EVENTS_MAX);
+    for (int i = 0; i < n; i++) {
+        struct dz_linux_thread *t = l->threads[l->events[i].thread];
+        l->serials[i] = t ? t->serial : 0;
+        if (t && l->events[i].kind == DZ_STUB_ENDED)
             gone_add(t);
     }
-    for (int i = 0; i < n; i++) { /* ... somebody else has then */
-        struct dz_linux_thread *t = l->threads[events[i].thread];
-        if (t && t->serial == serial[i])
-            on_event(t, &events[i]);
+    return l->event_count = n;
+}
+
+static void serve_events(struct dz_linux *l)
+{
+    for (int i = 0; i < l->event_count; i++) {
+        struct dz_linux_thread *t = l->threads[l->events[i].thread];
+        if (t && t->serial == l->serials[i])
+            on_event(t, &l->events[i]);
     }
+    l->event_count = 0;
     for (struct dz_linux_thread *t; (t = l->gone);) {
         gone_remove(t);
         on_ended(t);
     }
-    return n;
 }
 
 /* The descriptor is readable only for what comes after a wait that had nothing. */
@@ -462,8 +467,11 @@ static void poll_events(void *arg)
 {
     struct dz_linux *l = arg;
     int rounds = 0;
-    while (l->count && rounds < ROUNDS_MAX && events(l) > 0)
+    while (l->count + (uint32_t)l->event_count > 0 && rounds < ROUNDS_MAX &&
+           (l->event_count > 0 || hear(l, 0) > 0)) {
+        serve_events(l);
         rounds++;
+    }
     l->more = rounds == ROUNDS_MAX;
     slices(l);
     if (l->files.loose)
@@ -751,6 +759,15 @@ const struct dz_kernel_pages *dz_linux_pages(struct dz_linux *l)
     return &l->pages;
 }
 
+bool dz_linux_wait(struct dz_linux *l, int64_t timeout_ns)
+{
+    return l->more || l->event_count > 0 || hear(l, timeout_ns) > 0;
+}
+int dz_linux_watch(struct dz_linux *l, int fd, struct dz_err *err)
+{
+    const int rc = linux_ops(l)->watch(l->o.stub, fd);
+    return rc < 0 ? dz_fail_sys(err, -rc, "watching a descriptor beside native programs") : 0;
+}
 int dz_linux_fd(const struct dz_linux *l)
 {
     return linux_ops(l)->fd(l->o.stub);

@@ -12,7 +12,7 @@
  *
  *     run:  state = dz_kernel_run(k, until)       events of stubs are served inside, without a wait
  *           IDLE: wait until one of: dz_linux_fd(l) is readable; dz_linux_due(l), which is kernel
- *           time; dz_kernel_next_deadline(k); what else the embedder waits for
+ *           time; dz_kernel_next_deadline(k); what else the embedder waits for. Or dz_linux_wait()
  *
  *     end:  dz_kernel_free(k), dz_linux_free(l), stub->ops->close(stub)
  *
@@ -82,6 +82,11 @@ extern const struct dz_kernel_runner dz_linux_runner; /* arg: struct dz_linux */
 /* The first DZ_LINUX_HEAD bytes of a file, or what it has: is it an ELF program of x86-64? */
 bool dz_linux_is_program(const void *head, size_t size);
 
+/* The other way to wait, with fewer calls of the host: in the stub, for at most so long (negative:
+ * as long as it takes), or until a descriptor that was given to dz_linux_watch() is readable. True:
+ * dz_kernel_run() is due. */
+bool dz_linux_wait(struct dz_linux *l, int64_t timeout_ns);
+DZ_NODISCARD int dz_linux_watch(struct dz_linux *l, int fd, struct dz_err *err);
 /* -1: there is none, and dz_kernel_run() is due at once while threads run. */
 int dz_linux_fd(const struct dz_linux *l);
 /* Kernel time when dz_kernel_run() is due although fd is silent: a time slice ends, memory is

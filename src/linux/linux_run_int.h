@@ -107,6 +107,9 @@ struct dz_linux {
     struct dz_linux_vdso vdso;
     struct dz_kernel_pages pages;
     struct dz_kernel *kernel; /* of the threads; NULL: there has been none yet */
+    struct dz_stub_event events[DZ_STUB_EVENTS_MAX]; /* told, and not served yet; */
+    uint64_t serials[DZ_STUB_EVENTS_MAX];            /* of which threads; 0: of none */
+    int event_count;
     int64_t sliced;           /* kernel time when slices were last looked at */
     bool more;                /* events wait that the last poll has left */
     struct dz_mm_calls calls; /* of the call that is served */

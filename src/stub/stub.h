@@ -145,6 +145,9 @@ struct dz_stub_ops {
      */
     int (*wait)(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event *ret_events,
                 size_t max);
+    /* A descriptor of the caller's, borrowed until close(): while it is readable, wait() does not
+     * sleep. One for each stub; -EBUSY, -ENOMEM. */
+    int (*watch)(struct dz_stub *s, int fd);
     /* Readable when wait() has something, once wait(0) had nothing; -1: there is none. A hostile
      * guest can silence it, so while threads run wait(0) is due every DZ_STUB_LOOK_MS as well. */
     int (*fd)(struct dz_stub *s);

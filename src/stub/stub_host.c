@@ -475,7 +475,7 @@ static int host_start(struct host *h, struct dz_err *err)
     rc = rc < 0 ? rc : zygote_filters(h, err);
     if (rc < 0)
         return rc;
-    struct epoll_event bell = {.events = EPOLLIN, .data = {.u64 = UINT64_MAX}};
+    struct epoll_event bell = {.events = EPOLLIN | EPOLLET, .data = {.u64 = UINT64_MAX}};
     struct epoll_event asks = {.events = EPOLLIN, .data = {.u64 = UINT64_MAX - 1}};
     struct epoll_event end = {.events = EPOLLIN, .data = {.u64 = STUB_ZYGOTE}};
     if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->bell_fd, &bell) < 0 ||

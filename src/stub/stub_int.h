@@ -110,6 +110,8 @@ struct host {
     int memory_fd, socket, bell_fd, listener, epoll;
     bool direct;                   /* STUB_BASES_DIRECT */
     bool armed;                    /* the caller waits for fd(): what comes rings the bell */
+    bool rung;                     /* the bell has what was not read */
+    bool watches, watched;         /* there is a descriptor of the caller's; it was readable */
     uint32_t spin;                 /* turns of a stub's loop */
     uint32_t ticks;                /* that a stub may take */
     uint32_t running, dead, going; /* threads in these states */
@@ -171,6 +173,7 @@ int dz_stub_order(struct host *h, uint32_t number, enum stub_command command);
 int dz_stub_calls(struct host *h, uint32_t number, struct stub_call *calls, size_t n);
 int dz_stub_close_there(struct host *h, int fd); /* one of the stubs' descriptors, by the zygote */
 void dz_stub_notified(struct host *h);           /* answer one notification, if there is one */
+void dz_stub_bell_read(struct host *h);
 
 /* stub_host.c */
 void dz_stub_ring(struct host *h); /* ours: fd() is readable */

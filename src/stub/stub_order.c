@@ -75,18 +75,26 @@ static bool waits(const struct host *h, uint32_t number)
     return atomic_load(&ctx_of(h, number)->state) == STUB_WAITS;
 }
 
+void dz_stub_bell_read(struct host *h)
+{
+    uint64_t rings;
+    if (h->rung)
+        (void)!read(h->bell_fd, &rings, sizeof rings);
+    h->rung = false;
+}
+
 static int await_asleep(struct host *h, uint32_t number, struct group *g)
 {
+    dz_stub_bell_read(h);
     for (uint32_t tick = 0; tick < h->ticks;) {
         struct pollfd fds[] = {
             {h->bell_fd, POLLIN, 0}, {g->pidfd, POLLIN, 0}, {h->listener, POLLIN, 0}};
         atomic_store(&bell_of(h)->asleep, 1);
         const int n = waits(h, number) ? 0 : poll(fds, 3, STUB_TICK_MS);
-        uint64_t rings;
         if (n < 0 && errno != EINTR)
             break;
-        if (n > 0 && fds[0].revents)
-            (void)!read(h->bell_fd, &rings, sizeof rings);
+        h->rung = h->rung || (n > 0 && fds[0].revents);
+        dz_stub_bell_read(h);
         if (n > 0 && (fds[2].revents & POLLIN))
             dz_stub_notified(h);
         if (n > 0 && fds[1].revents) { /* wait() reaps it: callers of ours hold the group */

@@ -793,6 +793,11 @@ static int play_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
     }
     return (int)count;
 }
+static int play_watch(struct dz_stub *s, int fd)
+{
+    (void)s, (void)fd; /* wait() never sleeps */
+    return 0;
+}
 static int play_fd(struct dz_stub *s)
 {
     (void)s;
@@ -832,6 +837,7 @@ static const struct dz_stub_ops play_ops = {
     .file_close = play_file_close,
     .cpu = play_cpu,
     .wait = play_wait,
+    .watch = play_watch,
     .fd = play_fd,
     .close = play_close,
 };

@@ -201,9 +201,10 @@ static void sleep_until(struct host *h, int timeout_ms)
     const int n = epoll_wait(h->epoll, events, DZ_ARRAY_LEN(events), timeout_ms);
     for (int i = 0; i < n; i++) {
         const uint64_t what = events[i].data.u64;
-        uint64_t rings;
         if (what == UINT64_MAX)
-            (void)!read(h->bell_fd, &rings, sizeof rings);
+            h->rung = true; /* each ring is an event, whether it is read or not */
+        else if (what == UINT64_MAX - 2)
+            h->watched = true;
         else if (what == UINT64_MAX - 1)
             dz_stub_notified(h);
         else if (h->groups[what])
@@ -235,6 +236,7 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
 {
     struct host *h = host_of(s);
     max = max < DZ_STUB_EVENTS_MAX ? max : DZ_STUB_EVENTS_MAX;
+    h->watched = false;
     size_t count = look(h, ret_events, max);
     if (count || !max)
         return told(h, count);
@@ -252,6 +254,7 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
         const int64_t now = dz_clock_mono_ns();
         if (now - h->swept_ns >= STUB_TICK_MS * DZ_NS_PER_MS) {
             h->swept_ns = now;
+            dz_stub_bell_read(h); /* full, it could not be rung any more */
             count = sweep(h, ret_events, max);
         }
         int64_t left_ms = STUB_TICK_MS;
@@ -266,10 +269,21 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
             sleep_until(h, (int)left_ms);
             count = look(h, ret_events, max);
         }
-        if (count || !left_ms || !comes(h))
+        if (count || !left_ms || h->watched || !comes(h))
             break;
     }
     return told(h, count);
+}
+static int turn_watch(struct dz_stub *s, int fd)
+{
+    struct host *h = host_of(s);
+    struct epoll_event e = {.events = EPOLLIN, .data = {.u64 = UINT64_MAX - 2}};
+    if (h->watches)
+        return -EBUSY;
+    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
+        return -ENOMEM;
+    h->watches = true;
+    return 0;
 }
 static int turn_fd(struct dz_stub *s)
 {
@@ -284,5 +298,6 @@ void dz_stub_ops_turn(struct dz_stub_ops *ops)
     ops->run = turn_run;
     ops->interrupt = turn_interrupt;
     ops->wait = turn_wait;
+    ops->watch = turn_watch;
     ops->fd = turn_fd;
 }

@@ -15,7 +15,6 @@
 #include "stub/stub_host.h"
 
 #include <dirent.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -261,10 +260,7 @@ static inline int nrig_run(struct nrig *r, const char *const argv[], const char 
                 continue;
             }
             const int64_t left = due == INT64_MAX ? 1000000000 : due - dz_kernel_now(r->k);
-            struct pollfd fd = {dz_linux_fd(r->l), POLLIN, 0};
-            const struct timespec ts = {left < 0 ? 0 : left / 1000000000,
-                                        left < 0 ? 0 : left % 1000000000};
-            (void)ppoll(&fd, 1, &ts, NULL);
+            (void)dz_linux_wait(r->l, left < 0 ? 0 : left);
         }
         status = ended.status;
     }

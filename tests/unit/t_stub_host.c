@@ -341,6 +341,30 @@ TEST(host_swaps)
     end();
 }
 
+/* A descriptor of the caller's ends a wait while it is readable, and is no event. */
+TEST(host_watches)
+{
+    start(0);
+    int fds[2];
+    struct dz_stub_event e;
+    CHECK_INT(pipe(fds), 0);
+    CHECK_INT(stub->ops->watch(stub, fds[0]), 0);
+    CHECK_INT(stub->ops->watch(stub, fds[0]), -EBUSY);
+    const uint32_t t = process(guest_spin);
+    stub->ops->run(stub, t);
+    CHECK_INT(write(fds[1], "x", 1), 1);
+    CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 0); /* it spins for ever, but we return */
+    stub->ops->interrupt(stub, t);
+    int n = 0;
+    while ((n = stub->ops->wait(stub, -1, &e, 1)) == 0) {
+    }
+    CHECK_INT(n, 1);
+    CHECK_INT(e.kind, DZ_STUB_STOPPED);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    end();
+}
+
 TEST(host_lists)
 {
     enum {
