@@ -141,9 +141,9 @@ static void build_free(struct dz_control_build *b)
 {
     char dir[PATH_ROOM];
     dz_list_remove(&b->link);
-    dz_os_proc_close(&b->proc);
     dz_poll_free(b->said_poll);
     dz_poll_free(b->end_poll);
+    dz_os_proc_close(&b->proc);
     dz_timer_free(b->follow);
     dz_timer_free(b->limit);
     dz_fd_close(&b->fd);

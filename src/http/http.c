@@ -21,6 +21,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -221,7 +222,9 @@ int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err)
     if (fd < 0)
         return fd;
     struct stat st = {0};
-    int rc = lstat(path, &st) < 0 ? dz_fail_sys(err, errno, "listen at %s", path) : 0;
+    int rc = lstat(path, &st) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0
+                 ? dz_fail_sys(err, errno, "listen at %s", path)
+                 : 0;
     if (rc < 0)
         dz_fd_close(&fd);
     else

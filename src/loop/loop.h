@@ -119,8 +119,10 @@ enum {
     DZ_POLL_WRITE = 2,
     DZ_POLL_HANGUP = 4, /* the peer has shut its end of the socket, even if bytes are unread */
 };
-/* Call fn with the ready events while any events are set (an error counts as all of
- * them). The descriptor stays the caller's and must outlive the poll. */
+/* Call fn with the ready events while any events are set. An error counts as all of them, and
+ * clears what is set: dz_poll_set() again, if the descriptor is still of use. A call may come for
+ * nothing, so reading and writing must not block. The descriptor stays the caller's and must
+ * outlive the poll. */
 DZ_NODISCARD int dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *arg, int events),
                              void *arg, struct dz_poll **ret_poll, struct dz_err *err);
 DZ_NODISCARD int dz_poll_set(struct dz_poll *p, int events, struct dz_err *err); /* 0: none */

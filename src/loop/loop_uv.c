@@ -11,8 +11,13 @@
  * while there are tasks. A timer of zero is a task, not a libuv timer, because libuv runs a timer
  * that restarts itself again and again before it polls any descriptor.
  *
+ * Descriptors are watched by an epoll set of ours, which libuv watches as one descriptor. libuv's
+ * own polls cost three system calls to make and two at each change, because it removes a descriptor
+ * from its set and adds it again; a sandbox that is woken or that says something pays for several.
+ *
  * A uv handle must live until its close callback, so our _free functions only start closing it;
- * the callback frees the memory.
+ * the callback frees the memory. A poll that is freed lives until the events that were fetched with
+ * its own have been handled.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -22,6 +27,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include <uv.h>
@@ -30,6 +36,7 @@ enum {
     WALL_MAX_MS = 24 * 3600 * 1000, /* look again at least daily */
     SPELLS = 32,                    /* remembered long callbacks */
     SPELL_MIN_US = 1000,
+    POLL_BATCH = 256, /* descriptors whose events are handled before tasks and timers have theirs */
 };
 
 extern const char __executable_start[]; /* the linker's */
@@ -40,6 +47,11 @@ struct uv_dz_loop {
     int clock_fd; /* readable when the clock is set; -1: not supported */
     uv_poll_t clock;
     size_t works;         /* under way */
+    int polls_fd;         /* the epoll set of all polls */
+    uv_poll_t polls;      /* the same, watched by libuv; */
+    size_t polled;        /* it keeps the loop running while so many polls wait for an event */
+    struct dz_list freed; /* polls that were freed while events were handled */
+    bool polling;
     struct dz_list wall;  /* timers that wait for the wall's clock */
     struct dz_list tasks; /* and timers of zero; idle and check run while there are some */
     uv_idle_t idle;
@@ -63,8 +75,9 @@ struct uv_timer {
 
 struct uv_poll {
     struct dz_poll head;
-    uv_poll_t uv;
     struct uv_dz_loop *loop;
+    struct dz_list link; /* in freed */
+    int fd, events;      /* DZ_POLL_*: it is in the epoll set if there are any */
     void (*fn)(void *arg, int events);
     void *arg;
 };
@@ -291,33 +304,78 @@ static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void
 
 /* --- polls and signals ------------------------------------------------------------ */
 
-static void on_poll(uv_poll_t *uv, int status, int events)
+/* An error counts as all events, and the poll waits for none from then on, or the loop would go
+ * round: who has read the error sets it again. */
+static void dispatch(struct uv_poll *p, uint32_t got)
 {
-    struct uv_poll *p = uv->data;
-    int ready = status < 0 ? DZ_POLL_READ | DZ_POLL_WRITE | DZ_POLL_HANGUP
-                           : (events & UV_READABLE ? DZ_POLL_READ : 0) |
-                                 (events & UV_WRITABLE ? DZ_POLL_WRITE : 0) |
-                                 (events & UV_DISCONNECT ? DZ_POLL_HANGUP : 0);
     struct uv_dz_loop *l = p->loop;
     uintptr_t fn = (uintptr_t)p->fn;
+    int ready = (got & EPOLLIN ? DZ_POLL_READ : 0) | (got & EPOLLOUT ? DZ_POLL_WRITE : 0) |
+                (got & EPOLLRDHUP ? DZ_POLL_HANGUP : 0) | (got & EPOLLHUP ? p->events : 0);
+    ready &= p->events;
+    if (got & EPOLLERR) {
+        ready = DZ_POLL_READ | DZ_POLL_WRITE | DZ_POLL_HANGUP;
+        (void)!dz_poll_set(&p->head, 0, NULL);
+    }
+    if (ready == 0)
+        return; /* another callback has changed what it waits for */
     begin_call(l);
     p->fn(p->arg, ready);
     end_call(l, "poll", fn);
 }
 
+static void on_polls(uv_poll_t *uv, int status, int events)
+{
+    struct uv_dz_loop *l = uv->data;
+    struct epoll_event got[POLL_BATCH];
+    (void)status, (void)events;
+    int n = epoll_wait(l->polls_fd, got, POLL_BATCH, 0);
+    l->polling = true;
+    for (int i = 0; i < n; i++)
+        dispatch(got[i].data.ptr, got[i].events);
+    l->polling = false;
+    while (!dz_list_empty(&l->freed)) {
+        struct uv_poll *p = DZ_LIST_FIRST(struct uv_poll, &l->freed, link);
+        dz_list_remove(&p->link);
+        dz_free(p);
+    }
+}
+
+static void count_polled(struct uv_dz_loop *l, bool one_more)
+{
+    l->polled += one_more ? 1 : -(size_t)1;
+    if (l->polled == 0)
+        uv_unref((uv_handle_t *)&l->polls);
+    else
+        uv_ref((uv_handle_t *)&l->polls);
+}
+
 static int uv_dz_poll_set(struct dz_poll *poll, int events, struct dz_err *err)
 {
     struct uv_poll *p = (struct uv_poll *)poll;
-    int want = (events & DZ_POLL_READ ? UV_READABLE : 0) |
-               (events & DZ_POLL_WRITE ? UV_WRITABLE : 0) |
-               (events & DZ_POLL_HANGUP ? UV_DISCONNECT : 0);
-    int rc = want ? uv_poll_start(&p->uv, want, on_poll) : uv_poll_stop(&p->uv);
-    return rc < 0 ? fail_uv(err, rc, "watch a descriptor") : 0;
+    struct epoll_event e = {.events = (events & DZ_POLL_READ ? EPOLLIN : 0u) |
+                                      (events & DZ_POLL_WRITE ? EPOLLOUT : 0u) |
+                                      (events & DZ_POLL_HANGUP ? EPOLLRDHUP : 0u),
+                            .data.ptr = p};
+    if (events == p->events)
+        return 0;
+    int how = !events ? EPOLL_CTL_DEL : p->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(p->loop->polls_fd, how, p->fd, &e) < 0 && how != EPOLL_CTL_DEL)
+        return dz_fail_sys(err, errno, "watch a descriptor");
+    if (how != EPOLL_CTL_MOD)
+        count_polled(p->loop, events != 0);
+    p->events = events;
+    return 0;
 }
 
 static void uv_dz_poll_free(struct dz_poll *poll)
 {
-    uv_close((uv_handle_t *)&((struct uv_poll *)poll)->uv, on_closed);
+    struct uv_poll *p = (struct uv_poll *)poll;
+    (void)!uv_dz_poll_set(poll, 0, NULL);
+    if (p->loop->polling)
+        dz_list_push_back(&p->loop->freed, &p->link);
+    else
+        dz_free(p);
 }
 
 static void on_signal(uv_signal_t *uv, int number)
@@ -333,6 +391,21 @@ static void uv_dz_signal_free(struct dz_signal *signal)
 }
 
 /* --- the loop -------------------------------------------------------------------- */
+
+/* The epoll set, and libuv's watch of it. */
+static int open_polls(struct uv_dz_loop *l)
+{
+    l->polls_fd = epoll_create1(EPOLL_CLOEXEC);
+    int rc = l->polls_fd < 0 ? -errno : uv_poll_init(&l->uv, &l->polls, l->polls_fd);
+    if (rc < 0) {
+        dz_fd_close(&l->polls_fd);
+        return rc;
+    }
+    l->polls.data = l;
+    (void)uv_poll_start(&l->polls, UV_READABLE, on_polls); /* cannot fail */
+    uv_unref((uv_handle_t *)&l->polls);
+    return 0;
+}
 
 static void close_handle(uv_handle_t *h, void *arg)
 {
@@ -358,6 +431,7 @@ static void uv_dz_loop_free(struct dz_loop *loop)
     assert(rc == 0);
     (void)rc;
     dz_fd_close(&l->clock_fd);
+    dz_fd_close(&l->polls_fd);
     dz_free(l);
 }
 
@@ -417,20 +491,15 @@ static int uv_dz_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg,
     return 0;
 }
 
-static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
-                          struct dz_poll **ret, struct dz_err *err)
+static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *arg, int events),
+                          void *arg, struct dz_poll **ret, struct dz_err *err)
 {
-    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
     struct uv_poll *p = dz_zalloc(sizeof *p);
     if (!p)
         return dz_fail(err, DZ_ENOMEM, "watch a descriptor: out of memory");
-    *p = (struct uv_poll){.head = {&uv_ops}, .loop = l, .fn = fn, .arg = arg};
-    int rc = uv_poll_init(&l->uv, &p->uv, fd);
-    if (rc < 0) {
-        dz_free(p);
-        return fail_uv(err, rc, "watch a descriptor");
-    }
-    p->uv.data = p;
+    *p = (struct uv_poll){
+        .head = {&uv_ops}, .loop = (struct uv_dz_loop *)loop, .fd = fd, .fn = fn, .arg = arg};
+    dz_list_init(&p->link);
     *ret = &p->head;
     return 0;
 }
@@ -477,6 +546,8 @@ int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err)
     if (!l)
         return dz_fail(err, DZ_ENOMEM, "make a loop: out of memory");
     int rc = uv_loop_init(&l->uv);
+    if (rc == 0 && (rc = open_polls(l)) < 0)
+        (void)uv_loop_close(&l->uv);
     if (rc < 0) {
         dz_free(l);
         return fail_uv(err, rc, "make a loop");
@@ -484,6 +555,7 @@ int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err)
     l->head.ops = &uv_ops;
     dz_list_init(&l->wall);
     dz_list_init(&l->tasks);
+    dz_list_init(&l->freed);
     (void)uv_idle_init(&l->uv, &l->idle); /* cannot fail */
     (void)uv_check_init(&l->uv, &l->check);
     l->check.data = l;
