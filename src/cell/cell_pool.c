@@ -634,6 +634,16 @@ void dz_pool_ask(struct dz_cell *c)
         c->unborn = z->failed;
 }
 
+/* A waiting cell that can be given to a sandbox, or is being forked. Its first packet is taken
+ * here, so that the loop does not turn for it when somebody waits for the sandbox. */
+static bool is_well(struct dz_cell *c)
+{
+    struct dz_cell_event e;
+    if (dz_cell_learn(c) < 0 || dz_frame_gone(c->fd))
+        return false;
+    return !c->known || c->born || (dz_cell_receive(c, &e, NULL) == 1 && e.type == DZ_CELL_NOTHING);
+}
+
 static struct dz_cell *remove_waiting(struct zygote *z, size_t i)
 {
     struct dz_cell *c = z->waiting[i];
@@ -647,7 +657,7 @@ static void fork_ahead(struct zygote *z)
 {
     /* some of the waiting cells may have died meanwhile */
     for (size_t i = 0; i < z->waiting_count;) {
-        if (dz_cell_learn(z->waiting[i]) < 0 || dz_frame_gone(z->waiting[i]->fd))
+        if (!is_well(z->waiting[i]))
             dz_cell_free(remove_waiting(z, i));
         else
             i++;
@@ -876,7 +886,7 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
     struct dz_cell_pool *p = z->pool;
     while (z->waiting_count > 0) {
         struct dz_cell *c = remove_waiting(z, best_waiting(z));
-        if (dz_cell_learn(c) == 0 && !dz_frame_gone(c->fd)) {
+        if (is_well(c)) {
             p->stats.warm++;
             return c;
         }

@@ -673,10 +673,14 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
         p[0].events |= POLLOUT;
     int n = ppoll(p, DZ_ARRAY_LEN(p), left < 0 ? NULL : &ts, NULL);
-    if (n == 0 && rests)
+    if (n == 0 && rests) {
+        if (!s->rested) /* before memory is given back: the next cells get these pages ahead */
+            tell_written(s);
+        s->rested = true;
         tidy_up(s);
-    else if (n != 0 || !told)
+    } else if (n != 0 || !told) {
         s->trimmed = false;
+    }
     return n > 0 && p[0].revents != 0;
 }
 

@@ -25,6 +25,7 @@ enum {
     AREAS = 8,          /* the stack, data of the program and of some libraries */
     WRITTEN_MAX = 320,  /* pages that a child gets at most */
     NEWS_MIN = 4,       /* new pages that are worth a report, when some are known */
+    TOLD_MAX = 2,       /* reports of one child */
 };
 
 /* Where a child writes. Pages are numbered from the first area on; the heap comes after the areas,
@@ -43,8 +44,8 @@ static struct {
 
 /* Which of these pages children have written: a bit for each. */
 static struct {
-    bool wanted; /* children are asked */
-    bool told;   /* and this one has answered */
+    bool wanted;   /* children are asked */
+    unsigned told; /* how often this one has answered */
     bool known;
     uint32_t count;
     uint8_t bits[DZ_OS_WARM_PAGES / 8];
@@ -172,9 +173,9 @@ size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t
     struct area areas[AREAS + 1];
     uint32_t first[AREAS + 1];
     size_t n = 0;
-    if (!wrote.wanted || wrote.told)
+    if (!wrote.wanted || wrote.told == TOLD_MAX)
         return 0;
-    wrote.told = true;
+    wrote.told++;
     for (size_t k = all_areas(areas, first); k-- > 0;) {
         size_t pages = (areas[k].to - areas[k].from) / dz_vm_page();
         if (dz_os_dirty_own(d, (const void *)areas[k].from, pages, own) < 0)
@@ -183,7 +184,10 @@ size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t
             if (own[i] && !was_written(first[k] + i))
                 ret_pages[n++] = first[k] + (uint32_t)i;
     }
-    return wrote.known && n < NEWS_MIN ? 0 : n;
+    if (wrote.known && n < NEWS_MIN)
+        return 0;
+    dz_os_warm_learn(ret_pages, n); /* in this child: its next report has other pages */
+    return n;
 }
 
 static void warm_data(const struct dl_phdr_info *o, const ElfW(Phdr) * h)

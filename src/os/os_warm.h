@@ -31,8 +31,8 @@ void dz_os_warm_plan(const char *const *libraries);
  * copies of those, and share the others. Wrong numbers cost memory only. */
 void dz_os_warm_ask(void);
 void dz_os_warm_learn(const uint32_t *pages, size_t count);
-/* In a child, once: which pages it wrote; none, when it was not asked or they cannot be found out.
- */
+/* In a child, twice at most: which pages it wrote, the second time those that it did not tell;
+ * none, when it was not asked or they cannot be found out. */
 size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t most);
 
 /* In the child. d: its own pages. One that could not find out which pages were written gets copies
