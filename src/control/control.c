@@ -224,6 +224,8 @@ static int open_stores(struct dz_control *e, struct dz_err *err)
     if (rc == 0)
         rc = dz_blobs_open_dir(e->live_path, &e->cold.live, err);
     if (rc == 0)
+        rc = e->live_fd = dz_fd_open(AT_FDCWD, e->live_path, O_RDONLY | O_DIRECTORY, 0, err);
+    if (rc >= 0)
         rc = dz_blobs_open_dir(cold, &e->cold.store, err);
     e->cold.expand = dz_cell_expand;
     if (rc == 0)
@@ -295,7 +297,7 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
     e->loop = opts->loop;
     e->pool = opts->pool;
     e->quotas = opts->quotas;
-    e->space.dir_fd = e->space.reserve_fd = -1;
+    e->space.dir_fd = e->space.reserve_fd = e->live_fd = -1;
     dz_map_init(&e->uses, DZ_CONTROL_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_CONTROL_KEYS_UNDER_WAY);
     dz_map_init(&e->image_cache, DZ_CONTROL_IMAGES_MAX + 1);
@@ -445,6 +447,7 @@ void dz_control_free(struct dz_control *e)
     dz_uses_release(e);
     dz_accounts_release(&e->accounts);
     dz_free(e->data_path);
+    dz_fd_close(&e->live_fd);
     dz_free(e->live_path);
     dz_free(e);
 }

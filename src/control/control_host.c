@@ -155,28 +155,24 @@ static bool is_strict(const struct opened *o)
 
 /* Open the WAL. The name of a new WAL must be on the disk before a commit in it counts; this short
  * wait comes once in the life of a WAL. */
-static int open_log(const struct dz_control *e, const char *path, struct opened *o,
+static int open_log(const struct dz_control *e, const char *id, struct opened *o,
                     struct dz_err *err)
 {
-    bool known = access(path, F_OK) == 0;
-    o->wal_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
-    if (o->wal_fd < 0 || known || !is_strict(o))
-        return o->wal_fd < 0 ? o->wal_fd : 0;
-    return dz_fd_sync_dir(AT_FDCWD, e->live_path, err);
+    char key[DZ_COLD_KEY];
+    const char *name = dz_cold_key(id, DZ_COLD_LOG, key);
+    bool named = !is_strict(o) || faccessat(e->live_fd, name, F_OK, 0) == 0;
+    o->wal_fd = dz_fd_open(e->live_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
+    return o->wal_fd < 0 ? o->wal_fd : named ? 0 : dz_fd_sync_dir(e->live_fd, ".", err);
 }
 
 static int open_files(const struct dz_control *e, const char *id, struct opened *o,
                       struct dz_err *err)
 {
-    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
-    int n =
-        snprintf(path, sizeof path, "%s/%s-wal", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
-    if (n < 0 || n >= DZ_PATH_MAX)
-        return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
-    int rc = open_log(e, path, o, err);
-    path[n - 4] = '\0';
+    char key[DZ_COLD_KEY];
+    int rc = open_log(e, id, o, err);
     if (rc == 0)
-        rc = o->disk_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_NOFOLLOW, 0, err);
+        rc = o->disk_fd =
+            dz_fd_open(e->live_fd, dz_cold_key(id, DZ_COLD_LIVE, key), O_RDWR | O_NOFOLLOW, 0, err);
     return rc < 0 ? rc : 0;
 }
 

@@ -96,6 +96,7 @@ struct dz_control {
     struct dz_sandboxes *sandboxes;
     struct dz_image_store *images;
     char *data_path, *live_path;
+    int live_fd;                    /* of the directory live_path */
     struct dz_map image_cache;      /* sha256 -> engine_image */
     struct dz_map uses;             /* by tenant: control_quota.c */
     struct dz_map keys;             /* "tenant\nkey" of requests under way -> struct key */
