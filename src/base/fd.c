@@ -135,6 +135,13 @@ int dz_fd_pwrite(int fd, const void *data, size_t n, uint64_t at, struct dz_err 
     return write_loop(fd, data, n, (off_t)at, err);
 }
 
+bool dz_fd_put(const char *path, const char *text)
+{
+    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = (ssize_t)strlen(text);
+    return fd >= 0 && write(fd, text, (size_t)n) == n;
+}
+
 static int sync_fd(int fd, const char *what, struct dz_err *err)
 {
     int rc;

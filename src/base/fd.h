@@ -16,6 +16,7 @@
 #include "base/err.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -44,6 +45,10 @@ DZ_NODISCARD int dz_fd_read_file(int dir, const char *path, struct dz_buf *b, st
 DZ_NODISCARD int dz_fd_pread(int fd, void *ret_data, size_t n, uint64_t at, struct dz_err *err);
 DZ_NODISCARD int dz_fd_write(int fd, const void *data, size_t n, struct dz_err *err);
 DZ_NODISCARD int dz_fd_pwrite(int fd, const void *data, size_t n, uint64_t at, struct dz_err *err);
+
+/* Write a text to a file that exists, with one write(2): files of the kernel, in /proc or a cgroup,
+ * want it so. False and errno. */
+bool dz_fd_put(const char *path, const char *text);
 
 /* Give path these contents and exactly this mode, at once and durably: temp
  * file beside it, write, fsync, rename, fsync of the directory. On failure path

@@ -108,11 +108,10 @@ static int put(const char *dir, const char *file, struct dz_err *err, const char
     char path[DZ_OS_CGROUP_PATH + 64], text[64];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, ap);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     (void)snprintf(path, sizeof path, "%s/%s", dir, file);
-    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, (size_t)n) != n)
+    if (!dz_fd_put(path, text))
         return dz_fail_sys(err, errno, "write %s to %s", text, path);
     return 0;
 }
@@ -153,7 +152,7 @@ static void remove_tree(const char *group, int tries)
         (void)poll(NULL, 0, REMOVE_STEP_MS);
 }
 
-/* Groups that a process which is gone has left. One with processes stays. */
+/* Remove the groups that an earlier process has left. A group with processes stays. */
 static void sweep(const char *own, const char *name)
 {
     DIR *d = opendir(own);
@@ -394,7 +393,8 @@ static uint64_t oom_kills(const struct dz_os_cgroup_each *e, uint32_t number)
     return 0;
 }
 
-/* A process that was killed, or that tidies up, is still in its group: nobody else comes in. */
+/* A process that was killed or is still ending remains in its group; the group is not used again
+ * before it is empty. */
 static bool is_empty(const struct dz_os_cgroup_each *e, uint32_t number)
 {
     char dir[DZ_OS_CGROUP_PATH + 16], path[sizeof dir + 32], byte;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_fault.c - see os_fault.h.
+ * os_fault.c - the handler of SIGBUS.
  *
- * The stack is our own because who touches the page may run on a small one, and reading a row
- * of a database wants room. What is not ours goes to who had the signal before: the handler
- * puts it back and returns, and the access fails again.
+ * It has a stack of its own, because the code that touches the page may run on a small one, and
+ * reading a row of a database wants room. A signal that is not ours goes to the earlier handler:
+ * ours puts it back and returns, and the access fails again.
  */
 #include "os/os_fault.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_fault.h - who is asked when memory is touched that is not there (SIGBUS).
+ * os_fault.h - a function that is asked when absent memory is touched (SIGBUS).
  *
- * For pages that come when they are touched (dz_os_dirty_absent()). One for the
- * process, not for threads.
+ * For pages that are filled when they are touched (dz_os_dirty_absent()). A process has one
+ * such function; it is not for processes with threads.
  */
 #ifndef DZ_OS_OS_FAULT_H
 #define DZ_OS_OS_FAULT_H
@@ -19,7 +19,7 @@
 typedef bool dz_os_fault_fn(void *arg, void *at);
 #define DZ_OS_FAULT_STACK ((size_t)256 << 10)
 
-/* From now on ask fn; NULL: nobody, as before the first call. Makes the calls
+/* From now on fn is asked; NULL: no function is, as before the first call. Makes the calls
  * rt_sigaction and sigaltstack only. */
 DZ_NODISCARD int dz_os_fault_catch(dz_os_fault_fn *fn, void *arg, struct dz_err *err);
 

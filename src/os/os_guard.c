@@ -34,13 +34,6 @@ enum {
     LOOK_MS = 50, /* between two looks at whether somebody is left */
 };
 
-static bool write_text(const char *path, const char *text)
-{
-    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
-    ssize_t n = (ssize_t)strlen(text);
-    return fd >= 0 && write(fd, text, (size_t)n) == n;
-}
-
 /* Without privileges a user namespace carries the others. It knows the caller by the id that it
  * has outside, or its children could make no user namespace of their own. */
 static bool unshare_as_anybody(int wanted)
@@ -48,8 +41,8 @@ static bool unshare_as_anybody(int wanted)
     char uid[48], gid[48];
     (void)snprintf(uid, sizeof uid, "%u %u 1", geteuid(), geteuid());
     (void)snprintf(gid, sizeof gid, "%u %u 1", getegid(), getegid());
-    return unshare(CLONE_NEWUSER | wanted) == 0 && write_text("/proc/self/setgroups", "deny") &&
-           write_text("/proc/self/uid_map", uid) && write_text("/proc/self/gid_map", gid);
+    return unshare(CLONE_NEWUSER | wanted) == 0 && dz_fd_put("/proc/self/setgroups", "deny") &&
+           dz_fd_put("/proc/self/uid_map", uid) && dz_fd_put("/proc/self/gid_map", gid);
 }
 
 /* All that a user namespace gave: the mounts were what it was for. */
@@ -60,8 +53,8 @@ static void drop_gained(void)
     (void)syscall(SYS_capset, &head, none);
 }
 
-/* Only processes, and of those only what who looks could trace: none but itself, for all of them
- * are not dumpable. */
+/* /proc shows only processes, and to each reader only those that it could trace. That is the reader
+ * alone, because none of these processes is dumpable. */
 #define OWN_PROC "subset=pid,hidepid=4" /* 2 hides nothing from the group of root */
 
 /* A jail that asks whether it has the root of a guard looks for all of this. */
@@ -87,7 +80,7 @@ static void wait_for_all(int grace_ms, bool inside)
     }
 }
 
-/* In the guard. Its host's death closes the pipe, whoever killed the host and however. */
+/* The guard's life. When its host dies, in whatever way, the pipe is closed. */
 DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, bool gained)
 {
     struct pollfd p = {.fd = HOST_FD, .events = POLLIN};

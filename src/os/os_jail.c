@@ -158,7 +158,7 @@ static bool leave_files(bool proc)
            umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
 }
 
-/* Who started us has no number here: so nobody outside has one. */
+/* The parent has no number in our pid namespace, so no process outside has one. */
 static bool has_own_pids(void)
 {
     return getppid() == 0;
@@ -180,9 +180,7 @@ static bool write_map(pid_t pid, const char *name, const char *line)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
-    ssize_t n = (ssize_t)strlen(line);
-    return fd >= 0 && write(fd, line, (size_t)n) == n;
+    return dz_fd_put(path, line);
 }
 
 /* A user namespace knows the ids that its map names, and only a process outside may name others

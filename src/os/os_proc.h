@@ -75,6 +75,8 @@ struct dz_os_proc {
 DZ_NODISCARD int dz_os_spawn(const struct dz_os_spawn_opts *o, struct dz_os_proc *ret_proc,
                              struct dz_err *err);
 
+int dz_os_pidfd_open(pid_t pid); /* -1 and errno */
+
 /* Wait until it has ended, for at most timeout_ms (< 0: without limit). DZ_ETIMEOUT: it still runs,
  * and nothing has changed. After success the proc must not be used any more, as if closed. */
 DZ_NODISCARD int dz_os_proc_wait(struct dz_os_proc *p, int64_t timeout_ms,

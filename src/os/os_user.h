@@ -32,8 +32,8 @@ bool dz_os_users_sound(const struct dz_os_users *users);
 /* "FIRST-LAST", or "no": *ret_users has the count 0. DZ_EINVAL says what is wrong. */
 DZ_NODISCARD int dz_os_users_parse(const char *text, struct dz_os_users *ret_users,
                                    struct dz_err *err);
-/* Can this process, and those that it starts, become users of the range, and still end such
- * processes? 0, or DZ_EDENIED: root's capabilities or the ids are missing here. */
+/* Can this process and its children become users of the range, and end processes of such users? 0,
+ * or DZ_EDENIED: root's capabilities or the ids are missing here. */
 DZ_NODISCARD int dz_os_users_check(const struct dz_os_users *users, struct dz_err *err);
 
 /* The rows of dz_os_jail_users for this range: dz_os_jail_users_count of them. */
