@@ -11,8 +11,13 @@ bench-peers: ## install the programs that benches measure against
 BENCH_WASM := $(patsubst bench/wasm/%.c,%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c)))
 bench-wasm: $(BENCH_WASM:%=build/guests/bench/%) guests
 bench-sleep: guests
+# the program that bench_linux runs on this machine and in sandboxes
+$(B)/bench/linux_work: bench/linux/linux_work.c
+	@mkdir -p $(@D)
+	gcc -std=gnu17 -O2 -Wall -Wextra -Werror -static $< -o $@
 bench-%: ## one bench (release build), for instance bench-spawn
-	@$(IN_RELEASE) $(addprefix $(RELEASE)/,bench_$* $(if $(filter run daemon,$*),doze))
+	@$(IN_RELEASE) $(addprefix $(RELEASE)/,bench_$* $(if $(filter run daemon linux,$*),doze) \
+	  $(if $(filter linux,$*),bench/linux_work))
 	@$(RELEASE)/bench_$*
 bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
 .PHONY: load bench bench-peers

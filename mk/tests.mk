@@ -63,6 +63,9 @@ security-asan: ## the same under ASan and UBSan
 	+@$(IN_ASAN) security
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
+ltp: $(B)/doze ## the Linux Test Project's tests of system calls, each in a sandbox; T= JOBS= LTP_ON=native
+	@DOZE=$(abspath $(B)/doze) scripts/run-tap ltp tests/ltp/ltp.py
+.PHONY: ltp
 MODELS := $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
 model: $(MODELS) ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(MODELS)

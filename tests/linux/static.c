@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * static.c - a static program that uses the kernel directly: threads with their own signal masks,
+ * signals on an alternate stack, memory that faults, vfork, pipes with poll, robust mutexes that
+ * processes share, timers. t0904 compares what it prints here and in a sandbox. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    THREADS = 16,
+    TURNS = 5000,
+    PAGE = 4096
+};
+
+static sigjmp_buf back;
+static volatile sig_atomic_t faulted;
+static char *volatile fault_at;
+static void on_fault(int n, siginfo_t *info, void *context)
+{
+    (void)context;
+    faulted = n == SIGSEGV && info->si_addr == fault_at && info->si_code > 0;
+    siglongjmp(back, 1);
+}
+static void faults(void)
+{
+    stack_t stack = {.ss_sp = malloc(SIGSTKSZ), .ss_size = (size_t)SIGSTKSZ};
+    struct sigaction sa = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    char *p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)sigaltstack(&stack, NULL);
+    (void)sigaction(SIGSEGV, &sa, NULL);
+    (void)munmap(p + PAGE, PAGE);
+    (void)mprotect(p + 2 * PAGE, PAGE, PROT_READ);
+    for (volatile int i = 0; i < 3; i++) {
+        faulted = -1;
+        fault_at = p + i * PAGE;
+        if (sigsetjmp(back, 1) == 0)
+            *fault_at = 'x';
+        printf("fault %d: %d\n", i, (int)faulted);
+    }
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static int counted, turn;
+static atomic_int atomics;
+static _Thread_local int local;
+static void *thread(void *arg)
+{
+    const int me = (int)(intptr_t)arg;
+    local = me;
+    for (int i = 0; i < TURNS; i++) {
+        (void)pthread_mutex_lock(&mutex);
+        counted++;
+        (void)pthread_mutex_unlock(&mutex);
+        atomic_fetch_add(&atomics, 1);
+    }
+    (void)pthread_mutex_lock(&mutex);
+    while (turn != me)
+        (void)pthread_cond_wait(&cond, &mutex);
+    turn++;
+    (void)pthread_cond_broadcast(&cond);
+    (void)pthread_mutex_unlock(&mutex);
+    return (void *)(intptr_t)(local * 2);
+}
+static void threads(void)
+{
+    pthread_t t[THREADS];
+    intptr_t sum = 0;
+    for (intptr_t i = 0; i < THREADS; i++)
+        (void)pthread_create(&t[i], NULL, thread, (void *)i);
+    for (int i = 0; i < THREADS; i++) {
+        void *result = NULL;
+        (void)pthread_join(t[i], &result);
+        sum += (intptr_t)result;
+    }
+    printf("threads: %d %d %d %d\n", counted, atomics, turn, (int)sum);
+}
+
+static atomic_int handled_by;
+static void on_usr1(int n)
+{
+    (void)n;
+    atomic_store(&handled_by, (int)syscall(SYS_gettid));
+}
+static void *waits(void *arg)
+{
+    sigset_t set;
+    int n = 0;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGUSR2);
+    (void)arg;
+    return (void *)(intptr_t)(sigwait(&set, &n) == 0 ? n : -1);
+}
+static void thread_signals(void)
+{
+    sigset_t set;
+    pthread_t t;
+    void *got = NULL;
+    (void)signal(SIGUSR1, on_usr1);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGUSR2);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)pthread_create(&t, NULL, waits, NULL);
+    (void)kill(getpid(), SIGUSR2);
+    (void)pthread_join(t, &got);
+    (void)pthread_kill(pthread_self(), SIGUSR1);
+    printf("signals: %d %d\n", (int)(intptr_t)got == SIGUSR2,
+           handled_by == (int)syscall(SYS_gettid));
+}
+
+static void shared(void)
+{
+    pthread_mutex_t *m =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int *sum = (int *)(m + 1), status = 0;
+    pthread_mutexattr_t attr;
+    (void)pthread_mutexattr_init(&attr);
+    (void)pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    (void)pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    (void)pthread_mutex_init(m, &attr);
+    for (int i = 0; i < 4; i++)
+        if (fork() == 0) {
+            for (int n = 0; n < TURNS; n++) {
+                (void)pthread_mutex_lock(m);
+                ++*sum;
+                (void)pthread_mutex_unlock(m);
+            }
+            _exit(0);
+        }
+    while (wait(&status) > 0)
+        continue;
+    if (fork() == 0) {
+        (void)pthread_mutex_lock(m);
+        _exit(0);
+    }
+    (void)wait(&status);
+    const int rc = pthread_mutex_lock(m);
+    printf("shared: %d, its owner died: %d\n", *sum, rc == EOWNERDEAD);
+}
+
+static void descriptors(void)
+{
+    int fd[2], status = 0;
+    char text[64] = "";
+    struct pollfd p;
+    (void)!pipe2(fd, O_CLOEXEC);
+    p = (struct pollfd){.fd = fd[0], .events = POLLIN};
+    printf("poll: %d", poll(&p, 1, 10));
+    const pid_t pid = vfork();
+    if (pid == 0) {
+        (void)dup2(fd[1], 1);
+        (void)execl("/bin/echo", "echo", "from a child", (char *)NULL);
+        _exit(127);
+    }
+    (void)waitpid(pid, &status, 0);
+    const int ready = poll(&p, 1, 1000);
+    const ssize_t n = read(fd[0], text, sizeof text);
+    printf(" %d %d %zd %s", ready, p.revents, n, text);
+
+    const int epoll = epoll_create1(EPOLL_CLOEXEC), event = eventfd(0, EFD_CLOEXEC);
+    const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    const int signals = signalfd(-1, &set, SFD_CLOEXEC);
+    const int all[] = {event, timer, signals};
+    for (uint32_t i = 0; i < 3; i++)
+        (void)epoll_ctl(epoll, EPOLL_CTL_ADD, all[i],
+                        &(struct epoll_event){.events = EPOLLIN, .data.u32 = i});
+    (void)timerfd_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = 1000000}, NULL);
+    (void)eventfd_write(event, 5);
+    if (fork() == 0)
+        _exit(3);
+    unsigned seen = 0;
+    while (seen != 7) {
+        struct epoll_event e[4];
+        const int events = epoll_wait(epoll, e, 4, 5000);
+        if (events <= 0)
+            break;
+        for (int i = 0; i < events; i++) {
+            uint64_t words[16];
+            seen |= 1u << e[i].data.u32;
+            (void)!read(all[e[i].data.u32], words, sizeof words);
+        }
+    }
+    (void)wait(&status);
+    printf("epoll: %u, child %d\n", seen, WEXITSTATUS(status));
+}
+
+static void memory(void)
+{
+    char *a = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)memset(a, 'a', 16 * PAGE);
+    char *b = mremap(a, 16 * PAGE, 64 * PAGE, MREMAP_MAYMOVE);
+    printf("memory: %c%d", b[15 * PAGE], b[63 * PAGE]);
+    (void)madvise(b, PAGE, MADV_DONTNEED);
+    const int code = memfd_create("m", MFD_CLOEXEC);
+    (void)!ftruncate(code, 2 * PAGE);
+    char *w = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, code, 0);
+    (void)memcpy(w, "\xb8\x2a\x00\x00\x00\xc3", 6); /* mov $42, %eax; ret */
+    int (*run)(void) = (int (*)(void))mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, code, 0);
+    printf(" %d %d", b[0], run());
+    w[1] = 43;
+    printf(" %d\n", run());
+    void *top = sbrk(0);
+    (void)sbrk(1 << 20);
+    printf("brk: %d\n", (int)((char *)sbrk(0) - (char *)top));
+}
+
+static void floats(void)
+{
+    volatile double x = 2, y = 0;
+    for (int i = 0; i < 1000; i++) {
+        y += x / (i + 1);
+        if (i % 100 == 0)
+            (void)raise(SIGUSR1); /* registers survive a handler */
+    }
+    printf("floats: %.12f\n", y);
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("arguments: %d %s %s\n", argc, argc > 1 ? argv[1] : "", getenv("HOME") ? "home" : "");
+    faults();
+    threads();
+    thread_signals();
+    shared();
+    descriptors();
+    memory();
+    floats();
+    return 7;
+}
