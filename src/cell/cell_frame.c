@@ -231,6 +231,7 @@ struct start_head {
     uint32_t asleep; /* enum dz_cell_asleep */
     uint32_t envc, modules, lock_wait_ms, sleepers, settle_as, pad;
     uint64_t memory;
+    int64_t clock_ns;
 };
 enum {
     START_IMAGE = 1,
@@ -240,6 +241,8 @@ enum {
     START_NESTED = 16,
     START_STRICT = 32,
     START_GO = 64,
+    START_READONLY = 128,
+    START_NO_WAL = 256, /* the second descriptor is the disk's once more */
 };
 
 static void add_string(struct dz_buf *b, const char *s)
@@ -295,7 +298,9 @@ static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool nest
 {
     return (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->ends_with_main ? START_ENDS_WITH_MAIN : 0u) |
-           (nested ? START_NESTED : 0u) | (s->strict ? START_STRICT : 0u) | (s->go ? START_GO : 0u);
+           (nested ? START_NESTED : 0u) | (s->strict ? START_STRICT : 0u) |
+           (s->go ? START_GO : 0u) | (s->readonly ? START_READONLY : 0u) |
+           (s->wal_fd < 0 ? START_NO_WAL : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -309,15 +314,17 @@ int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starti
                     struct dz_err *err)
 {
     bool image = s->image_fd >= 0 && !nested;
+    assert(s->wal_fd >= 0 || s->readonly);
     struct start_head head = {.flags = start_flags(s, image, nested),
                               .asleep = s->asleep,
                               .modules = nested ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
                               .settle_as = s->settle_as,
-                              .memory = s->memory_bytes};
+                              .memory = s->memory_bytes,
+                              .clock_ns = s->clock_ns};
     struct dz_buf *body = &ret->body;
     *ret = (struct dz_starting){.body = DZ_BUF_INIT(DZ_START_SIZE_MAX + DZ_CELL_FRAME_MAX),
-                                .fds = {s->disk_fd, s->wal_fd},
+                                .fds = {s->disk_fd, s->wal_fd < 0 ? s->disk_fd : s->wal_fd},
                                 .fd_count = 2};
     if (image)
         ret->fds[ret->fd_count++] = s->image_fd;
@@ -462,6 +469,10 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->nested = head.flags & START_NESTED;
     s->strict = head.flags & START_STRICT;
     s->go = head.flags & START_GO;
+    s->readonly = head.flags & START_READONLY;
+    if (head.flags & START_NO_WAL)
+        dz_fd_close(&s->fds[1]);
+    s->clock_ns = head.clock_ns;
     s->lock_wait_ms = head.lock_wait_ms;
     s->settle_as = head.settle_as;
     s->memory_bytes = head.memory;

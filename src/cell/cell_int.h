@@ -314,14 +314,15 @@ struct dz_started {
     size_t early; /* offset in `bytes` at which frames begin, which go to its end */
     int fds[DZ_START_FDS_MAX];
     size_t fd_count;
-    int image_fd; /* -1: no image; fds[0] is the disk and fds[1] its log */
+    int image_fd; /* -1: no image; fds[0] is the disk and fds[1] its WAL, -1: none */
     size_t module_first;
     const char *image_sha256, *policy;
     /* Each ends with NULL and is one allocation. */
     const char **env, **sleepers;
     enum dz_cell_asleep asleep;
-    bool fresh, ephemeral, strict, ends_with_main, go;
-    bool nested; /* the zygote has the image and its modules */
+    bool fresh, ephemeral, strict, readonly, ends_with_main, go;
+    int64_t clock_ns; /* 0: the time */
+    bool nested;      /* the zygote has the image and its modules */
     uint32_t lock_wait_ms;
     uint32_t settle_as;    /* the user that the cell becomes; 0: the one that it must */
     uint64_t memory_bytes; /* 0: as the policy says */

@@ -34,7 +34,8 @@ static int on_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
 /* The sandbox's file and its log. */
 static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
-    const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .label = "the disk"};
+    const struct dz_db_opts disk = {
+        .schema = &dz_vfs_schema, .label = "the disk", .immutable = s->fds[1] < 0};
     struct dz_db *prepared = m->nest ? m->nest->disk : NULL;
     if (m->nest)
         m->nest->disk = NULL; /* it is used up, whatever comes of it */
@@ -65,6 +66,11 @@ static int open_image(struct dz_cell_machine *m, struct dz_started *s, struct dz
     return rc;
 }
 
+static int64_t stopped_clock(void *arg)
+{
+    return ((const struct dz_cell_machine *)arg)->clock_ns;
+}
+
 static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
     int rc = open_file(m, s, err);
@@ -78,8 +84,12 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
                                      .image = m->image,
                                      .image_sha256 = m->image_sha256,
                                      .keep_orphans = s->asleep != DZ_CELL_BEGIN,
+                                     .readonly = s->readonly,
+                                     .now_ns = s->clock_ns ? stopped_clock : NULL,
                                      .before_commit = on_before_commit,
                                      .arg = m};
+    m->clock_ns = s->clock_ns;
+    m->readonly = s->readonly;
     if (rc < 0)
         return rc;
     m->wakes = s->asleep <= DZ_CELL_WAKE_ONLY && dz_machine_found(m->keep) == DZ_MACHINE_ASLEEP;
@@ -98,6 +108,8 @@ static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *da
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err)
 {
     int rc = 0;
+    if (m->readonly)
+        return 0; /* there is nothing to commit */
     if (m->execs && dz_execs_collect(m->execs) && !dz_db_in_txn(m->db))
         rc = dz_db_begin(m->db, err); /* so that there is something to commit */
     if (rc == 0)

@@ -67,6 +67,8 @@ struct dz_cell_machine {
     struct dz_execs *execs;   /* its commands; NULL while the machine is given up */
     bool lost;                /* a crash has left the file, and the machine's memory is lost */
     bool wakes;               /* the machine that sleeps in the file is to be woken */
+    bool readonly;            /* nothing in the file is changed */
+    int64_t clock_ns;         /* what the clock of the files shows; 0: the time */
 };
 
 /* Open the disk. *m must be zero but for `dirty`, and must not move afterwards. */

@@ -79,14 +79,29 @@ struct listing {
     char path[DZ_VFS_PATH_MAX];
 };
 
+/* A disk that is whole is at most so deep, and has longer paths only where a program went down step
+ * by step. */
+static int too_deep(const struct listing *x, struct dz_err *err)
+{
+    return dz_fail(
+        err, DZ_ELIMIT,
+        "list %s: more than %d directories deep, or a path of more than %d bytes; run doze "
+        "disk check",
+        x->op->path, LEVELS_MAX, DZ_VFS_PATH_MAX - 1);
+}
+
 /* List one entry. A directory is entered while there is depth left. */
 static int list_entry(struct listing *x, struct level *l, struct dz_err *err)
 {
     const struct entry *e = &l->entries.p[l->at++];
     struct dz_vfs_attr a;
     size_t n = strlen(e->name), len = l->path_len + (l->path_len > 0) + n;
-    if (len >= sizeof x->path || dz_vfs_getattr(dz_op_vfs(x->op), e->ino, &a) != 0)
+    if (dz_vfs_getattr(dz_op_vfs(x->op), e->ino, &a) != 0)
         return 0; /* gone meanwhile */
+    if (len >= sizeof x->path) {
+        x->op->count = 1; /* nobody can use such a path: it is left out */
+        return x->depth_max < LEVELS_MAX ? 0 : too_deep(x, err);
+    }
     if (x->left == 0) {
         x->op->count = 1;
         x->depth = 0; /* that is enough */
@@ -97,8 +112,10 @@ static int list_entry(struct listing *x, struct level *l, struct dz_err *err)
         x->path[l->path_len] = '/';
     memcpy(x->path + len - n, e->name, n + 1);
     int rc = dz_op_put_stat(x->op, &a, x->path, err);
-    if (rc < 0 || !S_ISDIR(a.mode) || x->depth == x->depth_max)
+    if (rc < 0 || !S_ISDIR(a.mode) || (x->depth == x->depth_max && x->depth < LEVELS_MAX))
         return rc;
+    if (x->depth == LEVELS_MAX)
+        return too_deep(x, err);
     struct level *below = &x->levels[x->depth];
     int failed = open_level(x->op, below, a.ino);
     below->path_len = len;

@@ -254,7 +254,9 @@ static void go(struct dz_serve *s)
         return;
     dz_buf_add(&told, &head, sizeof head);
     dz_put_release(&s->put);
-    int rc = dz_cell_machine_up(&s->machine, &s->start, &err);
+    int rc = s->start.readonly
+                 ? dz_fail(&err, DZ_ESTATE, "a file that is only looked at has no machine")
+                 : dz_cell_machine_up(&s->machine, &s->start, &err);
     if (rc == 0)
         rc = s->machine.wakes ? wake(s, &told, &head.live, &err)
                               : dz_execs_lose(s->machine.execs, &err);
@@ -388,6 +390,7 @@ static void suspend(struct dz_serve *s)
     tell_written(s);
     int rc = memory               ? sleep_now(s, false, &wake_at, &err)
              : s->start.ephemeral ? 0
+             : s->start.readonly  ? dz_cell_sleep_close(&s->machine, &err)
              : s->up              ? give_up_memory(s, &err)
                                   : dz_cell_sleep_leave(&s->machine, &err);
     if (rc == 1)

@@ -310,7 +310,7 @@ static int print_rows(struct dz_cli *c, const json_t *answer)
 static int sql_file(struct dz_cli *c, json_t **ret_answer, struct dz_err *err)
 {
     struct dz_files *f = NULL;
-    int rc = dz_files_open(c, c->argv[0], &f, err);
+    int rc = dz_files_open(c, c->argv[0], DZ_FILES_LOOK, &f, err);
     if (rc == 0)
         rc = dz_files_sql(f, c->argv[1], ret_answer, err);
     return dz_files_close(f, rc, err);

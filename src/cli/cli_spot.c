@@ -71,8 +71,9 @@ int dz_cli_spot_need(struct dz_cli *c, const char *word, struct dz_cli_spot *ret
     return rc == 0 && !ret->file[0] && !ret->sandbox[0] ? not_a_place(c, word, err) : rc;
 }
 
-/* Open the daemon or file of the place, unless it is open. */
-static int use(struct dz_cli_side *s, const struct dz_cli_spot *at, struct dz_err *err)
+/* Open the daemon or file of the place, unless it is open for that already. */
+static int use(struct dz_cli_side *s, const struct dz_cli_spot *at, enum dz_files_how how,
+               struct dz_err *err)
 {
     s->in_file = at->file[0] != '\0';
     if (!s->in_file) {
@@ -81,12 +82,13 @@ static int use(struct dz_cli_side *s, const struct dz_cli_spot *at, struct dz_er
             dz_client_stop(s->client, dz_cli_interrupted);
         return rc;
     }
-    if (s->files && strcmp(s->file, at->file) == 0)
+    if (s->files && strcmp(s->file, at->file) == 0 && (s->may_change || how == DZ_FILES_LOOK))
         return 0;
     int rc = dz_files_close(s->files, 0, err);
     s->files = NULL;
     (void)snprintf(s->file, sizeof s->file, "%s", at->file);
-    return rc < 0 ? rc : dz_files_open(s->c, s->file, &s->files, err);
+    s->may_change = how == DZ_FILES_CHANGE;
+    return rc < 0 ? rc : dz_files_open(s->c, s->file, how, &s->files, err);
 }
 
 int dz_cli_side_close(struct dz_cli_side *s, int rc, struct dz_err *err)
@@ -115,7 +117,7 @@ int dz_cli_side_begin(struct dz_cli_side *s, const struct dz_cli_spot *from, enu
     const char *path = what == DZ_CLI_ARCHIVE ? below : from->path;
     int rc = directory_path(from->path, below, err);
     if (rc == 0)
-        rc = use(s, from, err);
+        rc = use(s, from, DZ_FILES_LOOK, err);
     if (rc < 0)
         return rc;
     if (s->in_file)
@@ -198,7 +200,7 @@ int dz_cli_side_put(struct dz_cli_side *s, const struct dz_cli_spot *to, const c
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char digits[8];
-    int rc = use(s, to, err);
+    int rc = use(s, to, DZ_FILES_CHANGE, err);
     if (rc < 0)
         return rc;
     if (s->in_file)
@@ -214,7 +216,7 @@ int dz_cli_side_unpack(struct dz_cli_side *s, const struct dz_cli_spot *to, cons
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     *ret_unknown = false;
-    int rc = use(s, to, err);
+    int rc = use(s, to, DZ_FILES_CHANGE, err);
     if (rc < 0)
         return rc;
     if (s->in_file)
@@ -234,7 +236,7 @@ int dz_cli_side_list(struct dz_cli_side *s, const struct dz_cli_spot *at, const 
     uint64_t levels = 1;
     if (depth && dz_num_u64(dz_str(depth), 1, DEPTH_MAX, &levels, NULL) < 0)
         return dz_cli_usage(s->c, err, "--depth: 1 to %d", DEPTH_MAX);
-    int rc = use(s, at, err);
+    int rc = use(s, at, DZ_FILES_LOOK, err);
     if (rc < 0)
         return rc;
     if (s->in_file)
@@ -249,11 +251,12 @@ int dz_cli_side_exists(struct dz_cli_side *s, const struct dz_cli_spot *at, cons
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     DZ_AUTO(dz_buf_release) struct dz_buf answer = DZ_BUF_INIT(DZ_CLIENT_BODY_MAX);
-    int rc = use(s, at, err);
+    int rc = use(s, at, DZ_FILES_LOOK, err);
     if (rc < 0)
         return rc;
     if (s->in_file) {
-        rc = dz_files_stat(s->files, path, NULL);
+        const struct dz_cell_op op = {.type = DZ_CELL_OP_STAT, .path = path};
+        rc = dz_files_do(s->files, &op, NULL, NULL, NULL, NULL);
     } else {
         dz_client_target(&target, "/v1/sandboxes/{}/files/list?path={}", at->sandbox, path);
         dz_client_target_add(&target, "limit", "1");
@@ -268,11 +271,13 @@ int dz_cli_side_mkdir(struct dz_cli_side *s, const struct dz_cli_spot *at, const
                       struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    int rc = use(s, at, err);
+    int rc = use(s, at, DZ_FILES_CHANGE, err);
     if (rc < 0)
         return rc;
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_MKDIR, .path = path, .flags = DZ_CELL_OP_PARENTS};
     if (s->in_file)
-        return dz_files_mkdir(s->files, path, err);
+        return dz_files_do(s->files, &op, NULL, NULL, NULL, err);
     dz_client_target(&target, "/v1/sandboxes/{}/files/mkdir", at->sandbox);
     rc = dz_client_json(s->client, "POST", target.p,
                         json_pack("{s:s,s:b}", "path", path, "parents", 1), NULL, err);
@@ -283,11 +288,12 @@ int dz_cli_side_move(struct dz_cli_side *s, const struct dz_cli_spot *from, cons
                      struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    int rc = use(s, from, err);
+    int rc = use(s, from, DZ_FILES_CHANGE, err);
     if (rc < 0)
         return rc;
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_MOVE, .path = from->path, .to = to};
     if (s->in_file)
-        return dz_files_move(s->files, from->path, to, err);
+        return dz_files_do(s->files, &op, NULL, NULL, NULL, err);
     dz_client_target(&target, "/v1/sandboxes/{}/files/move", from->sandbox);
     rc = dz_client_json(s->client, "POST", target.p,
                         json_pack("{s:s,s:s,s:b}", "from", from->path, "to", to, "replace", 1),
@@ -299,11 +305,13 @@ int dz_cli_side_remove(struct dz_cli_side *s, const struct dz_cli_spot *at, cons
                        bool recursive, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    int rc = use(s, at, err);
+    int rc = use(s, at, DZ_FILES_CHANGE, err);
     if (rc < 0)
         return rc;
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_REMOVE, .path = path, .flags = recursive ? DZ_CELL_OP_DEEP : 0};
     if (s->in_file)
-        return dz_files_remove(s->files, path, recursive, err);
+        return dz_files_do(s->files, &op, NULL, NULL, NULL, err);
     dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", at->sandbox, path);
     dz_client_target_add(&target, "recursive", recursive ? "true" : NULL);
     rc = dz_client_json(s->client, "DELETE", target.p, NULL, NULL, err);

@@ -49,6 +49,7 @@ struct dz_cli_side {
     struct dz_files *files;
     char file[DZ_PATH_MAX]; /* the FILE that files has open */
     bool in_file;           /* the last operation was in that file */
+    bool may_change;        /* files was opened for changes */
 };
 
 /* Close both. rc is the result so far, which is returned; if it is not negative, an error of

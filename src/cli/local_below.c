@@ -26,7 +26,8 @@ struct request {
 static int look(struct dz_call *call, void *arg, struct dz_err *err)
 {
     const struct request *r = arg;
-    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = r->file, .wary = true};
+    const struct dz_db_opts opts = {
+        .schema = &dz_vfs_schema, .label = r->file, .immutable = r->files.wal_fd < 0, .wary = true};
     struct dz_db *db = NULL;
     int rc = dz_db_open_fds(&db, r->files.db_fd, r->files.wal_fd, &opts, err);
     if (rc < 0)

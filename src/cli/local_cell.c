@@ -124,7 +124,7 @@ static int set_base(struct dz_cli_cell *c, struct dz_cli *cli, const char *base,
     c->start.image_fd = fd;
     int rc = dz_cli_hash_fd(fd, base, c->image_sha256, err);
     c->start.image_sha256 = c->image_sha256;
-    return rc < 0 ? rc : open_modules(c, cli, base, err);
+    return rc < 0 || c->only_files ? rc : open_modules(c, cli, base, err);
 }
 
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
@@ -139,7 +139,7 @@ int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *
         rc = dz_image_load(s, c->image_sha256, ret_image, err);
     if (rc == 0)
         rc = c->start.image_fd = dz_image_open(s, c->image_sha256, err);
-    if (rc >= 0)
+    if (rc >= 0 && !c->only_files)
         rc = dz_image_modules(s, ret_image, c->module_fds, &c->start.module_count, &missing, err);
     c->start.image_sha256 = c->image_sha256;
     c->start.module_fds = c->module_fds;

@@ -21,6 +21,7 @@ struct dz_cli_cell {
     bool failed;      /* the machine could not be run: nothing of it started */
     bool create; /* create the file also for a resume: the machine that sleeps in the base resumes
                     in it */
+    bool only_files;    /* no machine is run: prepared modules are not needed */
     int64_t timeout_ns; /* wall clock; 0: none */
     bool keep;          /* SIGTERM suspends it */
     int64_t suspend_ns; /* suspend it after this time; 0: never */

@@ -94,11 +94,6 @@ int dz_disk_jail(struct dz_cli *c, struct dz_err *err)
     return dz_disk_jail_with(c, false, &(struct dz_cli_jail){0}, err);
 }
 
-int dz_disk_jail_data(struct dz_cli *c, struct dz_err *err)
-{
-    return dz_disk_jail_with(c, false, &(struct dz_cli_jail){.data = true}, err);
-}
-
 int dz_disk_jail_write(struct dz_cli *c, struct dz_err *err)
 {
     return dz_disk_jail_with(c, true, &(struct dz_cli_jail){0}, err);

@@ -17,10 +17,8 @@
 #define DZ_CLI_OPTION_IMAGE {"image", 0, "FILE", "the image below the disk"}
 
 /* Values of `jail` for a command whose run calls dz_disk_open() with READ or DATA, or with WRITE,
- * and needs no other file: opens the first operand and --image, and calls run in a jail. _DATA: the
- * output is bytes, not text. */
+ * and needs no other file: opens the first operand and --image, and calls run in a jail. */
 int dz_disk_jail(struct dz_cli *c, struct dz_err *err);
-int dz_disk_jail_data(struct dz_cli *c, struct dz_err *err);
 int dz_disk_jail_write(struct dz_cli *c, struct dz_err *err);
 
 /* The same for a command that passes more descriptors or exchanges messages with the host: j's

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk get`, `doze disk cat`: copy files from a disk to this machine.
+ * `doze disk get`: copy files from a disk to this machine.
  *
  * The disk may be hostile, so a jail reads it and sends its entries as messages. The jail may have
  * been taken over, too: tree_write.c checks what it sends.
@@ -398,56 +398,4 @@ const struct dz_cli_command dz_cmd_disk_get = {
             "bits; devices, sockets and pipes are left out. No symbolic link is followed.\n",
     .run = get,
     .jail = get_jail,
-};
-
-/* --- cat --------------------------------------------------------------------- */
-
-static int cat_one(struct dz_cli *c, struct dz_disk *d, const char *path, char *piece,
-                   struct dz_err *err)
-{
-    struct dz_vfs_attr a = {0};
-    uint64_t off = 0;
-    int rc = dz_disk_find(d, path, true, "read", &a, err);
-    if (rc < 0)
-        return rc;
-    if (S_ISDIR(a.mode))
-        return dz_disk_fail(d, -EISDIR, "read", path, err);
-    for (;;) {
-        ssize_t n = dz_vfs_read(d->vfs, a.ino, off, piece, PIECE_BYTES);
-        if (n < 0)
-            return dz_disk_fail(d, (int)n, "read", path, err);
-        if (n == 0)
-            return 0;
-        if (fwrite(piece, 1, (size_t)n, c->out) != (size_t)n)
-            return dz_fail_sys(err, errno, "write to standard output");
-        off += (uint64_t)n;
-    }
-}
-
-static int cat(struct dz_cli *c, struct dz_err *err)
-{
-    struct dz_disk d;
-    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
-    char *piece = rc == 0 ? dz_alloc(PIECE_BYTES) : NULL;
-    if (rc == 0 && !piece)
-        rc = dz_fail(err, DZ_ENOMEM, "read a disk: out of memory");
-    for (int i = 1; rc == 0 && i < c->argc; i++)
-        rc = cat_one(c, &d, c->argv[i], piece, err);
-    dz_free(piece);
-    return dz_disk_close(&d, rc, err);
-}
-
-const struct dz_cli_command dz_cmd_disk_cat = {
-    .name = "disk cat",
-    .group = DZ_CLI_GROUP_DISK,
-    .summary = "print files from a disk",
-    .args = "FILE PATH...",
-    .min_args = 2,
-    .max_args = -1,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_END},
-    .help = "Writes the files one after the other to standard output. On a terminal, control\n"
-            "characters are escaped; --raw writes them unchanged.\n",
-    .run = cat,
-    .jail = dz_disk_jail_data,
 };

@@ -8,6 +8,7 @@
  */
 #include "cli/local_files.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -16,6 +17,8 @@
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 #include "cli/local_cell.h"
+#include "cli/local_disk.h"
+#include "cli/local_hash.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -31,6 +34,9 @@ enum {
 
 struct dz_files {
     struct dz_cli *c;
+    const char *file;
+    bool disk;                           /* opened by dz_files_open_disk() */
+    struct dz_db_files held, image_held; /* the latter of a disk's --image */
     struct dz_cli_cell cell;
     struct dz_image image;
     bool deaf;            /* interrupts are ignored while closing */
@@ -44,6 +50,8 @@ struct dz_files {
 /* Where the data of an operation goes. */
 struct sink {
     int (*data)(struct sink *s, struct dz_cell_view *v, struct dz_err *err);
+    dz_files_stat_fn *each;
+    void *arg;
     struct dz_json json;
     struct dz_buf text; /* the buffer that json writes to */
     struct dz_cell_json_rows rows;
@@ -72,12 +80,14 @@ static int could_not_open(const struct dz_files *f, const struct dz_cell_event *
                           struct dz_err *err)
 {
     if (e->code == DZ_EBUSY)
-        return in_use(f->cell.file, err);
+        return in_use(f->file, err);
     int rc = said(e->code, e->text, err);
     if (rc == DZ_ENOENT && f->cell.start.image_fd < 0)
-        return dz_wrap(err, rc, "open %s (--image or --base names the image or disk below it)",
-                       f->cell.file);
-    return dz_wrap(err, rc, "open %s", f->cell.file);
+        return dz_wrap(err, rc,
+                       f->disk ? "open %s (--image names the image's file)"
+                               : "open %s (--image or --base names the image or disk below it)",
+                       f->file);
+    return dz_wrap(err, rc, "open %s", f->file);
 }
 
 /* Get the next event. FAILED is an error, and so is an interrupt that the command catches. */
@@ -90,7 +100,7 @@ static int next_event(struct dz_files *f, struct dz_cell_event *ret, struct dz_e
             return dz_fail(err, DZ_ECANCELED, "interrupted");
         struct pollfd p = {.fd = dz_cell_fd(cell), .events = dz_cell_poll_events(cell)};
         if (poll(&p, 1, -1) < 0 && errno != EINTR)
-            return dz_fail_sys(err, errno, "wait for the cell of %s", f->cell.file);
+            return dz_fail_sys(err, errno, "wait for the cell of %s", f->file);
         if (p.revents & POLLOUT && (rc = dz_cell_flush(cell, err)) < 0)
             return rc;
     }
@@ -117,38 +127,81 @@ static int find_root(struct dz_files *f, struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX] = "";
     bool given = dz_cli_value(f->c, "image") || dz_cli_value(f->c, "base");
-    int rc = given ? 0 : dz_cli_file_image(f->cell.file, sha256, err);
+    int rc = given ? 0 : dz_cli_file_image(f->file, sha256, err);
     if (rc == DZ_EBUSY)
-        return in_use(f->cell.file, err);
+        return in_use(f->file, err);
     if (rc < 0 || (!given && !sha256[0]))
         return rc;
-    return dz_cli_cell_root(&f->cell, f->c, f->cell.file, &f->image, err);
+    return dz_cli_cell_root(&f->cell, f->c, f->file, &f->image, err);
 }
 
-int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_files,
-                  struct dz_err *err)
+/* The image of a disk, by its file. */
+static int open_image(struct dz_files *f, struct dz_err *err)
 {
-    if (access(file, R_OK | W_OK) < 0) /* the cell would create a missing file */
-        return dz_fail_sys(err, errno, "open %s", file);
+    const char *image = dz_cli_value(f->c, "image");
+    if (!image)
+        return 0;
+    int rc = dz_db_files_open(&f->image_held, image, DZ_DB_FILES_IMAGE, err);
+    if (rc == 0)
+        rc = dz_cli_hash_fd(f->image_held.db_fd, image, f->cell.image_sha256, err);
+    f->cell.start.image_fd = f->image_held.db_fd;
+    f->cell.start.image_sha256 = f->cell.image_sha256;
+    return rc;
+}
+
+static int start_cell(struct dz_files *f, enum dz_files_how how, struct dz_err *err)
+{
+    struct dz_cell_start *s = &f->cell.start;
+    int64_t epoch_s = 0;
+    int rc = f->disk ? open_image(f, err) : find_root(f, err);
+    if (rc == 0)
+        rc = dz_db_files_open(&f->held, f->file,
+                              how == DZ_FILES_LOOK ? DZ_DB_FILES_READ : DZ_DB_FILES_WRITE, err);
+    if (rc == 0 && f->disk)
+        rc = dz_disk_epoch(&epoch_s, err);
+    if (rc < 0)
+        return rc;
+    s->disk_fd = f->held.db_fd;
+    s->wal_fd = f->held.wal_fd;
+    s->readonly = how == DZ_FILES_LOOK;
+    s->clock_ns = epoch_s * DZ_NS_PER_S;
+    s->lock_wait_ms = LOCK_WAIT_MS;
+    rc = dz_cell_spawn(s, &f->cell.cell, err);
+    return rc < 0 ? rc : wait_for(f, DZ_CELL_READY, err);
+}
+
+static int open_file(struct dz_cli *c, const char *file, bool disk, enum dz_files_how how,
+                     struct dz_files **ret_files, struct dz_err *err)
+{
     struct dz_files *f = dz_zalloc(sizeof *f);
     if (!f)
         return dz_fail(err, DZ_ENOMEM, "open %s: out of memory", file);
     f->c = c;
+    f->file = file;
+    f->disk = disk;
     f->deaf = dz_cli_interrupted();
+    f->held = f->image_held = (struct dz_db_files)DZ_DB_FILES_NONE;
     f->cell = (struct dz_cli_cell)DZ_CLI_CELL_INIT;
-    f->cell.file = file;
-    int rc = find_root(f, err);
-    f->cell.start.lock_wait_ms = LOCK_WAIT_MS;
-    if (rc == 0)
-        rc = dz_cli_cell_open(&f->cell, err);
-    if (rc == 0)
-        rc = wait_for(f, DZ_CELL_READY, err);
+    f->cell.only_files = true;
+    int rc = start_cell(f, how, err);
     if (rc < 0) {
         (void)dz_files_close(f, rc, NULL);
         return rc;
     }
     *ret_files = f;
     return 0;
+}
+
+int dz_files_open(struct dz_cli *c, const char *file, enum dz_files_how how,
+                  struct dz_files **ret_files, struct dz_err *err)
+{
+    return open_file(c, file, false, how, ret_files, err);
+}
+
+int dz_files_open_disk(struct dz_cli *c, enum dz_files_how how, struct dz_files **ret_files,
+                       struct dz_err *err)
+{
+    return open_file(c, c->argv[0], true, how, ret_files, err);
 }
 
 int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
@@ -168,8 +221,11 @@ int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
         dz_cell_free(f->cell.cell);
         f->cell.cell = NULL;
     }
-    if (f->cell.start.wal_fd >= 0)
-        rc = dz_cli_cell_tidy(&f->cell, rc);
+    f->cell.start.disk_fd = f->cell.start.wal_fd = -1; /* those of f->held */
+    if (f->image_held.db_fd >= 0)
+        f->cell.start.image_fd = -1;
+    dz_db_files_close(&f->held);
+    dz_db_files_close(&f->image_held);
     dz_cli_cell_release(&f->cell);
     dz_image_release(&f->image);
     dz_free(f);
@@ -225,25 +281,45 @@ static int parse(struct sink *s, const char *what, json_t **ret, struct dz_err *
     return *ret ? 0 : dz_fail(err, DZ_ENOMEM, "%s: the cell sent an invalid answer", what);
 }
 
-static int add_entries(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+static int each_stat(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    struct dz_cell_stat st;
+    int rc, told = 0;
+    while (told == 0 && (rc = dz_cell_stat_next(v, &st, err)) > 0)
+        told = s->each(s->arg, &st, err);
+    return told < 0 ? told : rc;
+}
+
+int dz_files_do(struct dz_files *f, const struct dz_cell_op *op, dz_files_stat_fn *each, void *arg,
+                uint64_t *ret_count, struct dz_err *err)
+{
+    struct sink s = {.data = each_stat, .each = each, .arg = arg};
+    int rc = run(f, op, each ? &s : NULL, err);
+    if (rc == 0 && ret_count)
+        *ret_count = s.count;
+    return rc;
+}
+
+static int add_entry(void *json, const struct dz_cell_stat *st, struct dz_err *err)
 {
     (void)err; /* json keeps its error for parse() */
-    dz_cell_json_entries(&s->json, v);
+    dz_cell_json_entry(json, st);
     return 0;
 }
 
 int dz_files_list(struct dz_files *f, const char *path, uint32_t depth, json_t **ret_entries,
                   struct dz_err *err)
 {
-    struct sink s = {.data = add_entries, .text = DZ_BUF_INIT(ANSWER_MAX)};
+    struct sink s = {.text = DZ_BUF_INIT(ANSWER_MAX)};
     const struct dz_cell_op op = {
         .type = DZ_CELL_OP_LIST, .path = path, .depth = depth, .limit = LIST_ENTRIES};
+    uint64_t more = 0;
     dz_json_init(&s.json, &s.text, false);
     dz_json_array(&s.json);
-    int rc = run(f, &op, &s, err);
+    int rc = dz_files_do(f, &op, add_entry, &s.json, &more, err);
     if (rc == 0)
         rc = parse(&s, "list", ret_entries, err);
-    if (rc == 0 && s.count == 1)
+    if (rc == 0 && more)
         dz_cli_warn(f->c, "only the first entries are shown: the answer reached its limit");
     dz_buf_release(&s.text);
     return rc;
@@ -354,11 +430,6 @@ uint32_t dz_files_mode(const struct dz_files *f)
     return f->mode;
 }
 
-int dz_files_stat(struct dz_files *f, const char *path, struct dz_err *err)
-{
-    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_STAT, .path = path}, NULL, err);
-}
-
 /* --- writing ------------------------------------------------------------------------------ */
 
 /* Send a whole piece as the cell has room. If the operation ended early, report its error. */
@@ -420,25 +491,4 @@ int dz_files_unpack(struct dz_files *f, const char *path, dz_files_read_fn *read
                       &ended, err);
     *ret_unknown = rc < 0 && !ended;
     return rc;
-}
-
-/* --- names -------------------------------------------------------------------------------- */
-
-int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err)
-{
-    const struct dz_cell_op op = {
-        .type = DZ_CELL_OP_MKDIR, .path = path, .flags = DZ_CELL_OP_PARENTS};
-    return run(f, &op, NULL, err);
-}
-
-int dz_files_move(struct dz_files *f, const char *from, const char *to, struct dz_err *err)
-{
-    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_MOVE, .path = from, .to = to}, NULL, err);
-}
-
-int dz_files_remove(struct dz_files *f, const char *path, bool recursive, struct dz_err *err)
-{
-    const struct dz_cell_op op = {
-        .type = DZ_CELL_OP_REMOVE, .path = path, .flags = recursive ? DZ_CELL_OP_DEEP : 0};
-    return run(f, &op, NULL, err);
 }

@@ -9,6 +9,7 @@
 #ifndef DZ_CLI_LOCAL_FILES_H
 #define DZ_CLI_LOCAL_FILES_H
 
+#include "cell/cell_op.h"
 #include "cli/cli.h"
 
 #include <jansson.h>
@@ -22,17 +23,26 @@
 #define DZ_CLI_FILE_HELP                                                               \
     "\n"                                                                               \
     "A FILE (it contains a / or ends in .doze) is a sandbox's file on this machine.\n" \
-    "It needs no daemon, must be writable and must not be in use.\n"
+    "It needs no daemon and must not be in use.\n"
 
 struct dz_files;
+
+enum dz_files_how {
+    DZ_FILES_LOOK,   /* changes nothing; the file may be read-only */
+    DZ_FILES_CHANGE, /* changes are committed, and durable after dz_files_close() */
+};
 
 /* Open an existing file. If the command catches interrupts, an interrupt ends the operation in
  * progress with DZ_ECANCELED, unless it came before the file was opened. The caller closes
  * *ret_files. The command has DZ_CLI_OPTIONS_BELOW. */
-DZ_NODISCARD int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_files,
-                               struct dz_err *err);
+DZ_NODISCARD int dz_files_open(struct dz_cli *c, const char *file, enum dz_files_how how,
+                               struct dz_files **ret_files, struct dz_err *err);
+/* The same for the `disk` commands: the file is the first operand, --image names the file of the
+ * image, and SOURCE_DATE_EPOCH stops the clock. */
+DZ_NODISCARD int dz_files_open_disk(struct dz_cli *c, enum dz_files_how how,
+                                    struct dz_files **ret_files, struct dz_err *err);
 /* Close the file; NULL is fine. rc is the result so far, which is returned; if it is not negative,
- * an error of the close is returned instead. All changes are durable when this returns. */
+ * an error of the close is returned instead. */
 int dz_files_close(struct dz_files *f, int rc, struct dz_err *err);
 
 /* Paths are absolute. The answers are those of the API; the caller owns them. */
@@ -40,8 +50,13 @@ DZ_NODISCARD int dz_files_list(struct dz_files *f, const char *path, uint32_t de
                                json_t **ret_entries, struct dz_err *err);
 DZ_NODISCARD int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer,
                               struct dz_err *err);
-/* Does the path exist? DZ_ENOENT: no. */
-DZ_NODISCARD int dz_files_stat(struct dz_files *f, const char *path, struct dz_err *err);
+/* Run an operation, and call each (NULL: nothing is called) with every file that it reports; each
+ * returns 0, or DZ_E* with *err. *ret_count (NULL: not wanted) is the operation's count. */
+struct dz_cell_stat;
+typedef int dz_files_stat_fn(void *arg, const struct dz_cell_stat *st, struct dz_err *err);
+DZ_NODISCARD int dz_files_do(struct dz_files *f, const struct dz_cell_op *op,
+                             dz_files_stat_fn *each, void *arg, uint64_t *ret_count,
+                             struct dz_err *err);
 
 /* Begin to read the bytes of a file, or an archive of a directory's content; dz_files_read() then
  * returns them, 0 at the end. No other operation may begin before the end; dz_files_close() aborts
@@ -63,12 +78,5 @@ DZ_NODISCARD int dz_files_put(struct dz_files *f, const char *path, uint32_t mod
  * *ret_unknown: it failed, and it is not known which. */
 DZ_NODISCARD int dz_files_unpack(struct dz_files *f, const char *path, dz_files_read_fn *read,
                                  void *arg, bool *ret_unknown, struct dz_err *err);
-/* Make a directory and its missing parents; it may exist. */
-DZ_NODISCARD int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err);
-/* Move a file; replaces a file at `to`. */
-DZ_NODISCARD int dz_files_move(struct dz_files *f, const char *from, const char *to,
-                               struct dz_err *err);
-DZ_NODISCARD int dz_files_remove(struct dz_files *f, const char *path, bool recursive,
-                                 struct dz_err *err);
 
 #endif

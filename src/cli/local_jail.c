@@ -184,19 +184,10 @@ void dz_cli_jail_input(int fd)
     input_fd = fd;
 }
 
-static void put_escaped(FILE *f, const void *data, size_t size)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_CALL_DATA_MAX * 4 + 1);
-    dz_cli_escape_lines(&b, dz_str_n(data, size));
-    (void)fwrite(b.p, 1, b.len, f);
-}
-
 /* A failed write is reported at the end of the command, as for any other command. */
 static int print(struct host *h, const struct dz_call_msg *m)
 {
-    if (h->c->out_tty && h->j->data && !dz_cli_flag(h->c, "raw"))
-        put_escaped(h->c->out, m->data, m->size);
-    else if (h->c->out_tty && !h->j->data)
+    if (h->c->out_tty)
         put_text(h->c->out, &h->out, m->data, m->size);
     else
         (void)fwrite(m->data, 1, m->size, h->c->out);

@@ -25,7 +25,6 @@ struct dz_cli_jail {
     void *arg;
     int fds[DZ_CLI_JAIL_FDS_MAX]; /* descriptors for the body */
     size_t fd_count;
-    bool data;             /* the output is bytes, not text: printed by dz_cli_put_guest() */
     uint64_t memory_bytes; /* 0: DZ_CELL_MEMORY */
     /* Messages with tags from DZ_CLI_TAG_OWN; as in struct dz_call_opts. */
     int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);

@@ -67,7 +67,7 @@ enum dz_cell_asleep {
 /* The cell begins file-only; dz_cell_go() (or `go`) brings up the machine. Then commands come and
  * go (runtime_exec.h). */
 struct dz_cell_start {
-    int disk_fd, wal_fd; /* the machine's file and its WAL */
+    int disk_fd, wal_fd; /* the machine's file and its WAL; -1: none, with readonly */
     int image_fd;        /* -1: none */
     const char *image_sha256;
     const int *module_fds; /* prepared modules, in any order */
@@ -79,7 +79,11 @@ struct dz_cell_start {
     bool native;    /* programs of the image are x86-64 Linux programs (a cell of kind "linux") */
     bool fresh;     /* the disk is new: bind it to the image */
     bool ephemeral; /* nobody reads the file afterwards: it gets no records of commands */
-    bool strict;    /* each commit is on the disk before anything is reported that rests on it */
+    /* File-only, and nothing in the file is changed. Without a WAL the file may be one that this
+     * process must not write to; nobody else may write to it, either. */
+    bool readonly;
+    int64_t clock_ns; /* what the clock of the files shows, ns since 1970; 0: the time */
+    bool strict;      /* each commit is on the disk before anything is reported that rests on it */
     /* The machine ends with its command DZ_CELL_MAIN, as a container ends with its first process:
      * EXITED, then SUSPENDED, and only the files remain. The cell dies with its host. Without this,
      * it outlives the host: on a closed socket it puts its machine to sleep. */

@@ -59,7 +59,7 @@ test_that 'ls shows names, details, everything below, and JSON' '
     grep -Eq "^-rw-r--r-- +1 +0 +0 +4 2001-02-03T04:05:06Z one$" out &&
     run 0 doze disk ls -l box.doze /workspace/tree/sub && has out "link -> ../one" &&
     run 0 doze disk ls -R box.doze /workspace && has out "/workspace/tree/sub/two" &&
-    run 1 doze disk ls box.doze /nowhere && has err "list \"/nowhere\": No such file" &&
+    run 1 doze disk ls box.doze /nowhere && has err "/nowhere: No such file" &&
     run 0 doze disk ls --json -R box.doze /workspace && lines out 1 &&
     python3 - <<EOF2
 import json
@@ -69,6 +69,14 @@ assert e["type"] == "file" and e["mode"] == "0750" and e["size"] == 4 and e["nam
 assert d["/workspace/tree/one"]["mtime"] == "2001-02-03T04:05:06.789Z"
 assert d["/workspace/tree/sub/link"]["target"] == "../one"
 EOF2
+'
+
+test_that 'what only looks at a disk changes nothing in its file' '
+    cp box.doze look.doze && sha256sum look.doze >before &&
+    run 0 doze disk ls -R look.doze && run 0 doze disk cat look.doze /workspace/tree/one && [ "$(cat out)" = one ] &&
+    run 0 doze files ./look.doze && run 0 doze cat ./look.doze:/workspace/tree/one &&
+    run 0 doze sql ./look.doze "SELECT 1" && sha256sum -c --quiet before && [ ! -e look.doze-wal ] &&
+    run 0 doze files mkdir ./look.doze:/x && run 1 sha256sum -c --quiet before
 '
 
 test_that 'names that could steer a terminal are shown escaped' '
@@ -98,7 +106,7 @@ test_that 'mkdir, mv and rm do what their namesakes do' '
     run 0 doze disk mv box.doze /workspace/a/b/moved /memory/one /workspace/a &&
     run 0 doze disk ls box.doze /workspace/a && printf "b\nmoved\none\n" | cmp - out &&
     run 1 doze disk mv box.doze /workspace/a /workspace/a/b && has err "Invalid argument" &&
-    run 1 doze disk rm box.doze /workspace/a && has err "Is a directory" &&
+    run 1 doze disk rm box.doze /workspace/a && has err "Directory not empty" &&
     run 0 doze disk rm -r box.doze /workspace/a && run 1 doze disk ls box.doze /workspace/a &&
     run 1 doze disk rm box.doze /workspace/a && run 0 doze disk rm -f box.doze /workspace/a &&
     run 1 doze disk rm -r box.doze /workspace
@@ -163,7 +171,7 @@ test_that 'a disk in use, a foreign file and no file are told apart' '
     { sqlite3 box.doze "BEGIN EXCLUSIVE; SELECT count(*) FROM node;" ".shell touch locked" \
         ".shell while [ ! -e release ]; do sleep 0.05; done" >/dev/null & } &&
     while [ ! -e locked ]; do sleep 0.05; done &&
-    run 1 doze disk ls box.doze && has err "in use by another process" && touch release && wait
+    run 1 doze disk ls box.doze && has err "another command uses it" && touch release && wait
 '
 
 test_that 'a disk that may only be read can be read' '
@@ -173,6 +181,7 @@ test_that 'a disk that may only be read can be read' '
     run 0 setpriv --reuid 65534 --regid 65534 --clear-groups ./doze-copy disk ls /dev/shm/ro-$$.doze
     got=$?
     [ ! -e /dev/shm/ro-$$.doze-wal ] && cp out listing &&
+    run 0 setpriv --reuid 65534 --regid 65534 --clear-groups ./doze-copy files /dev/shm/ro-$$.doze && has out workspace &&
     run 1 setpriv --reuid 65534 --regid 65534 --clear-groups ./doze-copy disk mkdir /dev/shm/ro-$$.doze /a &&
     has err "Permission denied" || got=1
     rm -f /dev/shm/ro-$$.doze*

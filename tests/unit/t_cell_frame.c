@@ -120,6 +120,7 @@ static struct dz_cell_start a_start(int fd)
                                   .policy = dz_policy_find("minimal"),
                                   .asleep = DZ_CELL_WAKE_ONLY,
                                   .ends_with_main = true,
+                                  .clock_ns = 77,
                                   .fresh = true};
 }
 
@@ -152,12 +153,33 @@ TORTURE(a_start_arrives_whole)
             CHECK_STR(got.image_sha256, "abc");
             CHECK(got.ends_with_main && got.fresh && !got.ephemeral && !got.go);
             CHECK_INT(got.asleep, DZ_CELL_WAKE_ONLY);
-            CHECK(got.image_fd >= 0);
+            CHECK(got.image_fd >= 0 && got.fds[1] >= 0 && !got.readonly);
+            CHECK_INT(got.clock_ns, 77);
             CHECK_INT(got.fd_count, 3);
         }
         if (rc == 0)
             dz_started_release(&got);
     }
+    dz_fd_close(&fd);
+    close_pair();
+}
+
+TEST(a_file_that_is_only_looked_at_needs_no_wal)
+{
+    struct dz_err err = {0};
+    struct dz_started got;
+    struct dz_starting sent;
+    open_pair();
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct dz_cell_start s = a_start(fd);
+    s.wal_fd = -1;
+    s.readonly = true;
+    CHECK_INT(dz_start_encode(&s, false, &sent, &err), 0);
+    CHECK_INT(dz_start_send(pair[0], &sent, &err), 0);
+    dz_buf_release(&sent.body);
+    CHECK_INT(dz_start_receive(pair[1], &got, &err), 0);
+    CHECK(got.readonly && got.fds[0] >= 0 && got.fds[1] == -1 && got.image_fd >= 0);
+    dz_started_release(&got);
     dz_fd_close(&fd);
     close_pair();
 }
