@@ -140,6 +140,8 @@ int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kern
     e = e ? e : make_init(k);
     e = e ? e : mount_at(k, "proc", &k->mount[DZ_K_PROC_MOUNT]);
     e = e ? e : mount_at(k, "dev", &k->mount[DZ_K_DEV_MOUNT]);
+    if (k->kinds[DZ_KIND_LINUX].runner)
+        e = e ? e : mount_at(k, "sys", &k->mount[DZ_K_SYS_MOUNT]);
     if (e) {
         dz_kernel_free(k);
         return dz_fail_sys(err, -e, "cannot create the machine");

@@ -164,6 +164,12 @@ struct dz_inject {
     int64_t result; /* otherwise this is its answer */
 };
 
+/* Bytes of an address space, for ps(1): what is mapped; of that private and writable, stacks, and
+ * executable; and what is in memory. */
+struct dz_kernel_sizes {
+    uint64_t all, data, stack, text, resident;
+};
+
 /* All but run, interrupt and injected: 0 or -errno; -ENOMEM, -ENOEXEC. What may be NULL says so.
  *
  * There are two ways with handlers. Either the runner stacks calls of handlers and counts them
@@ -206,6 +212,13 @@ struct dz_kernel_runner {
     int (*word)(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
     int (*read)(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
     int (*key)(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
+    uint32_t page; /* bytes of what its programs call a page; 0: 64 KiB */
+    /* How many processors programs are told of. to: NULL, or the text of /proc/cpuinfo goes there.
+     * NULL: one, which is none of this machine's. */
+    uint32_t (*cpus)(void *arg, struct dz_buf *to);
+    /* Sizes of an address space, and its auxiliary vector. NULL: one linear memory, and none. */
+    void (*sizes)(void *arg, const struct dz_task *t, struct dz_kernel_sizes *ret_sizes);
+    void (*auxv)(void *arg, const struct dz_task *t, struct dz_buf *to);
     /* The text of /proc/PID/maps. NULL: the kernel's, of one linear memory. */
     void (*maps)(void *arg, struct dz_task *t, struct dz_buf *to);
 };
@@ -566,6 +579,10 @@ int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, con
 int64_t dz_sys_sched_yield(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_sysinfo(struct dz_kernel *k, struct dz_proc *p, struct dz_ksysinfo *ret_info);
 const char *dz_kernel_hostname(struct dz_kernel *k);
+/* The name of the calling thread, which is that of its process if it is the first: 16 bytes with a
+ * NUL. What is longer is cut. */
+const char *dz_sys_name(struct dz_kernel *k, struct dz_proc *p);
+void dz_sys_name_set(struct dz_kernel *k, struct dz_proc *p, const char *name);
 /* What uname(2) and /proc say. Programs look whether the release is too old. */
 #define DZ_KERNEL_RELEASE "6.1.0-doze"
 #define DZ_KERNEL_VERSION "#1 SMP doze"

@@ -34,7 +34,7 @@ static bool has_root(const uint32_t ids[3])
     return ids[0] == 0 || ids[1] == 0 || ids[2] == 0;
 }
 
-static struct dz_capsets sets_of(const struct dz_proc *p)
+struct dz_capsets dz_k_caps(const struct dz_proc *p)
 {
     if (p->flags & DZ_PROC_CAPS)
         return p->caps;
@@ -50,7 +50,7 @@ static bool within(uint64_t a, uint64_t b)
 
 bool dz_k_caps_ok(const struct dz_proc *p)
 {
-    const struct dz_capsets s = sets_of(p);
+    const struct dz_capsets s = dz_k_caps(p);
     return within(s.permitted | s.inheritable | s.unbounded, ALL) &&
            within(s.effective | s.ambient, s.permitted) && within(s.ambient, s.inheritable);
 }
@@ -65,7 +65,7 @@ static void sets_put(struct dz_proc *p, const struct dz_capsets *s)
 /* From now on they do not follow from the ids alone. */
 static void sets_keep(struct dz_proc *p)
 {
-    const struct dz_capsets s = sets_of(p);
+    const struct dz_capsets s = dz_k_caps(p);
     sets_put(p, &s);
 }
 
@@ -123,14 +123,14 @@ int64_t dz_sys_capget(struct dz_kernel *k, struct dz_proc *p, int pid, struct dz
         return -EINVAL;
     if (!of)
         return -ESRCH;
-    *ret_sets = sets_of(of);
+    *ret_sets = dz_k_caps(of);
     return 0;
 }
 
 int64_t dz_sys_capset(struct dz_kernel *k, struct dz_proc *p, int pid,
                       const struct dz_capsets *sets)
 {
-    struct dz_capsets s = sets_of(p);
+    struct dz_capsets s = dz_k_caps(p);
     if (pid != 0 && pid != dz_k_me(k, p)->tid)
         return -EPERM;
     const uint64_t inheritable = sets->inheritable & ALL, permitted = sets->permitted & ALL;
@@ -198,7 +198,7 @@ int64_t dz_sys_personality(struct dz_kernel *k, struct dz_proc *p, uint32_t pers
 
 static int64_t bound_drop(struct dz_proc *p, uint64_t cap)
 {
-    struct dz_capsets s = sets_of(p);
+    struct dz_capsets s = dz_k_caps(p);
     if (!dz_k_capable(p, CAP_SETPCAP))
         return -EPERM;
     if (cap > DZ_CAPABILITY_LAST)
@@ -210,7 +210,7 @@ static int64_t bound_drop(struct dz_proc *p, uint64_t cap)
 
 static int64_t ambient(struct dz_proc *p, uint64_t what, uint64_t cap)
 {
-    struct dz_capsets s = sets_of(p);
+    struct dz_capsets s = dz_k_caps(p);
     if (what == PR_CAP_AMBIENT_CLEAR_ALL) {
         s.ambient = 0;
         cap = 0;
@@ -304,7 +304,7 @@ int64_t dz_sys_prctl(struct dz_kernel *k, struct dz_proc *p, int op, const uint6
     case PR_GET_SECUREBITS:
         return p->securebits;
     case PR_CAPBSET_READ:
-        return arg[0] > DZ_CAPABILITY_LAST ? -EINVAL : !(sets_of(p).unbounded & BIT(arg[0]));
+        return arg[0] > DZ_CAPABILITY_LAST ? -EINVAL : !(dz_k_caps(p).unbounded & BIT(arg[0]));
     case PR_CAPBSET_DROP:
         return bound_drop(p, arg[0]);
     case PR_CAP_AMBIENT:

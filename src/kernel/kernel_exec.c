@@ -312,6 +312,7 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     p->exe_path = x->path;
     p->exe = x->exe;
     memcpy(p->comm, x->comm, sizeof p->comm);
+    memset(t->comm, 0, sizeof t->comm);
     dz_k_caps_exec(p);
     p->flags = (p->flags & ~(uint32_t)DZ_PROC_LED) | DZ_PROC_EXECED | x->task->starting;
     t->state = DZ_THREAD_READY;

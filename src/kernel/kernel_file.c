@@ -146,8 +146,18 @@ static int64_t no_file(struct dz_kernel *k, struct dz_proc *p)
     return dz_k_end(k, p, done > 0 ? done : c->intr ? -EINTR : -EBADF);
 }
 
-int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
-                     size_t n)
+/* A call that is done, for /proc/PID/io. */
+static int64_t count(struct dz_proc *p, int64_t r, bool writes)
+{
+    if (r >= 0)
+        p->io[writes] += (uint64_t)r;
+    if (r > DZ_KBLOCK)
+        p->io[2 + writes]++;
+    return r;
+}
+
+static int64_t read_pieces(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                           size_t n)
 {
     (void)dz_k_call(k, p);
     struct dz_file *f = file_for(k, p, fd, O_WRONLY);
@@ -175,8 +185,8 @@ int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struc
     return dz_k_end(k, p, r);
 }
 
-int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
-                      size_t n)
+static int64_t write_pieces(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                            size_t n)
 {
     struct dz_call *c = dz_k_call(k, p);
     struct dz_file *f = file_for(k, p, fd, O_RDONLY);
@@ -203,6 +213,18 @@ int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const stru
             break; /* a limit or a full disk: the next write returns the error, not this one */
     }
     return dz_k_end(k, p, (int64_t)c->done);
+}
+
+int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                     size_t n)
+{
+    return count(p, read_pieces(k, p, fd, iov, n), false);
+}
+
+int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                      size_t n)
+{
+    return count(p, write_pieces(k, p, fd, iov, n), true);
 }
 
 int64_t dz_sys_read(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n)
@@ -234,7 +256,7 @@ int64_t dz_sys_pread(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, 
     f->pos = off;
     int64_t r = dz_k_ops(f)->read(k, p, f, buf, n);
     f->pos = pos;
-    return r;
+    return count(p, r, false);
 }
 
 int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void *buf, size_t n,
@@ -253,7 +275,7 @@ int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void
     f->pos = off;
     int64_t r = dz_k_ops(f)->write(k, p, f, buf, n);
     f->pos = pos;
-    return r;
+    return count(p, r, true);
 }
 
 int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence)

@@ -52,6 +52,7 @@ static void inherit(struct dz_proc *c, const struct dz_proc *p)
     memset(c->itimer, 0, sizeof c->itimer);
     c->utime_ns = c->stime_ns = c->child_utime_ns = c->child_stime_ns = 0;
     c->minflt = c->slices = 0;
+    memset(c->io, 0, sizeof c->io);
     c->mem_bytes = 0;
     c->fds = c->argv = c->envv = c->exe_path = c->fd_count = c->fd_hint = 0;
     c->threads = c->thread = c->wait_child = 0;
@@ -76,6 +77,8 @@ static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
     t->sig_pending = 0;
     t->alarm_at = INT64_MAX;
     t->utime_ns = t->stime_ns = 0;
+    memcpy(t->tid == c->pid ? c->comm : t->comm, dz_k_thread_name(from, dz_k_proc_of(k, from)),
+           sizeof t->comm);
     dz_k_slack_fork(t);
     t->clear_tid = t->robust = 0;
     t->vfork_child = 0;

@@ -64,7 +64,9 @@ enum {
     DZ_K_QUEUES = 3, /* queue 0 is "none" */
     DZ_K_PROC_MOUNT = 0,
     DZ_K_DEV_MOUNT = 1,
-    DZ_K_MOUNTS = 2,
+    DZ_K_SYS_MOUNT = 2, /* only with native programs */
+    DZ_K_MOUNTS = 3,
+    DZ_K_MOUNT_ID = 21, /* of the disk, in mountinfo; then of enum dz_kernel_fs */
 };
 
 /* A program that is loaded and waits for the safepoint. Never outlives it. */
@@ -127,7 +129,14 @@ struct dz_kernel {
     uint32_t doomed;             /* messages that go: kernel_sock_flight.c */
     uint32_t mark;               /* number of the last search for unreachable sockets */
     bool settling, garbage;      /* such messages are going; there may be such sockets */
-    uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc and /dev */
+    uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc, /dev and /sys; 0: not there */
+    /* While a text of /proc is made: who reads it; the thread that it is about, NULL: the process
+     * or the machine; the descriptor that it is about. */
+    struct {
+        const struct dz_proc *by;
+        const struct dz_thread *of;
+        int fd;
+    } reading;
     struct dz_err *run_err;
     uint8_t *scratch; /* DZ_KERNEL_PIPE_SIZE bytes, made when first needed */
 };
@@ -271,6 +280,7 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* s
 bool dz_k_is_member(const struct dz_proc *p, uint32_t gid);
 /* kernel_caps.c: CAP_* of linux/capability.h. */
 bool dz_k_capable(const struct dz_proc *p, int cap);
+struct dz_capsets dz_k_caps(const struct dz_proc *p);
 bool dz_k_caps_ok(const struct dz_proc *p);
 void dz_k_caps_ids(struct dz_proc *p, const uint32_t was[3]); /* its user ids were set */
 void dz_k_caps_exec(struct dz_proc *p);
@@ -297,6 +307,11 @@ void dz_k_thread_lead(struct dz_kernel *k, struct dz_thread *t); /* its number: 
 /* Stop a thread that runs on another host thread. */
 void dz_k_call_back(struct dz_kernel *k, const struct dz_thread *t);
 struct dz_thread *dz_k_thread_find(const struct dz_kernel *k, int32_t tid);
+static inline const char *dz_k_thread_name(const struct dz_thread *t, const struct dz_proc *p)
+{
+    return t->tid != p->pid && t->comm[0] ? t->comm : p->comm;
+}
+void dz_k_thread_name_set(struct dz_proc *p, struct dz_thread *t, const char *name, size_t n);
 void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t);
 int32_t dz_k_number_new(struct dz_kernel *k); /* that no thread, process, group, session has */
 /* Does a process have a thread in this state? */
@@ -458,8 +473,32 @@ struct dz_k_text {
     void (*text)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
     const char *says; /* the text, when text is NULL */
 };
-extern const struct dz_k_text dz_k_sysctl_texts[]; /* a directory comes before what is in it */
+/* A directory comes before what is in it. */
+extern const struct dz_k_text dz_k_sysctl_texts[], dz_k_machine_texts[], dz_k_proc_texts[],
+    dz_k_fdinfo_text;
 extern const uint32_t dz_k_sysctl_count;
+enum {
+    DZ_K_MACHINE_TEXTS = 14, /* the links self, thread-self and net come first */
+    DZ_K_PROC_TEXTS = 31,    /* fd, cwd, exe, root, task, fdinfo, net come first; net/unix last */
+};
+/* Processors that the reader is told of; 0: none that there are. to: as dz_kernel_runner.cpus. */
+uint32_t dz_k_cpus(const struct dz_kernel *k, struct dz_buf *to);
+
+/* A file system of texts whose inodes are their places in two arrays, from 2 on. */
+struct dz_k_tree {
+    const struct dz_k_text *rows[2];
+    const uint32_t *count[2];
+};
+const struct dz_k_text *dz_k_tree_row(const struct dz_k_tree *t, uint64_t ino);
+int dz_k_tree_lookup(const struct dz_k_tree *t, uint64_t dir, const char *name, size_t len,
+                     uint64_t *ret_ino);
+uint64_t dz_k_tree_parent(const struct dz_k_tree *t, uint64_t ino);
+/* Entries from the cookie on, to fn until it says no. Returns the cookie behind the last one. */
+uint64_t dz_k_tree_list(const struct dz_k_tree *t, uint64_t dir, uint64_t cookie,
+                        int (*fn)(void *arg, const struct dz_kdirent *e), void *arg);
+/* Open a node of one of these file systems. */
+int64_t dz_k_text_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, bool dir,
+                       int flags);
 
 /* ---- paths: kernel_open.c ---------------------------------------------------------------- */
 
@@ -493,15 +532,20 @@ struct dz_k_fs {
                        int (*fn)(void *arg, const struct dz_kdirent *e), void *arg);
     int64_t (*open)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags);
     int64_t (*path)(struct dz_kernel *k, uint64_t ino, char *buf, size_t size);
+    /* Of files of kind SYNTH: the text of one, as p reads it now. -ESRCH. */
+    int (*text)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_buf *out);
 };
-extern const struct dz_k_fs dz_k_procfs, dz_k_devfs;
+extern const struct dz_k_fs dz_k_procfs, dz_k_devfs, dz_k_sysfs;
 static inline const struct dz_k_fs *dz_k_fs_of(uint32_t fs)
 {
-    assert(fs == DZ_KERNEL_FS_PROC || fs == DZ_KERNEL_FS_DEV);
-    return fs == DZ_KERNEL_FS_PROC ? &dz_k_procfs : &dz_k_devfs;
+    static const struct dz_k_fs *const all[] = {[DZ_KERNEL_FS_PROC] = &dz_k_procfs,
+                                                [DZ_KERNEL_FS_DEV] = &dz_k_devfs,
+                                                [DZ_KERNEL_FS_SYS] = &dz_k_sysfs};
+    assert(fs < DZ_ARRAY_LEN(all) && all[fs]);
+    return all[fs];
 }
 enum {
-    DZ_K_SYNTH_ROOT = 1, /* the inode of the top of both */
+    DZ_K_SYNTH_ROOT = 1, /* the inode of the top of each */
     DZ_K_DEV_PTS = 1001, /* the inode of /dev/pts/0 */
 };
 int64_t dz_k_open_node(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, int flags);

@@ -52,6 +52,8 @@ static struct dz_node uncover(const struct dz_kernel *k, struct dz_node n)
             return (struct dz_node){.ino = DZ_K_SYNTH_ROOT, .fs = DZ_KERNEL_FS_PROC};
         if (n.ino == k->mount[DZ_K_DEV_MOUNT])
             return (struct dz_node){.ino = DZ_K_SYNTH_ROOT, .fs = DZ_KERNEL_FS_DEV};
+        if (n.ino == k->mount[DZ_K_SYS_MOUNT])
+            return (struct dz_node){.ino = DZ_K_SYNTH_ROOT, .fs = DZ_KERNEL_FS_SYS};
     }
     return n;
 }
@@ -585,8 +587,10 @@ int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     if (f)
         n = f->node;
     if (n.fs != DZ_KERNEL_FS_DISK) {
-        *ret_statfs = (struct dz_kstatfs){
-            .type = n.fs == DZ_KERNEL_FS_PROC ? 0x9fa0 : 0x01021994, .bsize = 4096, .namemax = 255};
+        static const uint64_t types[] = {[DZ_KERNEL_FS_PROC] = 0x9fa0,
+                                         [DZ_KERNEL_FS_DEV] = 0x01021994,
+                                         [DZ_KERNEL_FS_SYS] = 0x62656572};
+        *ret_statfs = (struct dz_kstatfs){.type = types[n.fs], .bsize = 4096, .namemax = 255};
         return 0;
     }
     dz_vfs_usage(k->vfs, &u);

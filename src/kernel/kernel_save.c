@@ -191,7 +191,7 @@ static bool is_text(const struct dz_kernel *k, uint32_t blob)
 
 static bool node_ok(const struct dz_node *n)
 {
-    return n->fs <= DZ_KERNEL_FS_DEV;
+    return n->fs <= DZ_KERNEL_FS_SYS;
 }
 
 static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
@@ -236,8 +236,8 @@ static bool thread_ok(struct dz_kernel *k, const struct dz_thread *t)
     bool vfork = t->state == DZ_THREAD_VFORK && !lends(k, t->index);
     ok = ok && (t->state == DZ_THREAD_READY || t->state == DZ_THREAD_WAIT || vfork) &&
          (vfork || t->vfork_child == 0);
-    ok = ok && t->depth <= DZ_KERNEL_HANDLERS_MAX && blob_or_none(k, t->frame) &&
-         t->futex_order <= INT64_MAX;
+    ok = ok && t->comm[15] == '\0' && t->depth <= DZ_KERNEL_HANDLERS_MAX &&
+         blob_or_none(k, t->frame) && t->futex_order <= INT64_MAX;
     bool parked = false;
     for (uint32_t d = 0; ok && d <= t->depth; d++)
         parked |= t->call[d].parked != 0;
@@ -271,7 +271,8 @@ static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
     case DZ_FILE_STREAM:
         return dz_k_stream(k, f->obj) != NULL;
     case DZ_FILE_SYNTH:
-        return f->node.fs == DZ_KERNEL_FS_PROC && blob_is(k, f->obj, 0);
+        return (f->node.fs == DZ_KERNEL_FS_PROC || f->node.fs == DZ_KERNEL_FS_SYS) &&
+               blob_or_none(k, f->obj);
     case DZ_FILE_PIDFD:
         return f->obj < DZ_KERNEL_PID_MAX;
     case DZ_FILE_EPOLL:

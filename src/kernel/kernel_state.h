@@ -69,7 +69,7 @@ enum {
     DZ_KERNEL_POLL_MAX = 1024,        /* descriptors in one poll of WebAssembly */
     DZ_KERNEL_IOV_MAX = 1024,         /* pieces of one readv or writev */
     DZ_KERNEL_SLICE_NS = 5000000,     /* longest time slice */
-    DZ_KERNEL_SYNTH_MAX = 256 * 1024, /* bytes of a file in /proc */
+    DZ_KERNEL_SYNTH_MAX = 8192 << 10, /* bytes of a file in /proc */
     DZ_KERNEL_RLIMITS = 16,
     DZ_KERNEL_ROBUST_MAX = 2048,     /* futexes of a robust list that are looked at */
     DZ_KERNEL_STACK_SLOTS = 1 << 19, /* of the engine, for each process */
@@ -82,6 +82,7 @@ enum dz_kernel_fs {
     DZ_KERNEL_FS_DISK = 0, /* ino is the disk's */
     DZ_KERNEL_FS_PROC = 1, /* kernel_procfs.c composes ino */
     DZ_KERNEL_FS_DEV = 2,  /* kernel_devfs.c */
+    DZ_KERNEL_FS_SYS = 3,  /* kernel_sysfs.c */
 };
 struct dz_node {
     uint64_t ino;
@@ -99,8 +100,8 @@ enum dz_file_kind {
     DZ_FILE_PTS = 4,    /* obj: pty, the terminal */
     DZ_FILE_DEVICE = 5, /* obj: enum dz_device */
     DZ_FILE_STREAM = 6, /* obj: stream to or from the outside */
-    DZ_FILE_SYNTH = 7,  /* obj: blob with the text of a /proc file, made when opened */
-    DZ_FILE_DIR = 8,    /* directory of /proc or /dev; node identifies it */
+    DZ_FILE_SYNTH = 7,  /* obj: blob with the text of a file of /proc; 0: not read yet */
+    DZ_FILE_DIR = 8,    /* directory of /proc, /dev or /sys; node identifies it */
     DZ_FILE_PIDFD = 9,  /* obj: number of the process; pos: dz_proc.lock_owner */
     DZ_FILE_EPOLL = 10,
     DZ_FILE_EVENTFD = 11,  /* pos: its count; obj: EFD_SEMAPHORE or 0 */
@@ -531,6 +532,7 @@ struct dz_thread {
     uint32_t pad;
     uint64_t utime_ns, stime_ns;
     uint64_t timer_slack, timer_slack_first; /* PR_SET_TIMERSLACK, ns; 0 = never set */
+    char comm[16]; /* its own name; "": that of the process, which the first thread's always is */
 
     int64_t alarm_at;                       /* the current call's deadline; link */
     uint32_t run_next, run_prev, run_queue; /* link */
@@ -577,6 +579,7 @@ struct dz_proc {
     int32_t exit_signal; /* that its end sends to its parent; 0: SIGCHLD; DZ_PROC_SILENT */
     uint32_t death_sig;  /* that its parent's end sends to it; 0 = none */
 
+    uint64_t io[4]; /* bytes read and written, calls that read and wrote */
     struct dz_capsets caps;
     uint32_t fsuid, fsgid;
     uint32_t securebits, persona; /* of prctl(2) and personality(2) */

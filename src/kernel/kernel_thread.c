@@ -78,6 +78,22 @@ struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p)
     return t;
 }
 
+void dz_k_thread_name_set(struct dz_proc *p, struct dz_thread *t, const char *name, size_t n)
+{
+    char *to = t->tid == p->pid ? p->comm : t->comm;
+    n = dz_k_min64(strnlen(name, n), sizeof t->comm - 1);
+    memset(to, 0, sizeof t->comm);
+    memcpy(to, name, n);
+}
+const char *dz_sys_name(struct dz_kernel *k, struct dz_proc *p)
+{
+    return dz_k_thread_name(dz_k_me(k, p), p);
+}
+void dz_sys_name_set(struct dz_kernel *k, struct dz_proc *p, const char *name)
+{
+    dz_k_thread_name_set(p, dz_k_me(k, p), name, strlen(name));
+}
+
 static void hash_remove(struct dz_kernel *k, const struct dz_thread *t)
 {
     uint32_t *at = bucket(k, t->tid);

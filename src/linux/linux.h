@@ -31,6 +31,7 @@ enum {
     DZ_LINUX_STRINGS_MIN = 128 << 10, /* what all may have under any RLIMIT_STACK, */
     DZ_LINUX_STRINGS_MAX = 6 << 20,   /* and under none */
     DZ_LINUX_STACK_SPARE = 128 << 10, /* bytes of the stack below sp that are mapped at once */
+    DZ_LINUX_AUX_MAX = 24,            /* pairs of the auxiliary vector */
 };
 
 /* A file that exec reads and maps. */
@@ -93,6 +94,9 @@ struct dz_linux_start {
     uint8_t *stack;              /* what lies from sp to the end of the stack */
     size_t stack_size;           /* bytes */
     uint64_t sp, entry;          /* rsp and rip; every other register is 0 */
+    uint64_t aux[DZ_LINUX_AUX_MAX]
+                [2];    /* the auxiliary vector, and how many pairs it has: it is in */
+    uint32_t aux_count; /* the stack, too, where the program may change it */
 };
 void dz_linux_start_release(struct dz_linux_start *start); /* the zeroed struct is fine, too */
 

@@ -24,7 +24,6 @@
 enum {
     ZEROS_MAX = 2 * DZ_ELF_SEGMENTS_MAX, /* of a program and its interpreter */
     TOP_BYTES = 8,                       /* zeros above the strings */
-    AUX_MAX = 24,                        /* pairs */
     CLOCK_TICKS = 100,                   /* a second's, of times(2) */
 };
 static const char PLATFORM[] = "x86_64";
@@ -226,7 +225,7 @@ static int check_strings(const struct dz_strings *strings)
 
 /* The auxiliary vector in Linux's order: how many pairs. */
 static size_t make_aux(const struct dz_linux_program *p, const struct places *at,
-                       Elf64_auxv_t aux[static AUX_MAX])
+                       Elf64_auxv_t aux[static DZ_LINUX_AUX_MAX])
 {
     const uint64_t bias = at->program;
     size_t n = 0;
@@ -255,7 +254,7 @@ static size_t make_aux(const struct dz_linux_program *p, const struct places *at
     AUX(AT_PLATFORM, 0);
     AUX(AT_NULL, 0);
 #undef AUX
-    assert(n <= AUX_MAX);
+    assert(n <= DZ_LINUX_AUX_MAX);
     return n;
 }
 
@@ -290,7 +289,7 @@ static int make_stack(struct lay *l, const struct dz_linux_program *p, const str
     if (argv->size + p->env.size + path_size + pointers > most)
         return -E2BIG;
 
-    Elf64_auxv_t aux[AUX_MAX];
+    Elf64_auxv_t aux[DZ_LINUX_AUX_MAX];
     const size_t aux_count = make_aux(p, places, aux);
     const uint64_t top = l->mm->stack_top, path = top - TOP_BYTES - path_size;
     const uint64_t env = path - p->env.size, args = env - argv->size;
@@ -310,6 +309,8 @@ static int make_stack(struct lay *l, const struct dz_linux_program *p, const str
     put_pointers(&s, &at, argv, args);
     put_pointers(&s, &at, &p->env, env);
     put_bytes(&s, at, aux, aux_count * sizeof *aux);
+    memcpy(l->start->aux, aux, aux_count * sizeof *aux);
+    l->start->aux_count = (uint32_t)aux_count;
     put_bytes(&s, random, p->aux.random, sizeof p->aux.random);
     put_bytes(&s, platform, PLATFORM, sizeof PLATFORM);
     put_bytes(&s, args, argv->bytes, argv->size);

@@ -41,7 +41,6 @@ enum {
     CHUNK = DZ_VFS_CHUNK, /* of a shared file: what has a sum */
     FILES_MAX = 2048,
     PACKED_MAX = 4096,
-    VDSO_OBJECT = 0,         /* others are numbered from 1 on */
     CACHE_FILES = 128,       /* snapshots that nobody maps: so many */
     CACHE_BYTES = 64 << 20,  /* and so large */
     SYNC_BYTES = 8 << 20,    /* of a file that is looked at before each output */
@@ -521,7 +520,7 @@ int dz_linux_back_vdso(struct dz_linux *l, struct dz_mm_back *ret_back)
     if (!l->files.has_vdso && linux_ops(l)->file(l->o.stub, l->vdso.fd, &l->files.vdso) < 0)
         return -ENOMEM;
     l->files.has_vdso = true;
-    *ret_back = (struct dz_mm_back){.kind = DZ_MM_OBJECT, .id = VDSO_OBJECT};
+    *ret_back = (struct dz_mm_back){.kind = DZ_MM_OBJECT, .id = DZ_LINUX_VDSO_OBJECT};
     return 0;
 }
 
@@ -534,7 +533,7 @@ int dz_linux_back_number(void *arg, const struct dz_mm_back *back, uint32_t *ret
         if (!files->has_pack)
             return -EBADF;
         *ret_number = files->pack;
-    } else if (back->kind == DZ_MM_OBJECT && back->id == VDSO_OBJECT) {
+    } else if (back->kind == DZ_MM_OBJECT && back->id == DZ_LINUX_VDSO_OBJECT) {
         if (!files->has_vdso)
             return -EBADF;
         *ret_number = files->vdso;

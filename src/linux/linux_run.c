@@ -22,6 +22,7 @@
 
 #include "linux/linux_frame.h"
 
+#include <cpuid.h>
 #include <linux/audit.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -547,6 +548,8 @@ static int copy_group(struct dz_linux *l, const struct dz_linux_thread *from,
         s = dz_linux_space_new(l);
         if (!s)
             return -ENOMEM;
+        memcpy(s->aux, from->group->space->aux, sizeof s->aux);
+        s->aux_count = from->group->space->aux_count;
         if (dz_mm_fork(&from->group->space->mm, &s->mm) < 0) {
             dz_linux_space_unref(l, s);
             return -ENOMEM;
@@ -689,6 +692,10 @@ const struct dz_kernel_runner dz_linux_runner = {
     .word = dz_linux_word,
     .read = dz_linux_bytes,
     .key = dz_linux_key,
+    .page = DZ_MM_PAGE,
+    .cpus = dz_linux_cpus,
+    .sizes = dz_linux_sizes,
+    .auxv = dz_linux_auxv,
     .maps = dz_linux_maps,
 };
 
@@ -709,9 +716,12 @@ int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err)
         return dz_fail(err, DZ_ENOMEM, "no memory for Linux programs");
     l->calls = (struct dz_mm_calls)DZ_VEC_INIT(DZ_MM_CALLS_MAX);
     l->line = (struct dz_buf)DZ_BUF_INIT(DZ_LINUX_TRACE_MAX);
-    l->hwcap = getauxval(AT_HWCAP);
+    unsigned edx = 0;
+    (void)__get_cpuid(1, &(unsigned){0}, &(unsigned){0}, &(unsigned){0}, &edx);
+    l->hwcap = edx; /* getauxval(AT_HWCAP) is the C library's own number */
     l->hwcap2 = getauxval(AT_HWCAP2);
     dz_linux_pages_init(l);
+    l->cpuinfo = dz_linux_cpuinfo();
     const int rc = dz_linux_vdso_open(&l->vdso, err);
     if (rc < 0) {
         dz_linux_free(l);
@@ -745,6 +755,7 @@ void dz_linux_free(struct dz_linux *l)
     assert(l->count == 0 && !l->spaces);
     dz_linux_files_free(l);
     dz_linux_vdso_close(&l->vdso);
+    dz_free(l->cpuinfo);
     dz_vec_release(&l->calls);
     dz_buf_release(&l->line);
     dz_free(l);

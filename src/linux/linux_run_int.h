@@ -10,7 +10,7 @@
  *
  * Three kinds of object, and what lasts of each when a machine sleeps:
  *
- *     struct dz_linux_space    an address space                 id, mm
+ *     struct dz_linux_space    an address space                 id, mm, auxiliary vector
  *     struct dz_linux_group    a process of the stub: one       which space it has
  *                              space, which a vfork child has with its parent
  *     struct dz_linux_thread   what dz_task.own points to       the call that it is parked in,
@@ -39,6 +39,8 @@
 struct dz_linux_space {
     uint64_t id; /* no other of this machine has it, or had it */
     struct dz_mm mm;
+    uint64_t aux[DZ_LINUX_AUX_MAX][2]; /* /proc/PID/auxv, so many pairs */
+    uint32_t aux_count;
     uint32_t groups;
     struct dz_linux_space *next, **link; /* of l->spaces */
 };
@@ -115,6 +117,7 @@ struct dz_linux {
     struct dz_mm_calls calls; /* of the call that is served */
     struct dz_buf line;       /* of trace */
     uint64_t hwcap, hwcap2;
+    char *cpuinfo; /* of one processor, as the host tells of its first; NULL: it does not */
 };
 
 static inline struct dz_linux_thread *linux_thread_of(const struct dz_task *t)
@@ -143,8 +146,15 @@ int dz_linux_word(void *arg, struct dz_task *t, const struct dz_word *w, uint32_
 int dz_linux_bytes(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
 int dz_linux_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
 void dz_linux_maps(void *arg, struct dz_task *t, struct dz_buf *to);
+void dz_linux_sizes(void *arg, const struct dz_task *t, struct dz_kernel_sizes *ret_sizes);
+void dz_linux_auxv(void *arg, const struct dz_task *t, struct dz_buf *to);
 /* Lay a program into the fresh process of this thread. 0 or -errno of execve(2). */
 int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
+
+/* linux_task.c. Before a jail: what /proc/cpuinfo of the host says of its first processor; NULL: it
+ * does not. */
+char *dz_linux_cpuinfo(void);
+uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus */
 
 /* linux_pages.c */
 struct linux_back {
@@ -160,7 +170,10 @@ int dz_linux_back_file(struct dz_linux *l, const struct linux_back *b, struct dz
 int dz_linux_back_object(struct dz_linux *l, uint64_t size, struct dz_mm_back *ret_back);
 /* The same for a mapping that grew: [offset, offset + size) of what it maps. */
 int dz_linux_back_more(struct dz_linux *l, const struct dz_mm_back *back, uint64_t size);
-/* The vDSO: an object that is always there. */
+/* The vDSO: an object that is always there. Others are numbered from 1 on. */
+enum {
+    DZ_LINUX_VDSO_OBJECT = 0,
+};
 int dz_linux_back_vdso(struct dz_linux *l, struct dz_mm_back *ret_back);
 int dz_linux_back_number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number,
                          uint64_t *ret_offset);

@@ -247,7 +247,9 @@ static void name_of(void *arg, const struct dz_mm_back *back, struct dz_mm_name 
     struct names *n = arg;
     const uint64_t ino = dz_linux_back_ino(n->l, back);
     if (back->kind == DZ_MM_OBJECT)
-        ret_name->path = "/dev/zero (deleted)";
+        ret_name->path = back->id != DZ_LINUX_VDSO_OBJECT ? "/dev/zero (deleted)"
+                         : back->offset == 0              ? "[vvar]"
+                                                          : "[vdso]";
     if (ino == 0)
         return;
     if (ino != n->ino && dz_vfs_find_path(n->l->o.vfs, n->root, ino, n->path, sizeof n->path) < 0)
@@ -262,6 +264,34 @@ void dz_linux_maps(void *arg, struct dz_task *task, struct dz_buf *to)
     const struct dz_linux_thread *t = linux_thread_of(task);
     struct names n = {.l = arg, .root = task->proc->root.ino};
     dz_mm_maps(linux_mm(t), name_of, &n, to);
+}
+
+void dz_linux_sizes(void *arg, const struct dz_task *task, struct dz_kernel_sizes *ret_sizes)
+{
+    const struct dz_linux *l = arg;
+    const struct dz_linux_thread *t = linux_thread_of(task);
+    const struct dz_mm *mm = linux_mm(t);
+    struct dz_kernel_sizes s = {.all = mm->total, .resident = task->proc->mem_bytes};
+    if (t->number)
+        (void)linux_ops(l)->resident(l->o.stub, t->number, false, &s.resident);
+    for (size_t i = 0; i < mm->vmas.n; i++) {
+        const struct dz_mm_vma *v = &mm->vmas.p[i];
+        const uint64_t size = v->end - v->start;
+        if (v->flags & DZ_MM_GROWSDOWN)
+            s.stack += size;
+        else if (v->prot & PROT_EXEC)
+            s.text += size;
+        else if ((v->prot & PROT_WRITE) && !(v->flags & DZ_MM_SHARED))
+            s.data += size;
+    }
+    *ret_sizes = s;
+}
+
+void dz_linux_auxv(void *arg, const struct dz_task *task, struct dz_buf *to)
+{
+    const struct dz_linux_space *s = linux_thread_of(task)->group->space;
+    (void)arg;
+    dz_buf_add(to, s->aux, s->aux_count * sizeof s->aux[0]);
 }
 
 /* ---- programs ---------------------------------------------------------------------------- */
@@ -402,6 +432,8 @@ static int lay(struct dz_linux_thread *t, const struct dz_load *from, struct bin
     rc = dz_linux_apply(t);
     if (rc == 0)
         rc = write_start(t, &start);
+    memcpy(t->group->space->aux, start.aux, sizeof start.aux);
+    t->group->space->aux_count = start.aux_count;
     dz_linux_start_release(&start);
     return rc == -ESRCH ? -EAGAIN : rc;
 }

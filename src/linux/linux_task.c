@@ -4,11 +4,14 @@
  */
 #include "linux/linux_run_int.h"
 
+#include "base/fd.h"
+
 #include <asm/prctl.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum {
     POINTERS = 512, /* of an array of strings that are read at once: a page */
@@ -136,6 +139,56 @@ LINUX_CALL(sigaltstack)
 static uint32_t cpus(const linux_call *c)
 {
     return c->thread ? c->thread->l->o.cpus : 1;
+}
+
+char *dz_linux_cpuinfo(void)
+{
+    char text[8192];
+    size_t n = 0;
+    DZ_AUTO(dz_fd_close) int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    for (ssize_t got = 1; fd >= 0 && got > 0 && n < sizeof text - 1; n += got > 0 ? (size_t)got : 0)
+        got = read(fd, text + n, sizeof text - 1 - n);
+    text[n] = '\0';
+    char *end = strstr(text, "\n\n"); /* between two processors */
+    if (!end)
+        return NULL;
+    end[1] = '\0';
+    return dz_strndup(text, strlen(text));
+}
+
+/* Every processor as the first one, but for its numbers. */
+static void one_cpu(const struct dz_linux *l, uint32_t number, struct dz_buf *to)
+{
+    static const char *const own[] = {"processor", "core id", "apicid", "initial apicid"};
+    static const char *const all[] = {"siblings", "cpu cores"};
+    for (const char *line = l->cpuinfo, *end; *line; line = end) {
+        const char *colon = strchr(line, ':');
+        bool is_own = false, is_all = false;
+        end = strchr(line, '\n') + 1;
+        size_t n = colon && colon < end ? (size_t)(colon - line) : 0;
+        while (n > 0 && (line[n - 1] == '\t' || line[n - 1] == ' '))
+            n--;
+        for (size_t i = 0; i < DZ_ARRAY_LEN(own); i++)
+            is_own = is_own || (strlen(own[i]) == n && memcmp(line, own[i], n) == 0);
+        for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
+            is_all = is_all || (strlen(all[i]) == n && memcmp(line, all[i], n) == 0);
+        if (is_own || is_all)
+            dz_buf_addf(to, "%.*s: %u\n", (int)(colon - line), line, is_own ? number : l->o.cpus);
+        else
+            dz_buf_add(to, line, (size_t)(end - line));
+    }
+    dz_buf_adds(to, "\n");
+}
+uint32_t dz_linux_cpus(void *arg, struct dz_buf *to)
+{
+    const struct dz_linux *l = arg;
+    for (uint32_t i = 0; to && i < l->o.cpus; i++) {
+        if (l->cpuinfo)
+            one_cpu(l, i, to);
+        else
+            dz_buf_addf(to, "processor\t: %u\n\n", i);
+    }
+    return l->o.cpus;
 }
 
 /* A process or thread that the call may ask about; 0: the caller. */
@@ -322,13 +375,10 @@ LINUX_CALL(sched_rr_get_interval)
 
 static int64_t set_name(const linux_call *c)
 {
-    char name[sizeof c->proc->comm];
-    const int e = dz_linux_string(c, c->arg[1], name, sizeof name);
-    if (e == -EFAULT)
-        return e;
-    const size_t n = strnlen(name, sizeof name - 1);
-    memset(c->proc->comm, 0, sizeof c->proc->comm);
-    memcpy(c->proc->comm, name, n);
+    char name[16] = "";
+    if (dz_linux_string(c, c->arg[1], name, sizeof name - 1) == -EFAULT)
+        return -EFAULT;
+    dz_sys_name_set(LINUX_K(c), name);
     return 0;
 }
 
@@ -342,7 +392,7 @@ LINUX_CALL(prctl)
     case PR_SET_NAME:
         return set_name(c);
     case PR_GET_NAME:
-        return dz_linux_put(c, arg, c->proc->comm, sizeof c->proc->comm);
+        return dz_linux_put(c, arg, dz_sys_name(LINUX_K(c)), 16);
     case PR_GET_PDEATHSIG:
     case PR_GET_CHILD_SUBREAPER: {
         const int32_t is = (int32_t)dz_sys_prctl(LINUX_K(c), arg_int(c, 0), &c->arg[1]);

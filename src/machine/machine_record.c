@@ -337,6 +337,7 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 58, securebits),
     DZ_FIELD(T, 59, persona),
     DZ_FIELD(T, 60, ioprio),
+    DZ_FIELD_ARRAY(T, 61, io),
 };
 #undef T
 
@@ -366,6 +367,7 @@ static const struct dz_field thread_fields[] = {
     DZ_FIELD(T, 22, futex_bits),
     DZ_FIELD(T, 23, timer_slack),
     DZ_FIELD(T, 24, timer_slack_first),
+    DZ_FIELD_ARRAY(T, 25, comm),
 };
 #undef T
 

@@ -498,12 +498,18 @@ static const struct dz_kernel_ops krig_ops = {
     .program_put = krig_program_put,
 };
 
+/* Machines that are made have native programs, too. */
+static bool krig_linux;
 static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *limits, uint32_t caps)
 {
     struct dz_kernel_ops ops = krig_ops;
     ops.arg = r;
     const struct dz_kernel_opts opts = {
-        .vfs = r->disk.v, .ops = &ops, .limits = limits, .caps = caps, .kinds = {{&fib_runner, r}}};
+        .vfs = r->disk.v,
+        .ops = &ops,
+        .limits = limits,
+        .caps = caps,
+        .kinds = {{&fib_runner, r}, {krig_linux ? &fib_runner : NULL, r}}};
     return dz_kernel_new(&opts, &r->k, &r->disk.err);
 }
 

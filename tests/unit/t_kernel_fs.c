@@ -386,9 +386,9 @@ static int pseudo_files(struct fib *f)
     OK(f, strcmp(list(f, "/proc/self/fd", 1), ". .. 0 ") == 0);
     const char *all = list(f, "/proc", 3);
     OK(f, strstr(all, "meminfo ") && strstr(all, " 1 2 ") && strstr(all, "self "));
-    OK(f, strstr(list(f, "/proc/2", 2), "fd cwd exe root stat ") != NULL);
+    OK(f, strstr(list(f, "/proc/2", 2), "fd cwd exe root task fdinfo net stat ") != NULL);
     OK(f, strcmp(list(f, "/dev", 2), ". .. null zero full random urandom tty console ptmx fd stdin "
-                                     "stdout stderr pts ") == 0);
+                                     "stdout stderr shm pts ") == 0);
     OK(f, slurp(f, "/dev/null", buf, 10) == 0 && slurp(f, "/dev/zero", buf, 10) == 9);
     int64_t fd = fib_open(f, "/dev/full", O_RDWR);
     OK(f, SYS(f, dz_sys_write(FK(f), (int)fd, "x", 1)) == -ENOSPC);

@@ -104,6 +104,19 @@ TEST(python_processes)
     nrig_stop(&r);
 }
 
+TEST(python_shares_memory_by_name)
+{
+    start_python();
+    PY("from multiprocessing import Pool, Lock, Value, shared_memory\n"
+       "def square(x): return x * x\n"
+       "if __name__ == '__main__':\n"
+       "    with Pool(3) as p: print(p.map(square, range(20)))\n"
+       "    s = shared_memory.SharedMemory(create=True, size=10000); s.buf[0:3] = b'abc'\n"
+       "    t = shared_memory.SharedMemory(s.name); print(bytes(t.buf[0:4]))\n"
+       "    t.close(); s.close(); s.unlink()\n");
+    nrig_stop(&r);
+}
+
 TEST(python_sockets)
 {
     start_python();
