@@ -372,7 +372,7 @@ TEST(proc_fork_bomb_meets_the_limit)
     CHECK_INT(job.status, 0);
     CHECK(krig_spawn(&r, "main", 0, NULL, 0) != 0); /* in its place */
     CHECK_INT(krig_spawn(&r, "main", 0, NULL, 0), 0);
-    CHECK(strstr(r.disk.err.msg, "its limit") != NULL);
+    CHECK(strstr(r.disk.err.msg, "which is the limit") != NULL);
     CHECK_INT(krig_stop(&r), 0);
 }
 
