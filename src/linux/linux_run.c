@@ -345,8 +345,6 @@ static int fix_page(struct dz_linux_thread *t, const struct dz_stub_event *e)
     const int access = e->error & ERROR_FETCH   ? PROT_EXEC
                        : e->error & ERROR_WRITE ? PROT_WRITE
                                                 : PROT_READ;
-    if (e->addr >= DZ_MM_ADDRESS_MAX)
-        return -EFAULT;
     dz_linux_limits(t);
     const int rc = dz_mm_fault(linux_mm(t), e->addr, access, &t->l->calls);
     if (rc != 1)

@@ -505,6 +505,13 @@ static void maps(struct dz_play *me, void *arg)
     MUST(me, CALL(me, mmap, 0, 4096, rw, MAP_SHARED, 1) == -ENODEV);
     MUST(me, CALL(me, mmap, 0, UINT64_C(1) << 40, rw, anon, (uint64_t)-1) == -ENOMEM);
     MUST(me, CALL(me, mmap, 0, 2 << 20, rw, MAP_SHARED | MAP_ANONYMOUS, (uint64_t)-1) == -ENOMEM);
+    /* all shared memory of the machine together has a limit, and what nobody maps is given back */
+    const uint64_t part = 600 << 10, both = MAP_SHARED | MAP_ANONYMOUS;
+    const uint64_t first = (uint64_t)CALL(me, mmap, 0, part, rw, both, (uint64_t)-1);
+    MUST(me, first % 4096 == 0);
+    MUST(me, CALL(me, mmap, 0, part, rw, both, (uint64_t)-1) == -ENOMEM);
+    MUST(me, CALL(me, munmap, first, part) == 0);
+    MUST(me, CALL(me, mmap, 0, part, rw, both, (uint64_t)-1) > 0);
     /* the stack grows, also when a call writes below it */
     const uint64_t sp = dz_play_regs(me)->rsp - (200 << 10);
     MUST(me, CALL(me, getrandom, sp, 8) == 8);
