@@ -122,8 +122,10 @@ TEST(python_sockets)
     start_python();
     PY("import socket, os, threading\n"
        "a, b = socket.socketpair()\n"
-       "a.sendall(b'x' * 300000) if os.fork() == 0 else print(len(b.recv(300000, socket.MSG_WAITALL)))\n"
-       "a.close(); os._exit(0) if not b.recv(1) else None\n");
+       "if os.fork() == 0:\n    a.sendall(b'x' * 300000); os._exit(0)\n" /* it must not read b, too
+                                                                          */
+       "print(len(b.recv(300000, socket.MSG_WAITALL)))\n"
+       "a.close(); print(b.recv(1)); os.wait()\n");
     PY("import socket, threading, os\n"
        "s = socket.socket(socket.AF_UNIX); s.bind('sock'); s.listen()\n"
        "def serve():\n"
