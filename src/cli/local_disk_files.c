@@ -196,9 +196,9 @@ const struct dz_cli_command dz_cmd_disk_ls = {
                                               DZ_CLI_OPTION_IMAGE,
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
-    .help = "A relative PATH starts at /. Without PATH, lists /. Names are in byte order; what\n"
-            "is below a directory follows it. With several paths or -R, names are shown with\n"
-            "their directory.\n",
+    .help = "A relative PATH starts at /. Without PATH, lists /. Names are in byte order,\n"
+            "with the content of a directory behind it. With several paths or -R, names are\n"
+            "shown with their directory.\n",
     .run = ls,
 };
 

@@ -22,7 +22,7 @@ importing() { # WRONG NAME
 
 test_that 'what a program imports and nobody has, or has otherwise, is named' '
     importing 1 foo >missing.wasm && run 126 doze wasm run missing.wasm && lines err 1 &&
-    has err "no program that doze can run: unknown import (1 missing): env.foo" &&
+    has err "not a program that doze can run: unknown import (1 missing): env.foo" &&
     importing 0 foo >wrong.wasm && run 126 doze wasm run wrong.wasm && lines err 1 &&
     has err "wasi_snapshot_preview1.proc_exit: the module wants () -> (), found (i32) -> ()"
 '

@@ -114,7 +114,8 @@ static inline void nrig_tree(struct nrig *r, const char *path, bool (*skip)(cons
         char sub[PATH_MAX];
         if (e->d_name[0] == '.' || (skip && skip(e->d_name)))
             continue;
-        (void)snprintf(sub, sizeof sub, "%s/%s", path, e->d_name);
+        if (snprintf(sub, sizeof sub, "%s/%s", path, e->d_name) >= (int)sizeof sub)
+            continue;
         if (stat(sub, &st) == 0 && S_ISDIR(st.st_mode))
             nrig_tree(r, sub, skip);
         else

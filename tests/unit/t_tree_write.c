@@ -319,7 +319,7 @@ TEST(sizes_have_their_ceilings)
     CHECK(st.st_size == (1 << 30) + 4096 && st.st_blocks < 1000);
     CHECK_INT(dz_tree_write_file(w, S("f"), &plain, &e), 0);
     CHECK_INT(dz_tree_write_data(w, 0, "123456", 6, &e), DZ_ELIMIT);
-    CHECK(strstr(e.msg, "over 10 bytes: ask for more"));
+    CHECK(strstr(e.msg, "more than 10 bytes: ask for more"));
     CHECK_INT(dz_tree_write_end(w, UINT64_MAX, &e), DZ_ELIMIT);
     CHECK_INT(dz_tree_write_end(w, 0, &e), DZ_EINVAL); /* it is over */
     CHECK_INT(dz_tree_write_data(w, 0, "x", 1, &e), DZ_EINVAL);
