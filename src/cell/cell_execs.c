@@ -565,8 +565,7 @@ void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret)
     for (struct dz_exec *e = x->all; e; e = e->next) {
         if (!e->in || e->over || ret->count == DZ_ARRAY_LEN(ret->of))
             continue;
-        ret->of[ret->count].tag =
-            e->number << 2 | (e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : DZ_CELL_STDIN);
+        ret->of[ret->count].number = e->number;
         ret->of[ret->count++].in = e->in;
     }
     const struct dz_exec *first = by_number(x, DZ_EXEC_MAIN);

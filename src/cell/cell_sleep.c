@@ -177,20 +177,21 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
 
 /* --- waking, sleeping --------------------------------------------------------------------- */
 
-/* Before the bytes of each stream. Of MAIN_SENT, which is no stream for input, the bytes are a u64:
- * how many of the main command's output hosts were sent. */
+/* Before the bytes of each command's input. The tag is the command's number << 2; its lower bits
+ * are those of a stream, and only MAIN_SENT, which is no stream for input, has a meaning: its bytes
+ * are a u64, how many of the main command's output hosts were sent. */
 struct saved_input {
-    uint32_t stream, eof;
+    uint32_t tag, eof;
     uint64_t size;
 };
 enum {
     MAIN_SENT = DZ_CELL_STDOUT, /* the tag of the main command's output */
 };
 
-static struct dz_cell_input *find_input(const struct dz_cell_inputs *in, uint32_t tag)
+static struct dz_cell_input *find_input(const struct dz_cell_inputs *in, uint32_t number)
 {
     for (size_t i = 0; i < in->count; i++)
-        if (in->of[i].tag == tag)
+        if (in->of[i].number == number)
             return in->of[i].in;
     return NULL;
 }
@@ -207,8 +208,8 @@ static int take_inputs(struct dz_cell_inputs *in, const uint8_t *at, size_t left
         left -= sizeof h;
         if (h.size > left || h.size > DZ_CELL_WINDOW)
             break;
-        struct dz_cell_input *to = find_input(in, h.stream);
-        if (h.stream == MAIN_SENT && h.size == sizeof in->main_sent) {
+        struct dz_cell_input *to = find_input(in, h.tag >> 2);
+        if (h.tag == MAIN_SENT && h.size == sizeof in->main_sent) {
             memcpy(&in->main_sent, at, sizeof in->main_sent);
         } else if (to) {
             memcpy(to->bytes, at, (size_t)h.size);
@@ -234,9 +235,9 @@ int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, str
     return rc;
 }
 
-static void put_input(struct dz_buf *b, uint32_t stream, const struct dz_cell_input *in)
+static void put_input(struct dz_buf *b, uint32_t number, const struct dz_cell_input *in)
 {
-    struct saved_input h = {.stream = stream, .eof = in->eof, .size = in->len};
+    struct saved_input h = {.tag = number << 2, .eof = in->eof, .size = in->len};
     size_t first = sizeof in->bytes - in->head;
     first = first < in->len ? first : in->len;
     dz_buf_add(b, &h, sizeof h);
@@ -250,9 +251,9 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
     DZ_AUTO(dz_buf_release) struct dz_buf host = DZ_BUF_INIT(DZ_MACHINE_HOST_MAX);
     for (size_t i = 0; i < in->count; i++)
         if (in->of[i].in->len || in->of[i].in->eof)
-            put_input(&host, in->of[i].tag, in->of[i].in);
+            put_input(&host, in->of[i].number, in->of[i].in);
     if (in->main_sent) {
-        struct saved_input h = {.stream = MAIN_SENT, .size = sizeof in->main_sent};
+        struct saved_input h = {.tag = MAIN_SENT, .size = sizeof in->main_sent};
         dz_buf_add(&host, &h, sizeof h);
         dz_buf_add(&host, &in->main_sent, sizeof in->main_sent);
     }

@@ -16,11 +16,11 @@ struct dz_cell_input {
     bool eof;
 };
 
-/* The same with the tags of their streams; and how many bytes of the main command's output hosts
- * were sent. */
+/* The same with the numbers of their commands; and how many bytes of the main command's output
+ * hosts were sent. */
 struct dz_cell_inputs {
     struct {
-        uint32_t tag;
+        uint32_t number;
         struct dz_cell_input *in;
     } of[DZ_CELL_EXECS_MAX];
     size_t count;
@@ -31,7 +31,7 @@ struct dz_cell_inputs {
  * to what start wants with a file that is otherwise. */
 int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start,
                        struct dz_err *err);
-/* Fill m->kernel and the inputs, and set in->main_sent. Input for other streams is lost. */
+/* Fill m->kernel and the inputs, and set in->main_sent. Input of other commands is lost. */
 int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, struct dz_err *err);
 /* Write the machine and commit; *ret_wake_at as of DZ_FRAME_SUSPENDED. */
 int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *in, bool goes_on,

@@ -91,7 +91,7 @@ static inline void played_tell(struct dz_cell *c, const struct dz_cell_event *ev
     if (c->count == PLAYED_EVENTS_MAX || c->dead)
         return;
     c->told[at].event = *event;
-    (void)snprintf(c->told[at].text, PLAYED_TEXT, "%s", text ? text : "");
+    (void)snprintf(c->told[at].text, PLAYED_TEXT, "%.*s", PLAYED_TEXT - 1, text ? text : "");
     c->count++;
     played_readable(c);
 }

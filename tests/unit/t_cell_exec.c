@@ -136,6 +136,34 @@ TEST(commands_sleep_with_the_machine_and_keep_their_ids)
     mrig_free(&r);
 }
 
+/* Each line comes together with the order to sleep: the cell keeps what the terminal has not taken.
+ */
+TEST(what_is_typed_at_a_terminal_sleeps_with_the_machine)
+{
+    enum {
+        ROUNDS = 10
+    };
+    size_t lines = 0;
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_TTY);
+    mrig_until(&r, c, DZ_CELL_STARTED);
+    for (int i = 0; i < ROUNDS; i++) {
+        mrig_input(&r, c, "x\n");
+        mrig_sleep(&r, false);
+        mrig_again(&r);
+        c = mrig_by_id(&r, "exe_1");
+        CHECK_INT(dz_cell_exec_attach(r.cell, c->exec, c->offset, &r.err), 0);
+    }
+    mrig_input(&r, c, "\x04");
+    mrig_until(&r, c, DZ_CELL_EXITED);
+    CHECK_INT(c->end.exit_code, 0);
+    for (const char *p = (const char *)c->out.p; p && (p = strstr(p, "x\r\n")); p++)
+        lines++;
+    CHECK_INT(lines, 2 * ROUNDS); /* the echo, and what the command wrote */
+    mrig_free(&r);
+}
+
 /* All of this goes with the start. */
 static int spawn_and_tell(struct mrig *r, const struct dz_cell_start *start)
 {
