@@ -60,6 +60,7 @@ struct dz_cell *dz_cell_adopt(int fd)
     if (!c)
         return NULL;
     c->fd = fd;
+    c->gate = -1;
     c->death = DZ_REAP_WATCH_INIT;
     dz_cell_words_init(&c->words, DZ_WORDS_CELL, NULL);
     c->execs.max = (size_t)DZ_CELL_EXECS_MAX * 2;
@@ -428,6 +429,7 @@ void dz_cell_free(struct dz_cell *c)
     if (c->pid > 0 && !tidies)
         (void)kill(c->pid, SIGKILL);
     bool unborn = c->reaper && !c->known;
+    dz_pool_gate_close(c);
     if (c->fork)
         dz_pool_forget(c->fork);
     if (unborn) {

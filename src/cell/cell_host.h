@@ -40,6 +40,7 @@ struct dz_cell {
     pid_t pid;                  /* 0: not known yet, or already reaped */
     bool known;                 /* for a cell of a pool: its first packet has told its pid */
     bool doomed;                /* kill it as soon as its pid is known */
+    int gate;                   /* a socket from which it reads once it is in its cgroup; or -1 */
     int64_t dying_ns;           /* when it was killed, on the boot clock; 0: it was not */
     struct dz_reap_watch death; /* polled instead of the socket from then on */
     bool nonsense;              /* it was killed because it sent what no cell sends */
@@ -112,6 +113,8 @@ void dz_pool_forget(struct dz_pool_fork *f);
 void dz_pool_ask(struct dz_cell *c);
 /* The number of a cell is known: it gets what the pool has for a process. */
 void dz_pool_born(struct dz_cell *c);
+/* Unless it is closed: the cell goes on if it is in its cgroup, else it ends. */
+void dz_pool_gate_close(struct dz_cell *c);
 /* Which process it is, if that is not known and its first packet is there. DZ_EIO: it is none that
  * a zygote may have forked. */
 int dz_cell_learn(struct dz_cell *c);

@@ -74,7 +74,9 @@ enum dz_frame_type {
     DZ_FRAME_BORN = 62,     /* the first frame of a forked cell; its credentials tell its pid */
     DZ_FRAME_WORDS = 61,    /* payload: text that a process wrote to standard error */
     /* from the pool to a zygote or the seed (cell_nest.h) */
-    DZ_FRAME_NEST_FORK = 64,  /* comes with the socket of a new cell */
+    DZ_FRAME_NEST_FORK = 64,  /* comes with the socket of a new cell and, where that gets a cgroup
+                               * and runs native programs, with another: a byte in it says that the
+                               * cell is in its cgroup */
     DZ_FRAME_NEST_IMAGE = 65, /* comes with the control socket of a new zygote, an image, its
                                  modules; payload: the hash of the image */
     DZ_FRAME_NEST_USER = 68, /* the first to a zygote. value: the first of the ids, 0: none; stream:
@@ -227,6 +229,8 @@ enum {
     DZ_CELL_NOFILE = 256, /* descriptors */
     DZ_CELL_NOFILE_NATIVE =
         16384, /* of one with native programs: a process each, and files that they map */
+    DZ_CELL_TASKS_NATIVE =
+        4096 + 64,           /* threads of its guests and itself, in a cgroup of their own */
     DZ_CELL_CODE_MAX = 1000, /* every DZ_E* is above -DZ_CELL_CODE_MAX */
     /* processes of a zygote with all of its cells: the least and the most */
     DZ_CELL_PROCESSES_LEAST = 4096,

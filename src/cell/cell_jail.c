@@ -72,6 +72,9 @@ static int keep_only(int *fds, size_t count)
     return syscall(SYS_close_range, from, ~0u, 0) < 0 ? -errno : 0;
 }
 
+_Static_assert(DZ_CELL_TASKS_NATIVE > (int)DZ_STUB_THREADS_MAX,
+               "threads end a little after their number");
+
 /* The stubs of native programs, and their runner. */
 static int open_native(void *arg, struct dz_err *err)
 {

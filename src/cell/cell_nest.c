@@ -112,12 +112,23 @@ __attribute__((always_inline)) static inline void renew_canary(void)
 #endif
 }
 
+/* The processes of native programs are in the cgroup in which the cell is when it starts the first
+ * of them. So the cell waits until its host has moved it. */
+static bool is_placed(int gate)
+{
+    struct pollfd p = {.fd = gate, .events = POLLIN};
+    char byte;
+    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+        ;
+    return read(gate, &byte, 1) == 1;
+}
+
 /* The host learns from the credentials of the first packet which process has this socket. */
-DZ_NORETURN static void cell(int fd)
+DZ_NORETURN static void cell(int fd, int gate)
 {
     const struct dz_frame born = {.type = DZ_FRAME_BORN};
     renew_canary();
-    if (dz_frame_send(fd, &born, NULL, true, NULL) < 0)
+    if (dz_frame_send(fd, &born, NULL, true, NULL) < 0 || (gate >= 0 && !is_placed(gate)))
         _exit(0); /* the host has changed its mind */
     struct dz_os_dirty *dirty = NULL;
     struct dz_err err = {0};
@@ -149,7 +160,7 @@ static void on_fork(const struct dz_frame_fds *fds)
 {
     long pid = fork_for_parent();
     if (pid == 0)
-        cell(fds->fds[0]);
+        cell(fds->fds[0], fds->count > 1 ? fds->fds[1] : -1);
     answer(pid);
 }
 

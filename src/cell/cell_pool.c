@@ -78,6 +78,7 @@ struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
     int end;              /* the child's end of the socket, until the request is sent; then -1 */
+    int gate;             /* the same of its gate; -1: it has none */
     struct dz_cell *cell; /* the cell that is being forked; NULL: it was freed meanwhile, */
     struct zygote *nest;  /* or the child is this zygote; else NULL */
     uint32_t user;        /* the user of a zygote that was freed meanwhile */
@@ -168,6 +169,7 @@ static void forget_forks(struct zygote *z)
         if (f->nest)
             f->nest->pid = 0;
         dz_fd_close(&f->end);
+        dz_fd_close(&f->gate);
         dz_cell_user_give(f->user);
         dz_free(f);
     }
@@ -287,7 +289,7 @@ static struct dz_pool_fork *expect(struct zygote *z)
         return NULL;
     dz_list_init(&f->link);
     f->by = z;
-    f->end = -1;
+    f->end = f->gate = -1;
     dz_list_push_back(&z->forks, &f->link);
     z->fork_count++;
     assert_forks(z);
@@ -302,6 +304,7 @@ static void unexpect(struct zygote *z, struct dz_pool_fork *f)
     z->fork_count--;
     z->unsent -= f->end >= 0;
     dz_fd_close(&f->end);
+    dz_fd_close(&f->gate);
     dz_free(f);
 }
 
@@ -313,10 +316,11 @@ static void watch_room(struct zygote *z)
 }
 
 /* As dz_frame_send_fds. */
-static int send_fork(struct zygote *z, int end, struct dz_err *err)
+static int send_fork(struct zygote *z, int end, int gate, struct dz_err *err)
 {
     const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
-    return dz_frame_send_fds(z->fd, &f, &end, 1, err);
+    const int fds[] = {end, gate};
+    return dz_frame_send_fds(z->fd, &f, fds, gate < 0 ? 1 : 2, err);
 }
 
 /* Send the requests that wait, in order, as far as the socket takes them. */
@@ -327,26 +331,57 @@ static void send_unsent(struct zygote *z)
     DZ_LIST_FOREACH(struct dz_pool_fork, f, &z->forks, link) {
         if (f->end < 0)
             continue;
-        if (send_fork(z, f->end, NULL) <= 0)
+        if (send_fork(z, f->end, f->gate, NULL) <= 0)
             break; /* there is no room, or it is dead, which hear() finds out */
         dz_fd_close(&f->end);
+        dz_fd_close(&f->gate);
         z->unsent--;
     }
     watch_room(z);
 }
 
-/* Send the request of `fork`, the last of the queue, now or when there is room. Takes `end`. */
+/* Send the request of `fork`, the last of the queue, now or when there is room. Takes `end`, and
+ * fork->gate is closed once it is sent. */
 static int request_fork(struct zygote *z, struct dz_pool_fork *fork, int end, struct dz_err *err)
 {
-    int rc = z->unsent > 0 ? 0 : send_fork(z, end, err);
+    int rc = z->unsent > 0 ? 0 : send_fork(z, end, fork->gate, err);
     if (rc != 0) {
         (void)close(end);
+        dz_fd_close(&fork->gate);
         return rc < 0 ? rc : 0;
     }
     fork->end = end;
     if (z->unsent++ == 0)
         watch_room(z);
     return 0;
+}
+
+/* A cell with native programs that gets a cgroup waits at its gate until it is there. Its first
+ * packet is then news for the pool, for which the pool's descriptor is readable. */
+static int make_gate(const struct zygote *z, struct dz_cell *c, struct dz_pool_fork *fork,
+                     struct dz_err *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    int ends[2];
+    if (!z->native || !z->pool->opts.each)
+        return 0;
+    int rc = dz_frame_pair(ends, err);
+    if (rc < 0)
+        return rc;
+    c->gate = ends[0];
+    fork->gate = ends[1];
+    if (epoll_ctl(z->pool->epoll, EPOLL_CTL_ADD, c->fd, &ev) < 0)
+        return dz_fail_sys(err, errno, "start a cell: watch it");
+    return 0;
+}
+
+void dz_pool_gate_close(struct dz_cell *c)
+{
+    if (c->gate < 0)
+        return;
+    if (c->home)
+        (void)epoll_ctl(c->home->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    dz_fd_close(&c->gate);
 }
 
 /* Ask for a cell; its child is on the way. NULL: not possible now. */
@@ -359,7 +394,10 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
     struct dz_cell *c = dz_cell_adopt(ends[0]);
     struct dz_pool_fork *fork = c ? expect(z) : NULL;
     if (fork) {
-        if (request_fork(z, fork, ends[1], err) == 0) {
+        int rc = make_gate(z, c, fork, err);
+        if (rc < 0)
+            (void)close(ends[1]);
+        if (rc == 0 && request_fork(z, fork, ends[1], err) == 0) {
             fork->cell = c;
             c->reaper = &z->pool->reaper;
             c->home = z->pool;
@@ -410,7 +448,7 @@ static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
     rc = fork ? send_user(z, err) : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
     if (rc > 0)
-        rc = send_fork(p->seed, ends[1], err);
+        rc = send_fork(p->seed, ends[1], -1, err);
     (void)close(ends[1]);
     if (rc > 0) {
         fork->nest = z;
@@ -497,7 +535,8 @@ void dz_pool_born(struct dz_cell *c)
     struct dz_err err = {0};
     if (!p->opts.each)
         return;
-    if (dz_os_each_enter(p->opts.each, c->pid, &c->group, &err) < 0) {
+    const uint32_t tasks = c->gate < 0 ? 1 : DZ_CELL_TASKS_NATIVE;
+    if (dz_os_each_enter(p->opts.each, c->pid, tasks, &c->group, &err) < 0) {
         (void)snprintf(p->stats.why, sizeof p->stats.why, "%s", err.msg);
         if (c->memory_max)
             dz_cell_kill(c);
@@ -505,6 +544,9 @@ void dz_pool_born(struct dz_cell *c)
     }
     c->each = p->opts.each;
     limit_memory(c);
+    if (c->gate >= 0)
+        (void)send(c->gate, "g", 1, MSG_DONTWAIT | MSG_NOSIGNAL); /* or it is dead already */
+    dz_pool_gate_close(c);
 }
 
 /* The seed answers with the pid of a zygote. */

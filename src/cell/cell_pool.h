@@ -35,9 +35,9 @@ struct dz_cell_pool_opts {
     size_t ahead;             /* cells that wait, of each kind; 0: DZ_POOL_AHEAD */
     size_t images;            /* images with a zygote; 0: DZ_POOL_IMAGES */
     struct dz_os_users users; /* those that cells become (cell_users.h); count 0: cells keep ours */
-    /* Makes a cgroup for each cell, of one process, with the memory of its machine and
-     * memory_beside. It is the caller's, who releases it after the pool and its cells. NULL: no
-     * cgroups. */
+    /* Makes a cgroup for each cell and the processes of its native programs, with the memory of its
+     * machine and memory_beside. It is the caller's, who releases it after the pool and its cells.
+     * NULL: no cgroups. */
     struct dz_os_cgroup_each *each;
     uint64_t memory_beside;
     int64_t strays_ms; /* how often to look for children that nobody knows; 0: DZ_STRAY_EVERY_MS */

@@ -145,7 +145,7 @@ static const struct rule rules[] = {
     {DZ_READER_SEED_CALLS, DZ_FRAME_NEST_CALL, 2, 2 + DZ_CALL_FDS_MAX, read_empty},
     {DZ_READER_ZYGOTE_FIRST, DZ_FRAME_NEST_USER, 0, 0, read_user},
     {DZ_READER_ZYGOTE_IMAGE, DZ_FRAME_NEST_IMAGE, 0, 0, read_image},
-    {DZ_READER_ZYGOTE, DZ_FRAME_NEST_FORK, 1, 1, read_empty},
+    {DZ_READER_ZYGOTE, DZ_FRAME_NEST_FORK, 1, 2, read_empty},
     {DZ_READER_ZYGOTE, DZ_FRAME_NEST_WARM, 0, 0, read_warm},
     {DZ_READER_CALL, DZ_FRAME_NEST_CALL, 0, DZ_CALL_FDS_MAX, read_call},
 };

@@ -416,8 +416,6 @@ static int make_one(struct dz_os_cgroup_each *e, uint32_t *ret_number, struct dz
             continue;
         if (mkdir(path_of(part, number, dir), 0755) < 0 && errno != EEXIST)
             rc = dz_fail_sys(err, errno, "make the cgroup %s", dir);
-        if (rc == 0 && part->pids)
-            rc = put(dir, "pids.max", err, "1");
     }
     if (rc < 0)
         e->all.n--;
@@ -439,7 +437,22 @@ static int take_one(struct dz_os_cgroup_each *e, uint32_t *ret_number, struct dz
     return make_one(e, ret_number, err);
 }
 
-int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_number,
+static int limit_tasks(struct dz_os_cgroup_each *e, uint32_t number, uint32_t tasks,
+                       struct dz_err *err)
+{
+    char dir[DZ_OS_CGROUP_PATH + 16];
+    struct dz_os_cgroup_one *one = &e->all.p[number];
+    int rc = 0;
+    if (one->tasks == tasks) /* of its last process */
+        return 0;
+    for (size_t i = 0; rc == 0 && i < e->of->count; i++)
+        if (e->of->parts[i].pids)
+            rc = put(path_of(&e->of->parts[i], number, dir), "pids.max", err, "%u", tasks);
+    one->tasks = rc == 0 ? tasks : 0;
+    return rc;
+}
+
+int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t tasks, uint32_t *ret_number,
                      struct dz_err *err)
 {
     char dir[DZ_OS_CGROUP_PATH + 16];
@@ -447,6 +460,7 @@ int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_numbe
     int rc = take_one(e, &number, err);
     if (rc < 0)
         return rc;
+    rc = limit_tasks(e, number, tasks, err);
     e->all.p[number].oom_kills = oom_kills(e, number);
     for (size_t i = 0; rc == 0 && i < e->of->count; i++)
         if (e->of->parts[i].memory || e->of->parts[i].pids)

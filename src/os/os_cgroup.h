@@ -8,7 +8,8 @@
  * down, so that the caller moves into a group beside the new one; that works where the group
  * is ours alone (a unit with Delegate=yes).
  *
- * Below such a group each of its processes can have one of its own, numbered and used again. Then
+ * Below such a group each of its processes, with the children that it gets later, can have one of
+ * its own, numbered and used again. Then
  * the group of version 2 has no process itself: those that have none of their own are in its group
  * "rest".
  *
@@ -65,6 +66,7 @@ void dz_os_cgroup_remove(struct dz_os_cgroup *g);
 
 struct dz_os_cgroup_one {
     uint64_t memory_bytes; /* its limit; 0: none yet */
+    uint32_t tasks;        /* the same */
     uint64_t oom_kills;    /* when it was taken */
 };
 struct dz_os_cgroup_each {
@@ -77,9 +79,10 @@ struct dz_os_cgroup_each {
 void dz_os_each_init(struct dz_os_cgroup_each *e, const struct dz_os_cgroup *of);
 /* Remove all groups; their processes have ended. */
 void dz_os_each_release(struct dz_os_cgroup_each *e);
-/* Move a process that has one thread and will have no child into an empty group. */
-DZ_NODISCARD int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_number,
-                                  struct dz_err *err);
+/* Move a process that has one thread and no child yet into an empty group, in which it and its
+ * children may be so many threads. */
+DZ_NODISCARD int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t tasks,
+                                  uint32_t *ret_number, struct dz_err *err);
 /* Its memory; of swap it has none, where the kernel counts that. */
 DZ_NODISCARD int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number,
                                   uint64_t memory_bytes, struct dz_err *err);

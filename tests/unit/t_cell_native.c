@@ -7,7 +7,9 @@
 
 #include "../lib/many_rig.h"
 
+#include "base/fd.h"
 #include "cell/cell_pool.h"
+#include "os/os_cgroup.h"
 #include "os/os_user.h"
 
 #include <dirent.h>
@@ -141,8 +143,11 @@ TEST(native_programs_in_a_cell_without_a_zygote)
     mrig_free(&image);
 }
 
-/* How many processes of stubs there are whose parent is this process's child, or nobody. */
-static size_t stubs_of(pid_t cell)
+/* The processes of its stubs: all of its children. How many there are. */
+enum {
+    STUBS_MAX = 256
+};
+static size_t list_stubs(pid_t cell, pid_t ret_pids[STUBS_MAX])
 {
     size_t count = 0;
     DIR *d = opendir("/proc");
@@ -156,12 +161,18 @@ static size_t stubs_of(pid_t cell)
         (void)!fgets(text, sizeof text, f);
         (void)fclose(f);
         const char *end = strrchr(text, ')');
-        if (end && sscanf(end, ") %*c %d", &ppid) == 1 && ppid == cell) /* NOLINT(cert-err34-c) */
-            count++;
+        if (end && sscanf(end, ") %*c %d", &ppid) == 1 && ppid == cell && /* NOLINT(cert-err34-c) */
+            count < STUBS_MAX)
+            ret_pids[count++] = atoi(e->d_name); /* NOLINT(cert-err34-c) */
     }
     if (d)
         (void)closedir(d);
     return count;
+}
+static size_t stubs_of(pid_t cell)
+{
+    pid_t pids[STUBS_MAX];
+    return list_stubs(cell, pids);
 }
 
 TEST(stubs_end_with_their_cell)
@@ -182,4 +193,58 @@ TEST(stubs_end_with_their_cell)
     CHECK_INT(stubs_of(cell), 0);
     mrig_free(&r);
     mrig_free(&image);
+}
+
+static void groups_of(pid_t pid, struct dz_buf *ret_text)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+    dz_buf_reset(ret_text);
+    CHECK_INT(dz_fd_read_file(AT_FDCWD, path, ret_text, NULL), 0);
+}
+
+/* A cell's stubs are in the cell's own cgroup from their birth, those that were forked ahead, too.
+ * There it may have as many as it can need. */
+TEST(stubs_are_in_the_cgroup_of_their_cell)
+{
+    static const char *const spin[] = {"n", "spin", NULL};
+    const struct dz_os_cgroup_limits limits = {.each = true};
+    struct dz_os_cgroup group = {.count = 0};
+    struct dz_os_cgroup_each each;
+    struct dz_cell_pool *p = NULL;
+    struct mrig image, r[4];
+    struct dz_err err = {0};
+    struct dz_buf of_cell = DZ_BUF_INIT(1 << 16), of_stub = DZ_BUF_INIT(1 << 16);
+    if (dz_os_cgroup_make("doze-test", &limits, &group, &err) < 0)
+        SKIP(err.msg);
+    make_image(&image);
+    dz_os_each_init(&each, &group);
+    const struct dz_cell_pool_opts opts = {.ahead = 2, .each = &each, .memory_beside = 64 << 20};
+    CHECK_INT(dz_cell_pool_new(&opts, &p, &err), 0);
+    for (uint32_t i = 0; i < DZ_ARRAY_LEN(r); i++)
+        of_image(&r[i], p, &image, 0);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++) {
+        pid_t stubs[STUBS_MAX];
+        struct mexec *s = mrig_exec(&r[i], spin, 0);
+        mrig_until(&r[i], s, DZ_CELL_STARTED);
+        groups_of(dz_cell_pid(r[i].cell), &of_cell);
+        CHECK(strstr(of_cell.p, "/doze-test.") && !strstr(of_cell.p, "/rest"));
+        const size_t n = list_stubs(dz_cell_pid(r[i].cell), stubs);
+        CHECK(n >= 2);
+        for (size_t k = 0; k < n; k++) {
+            groups_of(stubs[k], &of_stub);
+            CHECK_STR(of_stub.p, of_cell.p);
+        }
+        CHECK_INT(dz_cell_exec_signal(r[i].cell, s->exec, SIGKILL, false, &r[i].err), 0);
+        mrig_until(&r[i], s, DZ_CELL_EXITED);
+        programs(&r[i]);
+    }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++)
+        mrig_free(&r[i]);
+    mrig_free(&image);
+    dz_cell_pool_free(p);
+    dz_os_each_release(&each);
+    dz_os_cgroup_remove(&group);
+    dz_buf_release(&of_cell);
+    dz_buf_release(&of_stub);
 }

@@ -68,7 +68,8 @@ TEST(a_request_has_its_number_of_descriptors)
     CHECK(is(DZ_READER_SEED, &fork, 0, "0 descriptors, not 1 to 1"));
     CHECK(is(DZ_READER_SEED, &fork, 2, "2 descriptors, not 1 to 1"));
     CHECK(is(DZ_READER_ZYGOTE, &fork, 0, "0 descriptors"));
-    CHECK(is(DZ_READER_ZYGOTE, &fork, 2, "2 descriptors"));
+    CHECK(is(DZ_READER_ZYGOTE, &fork, 2, NULL)); /* with a gate */
+    CHECK(is(DZ_READER_ZYGOTE, &fork, 3, "3 descriptors"));
     CHECK(is(DZ_READER_SEED, &image, 1, "1 descriptors, not 2 to 66"));
     CHECK(is(DZ_READER_SEED, &image, 66, NULL));
     CHECK(is(DZ_READER_SEED, &image, 67, "67 descriptors"));

@@ -169,8 +169,8 @@ TEST(each_process_has_limits_of_its_own)
         return;
     dz_os_each_init(&each, &g);
     struct child forks = begin(can_fork), eats = begin(take_much);
-    CHECK_INT(dz_os_each_enter(&each, forks.pid, &a, &err), 0);
-    CHECK_INT(dz_os_each_enter(&each, eats.pid, &b, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, forks.pid, 1, &a, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, eats.pid, 1, &b, &err), 0);
     CHECK(a != b);
     CHECK_INT(dz_os_each_limit(&each, a, 16 << 20, &err), 0);
     CHECK_INT(dz_os_each_limit(&each, b, 16 << 20, &err), 0);
@@ -179,9 +179,9 @@ TEST(each_process_has_limits_of_its_own)
     dz_os_each_leave(&each, a);
     dz_os_each_leave(&each, b); /* its process is still there: nobody else gets this group */
     struct child next = begin(nothing), more = begin(nothing);
-    CHECK_INT(dz_os_each_enter(&each, next.pid, &again, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, next.pid, 1, &again, &err), 0);
     CHECK_INT(again, a);
-    CHECK_INT(dz_os_each_enter(&each, more.pid, &again, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, more.pid, 1, &again, &err), 0);
     CHECK(again != a && again != b);
     int status = end(&eats);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -189,7 +189,7 @@ TEST(each_process_has_limits_of_its_own)
     CHECK_INT(end(&next), 7 << 8);
     CHECK_INT(end(&more), 7 << 8);
     struct child last = begin(nothing);
-    CHECK_INT(dz_os_each_enter(&each, last.pid, &again, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, last.pid, 1, &again, &err), 0);
     CHECK_INT(again, b); /* unused for the longest time, and empty now */
     CHECK_INT(dz_os_each_killed(&each, b), 0);
     CHECK_INT(end(&last), 7 << 8);
@@ -239,7 +239,7 @@ TEST(version_2_has_its_own_files)
     file(dir, "cgroup.procs", "");
     file(dir, "memory.events", "low 0\noom 5\noom_kill 2\noom_group_kill 0\n");
     dz_os_each_init(&each, &g);
-    CHECK_INT(dz_os_each_enter(&each, 12345, &number, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, 12345, 1, &number, &err), 0);
     CHECK_INT(number, 0);
     CHECK(file_is(dir, "pids.max", "1") && file_is(dir, "cgroup.procs", "12345"));
     CHECK_INT(dz_os_each_limit(&each, 0, 4096, &err), 0);
@@ -267,7 +267,7 @@ TEST(version_1_leaves_no_swap_either)
     file(dir, "cgroup.procs", "");
     file(dir, "memory.limit_in_bytes", "");
     dz_os_each_init(&each, &g);
-    CHECK_INT(dz_os_each_enter(&each, 12345, &number, &err), 0);
+    CHECK_INT(dz_os_each_enter(&each, 12345, 1, &number, &err), 0);
     CHECK_INT(dz_os_each_limit(&each, 0, 4096, &err), 0);
     CHECK(file_is(dir, "memory.limit_in_bytes", "4096"));
     file(dir, "memory.memsw.limit_in_bytes", "");
