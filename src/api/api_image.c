@@ -37,7 +37,7 @@ static void put_brief(struct dz_json *j, const char *sha256, const char *tags,
         dz_json_put_null(j, "size_bytes");
         return;
     }
-    dz_json_put_u64(j, "size_bytes", image->bytes);
+    dz_json_put_u64(j, "size_bytes", image->bytes + image->pack_bytes);
     dz_json_put_strz(j, "kind", dz_image_kind_text(image->kind));
     dz_json_put_u64(j, "programs", image->program_count);
     dz_json_put_u64(j, "packages", image->package_count);

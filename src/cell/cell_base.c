@@ -41,12 +41,15 @@ static int open_image(struct work *w, struct dz_err *err)
     const struct dz_db_opts opts = {
         .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
     int rc = dz_db_open_fds(&w->db, w->base->image_fd, -1, &opts, err);
-    const struct dz_vfs_opts disk = {.db = w->db, .readonly = true, .noatime = true};
+    struct dz_vfs_opts disk = {.db = w->db, .readonly = true, .noatime = true};
+    int pack_fd = -1;
+    if (rc == 0)
+        rc = dz_pack_among(w->base->module_fds, w->modules, 0, &disk.pack, &pack_fd, err);
     if (rc == 0)
         rc = dz_vfs_open(&disk, &w->vfs, err);
     return rc < 0 ? rc
                   : dz_modules_new(w->base->module_fds, w->modules,
-                                   &(struct dz_modules_of){w->vfs, w->db}, &w->found, err);
+                                   &(struct dz_modules_of){w->vfs, w->db, pack_fd}, &w->found, err);
 }
 
 /* The process of the call ends afterwards, which closes everything. */

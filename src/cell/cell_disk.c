@@ -79,7 +79,9 @@ enum {
     CARRY_FROM,
     CARRY_IMAGE,
     CARRY_TO,
-    CARRY_TO_WAL
+    CARRY_TO_WAL,
+    CARRY_PACK,
+    CARRY_COUNT
 };
 struct carrying {
     enum dz_cell_carry what;
@@ -106,21 +108,25 @@ static int share(struct dz_call *call, const struct carrying *c, struct dz_db *f
 {
     struct dz_db *image = NULL;
     struct dz_vfs *source = NULL, *target = NULL;
+    struct dz_vfs_pack pack = {0};
     char stands_on[DZ_VFS_IMAGE_TEXT] = "";
-    int image_fd = dz_call_fd(call, CARRY_IMAGE);
+    int image_fd = dz_call_fd(call, CARRY_IMAGE), pack_fd = dz_call_fd(call, CARRY_PACK);
     int rc = image_fd < 0 ? 0 : open_source(image_fd, "the image", &image, err);
+    if (rc == 0 && pack_fd >= 0)
+        rc = dz_vfs_pack_map(pack_fd, 0, &pack, err);
     if (rc == 0)
         rc = dz_vfs_image_of(from, stands_on, err);
     struct dz_vfs_opts in = {.db = from,
                              .image = image,
                              .image_sha256 = c->image_sha256[0] ? c->image_sha256 : NULL,
+                             .pack = pack,
                              .readonly = true,
                              .noatime = true};
     const struct dz_vfs_opts out = {.db = to};
     /* No cell has opened the file yet, so it is empty and names no image: the sandbox
      * has what its image has. */
     if (image && !stands_on[0])
-        in = (struct dz_vfs_opts){.db = image, .readonly = true, .noatime = true};
+        in = (struct dz_vfs_opts){.db = image, .pack = pack, .readonly = true, .noatime = true};
     if (rc == 0)
         rc = dz_vfs_open(&in, &source, err);
     if (rc == 0)
@@ -129,6 +135,7 @@ static int share(struct dz_call *call, const struct carrying *c, struct dz_db *f
         rc = dz_machine_share(source, target, copied, err);
     int closed = target ? dz_vfs_close(target, rc < 0 ? NULL : err) : 0;
     dz_vfs_abandon(source);
+    dz_vfs_pack_unmap(&pack);
     dz_db_closep(&image);
     return rc < 0 ? rc : closed;
 }
@@ -204,7 +211,8 @@ int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, st
     const int fds[] = {[CARRY_FROM] = d->from->fd,
                        [CARRY_IMAGE] = d->image_fd,
                        [CARRY_TO] = target,
-                       [CARRY_TO_WAL] = log};
+                       [CARRY_TO_WAL] = log,
+                       [CARRY_PACK] = d->image_fd < 0 ? -1 : d->pack_fd};
     const struct dz_call_opts call = {
         .what = names[what],
         .run = carry_call,
@@ -316,7 +324,7 @@ static int expand_call(struct dz_call *call, void *arg, struct dz_err *err)
 
 const struct dz_call_function dz_call_functions[DZ_CALL_COUNT] = {
     [DZ_CALL_CHECKPOINT] = {settle_call, 0, 2, NULL},
-    [DZ_CALL_CARRY] = {carry_call, sizeof(struct carrying), 4, is_sound_carry},
+    [DZ_CALL_CARRY] = {carry_call, sizeof(struct carrying), CARRY_COUNT, is_sound_carry},
     [DZ_CALL_EXPAND] = {expand_call, sizeof(struct expand_args), 2, NULL},
 };
 

@@ -42,6 +42,7 @@ struct dz_cell_disk {
     struct dz_blob_in *from;  /* must have a descriptor, and an empty log */
     struct dz_blob_out *to;   /* must be empty; the caller commits it */
     int image_fd;             /* SHARE: the image that `from` stands on; -1: none */
+    int pack_fd;              /* SHARE: the pack of that; -1: none */
     const char *image_sha256; /* the hash of that image; NULL: none */
     const char *label;        /* the name of `from` in messages */
     dz_cell_cancel cancel;

@@ -230,7 +230,7 @@ struct start_head {
     uint32_t flags;  /* START_* */
     uint32_t asleep; /* enum dz_cell_asleep */
     uint32_t envc, modules, lock_wait_ms, sleepers, settle_as, pad;
-    uint64_t memory;
+    uint64_t memory, pack_at;
     int64_t clock_ns;
 };
 enum {
@@ -321,6 +321,7 @@ int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starti
                               .lock_wait_ms = lock_wait(s),
                               .settle_as = s->settle_as,
                               .memory = s->memory_bytes,
+                              .pack_at = nested ? 0 : s->pack_at,
                               .clock_ns = s->clock_ns};
     struct dz_buf *body = &ret->body;
     *ret = (struct dz_starting){.body = DZ_BUF_INIT(DZ_START_SIZE_MAX + DZ_CELL_FRAME_MAX),
@@ -462,6 +463,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
         return dz_fail(err, DZ_EIO, "the start of a cell is malformed or too large");
     s->image_fd = image ? s->fds[2] : -1;
     s->module_first = 2u + image;
+    s->pack_at = head.pack_at;
     s->asleep = (enum dz_cell_asleep)head.asleep;
     s->fresh = head.flags & START_FRESH;
     s->ephemeral = head.flags & START_EPHEMERAL;

@@ -320,6 +320,7 @@ struct dz_started {
     size_t fd_count;
     int image_fd; /* -1: no image; fds[0] is the disk and fds[1] its WAL, -1: none */
     size_t module_first;
+    uint64_t pack_at; /* where in its file the pack begins */
     const char *image_sha256, *policy;
     /* Each ends with NULL and is one allocation. */
     const char **env, **sleepers;
@@ -374,7 +375,12 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell_native *native,
                                struct dz_nest *nest);
 
-/* Modules by their hash: those that were prepared, and those that this cell compiled. */
+struct dz_vfs_pack;
+/* Find the image's pack among these descriptors, each at the offset `at` of its file, and map it.
+ * *ret_fd is -1 if there is none. */
+int dz_pack_among(const int *fds, size_t count, uint64_t at, struct dz_vfs_pack *ret_pack,
+                  int *ret_fd, struct dz_err *err);
+
 struct dz_modules;
 struct dz_machine_program;
 struct dz_vfs_attr;
@@ -382,7 +388,9 @@ struct dz_wasm_module;
 struct dz_modules_of {
     struct dz_vfs *vfs;
     struct dz_db *image; /* the image below the file, or NULL */
+    int pack_fd;         /* the descriptor among `fds` that is no module; -1: all are */
 };
+/* Modules by their hash: those that were prepared, and those that this cell compiled. */
 int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
                    struct dz_modules **ret_modules, struct dz_err *err);
 void dz_modules_free(struct dz_modules *m);

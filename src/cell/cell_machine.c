@@ -58,12 +58,16 @@ static int open_image(struct dz_cell_machine *m, struct dz_started *s, struct dz
             return dz_fail(err, DZ_ESTATE, "the cell has not the image that it was started for");
         m->image = m->nest->image;
         m->modules = m->nest->modules;
+        m->pack = m->nest->pack;
+        m->pack_fd = m->nest->pack_fd;
         return 0;
     }
     int rc = s->image_fd >= 0 ? dz_db_open_fds(&m->image, s->fds[2], -1, &image, err) : 0;
     if (rc == 0 && s->image_fd >= 0)
         s->fds[2] = -1;
-    return rc;
+    return rc < 0 ? rc
+                  : dz_pack_among(s->fds + s->module_first, s->fd_count - s->module_first,
+                                  s->pack_at, &m->pack, &m->pack_fd, err);
 }
 
 static int64_t stopped_clock(void *arg)
@@ -83,6 +87,7 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
     const struct dz_vfs_opts opts = {.db = m->db,
                                      .image = m->image,
                                      .image_sha256 = m->image_sha256,
+                                     .pack = m->pack,
                                      .keep_orphans = s->asleep != DZ_CELL_BEGIN,
                                      .readonly = s->readonly,
                                      .now_ns = s->clock_ns ? stopped_clock : NULL,
@@ -165,10 +170,16 @@ static void wasm_put(struct dz_cell_machine *m, void *handle)
     dz_modules_put(m->modules, handle);
 }
 
+static bool on_pack_find(void *arg, uint64_t ino, uint64_t *ret_offset)
+{
+    return dz_vfs_packed(((struct dz_cell_machine *)arg)->vfs, ino, ret_offset) > 0;
+}
+
 static int linux_begin(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
                        struct dz_err *err)
 {
-    const struct dz_linux_opts opts = {.stub = m->native->stub, .vfs = m->vfs, .pack = {.fd = -1}};
+    const struct dz_linux_opts opts = {
+        .stub = m->native->stub, .vfs = m->vfs, .pack = {m->pack_fd, on_pack_find, m}};
     (void)policy;
     *ret_arg = m->native->runner;
     return dz_linux_begin(m->native->runner, &opts, err);
@@ -281,8 +292,9 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, struct
     if (rc == 0 && m->modules)
         dz_modules_use(m->modules, m->vfs);
     else if (rc == 0)
-        rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first,
-                            &(struct dz_modules_of){m->vfs, m->image}, &m->modules, err);
+        rc =
+            dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first,
+                           &(struct dz_modules_of){m->vfs, m->image, m->pack_fd}, &m->modules, err);
     return rc;
 }
 

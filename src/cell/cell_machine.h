@@ -11,6 +11,7 @@
 #include "cell/cell_int.h"
 #include "kernel/kernel_wasm.h"
 #include "machine/machine.h"
+#include "vfs/vfs.h"
 #include "wasi/wasi.h"
 
 struct dz_cell_machine;
@@ -64,6 +65,8 @@ struct dz_cell_machine {
     struct dz_cell_native *native; /* NULL: it runs no native programs */
     struct dz_nest *nest; /* what the zygote prepared before it forked this cell; NULL: nothing */
     const char *image_sha256; /* NULL: there is no image */
+    struct dz_vfs_pack pack;  /* of the image; at is NULL without one */
+    int pack_fd;              /* -1: the image has no pack */
     struct dz_execs *execs;   /* its commands; NULL while the machine is given up */
     bool lost;                /* a crash has left the file, and the machine's memory is lost */
     bool wakes;               /* the machine that sleeps in the file is to be woken */

@@ -10,7 +10,8 @@
  *
  * The memory image of a module that was handed over is mapped, too, so that a
  * process pays for the pages that it changes. So is the memory of a machine that sleeps in
- * the image, which comes among the modules and says by its first bytes what it is.
+ * the image, which comes among the modules and says by its first bytes what it is, as the image's
+ * pack does.
  */
 #include "cell/cell_int.h"
 
@@ -81,6 +82,18 @@ static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
     return 0;
 }
 
+int dz_pack_among(const int *fds, size_t count, uint64_t at, struct dz_vfs_pack *ret_pack,
+                  int *ret_fd, struct dz_err *err)
+{
+    *ret_fd = -1;
+    for (size_t i = 0; i < count; i++)
+        if (dz_vfs_pack_is(fds[i], at)) {
+            *ret_fd = fds[i];
+            return dz_vfs_pack_map(fds[i], at, ret_pack, err);
+        }
+    return 0;
+}
+
 static bool has_programs(struct dz_db *image)
 {
     static const char sql[] = "SELECT 1 FROM sqlite_master WHERE type='table' AND name='program'";
@@ -97,14 +110,17 @@ int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
     m->vfs = of->vfs;
     m->image = has_programs(of->image) ? of->image : NULL;
     for (size_t i = 0; i < count; i++) {
-        int rc = map_prepared(&m->prepared[i], fds[i], err);
+        struct prepared *p = &m->prepared[m->prepared_count];
+        if (fds[i] == of->pack_fd)
+            continue;
+        int rc = map_prepared(p, fds[i], err);
         if (rc < 0) {
             dz_modules_free(m);
             return rc;
         }
         m->prepared_count++;
-        if (dz_machine_base_begins(m->prepared[i].map, m->prepared[i].size))
-            m->base = &m->prepared[i];
+        if (dz_machine_base_begins(p->map, p->size))
+            m->base = p;
     }
     *ret_modules = m;
     return 0;

@@ -76,8 +76,12 @@ static int open_image(const int *fds, size_t count, const char *sha256, struct d
         return rc;
     dz_vfs_prepare_image(nest.image);
     dz_machine_prepare_image(nest.image);
-    rc = dz_modules_new(nest.fds + 1, nest.fd_count - 1, &(struct dz_modules_of){NULL, nest.image},
-                        &nest.modules, err);
+    rc = dz_pack_among(nest.fds + 1, nest.fd_count - 1, 0, &nest.pack, &nest.pack_fd, err);
+    if (rc < 0)
+        return rc;
+    rc =
+        dz_modules_new(nest.fds + 1, nest.fd_count - 1,
+                       &(struct dz_modules_of){NULL, nest.image, nest.pack_fd}, &nest.modules, err);
     return rc < 0 ? rc : dz_modules_open_all(nest.modules, err);
 }
 

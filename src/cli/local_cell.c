@@ -17,6 +17,7 @@
 #include "db/db.h"
 #include "vfs/vfs.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -116,6 +117,23 @@ static int open_modules(struct dz_cli_cell *c, struct dz_cli *cli, const char *b
     return rc;
 }
 
+static void add_pack(struct dz_cli_cell *c, int fd, uint64_t at)
+{
+    c->start.pack_at = at;
+    c->start.module_fds = c->module_fds;
+    if (fd >= 0)
+        c->module_fds[c->start.module_count++] = fd;
+}
+
+int dz_cli_cell_pack(struct dz_cli_cell *c, const char *path, struct dz_err *err)
+{
+    uint64_t at = 0;
+    int fd = -1, rc = dz_image_pack_of_file(path, &fd, &at, err);
+    assert(c->only_files && c->start.module_count == 0);
+    add_pack(c, fd, at);
+    return rc;
+}
+
 static int set_base(struct dz_cli_cell *c, struct dz_cli *cli, const char *base, struct dz_err *err)
 {
     int fd = dz_fd_open(AT_FDCWD, base, O_RDONLY, 0, err);
@@ -124,7 +142,9 @@ static int set_base(struct dz_cli_cell *c, struct dz_cli *cli, const char *base,
     c->start.image_fd = fd;
     int rc = dz_cli_hash_fd(fd, base, c->image_sha256, err);
     c->start.image_sha256 = c->image_sha256;
-    return rc < 0 || c->only_files ? rc : open_modules(c, cli, base, err);
+    if (rc < 0)
+        return rc;
+    return c->only_files ? dz_cli_cell_pack(c, base, err) : open_modules(c, cli, base, err);
 }
 
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
@@ -132,17 +152,19 @@ int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     size_t missing = 0;
-    int rc = dz_cli_image_store(&s, err);
+    int pack = -1, rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_image_find(s, name, c->image_sha256, err);
     if (rc == 0)
         rc = dz_image_load(s, c->image_sha256, ret_image, err);
     if (rc == 0)
         rc = c->start.image_fd = dz_image_open(s, c->image_sha256, err);
-    if (rc >= 0 && !c->only_files)
+    if (rc >= 0 && c->only_files)
+        rc = dz_image_open_pack(s, ret_image, &pack, err);
+    else if (rc >= 0)
         rc = dz_image_modules(s, ret_image, c->module_fds, &c->start.module_count, &missing, err);
+    add_pack(c, pack, 0);
     c->start.image_sha256 = c->image_sha256;
-    c->start.module_fds = c->module_fds;
     c->start.native = ret_image->kind == DZ_IMAGE_LINUX;
     return rc < 0 ? rc : 0;
 }

@@ -21,7 +21,7 @@ struct dz_cli_cell {
     bool failed;      /* the machine could not be run: nothing of it started */
     bool create; /* create the file also for a resume: the machine that sleeps in the base resumes
                     in it */
-    bool only_files;    /* no machine is run: prepared modules are not needed */
+    bool only_files; /* no machine is run: of the image's prepared files only its pack is needed */
     int64_t timeout_ns; /* wall clock; 0: none */
     bool keep;          /* SIGTERM suspends it */
     int64_t suspend_ns; /* suspend it after this time; 0: never */
@@ -39,6 +39,9 @@ struct dz_cli_cell {
  * *ret_image, which the caller releases. */
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
                       struct dz_err *err);
+/* Give the cell the pack of the image in the file of this path, if it has one. Only for a cell with
+ * only_files: the pack of an exported image lies in that file, which guests must not map. */
+int dz_cli_cell_pack(struct dz_cli_cell *c, const char *path, struct dz_err *err);
 /* The hash of the image that a disk file names, "" for none. */
 int dz_cli_file_image(const char *file, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 

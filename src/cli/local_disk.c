@@ -6,6 +6,7 @@
 #include "cli/local_disk.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -14,6 +15,7 @@
 #include "base/vec.h"
 #include "cli/local_hash.h"
 #include "cli/local_jail.h"
+#include "image/image.h"
 #include "machine/machine_peek.h"
 
 #include <errno.h>
@@ -49,7 +51,9 @@ static int64_t stopped_clock(void *arg)
 static struct {
     struct dz_db_files disk, image;
     char image_sha256[DZ_SHA256_HEX];
-} files = {.disk = DZ_DB_FILES_NONE, .image = DZ_DB_FILES_NONE};
+    int pack_fd; /* of the image, or of the disk when that is one; -1: none */
+    uint64_t pack_at;
+} files = {.disk = DZ_DB_FILES_NONE, .image = DZ_DB_FILES_NONE, .pack_fd = -1};
 
 static int open_files(struct dz_cli *c, bool write, struct dz_err *err)
 {
@@ -60,6 +64,8 @@ static int open_files(struct dz_cli *c, bool write, struct dz_err *err)
         rc = dz_db_files_open(&files.image, image, DZ_DB_FILES_IMAGE, err);
     if (rc == 0 && image)
         rc = dz_cli_hash_fd(files.image.db_fd, image, files.image_sha256, err);
+    if (rc == 0)
+        rc = dz_image_pack_of_file(image ? image : c->argv[0], &files.pack_fd, &files.pack_at, err);
     return rc;
 }
 
@@ -73,7 +79,7 @@ int dz_disk_jail_with(struct dz_cli *c, bool write, struct dz_cli_jail *j, struc
 {
     int rc = open_files(c, write, err);
     if (rc == 0) {
-        const int own[] = {files.disk.db_fd, files.disk.wal_fd, files.image.db_fd};
+        const int own[] = {files.disk.db_fd, files.disk.wal_fd, files.image.db_fd, files.pack_fd};
         for (size_t i = 0; i < DZ_ARRAY_LEN(own); i++)
             j->fds[j->fd_count++] = own[i];
         j->body = j->body ? j->body : run_body;
@@ -81,6 +87,7 @@ int dz_disk_jail_with(struct dz_cli *c, bool write, struct dz_cli_jail *j, struc
     }
     dz_db_files_close(&files.disk);
     dz_db_files_close(&files.image);
+    dz_fd_close(&files.pack_fd);
     return rc;
 }
 
@@ -151,6 +158,8 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
     int rc = open_db(c->argv[0], how, &d->db, err);
     if (rc == 0 && image)
         rc = open_image(d, image, err);
+    if (rc == 0 && files.pack_fd >= 0)
+        rc = dz_vfs_pack_map(files.pack_fd, files.pack_at, &d->pack, err);
     if (rc < 0 || how == DZ_DISK_DATA || how == DZ_DISK_SQL)
         return rc;
     int64_t epoch = 0;
@@ -162,6 +171,7 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
         .db = d->db,
         .image = d->image,
         .image_sha256 = image ? d->image_sha256 : NULL,
+        .pack = d->pack,
         .readonly = d->readonly,
         .now_ns = rc ? stopped_clock : NULL,
         .arg = d,

@@ -31,7 +31,8 @@ const char *dz_disk_image_sha256(void);
 
 struct dz_disk {
     struct dz_db *db, *image;
-    struct dz_vfs *vfs; /* NULL: only the databases are open */
+    struct dz_vfs_pack pack; /* of the image, or of db when that is one */
+    struct dz_vfs *vfs;      /* NULL: only the databases are open */
     bool readonly;
     bool sleeper; /* a machine sleeps in it */
     char image_sha256[DZ_SHA256_HEX];

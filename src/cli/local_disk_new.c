@@ -214,6 +214,7 @@ static int check(struct dz_cli *c, struct dz_err *err)
     dz_json_array(&k.json);
     if (rc == 0)
         rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = d.db,
+                                                      .pack = d.pack,
                                                       .image = d.image,
                                                       .quick = dz_cli_flag(c, "quick"),
                                                       .damage = on_damage,

@@ -154,6 +154,10 @@ static int start_cell(struct dz_files *f, enum dz_files_how how, struct dz_err *
     struct dz_cell_start *s = &f->cell.start;
     int64_t epoch_s = 0;
     int rc = f->disk ? open_image(f, err) : find_root(f, err);
+    if (rc == 0 && f->disk) {
+        const char *image = dz_cli_value(f->c, "image");
+        rc = dz_cli_cell_pack(&f->cell, image ? image : f->file, err);
+    }
     if (rc == 0)
         rc = dz_db_files_open(&f->held, f->file,
                               how == DZ_FILES_LOOK ? DZ_DB_FILES_READ : DZ_DB_FILES_WRITE, err);

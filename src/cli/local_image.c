@@ -53,7 +53,7 @@ static void ls_json(struct listing *l, const char *sha256, const char *tags,
         dz_json_str(&l->json, tag);
     dz_json_end(&l->json);
     if (image) {
-        dz_json_put_u64(&l->json, "size_bytes", image->bytes);
+        dz_json_put_u64(&l->json, "size_bytes", image->bytes + image->pack_bytes);
         dz_json_put_strz(&l->json, "kind", dz_image_kind_text(image->kind));
         dz_json_put_u64(&l->json, "machine_bytes", image->machine_bytes);
         dz_json_put_u64(&l->json, "programs", image->program_count);
@@ -81,7 +81,8 @@ static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err
         dz_cli_table_cell(&l->table, DZ_CLI_PLAIN,
                           dz_str(known ? dz_image_kind_text(image.kind) : "-"));
         dz_cli_table_cell(&l->table, DZ_CLI_PLAIN,
-                          known ? dz_str(dz_cli_size(image.bytes, size)) : DZ_STR("damaged"));
+                          known ? dz_str(dz_cli_size(image.bytes + image.pack_bytes, size))
+                                : DZ_STR("damaged"));
         dz_cli_table_cellf(&l->table, DZ_CLI_PLAIN, "%zu", known ? image.program_count : 0);
     }
     if (known)
@@ -169,7 +170,7 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     put_list(&j, "note", i->note);
     dz_json_put_strz(&j, "id", dz_image_ref(i->sha256, ref));
     dz_json_put_strz(&j, "sha256", i->sha256);
-    dz_json_put_u64(&j, "size_bytes", i->bytes);
+    dz_json_put_u64(&j, "size_bytes", i->bytes + i->pack_bytes);
     dz_json_put_strz(&j, "kind", dz_image_kind_text(i->kind));
     dz_json_put_strz(&j, "policy", i->policy);
     dz_json_put_u64(&j, "memory_bytes", i->memory_bytes);
@@ -199,7 +200,7 @@ static void inspect_text(struct dz_cli *c, const struct dz_image *i)
     for (size_t k = 0; i->note[k]; k++)
         line(c, k ? "" : "note", i->note[k]);
     line(c, "sha256", i->sha256);
-    line(c, "size", dz_cli_size(i->bytes, size));
+    line(c, "size", dz_cli_size(i->bytes + i->pack_bytes, size));
     if (i->machine_bytes) {
         (void)snprintf(asleep, sizeof asleep, "asleep, %s of memory",
                        dz_cli_size(i->machine_bytes, memory));

@@ -127,7 +127,7 @@ static int print_result(struct dz_cli *c, struct dz_image_store *s, const char *
     dz_json_put_strz(&j, "id", dz_image_ref(sha256, ref));
     dz_json_put_strz(&j, "sha256", sha256);
     dz_json_put_strz(&j, "status", dz_image_status_text(DZ_IMAGE_DEPLOYED));
-    dz_json_put_u64(&j, "size_bytes", image.bytes);
+    dz_json_put_u64(&j, "size_bytes", image.bytes + image.pack_bytes);
     dz_json_put_strz(&j, "kind", dz_image_kind_text(image.kind));
     dz_json_put_u64(&j, "machine_bytes", image.machine_bytes);
     dz_json_end(&j);
@@ -251,16 +251,20 @@ static int snapshot_of(struct dz_cli *c, struct dz_image_store *s, const struct 
     char sha256[DZ_SHA256_HEX];
     struct building b = {.c = c};
     struct dz_db_files files = DZ_DB_FILES_NONE;
+    DZ_AUTO(dz_fd_close) int pack = -1;
     const struct dz_image_build how = {.name = dz_cli_value(c, "tag"),
                                        .status = on_status,
                                        .step = on_step,
                                        .stop = on_stop,
                                        .arg = &b};
     int rc = dz_db_files_open(&files, c->argv[0], DZ_DB_FILES_WRITE, err);
+    if (rc == 0)
+        rc = dz_image_open_pack(s, image, &pack, err);
     const struct dz_image_snapshot from = {.label = c->argv[0],
                                            .db_fd = files.db_fd,
                                            .wal_fd = files.wal_fd,
                                            .image_fd = cell->start.image_fd,
+                                           .pack_fd = pack,
                                            .image_sha256 = cell->start.image_sha256,
                                            .image = image,
                                            .allow_empty = dz_cli_flag(c, "allow-empty")};

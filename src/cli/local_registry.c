@@ -46,7 +46,8 @@ static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *
         [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
-    DZ_AUTO(dz_fd_close) int image = -1;
+    struct dz_image info = {0};
+    DZ_AUTO(dz_fd_close) int image = -1, pack = -1;
     char sha256[DZ_SHA256_HEX];
     bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
     int rc = below ? dz_cli_image_store(&s, err) : 0;
@@ -54,10 +55,16 @@ static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *
         rc = dz_image_find(s, c->row->image, sha256, err);
     if (rc == 0 && below)
         rc = image = dz_image_open(s, sha256, err);
+    if (rc >= 0 && below)
+        rc = dz_image_load(s, sha256, &info, err);
+    if (rc >= 0 && below)
+        rc = dz_image_open_pack(s, &info, &pack, err);
+    dz_image_release(&info);
     (void)arg;
     const struct dz_cell_disk d = {.from = c->from,
                                    .to = c->to,
                                    .image_fd = image,
+                                   .pack_fd = pack,
                                    .image_sha256 = below ? sha256 : NULL,
                                    .label = c->row->id,
                                    .cancel = c->cancel};

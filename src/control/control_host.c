@@ -99,13 +99,20 @@ static int host_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_
         [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     const struct dz_control *e = arg;
-    DZ_AUTO(dz_fd_close) int image = -1;
+    struct dz_image info = {0};
+    DZ_AUTO(dz_fd_close) int image = -1, pack = -1;
     bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
     int rc = below ? image = dz_image_open(e->images, c->row->image, err) : 0;
+    if (rc >= 0 && below)
+        rc = dz_image_load(e->images, c->row->image, &info, err);
+    if (rc >= 0 && below)
+        rc = dz_image_open_pack(e->images, &info, &pack, err);
+    dz_image_release(&info);
     const struct dz_cell_disk d = {
         .from = c->from,
         .to = c->to,
         .image_fd = image,
+        .pack_fd = pack,
         .image_sha256 = below ? c->row->image : NULL,
         .label = c->row->id,
         .cancel = c->cancel,

@@ -11,6 +11,7 @@
  *     DATA/images/files/SHA256.manifest  its manifest; can be rebuilt from the image
  *     DATA/images/modules/SHA256         a prepared module; can be rebuilt from an image
  *     DATA/images/memory/SHA256          the flat memory of the machine that sleeps in it; likewise
+ *     DATA/images/packs/SHA256          content of larger files, flat: a part of the image
  *     DATA/images/tags/NAME:TAG          64 digits: the image that has the name
  *     DATA/images/cache/, logs/, work/   building
  *
@@ -70,6 +71,9 @@ struct dz_image {
     char sha256[DZ_SHA256_HEX];
     uint64_t bytes; /* of the file */
     enum dz_image_kind kind;
+    /* The flat file that holds the content of its programs and larger files; "": none */
+    char pack_sha256[DZ_SHA256_HEX];
+    uint64_t pack_bytes;
     const char *policy;    /* NULL: not set */
     const char *user;      /* NULL: not set */
     const char *workdir;   /* NULL: not set */
@@ -122,9 +126,16 @@ DZ_NODISCARD int dz_image_load(struct dz_image_store *s, const char *sha256,
 /* Open the image. It is locked against removal while the descriptor, or a copy of it in another
  * process, is open. */
 DZ_NODISCARD int dz_image_open(struct dz_image_store *s, const char *sha256, struct dz_err *err);
-/* Open the prepared files for a cell: first the flat memory of the machine that sleeps in the
- * image, then the modules. The cell makes missing ones itself, which is slow; *ret_missing counts
- * them. */
+/* Open its pack; *ret_fd is -1 for an image without one. DZ_ENOENT: the pack is missing. */
+DZ_NODISCARD int dz_image_open_pack(struct dz_image_store *s, const struct dz_image *image,
+                                    int *ret_fd, struct dz_err *err);
+/* Open the pack of an image's file by the path of that: behind the image in an exported file, in
+ * packs/ for a file of a store. *ret_fd is -1 when the image has none. */
+DZ_NODISCARD int dz_image_pack_of_file(const char *path, int *ret_fd, uint64_t *ret_at,
+                                       struct dz_err *err);
+/* Open the files of an image for a cell: first its pack, then the flat memory of the machine that
+ * sleeps in the image, then the modules. The cell makes missing memory and modules itself, which is
+ * slow; *ret_missing counts them. */
 DZ_NODISCARD int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
                                   int ret_fds[static DZ_IMAGE_MODULES_MAX], size_t *ret_count,
                                   size_t *ret_missing, struct dz_err *err);
@@ -235,6 +246,7 @@ struct dz_image_snapshot {
     const char *label;            /* for messages */
     int db_fd, wal_fd;            /* its file and WAL; no process runs it */
     int image_fd;                 /* the image below it, -1: none */
+    int pack_fd;                  /* the pack of that image, -1: none */
     const char *image_sha256;     /* hash of that image */
     const struct dz_image *image; /* how it is run */
     bool allow_empty;             /* without a machine: make an image of the files */

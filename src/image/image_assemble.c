@@ -555,12 +555,36 @@ static const char no_machine[] = "DELETE FROM machine;"
                                  "DROP TABLE IF EXISTS mem;"
                                  "DELETE FROM meta WHERE k IN('machine','machine_live')";
 
+/* The new image gets a pack of its own. */
+static int unpack_base(struct assembly *a)
+{
+    struct dz_vfs_pack pack = {0};
+    int rc = dz_vfs_pack_map(a->b->base_pack, a->b->base_pack_at, &pack, a->err);
+    if (rc == 0)
+        rc = dz_db_begin(a->db, a->err);
+    if (rc == 0)
+        rc = dz_db_exec(a->db, "UPDATE node SET base_size=size WHERE mode>>12=8 AND rdev<>0",
+                        a->err);
+    if (rc == 0)
+        rc = dz_vfs_unpack(a->db, &pack, a->err);
+    if (rc == 0)
+        rc = dz_db_exec(a->db, "UPDATE node SET base_size=0", a->err);
+    if (rc == 0)
+        rc = dz_vfs_recount(a->db, a->err);
+    if (rc == 0)
+        rc = dz_db_commit(a->db, a->err);
+    dz_vfs_pack_unmap(&pack);
+    return rc;
+}
+
 static int open_disk(struct assembly *a)
 {
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the new image"};
     int rc = dz_db_open_fds(&a->db, a->fd, a->wal_fd, &opts, a->err);
     if (rc == 0 && !a->fresh)
         rc = dz_db_exec(a->db, no_machine, a->err);
+    if (rc == 0 && a->b->base_pack >= 0 && !a->fresh)
+        rc = unpack_base(a);
     if (rc == 0 && a->fresh)
         rc = dz_db_exec(a->db, "UPDATE meta SET v=1 WHERE k='seed'", a->err);
     const struct dz_vfs_opts disk = {.db = a->db, .noatime = true, .now_ns = epoch};
@@ -641,13 +665,14 @@ int dz_build_assemble(struct dz_build *b, size_t steps, int fd, bool fresh, stru
     (void)unlinkat(b->store->dir, work, 0);
     fds[0] = fd;
     fds[1] = wal;
+    fds[n++] = b->base_pack;
     for (size_t i = 0; i < steps; i++) {
         const struct dz_step *s = &b->recipe->steps[i];
         if (s->fd < 0)
             continue;
         if (n == DZ_CALL_FDS_MAX)
             return dz_fail(err, DZ_ELIMIT, "the recipe has more than %d archives and programs",
-                           DZ_CALL_FDS_MAX - 2);
+                           DZ_CALL_FDS_MAX - 3);
         fds[n++] = s->fd;
     }
     struct listening l = {.b = b};

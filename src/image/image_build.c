@@ -12,6 +12,7 @@
 #include "vfs/vfs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 
 enum {
     FORMAT = 1, /* increased when the same inputs give other bytes */
+    FORMAT_LINUX = 1001,
 };
 
 const char *dz_image_status_text(enum dz_image_status status)
@@ -92,18 +94,22 @@ static int open_build(struct dz_build *b, struct dz_err *err)
 
 /* --- what it begins with ---------------------------------------------------------------- */
 
-/* Copy the base. It may be an exported image, whose names are not part of the disk. */
-static int copy_base(int base, int to, struct dz_err *err)
+/* The base may be an exported image: neither its pack nor its names are parts of the disk. */
+static int open_parts(struct dz_build *b, struct dz_err *err)
 {
-    if (lseek(base, 0, SEEK_SET) < 0)
-        return dz_fail_sys(err, errno, "read the image below it");
-    int rc = dz_image_copy(base, to, err);
-    return rc < 0 ? rc : dz_image_cut_names(to, NULL, err);
+    struct dz_image_parts parts;
+    int rc = dz_image_parts(b->base, &parts, err);
+    dz_buf_release(&parts.names);
+    b->base_size = parts.image;
+    if (rc < 0 || parts.pack == 0)
+        return rc;
+    b->base_pack_at = parts.image;
+    b->base_pack = fcntl(b->base, F_DUPFD_CLOEXEC, 0);
+    return b->base_pack < 0 ? dz_fail_sys(err, errno, "read the image that it starts from") : 0;
 }
 
-/* Open the image or file that `from` names; *ret_fd stays -1 without one. */
-static int open_base(struct dz_build *b, int *ret_fd, char ret_sha256[static DZ_SHA256_HEX],
-                     struct dz_err *err)
+/* The image or file named by `from`; b->base stays -1 without one. */
+static int open_base(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
     const char *from = b->how->from ? b->how->from : b->recipe->from;
     char path[DZ_IMAGE_PATH];
@@ -115,16 +121,21 @@ static int open_base(struct dz_build *b, int *ret_fd, char ret_sha256[static DZ_
     if (!file) {
         int rc = dz_image_find(b->store, from, ret_sha256, err);
         if (rc == 0)
-            rc = *ret_fd = dz_image_open(b->store, ret_sha256, err);
-        return rc < 0 ? rc : 0;
+            rc = b->base = dz_image_open(b->store, ret_sha256, err);
+        return rc < 0 ? rc : open_parts(b, err);
     }
     (void)snprintf(path, sizeof path, "%s%s%s", relative ? b->recipe->dir : "", relative ? "/" : "",
                    from);
-    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
-    int rc = fd < 0 ? fd : dz_image_hash_fd(fd, ret_sha256, err);
-    if (rc == 0)
-        *ret_fd = DZ_TAKE_FD(fd);
-    return rc;
+    int rc = b->base = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    if (rc >= 0)
+        rc = dz_image_hash_fd(b->base, ret_sha256, err);
+    return rc < 0 ? rc : open_parts(b, err);
+}
+
+static void close_base(struct dz_build *b)
+{
+    dz_fd_close(&b->base);
+    dz_fd_close(&b->base_pack);
 }
 
 /* Add the notes of the image below: they apply to this image, too. Its own notes come first. */
@@ -168,6 +179,9 @@ static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image 
     struct dz_image *c = &b->recipe->config;
     if (dz_image_load(b->store, base_sha256, ret_base, err) < 0)
         return 0; /* a file that is not in the store */
+    int rc = b->base_pack < 0 ? dz_image_open_pack(b->store, ret_base, &b->base_pack, err) : 0;
+    if (rc < 0)
+        return rc;
     c->policy = c->policy ? c->policy : ret_base->policy;
     c->user = c->user ? c->user : ret_base->user;
     c->workdir = c->workdir ? c->workdir : ret_base->workdir;
@@ -267,7 +281,7 @@ int dz_build_key(struct dz_build *b, size_t steps, char ret[static DZ_SHA256_HEX
                  struct dz_err *err)
 {
     uint8_t digest[DZ_SHA256_BYTES];
-    const uint32_t format = FORMAT;
+    const uint32_t format = b->recipe->config.kind == DZ_IMAGE_LINUX ? FORMAT_LINUX : FORMAT;
     DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
     DZ_AUTO(dz_buf_release) struct dz_buf config = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     int rc = dz_sha256_init(&h, err);
@@ -314,8 +328,10 @@ static int known_result(const struct dz_build *b, const char *key,
     dz_image_file_path(path, ret_sha256);
     if (!dz_image_exists(b->store, path) || dz_image_load(b->store, ret_sha256, &image, NULL) < 0)
         return 0;
+    dz_image_pack_path(path, image.pack_sha256);
+    const bool whole = !image.pack_sha256[0] || dz_image_exists(b->store, path);
     dz_image_release(&image);
-    return 1;
+    return whole;
 }
 
 static void remember_result(const struct dz_build *b, const char *key, const char *sha256)
@@ -354,20 +370,22 @@ int dz_image_new_disk(int fd, struct dz_err *err)
 
 int dz_build_disk(struct dz_build *b, size_t steps, int fd, struct dz_err *err)
 {
-    int rc = b->base >= 0 ? copy_base(b->base, fd, err) : dz_image_new_disk(fd, err);
+    int rc = b->base >= 0 ? dz_image_copy_range(b->base, 0, b->base_size, fd, err)
+                          : dz_image_new_disk(fd, err);
     return rc < 0 ? rc : dz_build_assemble(b, steps, fd, b->base < 0, err);
 }
 
 static int make_image(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
-    char work[DZ_IMAGE_PATH];
-    DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(b->store, work, err);
-    if (fd < 0)
-        return fd;
-    int rc = dz_build_disk(b, b->recipe->step_count, fd, err);
+    struct dz_image_file f;
+    int rc = dz_image_file_new(b->store, &f, err);
     if (rc == 0)
-        rc = dz_image_deploy(b->store, fd, work, b->how, ret_sha256, err);
-    (void)unlinkat(b->store->dir, work, 0); /* gone already if it was published */
+        rc = dz_build_disk(b, b->recipe->step_count, f.fd, err);
+    if (rc == 0 && b->recipe->config.kind == DZ_IMAGE_LINUX)
+        rc = dz_image_pack(b->store, b->how, &f, err);
+    if (rc == 0)
+        rc = dz_image_deploy(b->store, &f, b->how, ret_sha256, err);
+    dz_image_file_release(&f);
     return rc;
 }
 
@@ -376,11 +394,9 @@ static int build(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], stru
     char base_sha256[DZ_SHA256_HEX], key[DZ_SHA256_HEX];
     struct dz_image base = {0};
     tell(b, DZ_IMAGE_UPLOADING);
-    DZ_AUTO(dz_fd_close) int base_fd = -1;
-    int rc = open_base(b, &base_fd, base_sha256, err);
-    b->base = base_fd;
     b->base_sha256 = base_sha256;
-    if (rc == 0 && base_fd >= 0)
+    int rc = open_base(b, base_sha256, err);
+    if (rc == 0 && b->base >= 0)
         rc = inherit(b, base_sha256, &base, err);
     if (rc == 0)
         rc = check_kind(b, &base, err);
@@ -398,6 +414,7 @@ static int build(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], stru
             remember_result(b, key, ret_sha256);
     }
     dz_image_release(&base);
+    close_base(b);
     return rc;
 }
 
@@ -438,7 +455,13 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
     static struct dz_recipe recipe;
     struct dz_err own = {0};
     char full[DZ_IMAGE_NAME_MAX + 1];
-    struct dz_build b = {.store = s, .how = how, .recipe = &recipe, .name = full, .log = -1};
+    struct dz_build b = {.store = s,
+                         .how = how,
+                         .recipe = &recipe,
+                         .name = full,
+                         .log = -1,
+                         .base = -1,
+                         .base_pack = -1};
     DZ_AUTO(dz_fd_close) int lock = -1;
     err = err ? err : &own;
     recipe = (struct dz_recipe){0};
@@ -477,8 +500,14 @@ int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how, 
     char full[DZ_IMAGE_NAME_MAX + 1], base_sha256[DZ_SHA256_HEX];
     struct dz_image base = {0};
     struct dz_step *apt = NULL;
-    struct dz_build b = {.store = s, .how = how, .recipe = &recipe, .name = full, .log = -1};
-    DZ_AUTO(dz_fd_close) int lock = -1, base_fd = -1;
+    struct dz_build b = {.store = s,
+                         .how = how,
+                         .recipe = &recipe,
+                         .name = full,
+                         .log = -1,
+                         .base = -1,
+                         .base_pack = -1};
+    DZ_AUTO(dz_fd_close) int lock = -1;
     recipe = (struct dz_recipe){0};
     int rc = dz_recipe_read(how->recipe, &recipe, err);
     if (rc < 0)
@@ -496,8 +525,8 @@ int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how, 
     if (rc == 0)
         rc = open_build(&b, err);
     if (rc == 0)
-        rc = open_base(&b, &base_fd, base_sha256, err);
-    if (rc == 0 && base_fd >= 0)
+        rc = open_base(&b, base_sha256, err);
+    if (rc == 0 && b.base >= 0)
         rc = inherit(&b, base_sha256, &base, err);
     if (rc == 0)
         rc = dz_build_lock(&b, apt, &base, err);
@@ -505,6 +534,7 @@ int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how, 
         rc = dz_fd_remove_tree(AT_FDCWD, b.scratch, rc < 0 ? NULL : err) < 0 && rc == 0 ? err->code
                                                                                         : rc;
     dz_image_release(&base);
+    close_base(&b);
     dz_fd_close(&b.log);
     dz_recipe_release(&recipe);
     return rc;

@@ -42,6 +42,7 @@ void dz_image_file_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_manifest_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_module_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_base_path(char out[static DZ_IMAGE_PATH], const char *sha256);
+void dz_image_pack_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 /* Make a new file in work/, to be filled and renamed; `out` gets its name. */
 int dz_image_work_file(const struct dz_image_store *s, char out[static DZ_IMAGE_PATH],
                        struct dz_err *err);
@@ -60,18 +61,35 @@ int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
 /* Read the image of NAME:TAG; DZ_ENOENT. */
 int dz_image_read_name(const struct dz_image_store *s, const char *full,
                        char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
-/* Copy everything from the offset of `from` to the end of `to`. */
-int dz_image_copy(int from, int to, struct dz_err *err);
-/* Cut the names off an exported image in fd; ret_names, which may be NULL, gets them, one per line.
- * A file without names is unchanged. */
-int dz_image_cut_names(int fd, struct dz_buf *ret_names, struct dz_err *err);
+/* What a file that holds an image consists of. */
+struct dz_image_parts {
+    uint64_t image, pack; /* bytes; the pack lies behind the image, 0: none */
+    struct dz_buf names;  /* a line each, behind both */
+};
+int dz_image_parts(int fd, struct dz_image_parts *ret_parts, struct dz_err *err);
+/* The bytes [at, at + size) of a file, to the end of another. */
+int dz_image_copy_range(int from, uint64_t at, uint64_t size, int to, struct dz_err *err);
 
 /* --- looking into an image, in a cell --------------------------------------------------- */
 
-/* In a cell: open the disk in fd for reading. It is closed when the cell ends. */
+/* In a cell: the disk in fd, to be read, with its pack (-1: none). What is opened goes with the
+ * cell. */
 struct dz_db;
 struct dz_vfs;
-int dz_image_open_disk(int fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs, struct dz_err *err);
+int dz_image_open_disk(int fd, int pack_fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs,
+                       struct dz_err *err);
+/* An image that is being made: files in scratch/ that go unless they are published. */
+struct dz_image_file {
+    const struct dz_image_store *store;
+    int fd, pack_fd; /* -1: none */
+    char work[DZ_IMAGE_PATH], pack_work[DZ_IMAGE_PATH];
+};
+int dz_image_file_new(const struct dz_image_store *s, struct dz_image_file *f, struct dz_err *err);
+void dz_image_file_release(struct dz_image_file *f);
+/* Give an image of kind linux its pack, when it has something for one. Its content must all be in
+ * rows. */
+int dz_image_pack(const struct dz_image_store *s, const struct dz_image_build *how,
+                  struct dz_image_file *f, struct dz_err *err);
 /* Prepare one program of the image in fd and put it into the store. `copy` runs in the cell that
  * reads the image and gets a struct dz_image_copying; it is dz_image_copy_program except in tests.
  * Its output must have the program's hash, otherwise DZ_ECORRUPT. DZ_EINVAL, DZ_EUNSUPPORTED,
@@ -85,9 +103,8 @@ int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_ima
 /* Does the prepared module of this program exist, and is it complete? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);
-/* Put an image into the store; fd is its file in scratch/: scan, prepare, publish. Returns its
- * hash. */
-int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
+/* A whole image into the store: scan, prepare, publish. The result is its hash. */
+int dz_image_deploy(struct dz_image_store *s, const struct dz_image_file *f,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                     struct dz_err *err);
 
@@ -184,7 +201,10 @@ struct dz_build {
     int log;                     /* descriptor */
     char scratch[DZ_IMAGE_PATH]; /* absolute path of a directory that is removed afterwards */
     int base;                    /* the image that it starts from; -1: none */
-    const char *base_sha256;     /* of that, or "-" */
+    int base_pack;               /* its pack; -1: none */
+    uint64_t base_size,
+        base_pack_at;        /* bytes of the image in its file, and where its pack begins */
+    const char *base_sha256; /* of that, or "-" */
 };
 /* Get what a step fetches or compiles, from the cache or now. Sets step->fd and step->got. */
 int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err);

@@ -100,6 +100,16 @@ static int take_package(struct parse *p, struct dz_str rest, struct dz_err *err)
     return 0;
 }
 
+/* SHA256 BYTES */
+static int take_pack(struct parse *p, struct dz_str rest, struct dz_err *err)
+{
+    struct dz_str sha;
+    if (!dz_str_split(&rest, ' ', &sha) || rest.n == 0)
+        return wrong(p, "a pack needs a hash and a size", err);
+    int rc = take_hash(p, sha, p->i->pack_sha256, err);
+    return rc < 0 ? rc : take_number(p, rest, DZ_IMAGE_FILE_MAX, &p->i->pack_bytes, err);
+}
+
 static int take_word(struct parse *p, const char *list[], size_t *count, struct dz_str s,
                      struct dz_err *err)
 {
@@ -131,6 +141,8 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
         return p->note_count == DZ_IMAGE_NOTES_MAX
                    ? wrong(p, "too many notes", err)
                    : take_word(p, i->note, &p->note_count, rest, err);
+    if (dz_str_eqz(key, "pack"))
+        return take_pack(p, rest, err);
     if (dz_str_eqz(key, "policy"))
         i->policy = keep(p, rest);
     else if (dz_str_eqz(key, "kind") && dz_str_eqz(rest, "linux"))
@@ -274,6 +286,8 @@ static void print_facts(const struct dz_image *i, struct dz_buf *out)
 {
     if (i->kind != DZ_IMAGE_WASM)
         dz_buf_addf(out, "kind %s\n", dz_image_kind_text(i->kind));
+    if (i->pack_sha256[0])
+        dz_buf_addf(out, "pack %s %llu\n", i->pack_sha256, (unsigned long long)i->pack_bytes);
     for (size_t k = 0; i->note[k]; k++)
         dz_buf_addf(out, "note %s\n", i->note[k]);
     if (i->policy)

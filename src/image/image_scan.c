@@ -114,21 +114,31 @@ struct opened {
     struct dz_vfs *vfs;
 };
 
-int dz_image_open_disk(int fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs, struct dz_err *err)
+static int map_pack(int fd, struct dz_vfs_pack *ret_pack, struct dz_err *err)
 {
+    return fd < 0 ? 0 : dz_vfs_pack_map(fd, 0, ret_pack, err);
+}
+
+int dz_image_open_disk(int fd, int pack_fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs,
+                       struct dz_err *err)
+{
+    struct dz_vfs_pack pack = {0};
     const struct dz_db_opts opts = {
         .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
     int rc = dz_db_open_fds(ret_db, fd, -1, &opts, err);
+    if (rc == 0)
+        rc = map_pack(pack_fd, &pack, err);
     if (rc < 0)
         return rc;
-    const struct dz_vfs_opts disk = {.db = *ret_db, .readonly = true, .noatime = true};
+    const struct dz_vfs_opts disk = {
+        .db = *ret_db, .pack = pack, .readonly = true, .noatime = true};
     return dz_vfs_open(&disk, ret_vfs, err);
 }
 
 /* --- scan ------------------------------------------------------------------------------ */
 
 struct scan {
-    int fd;
+    int fd, pack_fd;
     const char *sha256;
     uint64_t bytes;
     struct dz_db *db;
@@ -185,10 +195,13 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct scan *s = arg;
     struct opened o = {0};
+    struct dz_vfs_pack pack = {0};
     uint64_t damages = 0;
-    int rc = dz_image_open_disk(s->fd, &o.db, &o.vfs, err);
+    int rc = dz_image_open_disk(s->fd, s->pack_fd, &o.db, &o.vfs, err);
     if (rc == 0)
-        rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = o.db}, &damages, err);
+        rc = map_pack(s->pack_fd, &pack, err);
+    if (rc == 0)
+        rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = o.db, .pack = pack}, &damages, err);
     if (rc == 0 && damages > 0)
         rc = dz_fail(err, DZ_ECORRUPT,
                      "the disk is damaged in %llu places: `doze disk check` lists them",
@@ -205,29 +218,52 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
 }
 
-/* Check the image in fd and list its programs; with `search`, look for the programs and compare
- * them with the manifest. The reply is a manifest. */
-static int scan_image(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err)
+/* Is the pack the one that the image names? */
+static int check_pack(int fd, const struct dz_image *image, struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX] = "";
+    struct stat st = {0};
+    int rc = fd < 0 ? 0 : dz_image_hash_fd(fd, sha256, err);
+    if (rc == 0 && fd >= 0 && dz_fd_stat(fd, &st) < 0)
+        rc = dz_fail_sys(err, errno, "look at the pack of an image");
+    if (rc < 0 ||
+        (strcmp(sha256, image->pack_sha256) == 0 && (uint64_t)st.st_size == image->pack_bytes))
+        return rc;
+    return dz_fail(err, DZ_ECORRUPT, "its pack is %s",
+                   fd < 0                  ? "missing"
+                   : image->pack_sha256[0] ? "damaged"
+                                           : "not its own: it has none");
+}
+
+/* Check the image in fd, with its pack (-1: none), and list its programs. The reply is a manifest.
+ */
+static int scan_image(int fd, int pack_fd, const char *sha256, struct dz_image *ret_image,
+                      struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
-    struct scan s = {.fd = fd, .sha256 = sha256, .text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX)};
+    struct scan s = {
+        .fd = fd, .pack_fd = pack_fd, .sha256 = sha256, .text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX)};
     struct stat st;
     if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "check an image");
     s.bytes = (uint64_t)st.st_size;
+    const int fds[] = {fd, pack_fd};
     const struct dz_call_opts opts = {.what = "inspect an image",
                                       .run = scan_inside,
                                       .arg = &s,
-                                      .fds = &fd,
-                                      .fd_count = 1,
+                                      .fds = fds,
+                                      .fd_count = 2,
                                       .timeout_ms = DZ_IMAGE_CALL_MS};
     int rc = dz_cell_call(&opts, &reply, err);
     if (rc == 0)
         rc = dz_image_parse(dz_str_n(reply.p, reply.len), ret_image, err);
-    if (rc == 0 && strcmp(ret_image->sha256, sha256) != 0) {
+    if (rc < 0)
+        return rc;
+    rc = strcmp(ret_image->sha256, sha256) == 0
+             ? check_pack(pack_fd, ret_image, err)
+             : dz_fail(err, DZ_ECORRUPT, "the image contradicts itself");
+    if (rc < 0)
         dz_image_release(ret_image);
-        rc = dz_fail(err, DZ_ECORRUPT, "the image is inconsistent");
-    }
     return rc;
 }
 
@@ -257,7 +293,7 @@ static int copy_program(struct dz_call *call, void *arg, struct dz_err *err)
     struct opened o = {0};
     uint8_t *step = dz_alloc(STEP);
     (void)call;
-    int rc = step ? dz_image_open_disk(w->image_fd, &o.db, &o.vfs, err)
+    int rc = step ? dz_image_open_disk(w->image_fd, -1, &o.db, &o.vfs, err)
                   : dz_fail(err, DZ_ENOMEM, "copy the program %s: out of memory", p->path);
     for (uint64_t at = 0; rc == 0 && at < p->bytes;) {
         size_t want = p->bytes - at < STEP ? (size_t)(p->bytes - at) : STEP;
@@ -477,7 +513,18 @@ static int write_manifest(const struct dz_image_store *s, const struct dz_image 
     return dz_fd_replace(s->dir, path, text.p, text.len, 0444, err);
 }
 
-int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
+/* Before the image that names it. Another image may have it already. */
+static int publish_pack(const struct dz_image_file *f, const struct dz_image *image,
+                        struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    dz_image_pack_path(path, image->pack_sha256);
+    return f->pack_fd < 0 || dz_image_exists(f->store, path)
+               ? 0
+               : dz_image_publish(f->store, f->pack_fd, f->pack_work, path, err);
+}
+
+int dz_image_deploy(struct dz_image_store *s, const struct dz_image_file *f,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                     struct dz_err *err)
 {
@@ -485,20 +532,22 @@ int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
     struct dz_image image = {0};
     if (how->status)
         how->status(how->arg, DZ_IMAGE_DEPLOYING);
-    int rc = dz_image_hash_fd(fd, sha256, err);
+    int rc = dz_image_hash_fd(f->fd, sha256, err);
     if (rc == 0)
-        rc = scan_image(fd, sha256, &image, err);
+        rc = scan_image(f->fd, f->pack_fd, sha256, &image, err);
     if (rc < 0)
         return rc;
-    rc = prepare_all(s, fd, &image, how, err);
+    rc = prepare_all(s, f->fd, &image, how, err);
+    if (rc == 0)
+        rc = publish_pack(f, &image, err);
     dz_image_base_path(path, sha256);
     if (rc == 0 && image.machine_bytes && !dz_image_exists(s, path))
-        rc = base_prepare(s, fd, &image, err);
+        rc = base_prepare(s, f->fd, &image, err);
     dz_image_file_path(path, sha256);
     if (rc == 0)
         rc = write_manifest(s, &image, err);
     if (rc == 0 && !dz_image_exists(s, path))
-        rc = dz_image_publish(s, fd, work, path, err);
+        rc = dz_image_publish(s, f->fd, f->work, path, err);
     if (rc == 0)
         memcpy(ret_sha256, sha256, DZ_SHA256_HEX);
     dz_image_release(&image);
@@ -511,7 +560,7 @@ struct verifying {
     struct dz_image_store *s;
     const struct dz_image_verify *how;
     const char *sha256;
-    int fd;
+    int fd, pack_fd;
     uint64_t count;
 };
 
@@ -540,8 +589,8 @@ static int check_file(struct verifying *v, struct dz_image *ret_image, struct dz
         return 1;
     }
     if (rc == 0)
-        rc = scan_image(v->fd, sha256, ret_image, err);
-    if (rc == DZ_ECORRUPT || rc == DZ_EINVAL) {
+        rc = scan_image(v->fd, v->pack_fd, sha256, ret_image, err);
+    if (rc == DZ_ECORRUPT || rc == DZ_EINVAL || rc == DZ_ENOENT) {
         tell(v, "the image %.12s: %s", v->sha256, err->msg);
         v->count++;
         return 1;
@@ -606,6 +655,40 @@ static int check_base(struct verifying *v, const struct dz_image *image, struct 
     return 0;
 }
 
+static int config_inside(struct dz_call *call, void *arg, struct dz_err *err)
+{
+    const struct dz_db_opts opts = {
+        .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    struct dz_db *db = NULL;
+    int rc = dz_db_open_fds(&db, *(const int *)arg, -1, &opts, err);
+    if (rc == 0)
+        rc = dz_image_tables_config(db, &text, err);
+    return rc < 0 ? rc : dz_call_reply(call, text.p, text.len, err);
+}
+
+/* The pack that the image itself names, because its manifest may be damaged. -1: none is there;
+ * whether one should be, and whether this is the right one, shows later. */
+static int open_named_pack(struct dz_image_store *s, int fd)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    struct dz_image image;
+    const struct dz_call_opts opts = {.what = "look into an image",
+                                      .run = config_inside,
+                                      .arg = &fd,
+                                      .fds = &fd,
+                                      .fd_count = 1,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS};
+    int pack = -1;
+    if (dz_cell_call(&opts, &reply, NULL) < 0 ||
+        dz_image_parse(dz_str_n(reply.p, reply.len), &image, NULL) < 0)
+        return -1;
+    if (dz_image_open_pack(s, &image, &pack, NULL) < 0)
+        pack = -1;
+    dz_image_release(&image);
+    return pack;
+}
+
 int dz_image_verify(struct dz_image_store *s, const char *sha256, const struct dz_image_verify *how,
                     uint64_t *ret_count, struct dz_err *err)
 {
@@ -617,6 +700,8 @@ int dz_image_verify(struct dz_image_store *s, const char *sha256, const struct d
     if (rc < 0 || fd < 0)
         return rc < 0 ? rc : fd;
     v.fd = fd;
+    DZ_AUTO(dz_fd_close) int pack = open_named_pack(s, fd);
+    v.pack_fd = pack;
     rc = check_file(&v, &image, err);
     if (rc == 0)
         rc = check_manifest(&v, &image, err);

@@ -20,6 +20,7 @@ struct sealing {
     const struct dz_image_snapshot *from;
     int fd, wal_fd; /* of the new image */
     struct dz_db *db, *image, *to;
+    struct dz_vfs_pack pack;
 };
 
 /* --- in a cell ------------------------------------------------------------------------- */
@@ -48,6 +49,8 @@ static int open_all(struct sealing *w, struct dz_err *err)
     int rc = dz_db_open_fds(&w->db, w->from->db_fd, w->from->wal_fd, &from, err);
     if (rc == 0 && w->from->image_fd >= 0)
         rc = dz_db_open_fds(&w->image, w->from->image_fd, -1, &below, err);
+    if (rc == 0 && w->from->pack_fd >= 0)
+        rc = dz_vfs_pack_map(w->from->pack_fd, 0, &w->pack, err);
     if (rc == 0)
         rc = check_image(w, err);
     return rc < 0 ? rc : dz_db_open_fds(&w->to, w->fd, w->wal_fd, &to, err);
@@ -82,13 +85,15 @@ static int write_tables(const struct sealing *w, struct dz_err *err)
     DZ_AUTO(dz_buf_release) struct dz_buf config = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     const struct dz_vfs_opts opts = {.db = w->to, .readonly = true, .noatime = true};
     struct dz_vfs *vfs = NULL;
-    dz_image_print_config(w->from->image, &config);
+    struct dz_image image = *w->from->image; /* the pack is made anew, from rows */
+    image.pack_sha256[0] = '\0';
+    dz_image_print_config(&image, &config);
     int rc = config.err ? dz_fail(err, config.err, "the image's settings are too large")
                         : dz_vfs_open(&opts, &vfs, err);
     if (rc == 0)
         rc = dz_db_begin(w->to, err);
     if (rc == 0)
-        rc = dz_image_tables_write(w->to, vfs, w->from->image->kind, &config, err);
+        rc = dz_image_tables_write(w->to, vfs, image.kind, &config, err);
     if (rc == 0)
         rc = dz_db_commit(w->to, err);
     dz_vfs_abandon(vfs);
@@ -103,7 +108,7 @@ static int seal_inside(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = check_machine(w, err);
     if (rc == 0)
-        rc = dz_machine_seal(w->db, w->image, w->to, err);
+        rc = dz_machine_seal(w->db, w->image, &w->pack, w->to, err);
     if (rc == 0)
         rc = write_tables(w, err);
     return rc < 0 ? rc : dz_db_close(w->to, false, err);
@@ -124,7 +129,8 @@ static int seal(struct dz_image_store *s, struct sealing *w, const struct dz_ima
     int rc = dz_db_template(&dz_vfs_schema, &empty, err);
     if (rc == 0)
         rc = dz_db_create_fd(w->fd, empty.p, empty.len, false, err);
-    const int fds[] = {w->from->db_fd, w->from->wal_fd, w->from->image_fd, w->fd, wal};
+    const int fds[] = {w->from->db_fd,   w->from->wal_fd, w->from->image_fd,
+                       w->from->pack_fd, w->fd,           wal};
     const struct dz_call_opts opts = {.what = "make an image of the sandbox",
                                       .run = seal_inside,
                                       .arg = w,
@@ -141,21 +147,24 @@ int dz_image_snapshot(struct dz_image_store *s, const struct dz_image_snapshot *
                       const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                       struct dz_err *err)
 {
-    char work[DZ_IMAGE_PATH], full[DZ_IMAGE_NAME_MAX + 1];
+    char full[DZ_IMAGE_NAME_MAX + 1];
+    struct dz_image_file f;
     DZ_AUTO(dz_fd_close) int lock = -1;
     int rc = dz_image_full_name(how->name, full, err);
     if (rc == 0)
         rc = dz_image_lock(s, &lock, err);
     if (rc < 0)
         return rc;
-    DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(s, work, err);
-    struct sealing w = {.from = from, .fd = fd};
+    rc = dz_image_file_new(s, &f, err);
+    struct sealing w = {.from = from, .fd = f.fd};
     if (how->status)
         how->status(how->arg, DZ_IMAGE_BUILDING);
-    rc = fd < 0 ? fd : seal(s, &w, how, err);
     if (rc == 0)
-        rc = dz_image_deploy(s, fd, work, how, ret_sha256, err);
-    if (fd >= 0)
-        (void)unlinkat(s->dir, work, 0);
+        rc = seal(s, &w, how, err);
+    if (rc == 0 && from->image->kind == DZ_IMAGE_LINUX)
+        rc = dz_image_pack(s, how, &f, err);
+    if (rc == 0)
+        rc = dz_image_deploy(s, &f, how, ret_sha256, err);
+    dz_image_file_release(&f);
     return rc < 0 ? rc : dz_image_tag(s, full, ret_sha256, err);
 }

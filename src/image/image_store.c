@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const parts[] = {"files", "modules", "memory", "tags",
-                                    "cache", "logs",    "scratch"};
+static const char *const parts[] = {"files", "modules", "memory", "packs",
+                                    "tags",  "cache",   "logs",   "scratch"};
 
 int dz_image_store_open(const char *data, struct dz_image_store **ret_store, struct dz_err *err)
 {
@@ -89,6 +89,11 @@ void dz_image_manifest_path(char out[static DZ_IMAGE_PATH], const char *sha256)
 void dz_image_module_path(char out[static DZ_IMAGE_PATH], const char *sha256)
 {
     (void)snprintf(out, DZ_IMAGE_PATH, "modules/%s", sha256);
+}
+
+void dz_image_pack_path(char out[static DZ_IMAGE_PATH], const char *sha256)
+{
+    (void)snprintf(out, DZ_IMAGE_PATH, "packs/%s", sha256);
 }
 
 bool dz_image_exists(const struct dz_image_store *s, const char *path)

@@ -204,6 +204,22 @@ int dz_image_open(struct dz_image_store *s, const char *sha256, struct dz_err *e
     return DZ_TAKE_FD(fd);
 }
 
+int dz_image_open_pack(struct dz_image_store *s, const struct dz_image *image, int *ret_fd,
+                       struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    int fd = -1;
+    if (image->pack_sha256[0]) {
+        dz_image_pack_path(path, image->pack_sha256);
+        fd = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
+        if (fd < 0)
+            return dz_wrap(err, fd, "the pack of the image %.12s: build or import the image again",
+                           image->sha256);
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
 static bool had_before(const struct dz_image *i, size_t k)
 {
     for (size_t j = 0; j < k; j++)
@@ -219,6 +235,11 @@ int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
     char path[DZ_IMAGE_PATH];
     size_t n = 0, missing = 0;
     dz_image_base_path(path, image->sha256);
+    int pack = -1, rc = dz_image_open_pack(s, image, &pack, err);
+    if (rc < 0)
+        return rc;
+    if (pack >= 0)
+        ret_fds[n++] = pack;
     int base = image->machine_bytes ? openat(s->dir, path, O_RDONLY | O_CLOEXEC) : -1;
     if (base >= 0)
         ret_fds[n++] = base;
@@ -346,10 +367,19 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
 }
 
 struct used {
-    struct names modules;
-    bool unknown; /* an image could not be read: then no module is known to be unused */
+    struct names modules; /* and packs: hashes are never of both */
+    bool unknown;         /* an image could not be read: then nothing is known to be unused */
     struct dz_image_store *s;
 };
+
+static void note_used(struct used *u, const char *sha256)
+{
+    char *copy = dz_str_dup(dz_str(sha256));
+    if (!copy || dz_vec_push(&u->modules, copy) < 0) {
+        dz_free(copy);
+        u->unknown = true;
+    }
+}
 
 static int note_modules(void *arg, const char *sha256, const char *tags, struct dz_err *err)
 {
@@ -361,35 +391,42 @@ static int note_modules(void *arg, const char *sha256, const char *tags, struct 
         u->unknown = true;
         return 0;
     }
-    for (size_t i = 0; i < image.program_count; i++) {
-        char *copy = dz_str_dup(dz_str(image.programs[i].sha256));
-        if (!copy || dz_vec_push(&u->modules, copy) < 0) {
-            dz_free(copy);
-            u->unknown = true;
-        }
-    }
+    for (size_t i = 0; i < image.program_count; i++)
+        note_used(u, image.programs[i].sha256);
+    if (image.pack_sha256[0])
+        note_used(u, image.pack_sha256);
     dz_image_release(&image);
     return 0;
 }
 
-/* Remove modules that no image has. */
-static int sweep_modules(struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
+/* Of one directory, what no image has. */
+static int sweep_part(struct dz_image_store *s, const char *part, const struct used *used,
+                      struct dz_image_gc *gc, struct dz_err *err)
 {
-    struct names modules = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
-    struct used used = {.modules = DZ_VEC_INIT((size_t)DZ_IMAGE_TAGS_MAX * 8), .s = s};
-    int rc = dz_image_each(s, note_modules, &used, err);
-    if (rc == 0)
-        rc = list(s, "modules", &modules, err);
-    if (used.modules.n > 0)
-        qsort(used.modules.p, used.modules.n, sizeof *used.modules.p, by_bytes);
-    for (size_t i = 0; rc == 0 && !used.unknown && i < modules.n; i++) {
+    struct names files = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
+    int rc = list(s, part, &files, err);
+    for (size_t i = 0; rc == 0 && i < files.n; i++) {
         char path[DZ_IMAGE_PATH];
-        if (has(&used.modules, modules.p[i]))
+        if (has(&used->modules, files.p[i]))
             continue;
-        dz_image_module_path(path, modules.p[i]);
+        (void)snprintf(path, sizeof path, "%s/%s", part, files.p[i]);
         unlink_counted(s, path, gc);
     }
-    names_release(&modules);
+    names_release(&files);
+    return rc;
+}
+
+/* Modules and packs that no image has. */
+static int sweep_unused(struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
+{
+    struct used used = {.modules = DZ_VEC_INIT((size_t)DZ_IMAGE_TAGS_MAX * 8), .s = s};
+    int rc = dz_image_each(s, note_modules, &used, err);
+    if (used.modules.n > 0)
+        qsort(used.modules.p, used.modules.n, sizeof *used.modules.p, by_bytes);
+    if (rc == 0 && !used.unknown)
+        rc = sweep_part(s, "modules", &used, gc, err);
+    if (rc == 0 && !used.unknown)
+        rc = sweep_part(s, "packs", &used, gc, err);
     names_release(&used.modules);
     return rc;
 }
@@ -436,7 +473,7 @@ int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *e
         rc = unlinkat(s->dir, path, 0) < 0 ? dz_fail_sys(err, errno, "remove %s", path) : 0;
     }
     if (rc == 0 && last)
-        rc = sweep_modules(s, &gc, err);
+        rc = sweep_unused(s, &gc, err);
     names_release(&tags);
     return rc;
 }
@@ -485,7 +522,7 @@ int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc
     if (rc == 0)
         rc = dz_image_each(s, sweep_image, &w, err);
     if (rc == 0)
-        rc = sweep_modules(s, &gc, err);
+        rc = sweep_unused(s, &gc, err);
     if (rc == 0)
         rc = sweep_memory(s, &gc, err);
     if (rc == 0)

@@ -155,7 +155,7 @@ static int tell_inside(struct dz_call *call, void *arg, struct dz_err *err)
     struct dz_db *db = NULL;
     t->call = call;
     t->piece = dz_alloc(DZ_CALL_DATA_MAX);
-    int rc = t->piece ? dz_image_open_disk(t->fd, &db, &t->vfs, err)
+    int rc = t->piece ? dz_image_open_disk(t->fd, -1, &db, &t->vfs, err)
                       : dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
     return rc < 0 ? rc : dz_image_walk(t->vfs, tell_entry, t, err);
 }
@@ -173,6 +173,7 @@ static int into_disk(const struct dz_build *b, int archive, int disk, struct dz_
     how.step = NULL;
     own.how = &how;
     own.recipe = r;
+    own.base_pack = -1;
     r->step_count = 1;
     r->steps[0] = (struct dz_step){.kind = DZ_STEP_TAR,
                                    .label = "an archive for its build script",

@@ -15,6 +15,7 @@
 
 struct dz_db;
 struct dz_vfs;
+struct dz_vfs_pack;
 
 struct dz_copied {
     uint64_t nodes, bytes; /* copied: nodes are files, directories and links, bytes their content */
@@ -41,9 +42,11 @@ DZ_NODISCARD int dz_machine_compact_files(struct dz_db *from, struct dz_db *to,
 DZ_NODISCARD int dz_machine_share(struct dz_vfs *from, struct dz_vfs *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
-/* Merge a file and its image into one file without an image below it, with the machine that sleeps
- * in `from`. The result can serve as an image. image NULL: `from` has none. */
-DZ_NODISCARD int dz_machine_seal(struct dz_db *from, struct dz_db *image, struct dz_db *to,
+/* Merge a file and its image into one file that stands on no image, with the machine that sleeps in
+ * `from`. The result may serve as an image, and needs no pack: what was in that of the image (NULL:
+ * it has none) is in rows. image NULL: `from` stands on none. */
+DZ_NODISCARD int dz_machine_seal(struct dz_db *from, struct dz_db *image,
+                                 const struct dz_vfs_pack *pack, struct dz_db *to,
                                  struct dz_err *err);
 
 #endif

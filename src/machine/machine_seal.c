@@ -332,8 +332,10 @@ static int copy_machine(struct dz_db *from, struct dz_db *image, struct dz_db *t
                                           "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)", err);
 }
 
-static int seal(struct dz_db *from, struct dz_db *image, struct dz_db *to, struct dz_err *err)
+static int seal(struct dz_db *from, struct dz_db *image, const struct dz_vfs_pack *pack,
+                struct dz_db *to, struct dz_err *err)
 {
+    const struct dz_vfs_pack none = {0};
     int rc = dz_db_exec(to, dz_vfs_schema_sleeper, err);
     if (rc == 0)
         rc = dz_db_exec(to,
@@ -353,14 +355,17 @@ static int seal(struct dz_db *from, struct dz_db *image, struct dz_db *to, struc
         rc = dz_db_exec(to, whole_below, err);
     if (rc == 0 && image)
         rc = copy_content_below(image, to, err);
+    if (rc == 0 && image)
+        rc = dz_vfs_unpack(to, pack ? pack : &none, err);
     return rc < 0 ? rc : dz_db_exec(to, tidy, err);
 }
 
-int dz_machine_seal(struct dz_db *from, struct dz_db *image, struct dz_db *to, struct dz_err *err)
+int dz_machine_seal(struct dz_db *from, struct dz_db *image, const struct dz_vfs_pack *pack,
+                    struct dz_db *to, struct dz_err *err)
 {
     int rc = dz_db_begin(to, err);
     if (rc == 0)
-        rc = seal(from, image, to, err);
+        rc = seal(from, image, pack, to, err);
     if (rc == 0)
         rc = dz_db_commit(to, err);
     if (rc < 0)

@@ -70,8 +70,11 @@ struct dz_cell_start {
     int disk_fd, wal_fd; /* the machine's file and its WAL; -1: none, with readonly */
     int image_fd;        /* -1: none */
     const char *image_sha256;
-    const int *module_fds; /* prepared modules, in any order */
+    /* In any order: prepared modules, the flat memory of the machine that sleeps in the image, the
+     * image's pack. Their first bytes say which is which. */
+    const int *module_fds;
     size_t module_count;
+    uint64_t pack_at;       /* where in its file the pack begins: not 0 in an exported image */
     const char *const *env; /* "K=V", ends with NULL: what every command has besides its own */
     const struct dz_policy *policy; /* of a machine that begins; one that wakes has its own */
     uint64_t memory_bytes;          /* instead of the policy's; 0: the policy's */

@@ -97,6 +97,9 @@ DZ_NODISCARD int dz_vfs_template_sleeper(struct dz_buf *out, struct dz_err *err)
  * scan. Whoever keeps a machine's memory in the file runs this first. */
 extern const char dz_vfs_schema_sleeper[];
 
+/* For an image with a pack: in its view vfs, content that is in the pack is NULL. */
+extern const char dz_vfs_schema_packed[];
+
 /* For a file of version 1 that is opened read only: a query that gives the rows of `exec` with the
  * columns that version 2 has. */
 extern const char dz_vfs_exec_of_1[];
@@ -115,12 +118,38 @@ DZ_NODISCARD int dz_vfs_image_of(struct dz_db *db, char ret_sha256[static DZ_VFS
  * another one, or already holds files. */
 int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);
 
+/* ---- the pack of an image (docs/format/image.md) ---------------------------------- */
+
+enum {
+    DZ_VFS_PACK_PAGE = 4096,
+};
+struct dz_vfs_pack {
+    const uint8_t *at; /* mapped; NULL: none */
+    uint64_t size;
+};
+/* The first page of one of this size. */
+void dz_vfs_pack_begin(uint8_t ret_page[static DZ_VFS_PACK_PAGE], uint64_t size);
+bool dz_vfs_pack_is(int fd, uint64_t at); /* does the file hold one there? */
+/* Map the pack that begins there, at a multiple of a page. DZ_ECORRUPT, DZ_EUNSUPPORTED. */
+DZ_NODISCARD int dz_vfs_pack_map(int fd, uint64_t at, struct dz_vfs_pack *ret_pack,
+                                 struct dz_err *err);
+void dz_vfs_pack_unmap(struct dz_vfs_pack *p); /* one that is none is fine */
+/* Set the counters of a disk whose rows were changed without dz_vfs_open(). Inside a transaction of
+ * the caller's. */
+DZ_NODISCARD int dz_vfs_recount(struct dz_db *db, struct dz_err *err);
+/* Put the content that files have in the pack into rows of their own, as far as base_size shows it
+ * and no row hides it; then the disk needs the pack no longer. Inside a transaction of the
+ * caller's. */
+DZ_NODISCARD int dz_vfs_unpack(struct dz_db *db, const struct dz_vfs_pack *pack,
+                               struct dz_err *err);
+
 /* ---- open and close -------------------------------------------------------- */
 
 struct dz_vfs_opts {
     struct dz_db *db;         /* borrowed until dz_vfs_close() */
     struct dz_db *image;      /* opened immutable, borrowed; NULL without */
     const char *image_sha256; /* hash of the image that the caller handed over, or NULL */
+    struct dz_vfs_pack pack;  /* of the image, or of `db` when that is one; borrowed */
     bool readonly;            /* every change fails with EROFS */
     bool as_is;               /* with readonly: do not finish operations that a crash interrupted */
     bool noatime;             /* reading leaves atime alone (else: relatime) */
@@ -140,8 +169,9 @@ struct dz_vfs_opts {
     void *arg;
 };
 
-/* DZ_ENOENT: the disk stands on an image and none was given. DZ_ECORRUPT: it is
- * another image, or this is no disk. DZ_EUNSUPPORTED: a newer format. */
+/* DZ_ENOENT: the disk stands on an image and none was given, or content of it is in a pack and
+ * none was given. DZ_ECORRUPT: it is another image, or this is no disk. DZ_EUNSUPPORTED: a newer
+ * format, or an image with a pack that is not opened read only. */
 int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err);
 
 /* Finish and free; NULL is fine. The databases stay open, because they are the caller's. On failure
@@ -176,6 +206,10 @@ void dz_vfs_prepare_image(struct dz_db *image);
 
 /* Does the inode belong to the image, unchanged in this file? False also when that is not known. */
 bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino);
+
+/* Does all of the file's content lie in the image's pack, as the image has it? 1 and where it
+ * begins in the pack, 0: no, or -errno. It stays so until the file is changed. */
+int dz_vfs_packed(struct dz_vfs *v, uint64_t ino, uint64_t *ret_offset);
 
 enum {
     DZ_VFS_LOOK_BYTES = 1 << 20, /* most bytes written between two looks at the host's free space */
@@ -416,8 +450,9 @@ struct dz_vfs_damage {
 };
 struct dz_vfs_check_opts {
     struct dz_db *db;
-    struct dz_db *image; /* or NULL */
-    bool quick;          /* without SQLite's own integrity_check */
+    struct dz_db *image;     /* or NULL */
+    struct dz_vfs_pack pack; /* as of dz_vfs_opts; without it, offsets in it are not checked */
+    bool quick;              /* without SQLite's own integrity_check */
     void (*damage)(void *arg, const struct dz_vfs_damage *d);   /* each finding, in any order */
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* rows; may be NULL */
     void *arg;

@@ -29,7 +29,7 @@ int dz_vfs_getattr(struct dz_vfs *v, uint64_t ino, struct dz_vfs_attr *ret_attr)
         .gid = ip->gid,
         .nlink = ip->nlink,
         .size = ip->size,
-        .rdev = dz_is_dir(ip) ? 0 : ip->rdev,
+        .rdev = S_ISCHR(ip->mode) || S_ISBLK(ip->mode) ? ip->rdev : 0,
         .atime_ns = ip->atime_ns,
         .mtime_ns = ip->mtime_ns,
         .ctime_ns = ip->ctime_ns,

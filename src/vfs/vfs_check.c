@@ -43,7 +43,7 @@ struct check {
     struct visit *queue;
     size_t head, tail, cap;
     uint64_t dir; /* being scanned */
-    uint64_t findings, done, total;
+    uint64_t findings, done, total, packed;
     int rc; /* of a callback, -errno */
     struct dz_err *err;
 };
@@ -247,6 +247,33 @@ static struct dz_inode *inode_of(struct check *c, uint64_t ino, int *ret_rc)
     return ip;
 }
 
+/* I17: where a file is in the pack. What does not fit the pack has not become an inode. */
+static int check_packed(struct check *c, const struct dz_inode *ip)
+{
+    int64_t below = -1;
+    if (!c->o->image) {
+        c->packed += ip->rdev ? ip->size : 0;
+        if (!ip->rdev)
+            return 0;
+        if (ip->data)
+            damage(c, "pack", ip->ino, "inode %llu has its content in its row and in the pack",
+                   llu(ip->ino));
+        return 0;
+    }
+    if (!ip->here || !ip->below || (!c->v->pack.at && !c->v->pack_unknown))
+        return 0;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(c->o->image, "SELECT rdev FROM node WHERE ino=?1");
+    dz_bind_int(st, 1, (int64_t)ip->ino);
+    int r = dz_stmt_step(st, c->err);
+    if (r > 0)
+        below = dz_col_int(st, 0);
+    if (r >= 0 && below != (int64_t)ip->rdev)
+        damage(c, "pack", ip->ino, "inode %llu is elsewhere in the pack than the image says",
+               llu(ip->ino));
+    return r < 0 ? -EIO : 0;
+}
+
 static int check_node(struct check *c, struct dz_stmt *st)
 {
     uint64_t ino = (uint64_t)dz_col_int(st, 0);
@@ -264,6 +291,8 @@ static int check_node(struct check *c, struct dz_stmt *st)
     if (!reached && nlink == 0 && !c->v->orphans_noted)
         damage(c, "orphan", ino,
                "inode %llu has no name and is not recorded as unlinked while open", llu(ino));
+    if (!rc && S_ISREG(ip->mode))
+        rc = check_packed(c, ip);
     return rc == -EIO || rc == -ENOENT ? 0 : rc;
 }
 
@@ -334,6 +363,9 @@ static int check_chunk(struct check *c, struct dz_stmt *st)
     else if (ip->data)
         damage(c, "chunk", ino, "inode %llu has its content both in its row and in chunks",
                llu(ino));
+    else if (!c->o->image && ip->rdev && S_ISREG(ip->mode)) /* I17 */
+        damage(c, "chunk", ino, "inode %llu has its content in the pack and chunks besides",
+               llu(ino));
     else if (index * DZ_VFS_CHUNK >= ip->size) /* I12 */
         damage(c, "chunk", ino, "chunk %llu lies after the end of inode %llu (%llu bytes)",
                llu(index), llu(ino), llu(ip->size));
@@ -385,6 +417,9 @@ static int check_notes(struct check *c)
 static int check_counters(struct check *c)
 {
     int64_t bytes = 0, inodes = 0;
+    if (!c->o->image && c->packed != c->v->packed_bytes) /* I17 */
+        damage(c, "pack", 0, "noted are %llu bytes in the pack, the files there have %llu",
+               llu(c->v->packed_bytes), llu(c->packed));
     if (!c->v->counters_noted)
         return 0;
     int r = dz_vfs_count(c->o->db, &bytes, &inodes, c->err);
@@ -438,7 +473,7 @@ static int check_rows(struct check *c)
 static int check_open(struct check *c)
 {
     struct dz_vfs_opts opts = {
-        .db = c->o->db, .image = c->o->image, .readonly = true, .as_is = true};
+        .db = c->o->db, .image = c->o->image, .pack = c->o->pack, .readonly = true, .as_is = true};
     char sha[65] = "";
     if (c->o->image) { /* whether it is the right image is for the opener to check */
         DZ_AUTO(dz_stmt_resetp)

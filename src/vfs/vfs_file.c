@@ -25,6 +25,7 @@
  *
  *     row here                  -> that row, whatever the image has
  *     else row in the image     -> its bytes before the inode's base_size
+ *     else the image's pack     -> likewise (vfs_pack.c)
  *     else                      -> zeros
  *
  * So writing into a chunk of the image copies this chunk up and nothing else, and lowering
@@ -120,6 +121,12 @@ static int len_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index
 {
     uint64_t start = index * DZ_VFS_CHUNK;
     *ret_len = -1;
+    if (dz_is_packed(v, ip)) {
+        const uint64_t visible = dz_pack_visible(v, ip);
+        if (start < visible)
+            *ret_len = visible - start < DZ_VFS_CHUNK ? (int32_t)(visible - start) : DZ_VFS_CHUNK;
+        return 0;
+    }
     if (!ip->below || start >= ip->base_size)
         return 0;
     int rc = chunk_len(v, true, dz_chunk_id(ip->ino, index), ret_len);
@@ -169,6 +176,20 @@ static int find_source(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
     return len_below(v, ip, index, &ret_source->len);
 }
 
+/* Bytes of a chunk that its source has. */
+static int source_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
+                       const struct source *src, struct span s)
+{
+    if (!src->image || !dz_is_packed(v, ip))
+        return blob_read(v, src->image, dz_chunk_id(ip->ino, index), s);
+    if (!v->pack.at) {
+        (void)dz_fail(&v->why, DZ_ENOENT, "the image's pack was not given");
+        return -EIO;
+    }
+    dz_pack_read(v, ip, index * DZ_VFS_CHUNK + s.off, s.buf, s.n);
+    return 0;
+}
+
 /* [off, off + n) lies in chunk `index` of a file that is not inline. */
 static int chunk_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t off,
                       void *buf, size_t n)
@@ -182,7 +203,7 @@ static int chunk_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t inde
         have = n;
     if (have) {
         struct span s = {buf, off, have};
-        rc = blob_read(v, src.image, dz_chunk_id(ip->ino, index), s);
+        rc = source_read(v, ip, index, &src, s);
         if (rc)
             return rc;
     }
@@ -214,7 +235,12 @@ static int next_row(struct dz_vfs *v, struct dz_db *db, uint64_t first, uint64_t
     return 0;
 }
 
-/* The first chunk >= index with a row in this file or in the image; UINT64_MAX: none. */
+int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *ret_index)
+{
+    return next_row(v, v->db, dz_chunk_id(ip->ino, 0), ret_index);
+}
+
+/* The first chunk >= index with content in this file or in the image; UINT64_MAX: none. */
 static int chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
                       uint64_t *ret_index)
 {
@@ -226,11 +252,13 @@ static int chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t inde
     }
     if (ip->here)
         rc = next_row(v, v->db, dz_chunk_id(ip->ino, index), &above);
-    if (!rc && ip->below && index * DZ_VFS_CHUNK < ip->base_size)
+    if (dz_is_packed(v, ip))
+        below = index * DZ_VFS_CHUNK < dz_pack_visible(v, ip) ? index : UINT64_MAX;
+    else if (!rc && ip->below && index * DZ_VFS_CHUNK < ip->base_size)
         rc = next_row(v, v->image, dz_chunk_id(ip->ino, index), &below);
     if (rc)
         return rc;
-    if (below != UINT64_MAX && below * DZ_VFS_CHUNK >= ip->base_size)
+    if (below != UINT64_MAX && !dz_is_packed(v, ip) && below * DZ_VFS_CHUNK >= ip->base_size)
         below = UINT64_MAX;
     *ret_index = above < below ? above : below;
     return 0;
@@ -292,7 +320,7 @@ static int chunk_write(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
         return put(v, id, buf, n, old_len);
 
     struct span s = {v->scratch, 0, have};
-    rc = have ? blob_read(v, src.image, id, s) : 0;
+    rc = have ? source_read(v, ip, index, &src, s) : 0;
     if (rc)
         return rc;
     size_t len = end <= have ? have : old_len > 0 ? grown(end) : end;
@@ -868,6 +896,13 @@ int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes)
         rc = sum_chunks(v, v->db, ip, NULL, &total);
     if (!rc && S_ISREG(ip->mode) && !ip->data && ip->below && ip->base_size)
         rc = sum_chunks(v, v->image, ip, shows_below, &total);
+    const uint64_t packed = rc ? 0 : dz_pack_visible(v, ip);
+    for (uint64_t at = 0; !rc && at < packed; at += DZ_VFS_CHUNK) {
+        int32_t here = -1;
+        rc = ip->here ? chunk_len(v, false, dz_chunk_id(ip->ino, at / DZ_VFS_CHUNK), &here) : 0;
+        if (!rc && here < 0)
+            total += packed - at < DZ_VFS_CHUNK ? packed - at : DZ_VFS_CHUNK;
+    }
     if (!rc)
         *ret_bytes = total;
     return rc;

@@ -73,7 +73,8 @@ enum {
 struct dz_inode {
     struct dz_vfs_hnode h;
     struct dz_inode *dirty_prev, *dirty_next;
-    uint64_t ino, size, rdev, base_size; /* rdev of a directory: its parent */
+    /* rdev of a directory: its parent; of a regular file: where it is in the pack, or 0 */
+    uint64_t ino, size, rdev, base_size;
     uint32_t mode, uid, gid, nlink;
     int64_t atime_ns, mtime_ns, ctime_ns;
     uint8_t *data;     /* a symlink's target or a small file's content, else NULL */
@@ -214,6 +215,21 @@ bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t 
 /* Compute what meta's counters should be. */
 int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err);
 
+/* The first chunk with a row in this file, UINT64_MAX: none. */
+int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *ret_index);
+
+/* ---- vfs_pack.c --------------------------------------------------------------------- */
+
+/* Can a file of this size lie there in the pack? */
+bool dz_pack_fits(const struct dz_vfs_pack *p, uint64_t at, uint64_t size);
+/* Has the image the file's content in its pack? */
+bool dz_is_packed(const struct dz_vfs *v, const struct dz_inode *ip);
+/* How many bytes of it still count, from the file's beginning. */
+uint64_t dz_pack_visible(const struct dz_vfs *v, const struct dz_inode *ip);
+/* Some of these. */
+void dz_pack_read(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, void *buf,
+                  size_t n);
+
 /* ---- others -------------------------------------------------------------------------- */
 
 /* Can the file have this size? It first makes room, as an operation of its own: the caller holds
@@ -260,6 +276,10 @@ struct dz_locks {
 
 struct dz_vfs {
     struct dz_db *db, *image;
+    struct dz_vfs_pack pack; /* of the image, or of db */
+    bool pack_unknown;       /* for a check: there is one and it was not given */
+    uint64_t
+        packed_bytes; /* of the files in it, as the disk's own note says; 0 of an image below */
     bool readonly, noatime, stale, wrote, has_xattrs, image_xattrs;
     bool in_op;          /* between dz_op_begin() and dz_op_end() */
     bool xattrs_noted;   /* meta says that there may be extended attributes */

@@ -322,6 +322,15 @@ static int read_columns(struct dz_inode *ip, struct dz_stmt *st)
     return 0;
 }
 
+/* Is what the row says about the pack possible? */
+static bool pack_plausible(const struct dz_vfs *v, struct dz_inode *ip)
+{
+    if (S_ISREG(ip->mode) && v->image && !ip->below)
+        ip->rdev = 0; /* not of the image */
+    return !dz_is_packed(v, ip) || v->pack_unknown ||
+           dz_pack_fits(&v->pack, ip->rdev, dz_pack_visible(v, ip));
+}
+
 /* 0, -ENOENT, or another error. */
 static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
 {
@@ -339,7 +348,7 @@ static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
     bool here = db == v->db;
     if (!here) /* all of the image's content is visible, whatever its own column says */
         ip->base_size = S_ISREG(ip->mode) && !ip->data ? ip->size : 0;
-    if (!dz_iplausible(ip) || (here && ip->base_size && !ip->below)) {
+    if (!dz_iplausible(ip) || (here && ip->base_size && !ip->below) || !pack_plausible(v, ip)) {
         (void)dz_fail(&v->why, DZ_ECORRUPT, "the row of inode %llu is invalid",
                       (unsigned long long)ip->ino);
         return -EIO;

@@ -30,7 +30,7 @@ enum {
 
 struct meta {
     char image[SHA_LEN + 1]; /* empty: stands on none */
-    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs, cut, untar;
+    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs, cut, untar, packed;
     int64_t max_ino; /* no key: the highest in node */
 };
 
@@ -49,6 +49,7 @@ static void meta_take(struct meta *m, struct dz_stmt *st)
         {"xattrs", offsetof(struct meta, xattrs)},
         {"untar", offsetof(struct meta, untar)},
         {"cut", offsetof(struct meta, cut)},
+        {"packed", offsetof(struct meta, packed)},
         {"max_ino", offsetof(struct meta, max_ino)},
     };
     const char *key = dz_col_text(st, 0);
@@ -137,6 +138,21 @@ int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, stru
     return count(db, &none, ret_bytes, ret_inodes, err);
 }
 
+int dz_vfs_recount(struct dz_db *db, struct dz_err *err)
+{
+    int64_t bytes = 0, inodes = 0;
+    int rc = dz_vfs_count(db, &bytes, &inodes, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(
+        db,
+        "INSERT OR REPLACE INTO meta VALUES('counters',1),('used_bytes',?1),('used_inodes',?2)");
+    dz_bind_int(st, 1, bytes);
+    dz_bind_int(st, 2, inodes);
+    return dz_stmt_run(st, err);
+}
+
 /* ---- the image --------------------------------------------------------------------------- */
 
 static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct meta *below,
@@ -161,6 +177,22 @@ static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct
                        "the image %s has another image below it; flatten it first", m->image);
     if (below->max_ino < DZ_VFS_TMP)
         return dz_fail(err, DZ_ECORRUPT, "the image %s lacks the fixed directories", m->image);
+    return 0;
+}
+
+/* A disk with a pack is never changed: that is for disks above it. */
+static int check_pack(const struct dz_vfs_opts *o, const struct meta *image, struct dz_err *err)
+{
+    if (image->packed <= 0)
+        return 0;
+    if (!o->image && !o->readonly)
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "this is an image with a pack, which cannot be changed: build another one "
+                       "from it");
+    if (!o->pack.at && !o->as_is)
+        return dz_fail(err, DZ_ENOENT,
+                       "content of the image is in its pack, which was not given: import the image "
+                       "(doze image import)");
     return 0;
 }
 
@@ -248,6 +280,7 @@ static struct dz_vfs *vfs_alloc(const struct dz_vfs_opts *o)
         return NULL;
     v->db = o->db;
     v->image = o->image;
+    v->pack = o->pack;
     v->readonly = o->readonly;
     v->noatime = o->noatime;
     v->limit_bytes = o->limit_bytes;
@@ -281,6 +314,8 @@ static int open_disk(struct dz_vfs *v, const struct meta *m, const struct meta *
     v->orphans_noted = m->orphans != 0;
     v->cut = (uint64_t)m->cut;
     v->untar = m->untar;
+    v->packed_bytes = v->image || m->packed < 0 ? 0 : (uint64_t)m->packed;
+    v->pack_unknown = !v->pack.at && (v->image ? below : m)->packed > 0;
     return dz_above_load(v, m->max_ino > 0, err);
 }
 
@@ -307,6 +342,8 @@ int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct 
     int r = meta_read(opts->db, "disk", &m, err);
     if (!r)
         r = check_image(opts, &m, &below, err);
+    if (!r)
+        r = check_pack(opts, opts->image ? &below : &m, err);
     if (r < 0)
         return r;
     struct dz_vfs *v = vfs_alloc(opts);
@@ -393,7 +430,7 @@ static void count_image(struct dz_vfs *v)
         return;
     if (meta_read(v->image, "image", &m, NULL) == 0 &&
         count(v->image, &m, &bytes, &inodes, NULL) == 0) {
-        v->image_bytes = (uint64_t)bytes;
+        v->image_bytes = (uint64_t)bytes + (m.packed > 0 ? (uint64_t)m.packed : 0);
         v->image_inodes = (uint64_t)inodes;
         v->image_counted = true;
     }

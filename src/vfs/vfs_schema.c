@@ -48,6 +48,14 @@ static const char schema_1[] =
                                                  "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
                                                  "(1,CAST('tmp' AS BLOB),4,4);";
 
+/* In an image with a pack: what is there cannot be had by SQL. */
+const char dz_vfs_schema_packed[] =
+    "DROP VIEW vfs;CREATE VIEW vfs AS WITH t(volume,path,ino,type)AS(" VOLUMES "UNION ALL " BELOW
+    "dentry d ON parent=t.ino WHERE d.ino>0)SELECT volume,path,iif(rdev,NULL,content)content,mtime "
+    "FROM(SELECT volume,substr(path,2)path,rdev," CONTENT(
+        "coalesce(c.data,'')",
+        "LEFT JOIN chunk c ON id=(t.ino<<24)+n") ",mtime FROM t JOIN node USING(ino)WHERE type=8);";
+
 /* The same over an image, merged row by row, for one handle; not stored in a file. Of an inode, a
  * is the row here and b the one in the image; of a chunk, c and e. */
 static const char merged_view[] =
@@ -55,13 +63,14 @@ static const char merged_view[] =
     "main.dentry d ON parent=t.ino WHERE d.ino>0 UNION ALL " BELOW
     "image.dentry d ON parent=t.ino WHERE d.ino>0 AND NOT EXISTS("
     "SELECT 1 FROM main.dentry u WHERE u.parent=d.parent AND u.name=d.name)),"
-    "f(volume,path,ino,size,base,data,mtime)AS("
-    "SELECT volume,path,t.ino,iif(a.ino,a.size,b.size),iif(a.ino,a.base_size,b.size),"
+    "f(volume,path,ino,pack,size,base,data,mtime)AS("
+    "SELECT volume,path,t.ino,b.rdev,iif(a.ino,a.size,b.size),iif(a.ino,a.base_size,b.size),"
     "iif(a.ino,a.data,b.data),iif(a.ino,a.mtime,b.mtime)FROM t "
     "LEFT JOIN main.node a ON a.ino=t.ino LEFT JOIN image.node b ON b.ino=t.ino WHERE type=8)"
-    "SELECT volume,substr(path,2)path," CONTENT(
+    "SELECT volume,path,iif(pack AND base AND data IS NULL,NULL,content)content,mtime FROM("
+    "SELECT volume,substr(path,2)path,pack,base,data," CONTENT(
         "coalesce(c.data,substr(e.data,1,max(0,base-n*32768)),'')",
-        "LEFT JOIN main.chunk c ON c.id=(f.ino<<24)+n LEFT JOIN image.chunk e ON e.id=(f.ino<<24)+n") ",mtime FROM f";
+        "LEFT JOIN main.chunk c ON c.id=(f.ino<<24)+n LEFT JOIN image.chunk e ON e.id=(f.ino<<24)+n") ",mtime FROM f)";
 
 int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *image_sha256,
                     struct dz_err *err)

@@ -295,7 +295,7 @@ TEST(a_share_has_the_public_volume_and_what_it_has_from_the_image)
     close_disk(&d);
     make_source("image");
     DZ_AUTO(dz_fd_close) int fd = open(in_dir("image"), O_RDONLY | O_CLOEXEC);
-    const struct dz_cell_disk over = {.image_fd = fd, .image_sha256 = SHA};
+    const struct dz_cell_disk over = {.image_fd = fd, .pack_fd = -1, .image_sha256 = SHA};
     CHECK_INT(carry_with(&over, DZ_CELL_CARRY_SHARE, "b.doze", &err), 0);
     CHECK(!has_bytes("b.doze", SECRET) && !has_bytes("b.doze", "what was learned") &&
           !has_bytes("b.doze", "not public"));
@@ -308,6 +308,7 @@ TEST(a_share_has_the_public_volume_and_what_it_has_from_the_image)
     CHECK_INT(carry_with(&none, DZ_CELL_CARRY_SHARE, "c.doze", &err), DZ_ENOENT);
     const struct dz_cell_disk wrong = {
         .image_fd = fd,
+        .pack_fd = -1,
         .image_sha256 = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
     CHECK_INT(carry_with(&wrong, DZ_CELL_CARRY_SHARE, "c.doze", &err), DZ_ECORRUPT);
     CHECK(strstr(err.msg, "share a") != NULL);
@@ -327,7 +328,7 @@ TEST(a_share_of_a_disk_that_no_cell_has_opened_has_what_its_image_has)
     open_disk(&d, "a.doze", NULL, true);
     close_disk(&d);
     DZ_AUTO(dz_fd_close) int fd = open(in_dir("image"), O_RDONLY | O_CLOEXEC);
-    const struct dz_cell_disk over = {.image_fd = fd, .image_sha256 = SHA};
+    const struct dz_cell_disk over = {.image_fd = fd, .pack_fd = -1, .image_sha256 = SHA};
     CHECK_INT(carry_with(&over, DZ_CELL_CARRY_SHARE, "b.doze", &err), 0);
     CHECK_STR(err.msg, "");
     CHECK(!has_bytes("b.doze", "not public"));

@@ -195,17 +195,18 @@ TEST(a_call_finds_its_files)
     f.size = (uint32_t)sizeof head + head.arg_size;
     memcpy(payload, &head, sizeof head);
     CHECK_INT(dz_request_read(DZ_READER_CALL, &f, payload, 3, &r, NULL), 0);
-    CHECK_INT(r.call.fd_count, 4);
+    CHECK_INT(r.call.fd_count, 5);
     CHECK_INT(r.call.fds[0], DZ_CALL_FILES);
     CHECK_INT(r.call.fds[1], -1);
     CHECK_INT(r.call.fds[3], DZ_CALL_FILES + 2);
+    CHECK_INT(r.call.fds[4], -1); /* no pack */
     CHECK(r.call.arg == payload + sizeof head && r.call.function == &dz_call_functions[f.stream]);
     CHECK(call_is(2, "3 files announced, 2 are here"));
     CHECK(call_is(4, "3 files announced, 4 are here"));
-    head.present |= 1 << 4;
-    CHECK(call_is(4, "a file beyond its 4"));
+    head.present |= 1 << 5;
+    CHECK(call_is(4, "a file beyond its 5"));
     head.present = UINT64_C(1) << 63;
-    CHECK(call_is(1, "a file beyond its 4"));
+    CHECK(call_is(1, "a file beyond its 5"));
     CHECK(call_is(65, "65 descriptors"));
 }
 

@@ -5,10 +5,11 @@
 
 #define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static const char whole[] = "doze-image 1\npolicy posix\nmemory 1048576\nuser root\nworkdir /w\n"
-                            "entry /bin/sh\nentry -l\nenv A=b c\n"
-                            "package pypi numpy 1.0 - BSD-3-Clause AND MIT\n"
-                            "sha256 " HASH "\nbytes 4096\nprogram " HASH " 8 12 /bin/a b\n";
+static const char whole[] =
+    "doze-image 1\npack " HASH " 8192\npolicy posix\nmemory 1048576\nuser root\nworkdir /w\n"
+    "entry /bin/sh\nentry -l\nenv A=b c\n"
+    "package pypi numpy 1.0 - BSD-3-Clause AND MIT\n"
+    "sha256 " HASH "\nbytes 4096\nprogram " HASH " 8 12 /bin/a b\n";
 
 TEST(a_manifest_is_read_and_written_the_same)
 {
@@ -87,6 +88,10 @@ TEST(what_is_wrong_is_refused_by_its_line)
     refused("doze-image 1\nsha256 12\n", "not a SHA-256");
     refused("doze-image 1\nprogram " HASH " 8 12 bin\n", "a program needs");
     refused("doze-image 1\npackage a b\n", "a package needs");
+    refused("doze-image 1\npack " HASH "\n", "a pack needs");
+    refused("doze-image 1\npack 12 4096\n", "not a SHA-256");
+    refused("doze-image 1\npack " HASH " x\n", "not a number");
+    refused("doze-image 1\npack " HASH " 18446744073709551615\n", "line 2");
 }
 
 TEST(names)
