@@ -251,9 +251,12 @@ int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
         int fd = n < DZ_IMAGE_MODULES_MAX ? openat(s->dir, path, O_RDONLY | O_CLOEXEC) : -1;
         if (fd >= 0)
             ret_fds[n++] = fd;
-        else if (n < DZ_IMAGE_MODULES_MAX && errno != ENOENT)
-            return dz_fail_sys(err, errno, "open %s/%s", s->path, path);
-        else
+        else if (n < DZ_IMAGE_MODULES_MAX && errno != ENOENT) {
+            rc = dz_fail_sys(err, errno, "open %s/%s", s->path, path);
+            while (n > 0)
+                (void)close(ret_fds[--n]);
+            return rc;
+        } else
             missing++;
     }
     *ret_count = n;
