@@ -3,7 +3,7 @@ ASAN    := build/asan-$(notdir $(CC))
 IN_ASAN  = $(MAKE) --no-print-directory CONFIG=asan
 BASE    := build/base/base.doze
 
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images \
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images ltp \
   integration openapi model crash wasi security security-asan sim kill sleep chaos
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)

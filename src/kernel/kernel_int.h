@@ -130,8 +130,8 @@ struct dz_kernel {
     uint32_t mark;               /* number of the last search for unreachable sockets */
     bool settling, garbage;      /* such messages are going; there may be such sockets */
     uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc, /dev and /sys; 0: not there */
-    /* While a text of /proc is made: who reads it; the thread that it is about, NULL: the process
-     * or the machine; the descriptor that it is about. */
+    /* While a text of /proc is made or written: the reader or writer; the thread that the text is
+     * about, NULL: the process or the machine; the descriptor that it is about. */
     struct {
         const struct dz_proc *by;
         const struct dz_thread *of;
@@ -472,6 +472,9 @@ struct dz_k_text {
     /* Append the text of a file. of: the process; NULL for the files of the machine. */
     void (*text)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
     const char *says; /* the text, when text is NULL */
+    /* Take what the process k->reading.by writes, as much as `of` above: n, or -errno. NULL: nobody
+     * can write. Of the thread k->reading.of, or of the process's first one. */
+    int64_t (*write)(struct dz_kernel *k, struct dz_proc *of, const char *text, size_t n);
 };
 /* A directory comes before what is in it. */
 extern const struct dz_k_text dz_k_sysctl_texts[], dz_k_machine_texts[], dz_k_proc_texts[],

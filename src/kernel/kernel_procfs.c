@@ -10,8 +10,8 @@
  *     tid << 32 | pid << 16 | TASK_ROW | 0, or 1 + i        the same of a thread as of a process
  *
  * A file's text is made when the file is opened and kept in a blob of the description, so one
- * reader sees one state. Only the owner and root may read environ, auxv, io, fd/ and fdinfo/;
- * everybody may read the rest. A thread's name can be written by its own process.
+ * reader sees one state. Only the owner and root may read environ, auxv, io, fd/ and fdinfo/, and
+ * write what can be written; everybody may read the rest.
  */
 #include "kernel/kernel_int.h"
 
@@ -39,7 +39,6 @@ enum {
     ROW_TASK,
     ROW_FDINFO,
     ROW_NET,
-    ROW_COMM = 12,
     PROC_ROWS = DZ_K_PROC_TEXTS - 1, /* entries of a process's directory */
     ROW_NET_UNIX = DZ_K_PROC_TEXTS,
 };
@@ -557,9 +556,13 @@ static int64_t proc_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, i
         return -ELOOP;
     if (S_ISREG(st.mode) && (flags & O_DIRECTORY))
         return -ENOTDIR;
-    const bool names = row_no(ino) == ROW_COMM && of == p;
-    if ((flags & O_ACCMODE) != O_RDONLY && !names)
-        return S_ISDIR(st.mode) ? -EISDIR : -EACCES;
+    const struct dz_k_text *r = text_row(ino);
+    if ((flags & O_ACCMODE) != O_RDONLY) {
+        if (S_ISDIR(st.mode))
+            return -EISDIR;
+        if (!r || !r->write || (of ? !may_look(p, of) : p->euid != 0))
+            return -EACCES;
+    }
     if (of && !(st.mode & 0004) && !may_look(p, of))
         return -EACCES;
     return dz_k_text_open(k, p, &n, S_ISDIR(st.mode), flags);
@@ -627,18 +630,25 @@ static int64_t synth_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file
     return (int64_t)n;
 }
 
-/* The name of a thread: nothing else is opened for writing. */
 static int64_t synth_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f,
                            const void *buf, size_t n)
 {
-    struct dz_proc *of = proc_of(k, f->node.ino);
-    struct dz_thread *t = of && is_task(f->node.ino) ? thread_of(k, f->node.ino)
-                          : of                       ? dz_k_thread(k, of->threads)
-                                                     : NULL;
-    if (!t || of != p) /* it has ended, or its number is another one's */
-        return -ESRCH;
-    dz_k_thread_name_set(of, t, buf, n);
-    return (int64_t)n;
+    const uint64_t ino = f->node.ino;
+    const struct dz_k_text *r = f->node.fs == DZ_KERNEL_FS_PROC ? text_row(ino) : NULL;
+    struct dz_proc *of = proc_of(k, ino);
+    if (!r || !r->write)
+        return -EINVAL;
+    if (ino >= 0x10000 &&
+        (!of || of->state == DZ_PROC_ZOMBIE || (is_task(ino) && !thread_of(k, ino))))
+        return -ESRCH; /* it has ended */
+    if (of && !may_look(p, of))
+        return -EACCES; /* its number is another one's now */
+    k->reading.by = p;
+    k->reading.of = thread_of(k, ino);
+    const int64_t r_n = r->write(k, of, buf, n);
+    k->reading.by = NULL;
+    k->reading.of = NULL;
+    return r_n;
 }
 
 static short synth_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)

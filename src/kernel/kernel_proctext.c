@@ -12,8 +12,11 @@
 #include "kernel/kernel_int.h"
 
 #include "base/buf.h"
+#include "base/num.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/oom.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -435,6 +438,35 @@ static void text_personality(struct dz_kernel *k, const struct dz_proc *of, stru
     dz_buf_addf(out, "%08x\n", of->persona);
 }
 
+/* The host's kernel and ours do not choose victims by it; programs set it and read it back. */
+static void text_oom_adj(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    dz_buf_addf(out, "%d\n", of->oom_adj);
+}
+
+static int64_t write_oom_adj(struct dz_kernel *k, struct dz_proc *of, const char *text, size_t n)
+{
+    const struct dz_str digits = dz_str_n(text, n > 0 && text[n - 1] == '\n' ? n - 1 : n);
+    int64_t adj;
+    if (dz_num_i64(digits, OOM_SCORE_ADJ_MIN, OOM_SCORE_ADJ_MAX, &adj, NULL) != 0)
+        return -EINVAL;
+    if (adj < of->oom_adj && !dz_k_capable(k->reading.by, CAP_SYS_RESOURCE))
+        return -EACCES;
+    of->oom_adj = (int32_t)adj;
+    return (int64_t)n;
+}
+
+static int64_t write_comm(struct dz_kernel *k, struct dz_proc *of, const char *text, size_t n)
+{
+    struct dz_thread *t =
+        k->reading.of ? dz_k_thread(k, k->reading.of->index) : dz_k_thread(k, of->threads);
+    if (!t || k->reading.by != of)
+        return -EINVAL; /* as Linux says of another process's thread */
+    dz_k_thread_name_set(of, t, text, n);
+    return (int64_t)n;
+}
+
 static void text_fdinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     const struct dz_fd *slot = dz_k_fd(k, of, k->reading.fd);
@@ -448,10 +480,10 @@ static void text_fdinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz
 
 /* ---- tables --------------------------------------------------------------------- */
 
-#define DIR(name, mode)   {name, S_IFDIR | (mode), NULL, NULL}
-#define LINK(name)        {name, S_IFLNK | 0777, NULL, NULL}
-#define TEXT(name, fn)    {name, S_IFREG | 0444, fn, NULL}
-#define SAYS(name, value) {name, S_IFREG | 0444, NULL, value}
+#define DIR(name, mode)   {name, S_IFDIR | (mode), NULL, NULL, NULL}
+#define LINK(name)        {name, S_IFLNK | 0777, NULL, NULL, NULL}
+#define TEXT(name, fn)    {name, S_IFREG | 0444, fn, NULL, NULL}
+#define SAYS(name, value) {name, S_IFREG | 0444, NULL, value, NULL}
 
 const struct dz_k_text dz_k_machine_texts[] = {
     LINK("self"),
@@ -483,12 +515,12 @@ const struct dz_k_text dz_k_proc_texts[] = {
     TEXT("status", text_status),
     TEXT("statm", text_statm),
     TEXT("cmdline", text_cmdline),
-    {"comm", S_IFREG | 0644, text_comm, NULL},
-    {"environ", S_IFREG | 0400, text_environ, NULL},
-    {"auxv", S_IFREG | 0400, text_auxv, NULL},
+    {"comm", S_IFREG | 0644, text_comm, NULL, write_comm},
+    {"environ", S_IFREG | 0400, text_environ, NULL, NULL},
+    {"auxv", S_IFREG | 0400, text_auxv, NULL, NULL},
     TEXT("maps", text_maps),
     TEXT("limits", text_limits),
-    {"io", S_IFREG | 0400, text_io, NULL},
+    {"io", S_IFREG | 0400, text_io, NULL, NULL},
     TEXT("mounts", text_mounts),
     TEXT("mountinfo", text_mountinfo),
     SAYS("cgroup", "0::/\n"),
@@ -499,9 +531,9 @@ const struct dz_k_text dz_k_proc_texts[] = {
     SAYS("loginuid", "4294967295"),
     SAYS("sessionid", "4294967295"),
     SAYS("oom_score", "0\n"),
-    SAYS("oom_score_adj", "0\n"),
+    {"oom_score_adj", S_IFREG | 0644, text_oom_adj, NULL, write_oom_adj},
     SAYS("wchan", "0"),
-    {"personality", S_IFREG | 0400, text_personality, NULL},
+    {"personality", S_IFREG | 0400, text_personality, NULL, NULL},
     TEXT("net/unix", dz_k_sock_text), /* an entry of net, the last row */
 };
 _Static_assert(DZ_ARRAY_LEN(dz_k_proc_texts) == DZ_K_PROC_TEXTS, "as kernel_int.h says");

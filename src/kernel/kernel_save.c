@@ -217,6 +217,7 @@ static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
     ok = ok && (p->state == DZ_PROC_LIVE || p->state == DZ_PROC_ZOMBIE);
     ok = ok && !(p->flags & (DZ_PROC_INIT | DZ_PROC_EXEC_READY)) && vfork_ok(k, p);
     ok = ok && p->group_count <= DZ_KERNEL_GROUPS_MAX && p->nice >= -20 && p->nice <= 19;
+    ok = ok && p->oom_adj >= -1000 && p->oom_adj <= 1000;
     ok = ok && p->stop_sig <= DZ_KERNEL_SIGNALS;
     ok = ok && (p->state != DZ_PROC_ZOMBIE || p->job == 0); /* it left its job when it died */
     ok = ok && p->term_sig <= DZ_KERNEL_SIGNALS && p->comm[15] == '\0';

@@ -583,7 +583,8 @@ struct dz_proc {
     struct dz_capsets caps;
     uint32_t fsuid, fsgid;
     uint32_t securebits, persona; /* of prctl(2) and personality(2) */
-    uint32_t ioprio, pad3;        /* of ioprio_set(2) */
+    uint32_t ioprio;              /* of ioprio_set(2) */
+    int32_t oom_adj;              /* /proc/PID/oom_score_adj */
 
     uint32_t threads; /* link: the first one */
     uint32_t thread;  /* link: the one whose call is served */

@@ -78,9 +78,9 @@ static void text_shm(struct dz_kernel *k, const struct dz_proc *of, struct dz_bu
     dz_k_ipc_text(k, DZ_IPC_SHM, out);
 }
 
-#define DIR(name)         {name, S_IFDIR | 0555, NULL, NULL}
-#define TEXT(name, fn)    {name, S_IFREG | 0444, fn, NULL}
-#define SAYS(name, value) {name, S_IFREG | 0444, NULL, value "\n"}
+#define DIR(name)         {name, S_IFDIR | 0555, NULL, NULL, NULL}
+#define TEXT(name, fn)    {name, S_IFREG | 0444, fn, NULL, NULL}
+#define SAYS(name, value) {name, S_IFREG | 0444, NULL, value "\n", NULL}
 
 const struct dz_k_text dz_k_sysctl_texts[] = {
     DIR("sys"),

@@ -25,9 +25,9 @@ static void text_last_cpu(struct dz_kernel *k, const struct dz_proc *of, struct 
     dz_buf_addf(out, "%u\n", n > 1 ? n - 1 : 0);
 }
 
-#define DIR(name)         {name, S_IFDIR | 0555, NULL, NULL}
-#define TEXT(name, fn)    {name, S_IFREG | 0444, fn, NULL}
-#define SAYS(name, value) {name, S_IFREG | 0444, NULL, value}
+#define DIR(name)         {name, S_IFDIR | 0555, NULL, NULL, NULL}
+#define TEXT(name, fn)    {name, S_IFREG | 0444, fn, NULL, NULL}
+#define SAYS(name, value) {name, S_IFREG | 0444, NULL, value, NULL}
 
 static const struct dz_k_text rows[] = {
     DIR("devices"),

@@ -338,6 +338,7 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 59, persona),
     DZ_FIELD(T, 60, ioprio),
     DZ_FIELD_ARRAY(T, 61, io),
+    DZ_FIELD(T, 62, oom_adj),
 };
 #undef T
 

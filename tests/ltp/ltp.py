@@ -38,7 +38,7 @@ INSIDE = "/opt/ltp"  # where an image has the programs
 LIMIT = float(os.environ.get("LTP_LIMIT") or 30)
 SAVE = os.environ.get("LTP_SAVE", "")
 ONLY = os.environ.get("T", "")
-JOBS = int(os.environ.get("JOBS") or 2 * len(os.sched_getaffinity(0)))
+JOBS = int(os.environ.get("JOBS") or 3 * len(os.sched_getaffinity(0)))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_CONFIGURED = 32
 # two tests look for a configuration of the kernel, whatever it says
@@ -49,7 +49,8 @@ OUTPUT_MAX = 1 << 20  # bytes of a test's output that are looked at
 class Case:
     def __init__(self, row):
         self.name, self.command, seconds = row.split("\t")[:3]
-        self.limit = LIMIT + 10 * float(seconds)
+        self.seconds = float(seconds)
+        self.limit = LIMIT + 10 * self.seconds
 
 
 def absent(why):
@@ -186,8 +187,9 @@ def main():
         os.makedirs(SAVE, exist_ok=True)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        running = [pool.submit(run, c, programs, command) for c in cases]
-        for n, (case, ran) in enumerate(zip(cases, running), 1):
+        # those that take long begin first, so that the end does not wait for one of them
+        running = {c: pool.submit(run, c, programs, command) for c in sorted(cases, key=lambda c: -c.seconds)}
+        for n, (case, ran) in enumerate([(c, running[c]) for c in cases], 1):
             verdict, why = judge(*ran.result())
             if case.name in listed and (verdict != "pass" or listed[case.name].startswith("timing:")):
                 print("ok %d - %s # SKIP %s" % (n, case.name, listed[case.name]))

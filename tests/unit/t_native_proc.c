@@ -44,6 +44,9 @@ TEST(a_process_tells_of_itself)
     SH("printf short >/proc/$$/comm; cat /proc/$$/comm /proc/$$/task/$$/comm; "
        "printf 'much longer than that' >/proc/self/task/$$/comm; cat /proc/$$/comm; "
        "grep Name /proc/$$/status");
+    SH("cd /proc/$$; echo 300 >oom_score_adj; cat oom_score_adj; (cat /proc/self/oom_score_adj); "
+       "printf 7 >oom_score_adj; cat oom_score_adj; for v in 1001 -1001 x 1x ''; do "
+       "echo \"$v\" >oom_score_adj; done 2>/dev/null; cat oom_score_adj");
     SH("exec 7<>f; echo 12345 >&7; cd /proc/$$; grep pos fdinfo/7; ls fdinfo/7 fd/7; "
        "cat fdinfo/99; cd $OLDPWD; ls /proc/$$/task/1 2>/dev/null; rm f");
     SH("grep -c ' / / ' /proc/self/mountinfo; grep -E '^[^ ]+ /proc ' /proc/mounts | "
