@@ -196,7 +196,10 @@ static int64_t find_task(const linux_call *c, int pid)
 {
     if (pid < 0)
         return -EINVAL;
-    return pid == 0 ? 0 : dz_sys_tgkill(LINUX_K(c), 0, pid, 0) == -ESRCH ? -ESRCH : 0;
+    /* a process that has ended has no thread any more, but is one until its parent waits for it */
+    if (pid == 0 || dz_sys_tgkill(LINUX_K(c), 0, pid, 0) != -ESRCH)
+        return 0;
+    return dz_sys_getpgid(LINUX_K(c), pid) < 0 ? -ESRCH : 0;
 }
 
 /* A mask of all processors, as long as whole words hold them. */
