@@ -170,7 +170,7 @@ static void make_world(struct world *w, struct dz_registry *r, const char *where
                                            .files = &no_files,
                                            .files_arg = NULL,
                                            .live_path = live,
-                                           .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+                                           .idle_policy = {DZ_IDLE_INHERIT, DZ_IDLE_INHERIT}};
     if (dz_sandboxes_new(&opts, &w->k, &err) < 0 || dz_sandboxes_recover(w->k, &err) < 0 ||
         dz_timer_new(w->loop, end_loop, w->loop, &w->end, &err) < 0)
         fail("sandboxes", &err);

@@ -109,8 +109,8 @@ soak-full-disk-short:
 .PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short soak-full-disk soak-full-disk-short
 
 # fuzz_api_session.c puts itself between the api and the control plane, and under the server's sockets
-SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_tell) \
-  $(addprefix dz_exec_watch_,took alive end abort)
+SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_send) \
+  $(addprefix dz_exec_watch_,ack alive end abort)
 $(B)/fuzz_api_session $(B)/tests/fuzz/corpus_api_session: \
   LDFLAGS += $(SESSION_WRAPS:%=-Wl,--wrap=%)
 cover: ## line coverage of each module by the unit tests

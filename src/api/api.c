@@ -44,7 +44,7 @@ struct dz_http_req *dz_api_over(struct dz_api_call *c)
     return r;
 }
 
-void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why)
+void dz_api_refused(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why)
 {
     dz_free(c);
     dz_api_refuse(r, why);

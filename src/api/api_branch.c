@@ -73,7 +73,7 @@ void dz_api_snapshot(struct dz_http_req *r, void *api)
     const struct dz_control_handle as = {b.name, b.expires_ms};
     if (c &&
         dz_control_snapshot(a->control, dz_api_target(r, a, "id"), &as, on_snapshot, c, &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 void dz_api_snapshots(struct dz_http_req *r, void *api)
@@ -109,7 +109,7 @@ void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_control_resume(a->control, dz_api_target(r, a, "snapshot"), b.name,
                                dz_api_done_sandbox, c, &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 void dz_api_snapshot_delete(struct dz_http_req *r, void *api)
@@ -279,7 +279,7 @@ void dz_api_fork_attach(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_control_fork_attach(a->control, dz_api_target(r, a, "fork"), b.name,
                                     dz_api_done_sandbox, c, &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 void dz_api_fork_delete(struct dz_http_req *r, void *api)
@@ -399,5 +399,5 @@ void dz_api_ref_delete(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_wait(a, r, 204);
     if (c && dz_control_ref_delete(a->control, dz_api_target(r, a, "ref"), dz_api_done_sandbox, c,
                                    &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }

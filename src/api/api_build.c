@@ -40,7 +40,7 @@ struct follower {
     struct dz_api *api;
     struct dz_sse *sse;
     struct dz_control_build *build;
-    struct dz_control_ear *ear;
+    struct dz_control_listener *listener;
     uint64_t at; /* offset in the log */
     const char *status;
     bool full, over;
@@ -106,7 +106,7 @@ static void on_room(void *arg)
 static void on_closed(void *arg)
 {
     struct follower *f = arg;
-    dz_control_unlisten(f->ear);
+    dz_control_unlisten(f->listener);
     dz_free(f);
 }
 
@@ -119,7 +119,7 @@ static void follow(struct dz_api *a, struct dz_http_req *r, struct dz_control_bu
     int rc = f ? 0 : dz_fail(&why.err, DZ_ENOMEM, "out of memory");
     if (rc == 0) {
         *f = (struct follower){.api = a, .build = b, .at = at};
-        rc = dz_control_build_listen(b, go_on, f, &f->ear, &why);
+        rc = dz_control_build_listen(b, go_on, f, &f->listener, &why);
     }
     if (rc < 0) {
         dz_free(f);

@@ -21,7 +21,7 @@ enum {
 struct stream {
     struct dz_api *api;
     struct dz_sse *sse;
-    struct dz_control_ear *ear;
+    struct dz_control_listener *listener;
     const struct dz_control_caller *who;
     int64_t after;
     bool full;                         /* the client must read before more is sent */
@@ -83,7 +83,7 @@ static void on_room(void *arg)
 static void on_closed(void *arg)
 {
     struct stream *s = arg;
-    dz_control_unlisten(s->ear);
+    dz_control_unlisten(s->listener);
     dz_free(s);
 }
 
@@ -102,7 +102,7 @@ static void start_stream(struct dz_api *a, struct dz_http_req *r, const char *id
     s->who = dz_api_caller(r, a);
     s->after = after;
     (void)snprintf(s->id, sizeof s->id, "%s", id ? id : "");
-    if (dz_control_listen(a->control, go_on, s, &s->ear, &why) < 0) {
+    if (dz_control_listen(a->control, go_on, s, &s->listener, &why) < 0) {
         dz_free(s);
         dz_api_refuse(r, &why);
         return;

@@ -234,7 +234,7 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
     run->truncated = run->truncated || part < n || b->err;
     if (part < n) /* drop all later output too: it would leave a gap */
         b->max = b->len;
-    dz_exec_watch_took(run->watch, n);
+    dz_exec_watch_ack(run->watch, n);
 }
 
 static void on_ended(void *arg, const struct dz_exec_exit *how)
@@ -402,51 +402,52 @@ void dz_api_exec_output(struct dz_http_req *r, void *api)
 /* --- telling one something
  * ------------------------------------------------------------------------ */
 
-static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_exec_tell what)
+static void send_message(struct dz_api *a, struct dz_http_req *r, struct dz_exec_send what)
 {
     struct dz_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, 204);
     if (!c)
         return;
     what.exec_id = dz_http_param(r, "exec");
-    if (dz_control_exec_tell(a->control, dz_api_target(r, a, "id"), &what, dz_api_done_sandbox, c,
+    if (dz_control_exec_send(a->control, dz_api_target(r, a, "id"), &what, dz_api_done_sandbox, c,
                              &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 void dz_api_exec_stdin(struct dz_http_req *r, void *api)
 {
-    tell(api, r, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT, .data = dz_http_body(r)});
+    send_message(api, r,
+                 (struct dz_exec_send){.what = DZ_EXEC_SEND_INPUT, .data = dz_http_body(r)});
 }
 
 void dz_api_exec_close(struct dz_http_req *r, void *api)
 {
-    tell(api, r, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT_END});
+    send_message(api, r, (struct dz_exec_send){.what = DZ_EXEC_SEND_INPUT_END});
 }
 
-struct told {
+struct message_body {
     const char *signal;
     int64_t cols, rows;
 };
 const struct dz_api_field dz_api_signal_fields[] = {
-    {"signal", DZ_API_STR, offsetof(struct told, signal), NULL, 0},
+    {"signal", DZ_API_STR, offsetof(struct message_body, signal), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field dz_api_resize_fields[] = {
-    {"cols", DZ_API_INT, offsetof(struct told, cols), NULL, 0},
-    {"rows", DZ_API_INT, offsetof(struct told, rows), NULL, 0},
+    {"cols", DZ_API_INT, offsetof(struct message_body, cols), NULL, 0},
+    {"rows", DZ_API_INT, offsetof(struct message_body, rows), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
 void dz_api_exec_signal(struct dz_http_req *r, void *api)
 {
     struct dz_why why = {0};
-    struct told b = {0};
+    struct message_body b = {0};
     if (!dz_api_body(r, &b))
         return;
     int number = b.signal ? dz_api_signal(b.signal) : 0;
     if (number > 0) {
-        tell(api, r, (struct dz_exec_tell){.what = DZ_EXEC_TELL_SIGNAL, .number = number});
+        send_message(api, r, (struct dz_exec_send){.what = DZ_EXEC_SEND_SIGNAL, .number = number});
         return;
     }
     (void)wrong(&why, "signal", "must be a name such as TERM, or a number from 1 to 64");
@@ -456,13 +457,14 @@ void dz_api_exec_signal(struct dz_http_req *r, void *api)
 void dz_api_exec_resize(struct dz_http_req *r, void *api)
 {
     struct dz_why why = {0};
-    struct told b = {0};
+    struct message_body b = {0};
     if (!dz_api_body(r, &b))
         return;
     if (b.cols >= 1 && b.cols <= 4096 && b.rows >= 1 && b.rows <= 4096) {
-        tell(api, r,
-             (struct dz_exec_tell){
-                 .what = DZ_EXEC_TELL_RESIZE, .rows = (uint16_t)b.rows, .cols = (uint16_t)b.cols});
+        send_message(api, r,
+                     (struct dz_exec_send){.what = DZ_EXEC_SEND_RESIZE,
+                                           .rows = (uint16_t)b.rows,
+                                           .cols = (uint16_t)b.cols});
         return;
     }
     (void)wrong(&why, "cols", "cols and rows must be from 1 to 4096");

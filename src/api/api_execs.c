@@ -69,7 +69,7 @@ static void on_data(void *arg, const void *data, size_t n)
         if (!s->one)
             dz_json_end(&s->out.json);
     }
-    dz_file_op_took(s->op, n);
+    dz_file_op_ack(s->op, n);
 }
 
 static void reading_free(struct reading *s)

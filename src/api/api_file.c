@@ -79,7 +79,7 @@ static void on_data(void *arg, const void *data, size_t n)
     if (s->data)
         s->data(s, &v);
     if (has_room(s))
-        dz_file_op_took(s->op, n);
+        dz_file_op_ack(s->op, n);
     else
         give_up(s);
 }
@@ -311,7 +311,7 @@ static void put_changes(void *arg, const void *data, size_t n)
     if (w->full)
         w->untaken += n;
     else
-        dz_file_op_took(w->op, n);
+        dz_file_op_ack(w->op, n);
 }
 
 static void watch_room(void *arg)
@@ -319,7 +319,7 @@ static void watch_room(void *arg)
     struct watching *w = arg;
     w->full = false;
     if (w->op)
-        dz_file_op_took(w->op, w->untaken);
+        dz_file_op_ack(w->op, w->untaken);
     w->untaken = 0;
 }
 

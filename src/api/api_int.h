@@ -90,7 +90,7 @@ struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigne
 /* End a call and free it. Returns the request, NULL if its client has left. */
 struct dz_http_req *dz_api_over(struct dz_api_call *c);
 /* The control plane rejected the call: free it and refuse the request. */
-void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why);
+void dz_api_refused(struct dz_api_call *c, struct dz_http_req *r, const struct dz_why *why);
 /* Answer without a body, or with the error if rc < 0. */
 void dz_api_done(struct dz_http_req *r, int rc, const struct dz_why *why);
 

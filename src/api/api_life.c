@@ -23,7 +23,7 @@ void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_contr
         a->control, dz_api_target(r, a, "id"), order,
         order->what == DZ_REQUEST_WAKE ? dz_api_done_wake : dz_api_done_sandbox, c, &why);
     if (rc < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 /* --- wake -------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ void dz_api_suspend(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     struct dz_api_call *c = dz_api_body(r, &o) ? dz_api_wait(a, r, 200) : NULL;
     if (c && dz_control_order(a->control, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 void dz_api_freeze(struct dz_http_req *r, void *api)
@@ -158,7 +158,7 @@ void dz_api_hold(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_wait(a, r, 200);
     if (c && dz_control_hold(a->control, dz_api_target(r, a, "id"),
                              dz_clock_real_ms() + b.length_ms, dz_api_done_sandbox, c, &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 void dz_api_unhold(struct dz_http_req *r, void *api)
@@ -241,7 +241,7 @@ void dz_api_clone(struct dz_http_req *r, void *api)
         return;
     if (dz_control_clone(a->control, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c, &why) <
         0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }
 
 static void on_shared(void *arg, const struct dz_sandbox_result *result, int fd)
@@ -266,5 +266,5 @@ void dz_api_share(struct dz_http_req *r, void *api)
     if (!c)
         return;
     if (dz_control_share(a->control, dz_api_target(r, a, "id"), on_shared, c, &why) < 0)
-        dz_api_not_taken(c, r, &why);
+        dz_api_refused(c, r, &why);
 }

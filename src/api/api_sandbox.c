@@ -28,7 +28,7 @@ static void put_idle(struct dz_json *j, const struct dz_instance *row,
     bool connections = strcmp(row->idle_mode, "connections") == 0;
     dz_json_key(j, "idle");
     dz_json_object(j);
-    if (row->suspend_ms >= 0 && row->suspend_ms != DZ_LADDER_NEVER)
+    if (row->suspend_ms >= 0 && row->suspend_ms != DZ_IDLE_OFF)
         dz_json_put_i64(j, "timeout_ms", row->suspend_ms);
     else
         dz_json_put_null(j, "timeout_ms");
@@ -241,7 +241,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
     c.spec.id = dz_api_key_id(a, r);
     c.spec.memory_bytes = c.memory;
     c.spec.disk_bytes = c.disk;
-    c.spec.idle_ms = c.idle_ms < 0 ? DZ_LADDER_INHERIT : c.idle_ms;
+    c.spec.idle_ms = c.idle_ms < 0 ? DZ_IDLE_INHERIT : c.idle_ms;
     c.spec.no_resume = !c.auto_resume;
     c.spec.no_start = !c.start;
     c.spec.ignore_cpu = !c.count_cpu;
@@ -252,7 +252,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
     int rc = dz_control_create(a->control, dz_api_caller(r, a), &c.spec, dz_api_done_sandbox, call,
                                &why);
     if (rc < 0)
-        dz_api_not_taken(call, r, &why);
+        dz_api_refused(call, r, &why);
 }
 
 /* --- list, get ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
  * too much input is pending there, the socket is not read.
  *
  * A session is held by its connection, until `closed`, and by each message that the control plane
- * has not answered (session.tells). The last holder frees it. Only let_go() ends the control
+ * has not answered (session.sending). The last holder frees it. Only let_go() ends the control
  * plane's watch. It also kills the command if the session failed, or if the session started the
  * command and its client never learned the command's id.
  */
@@ -34,7 +34,7 @@ struct session {
     bool over, full; /* ended; the client has not caught up */
     bool waits;      /* for the first message, which names the command to run */
     bool closed;     /* the connection has ended */
-    size_t tells;    /* messages that the control plane has not answered yet */
+    size_t sending;  /* messages that the control plane has not answered yet */
     size_t untaken;
     char exec_id[DZ_CONTROL_VALUE_MAX + 1];
     struct dz_api_stream_of of;
@@ -133,7 +133,7 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
     if (s->full)
         s->untaken += n;
     else
-        dz_exec_watch_took(s->watch, n);
+        dz_exec_watch_ack(s->watch, n);
 }
 
 static void on_ended(void *arg, const struct dz_exec_exit *how)
@@ -171,21 +171,21 @@ static void on_room(void *arg)
     s->full = false;
     s->untaken = 0;
     if (s->watch && n > 0)
-        dz_exec_watch_took(s->watch, n);
+        dz_exec_watch_ack(s->watch, n);
 }
 
 static void session_free_unheld(struct session *s)
 {
-    if (s->closed && s->tells == 0)
+    if (s->closed && s->sending == 0)
         dz_free(s);
 }
 
 static void session_gone(struct session *s)
 {
-    s->tells++; /* the control plane may answer a message from inside this call */
+    s->sending++; /* the control plane may answer a message from inside this call */
     s->over = s->closed = true;
     let_go(s, false);
-    s->tells--;
+    s->sending--;
     session_free_unheld(s);
 }
 
@@ -232,29 +232,29 @@ static void ws_fail(struct session *s, struct dz_why *why, const char *text)
 }
 
 /* Several messages may be pending, because messages read ahead still arrive after a pause. */
-static void on_told(void *arg, const struct dz_sandbox_result *result)
+static void on_sent(void *arg, const struct dz_sandbox_result *result)
 {
     struct session *s = arg;
     (void)result; /* a command that has ended, or does not read: its end says so */
-    s->tells--;
-    if (!s->over && s->tells == 0)
+    s->sending--;
+    if (!s->over && s->sending == 0)
         dz_ws_pause(s->ws, false);
     session_free_unheld(s);
 }
 
-static void tell(struct session *s, struct dz_exec_tell what)
+static void send_message(struct session *s, struct dz_exec_send what)
 {
     struct dz_why why;
-    if (s->tells++ == 0)
+    if (s->sending++ == 0)
         dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
-    int rc = dz_control_exec_tell(s->api->control, s->target, &what, on_told, s, &why);
+    int rc = dz_control_exec_send(s->api->control, s->target, &what, on_sent, s, &why);
     if (rc == DZ_ERATE) { /* otherwise input would be lost silently */
         let_go(s, false);
         on_failed(s, &why);
     }
     if (rc < 0)
-        on_told(s, NULL);
+        on_sent(s, NULL);
 }
 
 struct command {
@@ -278,14 +278,14 @@ static void on_command(struct session *s, struct dz_str text)
     if (dz_api_read(&arena, text, command_fields, &c, &why) < 0)
         ws_fail(s, &why, NULL);
     else if (strcmp(c.type, "close_stdin") == 0)
-        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT_END});
+        send_message(s, (struct dz_exec_send){.what = DZ_EXEC_SEND_INPUT_END});
     else if (strcmp(c.type, "signal") == 0 && c.signal && (number = dz_api_signal(c.signal)) > 0)
-        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_SIGNAL, .number = number});
+        send_message(s, (struct dz_exec_send){.what = DZ_EXEC_SEND_SIGNAL, .number = number});
     else if (strcmp(c.type, "resize") == 0 && c.cols > 0 && c.cols <= 4096 && c.rows > 0 &&
              c.rows <= 4096)
-        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_RESIZE,
-                                      .rows = (uint16_t)c.rows,
-                                      .cols = (uint16_t)c.cols});
+        send_message(s, (struct dz_exec_send){.what = DZ_EXEC_SEND_RESIZE,
+                                              .rows = (uint16_t)c.rows,
+                                              .cols = (uint16_t)c.cols});
     else
         ws_fail(s, &why,
                 "type: must be resize (with cols and rows), signal (with signal) or close_stdin");
@@ -327,7 +327,7 @@ static void on_message(void *arg, bool text, struct dz_str data)
     else if (text)
         on_command(s, data);
     else
-        tell(s, (struct dz_exec_tell){.what = DZ_EXEC_TELL_INPUT, .data = data});
+        send_message(s, (struct dz_exec_send){.what = DZ_EXEC_SEND_INPUT, .data = data});
 }
 
 static void ws_closed(void *arg, int code)

@@ -63,7 +63,7 @@ static ssize_t pull(void *arg, char *p, size_t n)
             d->sent = 0;
         }
         if (!d->over)
-            dz_file_op_took(d->op, part);
+            dz_file_op_ack(d->op, part);
         return (ssize_t)part;
     }
     if (d->failed || (d->over && !d->tar && d->left > 0))
@@ -134,7 +134,7 @@ static void on_bytes(void *arg, const void *data, size_t n)
     if (!d->begun && !d->tar) {
         struct dz_http_req *r = request_of(d->api, d->id);
         d->begun = true;
-        dz_file_op_took(d->op, n);
+        dz_file_op_ack(d->op, n);
         bool sound = dz_cell_stat_next(&v, &st, NULL) == 1;
         if (r && sound && begin_file(d, r, &st))
             return;

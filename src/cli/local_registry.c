@@ -38,18 +38,18 @@ static int settle(void *arg, const char *id, struct dz_err *err)
     return dz_cell_disk_settle(path, err);
 }
 
-static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
+static int carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
     static const enum dz_cell_carry kinds[] = {
-        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
+        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     struct dz_image info = {0};
     DZ_AUTO(dz_fd_close) int image = -1, pack = -1;
     char sha256[DZ_SHA256_HEX];
-    bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
+    bool below = c->what == DZ_SANDBOX_TRANSFER_SHARE && c->row->image[0];
     int rc = below ? dz_cli_image_store(&s, err) : 0;
     if (rc == 0 && below)
         rc = dz_image_find(s, c->row->image, sha256, err);
@@ -73,8 +73,8 @@ static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *
 
 static const struct dz_sandbox_files disks = {
     .make = make,
-    .settle = settle,
-    .carry = carry,
+    .checkpoint = settle,
+    .transfer = carry,
 };
 
 static int open_dir(const char *data, const char *name, char path[static DZ_PATH_MAX],
@@ -104,7 +104,7 @@ static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err
         .files = &disks,
         .files_arg = r,
         .live_path = r->live,
-        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},
+        .idle_policy = {DZ_IDLE_INHERIT, DZ_IDLE_INHERIT},
     };
     return dz_sandboxes_new(&opts, &r->k, err);
 }

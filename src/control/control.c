@@ -24,12 +24,12 @@ enum {
 
 /* --- events -------------------------------------------------------------------------- */
 
-static void on_told(void *arg)
+static void on_notify(void *arg)
 {
     struct dz_control *e = arg;
-    e->told_set = false;
-    DZ_LIST_FOREACH(struct dz_control_ear, ear, &e->ears, link)
-        ear->fn(ear->arg);
+    e->notify_set = false;
+    DZ_LIST_FOREACH(struct dz_control_listener, listener, &e->listeners, link)
+        listener->fn(listener->arg);
 }
 
 /* The registry has been quiet for TIDY_MS: checkpoint its WAL now, when no request waits for it. */
@@ -54,37 +54,37 @@ static void on_change(void *arg)
     if (!e->tidy_set)
         dz_timer_after(e->tidy, TIDY_MS);
     e->tidy_set = true;
-    if (e->told_set || dz_list_empty(&e->ears))
+    if (e->notify_set || dz_list_empty(&e->listeners))
         return;
-    e->told_set = true;
-    dz_timer_after(e->told, 0);
+    e->notify_set = true;
+    dz_timer_after(e->notify, 0);
 }
 
 int dz_control_listen(struct dz_control *e, void (*fn)(void *arg), void *arg,
-                      struct dz_control_ear **ret_ear, struct dz_why *why)
+                      struct dz_control_listener **ret_listener, struct dz_why *why)
 {
-    struct dz_control_ear *ear = NULL;
-    if (dz_list_count(&e->ears) < DZ_CONTROL_EVENT_WATCHES)
-        ear = dz_zalloc(sizeof *ear);
-    if (!ear)
+    struct dz_control_listener *listener = NULL;
+    if (dz_list_count(&e->listeners) < DZ_CONTROL_EVENT_WATCHES)
+        listener = dz_zalloc(sizeof *listener);
+    if (!listener)
         return dz_why(why, DZ_EBUSY, NULL,
                       "follow events: %d clients already follow them, which is the limit; try "
                       "again later",
                       DZ_CONTROL_EVENT_WATCHES);
-    ear->fn = fn;
-    ear->arg = arg;
-    dz_list_init(&ear->link);
-    dz_list_push_back(&e->ears, &ear->link);
-    *ret_ear = ear;
+    listener->fn = fn;
+    listener->arg = arg;
+    dz_list_init(&listener->link);
+    dz_list_push_back(&e->listeners, &listener->link);
+    *ret_listener = listener;
     return 0;
 }
 
-void dz_control_unlisten(struct dz_control_ear *ear)
+void dz_control_unlisten(struct dz_control_listener *listener)
 {
-    if (!ear)
+    if (!listener)
         return;
-    dz_list_remove(&ear->link);
-    dz_free(ear);
+    dz_list_remove(&listener->link);
+    dz_free(listener);
 }
 
 struct events {
@@ -163,7 +163,7 @@ static void run_pool(void *arg)
         dz_log(DZ_LOG_WARN, "pool_failed", dz_log_err(&err));
     if (!e->fences_logged)
         log_fences(e);
-    dz_ready_fill(e);
+    dz_prealloc_fill(e);
 }
 
 static void on_pool(void *arg, int events)
@@ -258,7 +258,7 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
     if (rc == 0)
         rc = open_stores(e, err);
     if (rc == 0)
-        rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
+        rc = dz_timer_new(e->loop, on_notify, e, &e->notify, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_tidy, e, &e->tidy, err);
     if (rc == 0)
@@ -266,10 +266,10 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
     if (rc == 0)
         rc = dz_timer_new(e->loop, dz_control_sweep, e, &e->sweep, err);
     if (rc == 0)
-        rc = dz_timer_new(e->loop, dz_uses_measure, e, &e->measure, err);
+        rc = dz_timer_new(e->loop, dz_usages_measure, e, &e->measure, err);
     if (rc < 0)
         return rc;
-    dz_registry_tell(e->registry, on_change, e);
+    dz_registry_on_event(e->registry, on_change, e);
     const struct dz_sandbox_runtime wasm = {.ops = &dz_cell_wasm, .pool = e->pool},
                                     linux_programs = {.ops = &dz_cell_linux, .pool = e->pool};
     const struct dz_sandboxes_opts sandboxes = {
@@ -277,7 +277,7 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
         .registry = e->registry,
         .cold = e->cold,
         .live_path = e->live_path,
-        .ladder = opts->ladder,
+        .idle_policy = opts->idle_policy,
         .runtimes = {wasm, linux_programs},
         .host = &dz_control_host,
         .arg = e,
@@ -298,14 +298,14 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
     e->pool = opts->pool;
     e->quotas = opts->quotas;
     e->space.dir_fd = e->space.reserve_fd = e->live_fd = -1;
-    dz_map_init(&e->uses, DZ_CONTROL_TENANTS_MAX);
+    dz_map_init(&e->usages, DZ_CONTROL_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_CONTROL_KEYS_UNDER_WAY);
     dz_map_init(&e->image_cache, DZ_CONTROL_IMAGES_MAX + 1);
     dz_accounts_init(&e->accounts, opts->held_tenant ? opts->held_tenant : DZ_CONTROL_HELD_TENANT,
                      opts->held_all ? opts->held_all : DZ_CONTROL_HELD_ALL);
-    dz_list_init(&e->ears);
+    dz_list_init(&e->listeners);
     dz_list_init(&e->builds);
-    int rc = dz_ready_init(&e->ready, err);
+    int rc = dz_prealloc_init(&e->prealloc, err);
     if (rc == 0)
         rc = open_all(e, opts, err);
     if (rc < 0) {
@@ -318,20 +318,20 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
 
 int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_err *err)
 {
-    if (!e->claims.settled)
-        e->claims.rc = dz_claims_settle(e, &e->claims.err);
-    e->claims.settled = true;
+    if (!e->intents.recovered)
+        e->intents.rc = dz_intents_recover(e, &e->intents.err);
+    e->intents.recovered = true;
     int rc = dz_sandboxes_recover_some(e->sandboxes, until_ms, err);
     if (rc == 1)
         return rc;
-    if (rc == 0 && e->claims.rc < 0) {
-        rc = e->claims.rc;
+    if (rc == 0 && e->intents.rc < 0) {
+        rc = e->intents.rc;
         if (err)
-            *err = e->claims.err;
+            *err = e->intents.err;
     }
     e->recovered = true;
     dz_space_watch(e);
-    dz_ready_fill(e);
+    dz_prealloc_fill(e);
     dz_timer_after(e->sweep, 0);
     dz_timer_after(e->measure, 0);
     return rc;
@@ -346,9 +346,9 @@ int dz_control_recover(struct dz_control *e, struct dz_err *err)
     return rc;
 }
 
-void dz_control_set_ladder(struct dz_control *e, const struct dz_ladder *ladder)
+void dz_control_set_idle_policy(struct dz_control *e, const struct dz_idle_policy *policy)
 {
-    dz_sandboxes_set_ladder(e->sandboxes, ladder);
+    dz_sandboxes_set_idle_policy(e->sandboxes, policy);
 }
 
 int dz_control_check_ready(const struct dz_control *e, struct dz_err *err)
@@ -430,7 +430,7 @@ void dz_control_free(struct dz_control *e)
     dz_control_images_forget(e, NULL);
     dz_map_release(&e->image_cache);
     dz_image_store_close(e->images);
-    dz_ready_release(&e->ready);
+    dz_prealloc_release(&e->prealloc);
     dz_blobs_free(e->cold.live);
     dz_blobs_free(e->cold.store);
     dz_blobs_free(e->share);
@@ -438,13 +438,13 @@ void dz_control_free(struct dz_control *e)
     (void)dz_registry_close(e->registry, NULL);
     dz_poll_free(e->pool_poll);
     dz_timer_free(e->pool_soon);
-    dz_timer_free(e->told);
+    dz_timer_free(e->notify);
     dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);
     dz_timer_free(e->measure);
     dz_space_close(e);
     dz_control_keys_release(e);
-    dz_uses_release(e);
+    dz_usages_release(e);
     dz_accounts_release(&e->accounts);
     dz_free(e->data_path);
     dz_fd_close(&e->live_fd);

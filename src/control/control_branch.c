@@ -74,14 +74,14 @@ static int copy_one(const struct branch *b, bool log, struct dz_err *err)
 
 static void undo_file(const struct branch *b)
 {
-    if (dz_claim_undo(b->e, b->id, NULL) < 0)
+    if (dz_intent_undo(b->e, b->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
 }
 
 static void work_copy(void *arg)
 {
     struct branch *b = arg;
-    b->rc = dz_claim_make(b->e, b->id, &b->err);
+    b->rc = dz_intent_make(b->e, b->id, &b->err);
     if (b->rc == 0)
         b->rc = copy_one(b, true, &b->err);
     if (b->rc == 0)
@@ -131,7 +131,7 @@ static void on_copied(void *arg)
         return;
     }
     /* other creations may have used the room up meanwhile */
-    int rc = dz_use_room(b->e, b->tenant, b->owner, &why);
+    int rc = dz_usage_room(b->e, b->tenant, b->owner, &why);
     if (rc < 0)
         b->err = why.err;
     else
@@ -141,7 +141,7 @@ static void on_copied(void *arg)
         branch_fail(b, rc, &b->err);
         return;
     }
-    dz_claim_over(b->e, b->id);
+    dz_intent_remove(b->e, b->id);
     rc = dz_control_started(b->e, &row, b->no_start, b->done, b->arg, &why);
     if (rc < 0) {
         const struct dz_sandbox_result r = {.code = rc, .why = &why};
@@ -203,8 +203,8 @@ static struct dz_creating *begin_create(struct branch *b, const struct dz_contro
                                              .starts = !b->no_start,
                                              .copy_bytes = copy_bytes,
                                              .shared = true};
-    struct dz_creating *c = dz_use_create(b->e, &what, b->done, b->arg, why);
-    b->done = dz_use_created;
+    struct dz_creating *c = dz_usage_create(b->e, &what, b->done, b->arg, why);
+    b->done = dz_usage_created;
     b->arg = c;
     return c;
 }
@@ -225,7 +225,7 @@ static int begin_copy(struct branch *b, const struct dz_control_caller *who,
         return why->err.code;
     rc = dz_loop_work(b->e->loop, work_copy, on_copied, b, &err);
     if (rc < 0)
-        dz_use_create_over(c);
+        dz_usage_create_over(c);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
@@ -320,7 +320,7 @@ int dz_control_resume(struct dz_control *e, struct dz_control_target target, con
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
     const struct dz_control_order wake = {.what = DZ_REQUEST_WAKE};
     const struct dz_control_spec spec = {
-        .name = name, .snapshot = target.word, .idle_ms = DZ_LADDER_INHERIT};
+        .name = name, .snapshot = target.ref, .idle_ms = DZ_IDLE_INHERIT};
     int rc = dz_control_snapshot_get(e, target, &row, why);
     if (rc < 0)
         return rc;
@@ -329,7 +329,7 @@ int dz_control_resume(struct dz_control *e, struct dz_control_target target, con
     if (name)
         return dz_why(why, DZ_EINVAL, "name",
                       "name: %s resumes a paused sandbox, which keeps its name", row.id);
-    target.word = row.sandbox_id;
+    target.ref = row.sandbox_id;
     return dz_control_order(e, target, &wake, done, arg, why);
 }
 
@@ -475,7 +475,7 @@ static int describe(struct fork_one *f, struct dz_err *err)
 int dz_control_fork_one(struct dz_control *e, struct dz_control_target target,
                         dz_control_fork_one_fn *done, void *arg, struct dz_why *why)
 {
-    const struct dz_control_spec spec = {.idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_control_spec spec = {.idle_ms = DZ_IDLE_INHERIT};
     struct dz_creating *c = NULL;
     struct dz_err err;
     struct fork_one *f = dz_zalloc(sizeof *f);
@@ -503,7 +503,7 @@ int dz_control_fork_one(struct dz_control *e, struct dz_control_target target,
         rc = dz_control_snapshot_of(e, &f->source, label, on_own_file, f, why);
     if (rc < 0) {
         if (c)
-            dz_use_create_over(c);
+            dz_usage_create_over(c);
         fork_one_free(f);
     }
     return rc;
@@ -515,14 +515,14 @@ static int fork_get(struct dz_control *e, struct dz_control_target target,
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
     int rc =
-        dz_registry_fork_get(e->registry, dz_control_sees(target.who), target.word, ret_row, &err);
+        dz_registry_fork_get(e->registry, dz_control_sees(target.who), target.ref, ret_row, &err);
     if (rc == 0 && dz_control_expired(ret_row->expires)) {
         dz_fork_row_release(ret_row);
         rc = DZ_ENOENT;
     }
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no fork %s",
-                      dz_str_quote(dz_str(target.word), quoted));
+                      dz_str_quote(dz_str(target.ref), quoted));
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
@@ -546,7 +546,7 @@ int dz_control_fork_attach(struct dz_control *e, struct dz_control_target target
     if (rc < 0)
         return rc;
     const struct dz_control_spec spec = {
-        .name = name, .snapshot = row.snapshot_id, .idle_ms = DZ_LADDER_INHERIT};
+        .name = name, .snapshot = row.snapshot_id, .idle_ms = DZ_IDLE_INHERIT};
     rc = dz_control_branch(e, target.who, &spec, done, arg, why);
     row.attached++;
     if (rc == 0 &&

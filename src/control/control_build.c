@@ -34,7 +34,7 @@ enum {
     LONGEST_MS = 7200000, /* then the build fails */
     LOG_KEPT = 128 << 10, /* bytes of the log's end */
     ERROR_MAX = 248,      /* bytes of the sentence why a build failed */
-    SAID_MAX = 4096,      /* bytes of the child's output */
+    OUTPUT_MAX = 4096,    /* bytes of the child's output */
     PATH_ROOM = DZ_PATH_MAX + 64,
 };
 
@@ -54,13 +54,13 @@ struct dz_control_build {
     uint64_t bytes; /* received */
     int fd;         /* the file that receives the archive, while it is open */
     struct dz_os_proc proc;
-    int said_fd; /* output of the child */
-    struct dz_poll *said_poll, *end_poll;
+    int output_fd; /* output of the child */
+    struct dz_poll *output_poll, *end_poll;
     struct dz_timer *follow, *limit;
-    struct dz_buf log, said;
+    struct dz_buf log, output;
     uint64_t log_at; /* offset of the first byte kept */
     uint64_t log_read;
-    struct dz_list ears;
+    struct dz_list listeners;
     int64_t created, ended;
     char *from;
     char error[ERROR_MAX];
@@ -77,10 +77,10 @@ static void path_of(const struct dz_control_build *b, const char *name, char out
 
 /* --- telling -------------------------------------------------------------------------- */
 
-static void tell(struct dz_control_build *b)
+static void notify(struct dz_control_build *b)
 {
-    DZ_LIST_FOREACH(struct dz_control_ear, ear, &b->ears, link)
-        ear->fn(ear->arg);
+    DZ_LIST_FOREACH(struct dz_control_listener, listener, &b->listeners, link)
+        listener->fn(listener->arg);
 }
 
 static void keep_log(struct dz_control_build *b, const char *p, size_t n)
@@ -131,7 +131,7 @@ static void on_follow(void *arg)
 {
     struct dz_control_build *b = arg;
     if (read_log(b))
-        tell(b);
+        notify(b);
     dz_timer_after(b->follow, FOLLOW_MS);
 }
 
@@ -141,18 +141,18 @@ static void build_free(struct dz_control_build *b)
 {
     char dir[PATH_ROOM];
     dz_list_remove(&b->link);
-    dz_poll_free(b->said_poll);
+    dz_poll_free(b->output_poll);
     dz_poll_free(b->end_poll);
     dz_os_proc_close(&b->proc);
     dz_timer_free(b->follow);
     dz_timer_free(b->limit);
     dz_fd_close(&b->fd);
-    dz_fd_close(&b->said_fd);
+    dz_fd_close(&b->output_fd);
     path_of(b, "", dir);
     if (b->phase != BUILDING_OVER && dz_fd_remove_tree(AT_FDCWD, dir, NULL) < 0)
         dz_log(DZ_LOG_WARN, "build_left", dz_log_strz("build_id", b->id));
     dz_buf_release(&b->log);
-    dz_buf_release(&b->said);
+    dz_buf_release(&b->output);
     dz_free(b->from);
     dz_free(b);
 }
@@ -163,7 +163,7 @@ static void forget_old(struct dz_control *e)
     DZ_LIST_FOREACH(const struct dz_control_build, b, &e->builds, link)
         over += b->phase == BUILDING_OVER;
     DZ_LIST_FOREACH(struct dz_control_build, b, &e->builds, link)
-        if (over > KEPT && b->phase == BUILDING_OVER && dz_list_empty(&b->ears)) {
+        if (over > KEPT && b->phase == BUILDING_OVER && dz_list_empty(&b->listeners)) {
             build_free(b);
             over--;
         }
@@ -175,10 +175,10 @@ static void end(struct dz_control_build *b, const char *error)
 {
     char dir[PATH_ROOM];
     struct dz_err err;
-    dz_poll_free(b->said_poll);
+    dz_poll_free(b->output_poll);
     dz_poll_free(b->end_poll);
-    b->said_poll = b->end_poll = NULL;
-    dz_fd_close(&b->said_fd);
+    b->output_poll = b->end_poll = NULL;
+    dz_fd_close(&b->output_fd);
     dz_timer_stop(b->follow);
     dz_timer_stop(b->limit);
     (void)snprintf(b->error, sizeof b->error, "%s", error ? error : "");
@@ -191,14 +191,14 @@ static void end(struct dz_control_build *b, const char *error)
     dz_log(error ? DZ_LOG_WARN : DZ_LOG_INFO, "image_build", dz_log_strz("build_id", b->id),
            dz_log_strz("image", b->name), dz_log_strz("error", b->error));
     struct dz_control *e = b->e;
-    tell(b);
+    notify(b);
     start_next(e);
 }
 
 /* The sentence of the child's last line, without the program's name. */
 static const char *sentence(struct dz_control_build *b, const struct dz_os_status *status)
 {
-    struct dz_str text = dz_str_trim(dz_str_n(b->said.p ? b->said.p : "", b->said.len));
+    struct dz_str text = dz_str_trim(dz_str_n(b->output.p ? b->output.p : "", b->output.len));
     size_t at = dz_str_rfind_char(text, '\n');
     static char out[ERROR_MAX];
     if (b->cancelled)
@@ -227,8 +227,8 @@ static void on_end(void *arg, int events)
         return;
     char piece[512];
     ssize_t n;
-    while (b->said_fd >= 0 && (n = read(b->said_fd, piece, sizeof piece)) > 0)
-        dz_buf_add(&b->said, piece, (size_t)n);
+    while (b->output_fd >= 0 && (n = read(b->output_fd, piece, sizeof piece)) > 0)
+        dz_buf_add(&b->output, piece, (size_t)n);
     (void)read_log(b);
     if (rc == 0 && status.exit_code == 0)
         rc = dz_image_find(b->e->images, b->name, b->image, &err);
@@ -237,15 +237,15 @@ static void on_end(void *arg, int events)
     end(b, rc < 0 ? err.msg : NULL);
 }
 
-static void on_said(void *arg, int events)
+static void on_output(void *arg, int events)
 {
     struct dz_control_build *b = arg;
     char piece[512];
     (void)events;
-    ssize_t n = read(b->said_fd, piece, sizeof piece);
-    if (n > 0 && b->said.len < SAID_MAX)
-        dz_buf_add(&b->said, piece, (size_t)n);
-    else if (n == 0 && dz_poll_set(b->said_poll, 0, NULL) < 0)
+    ssize_t n = read(b->output_fd, piece, sizeof piece);
+    if (n > 0 && b->output.len < OUTPUT_MAX)
+        dz_buf_add(&b->output, piece, (size_t)n);
+    else if (n == 0 && dz_poll_set(b->output_poll, 0, NULL) < 0)
         dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("build_id", b->id));
 }
 
@@ -295,8 +295,8 @@ static int spawn(struct dz_control_build *b, struct dz_err *err)
         .argv = argv, .env = env, .fds = fds, .fd_count = DZ_ARRAY_LEN(fds), .tree = true};
     int rc = null < 0 ? null : dz_os_spawn(&o, &b->proc, err);
     (void)close(pair[1]);
-    b->said_fd = pair[0];
-    (void)fcntl(b->said_fd, F_SETFL, O_NONBLOCK);
+    b->output_fd = pair[0];
+    (void)fcntl(b->output_fd, F_SETFL, O_NONBLOCK);
     return rc;
 }
 
@@ -313,9 +313,9 @@ static int run(struct dz_control_build *b, struct dz_err *err)
     if (rc == 0)
         rc = dz_poll_set(b->end_poll, DZ_POLL_READ, err);
     if (rc == 0)
-        rc = dz_poll_new(b->e->loop, b->said_fd, on_said, b, &b->said_poll, err);
+        rc = dz_poll_new(b->e->loop, b->output_fd, on_output, b, &b->output_poll, err);
     if (rc == 0)
-        rc = dz_poll_set(b->said_poll, DZ_POLL_READ, err);
+        rc = dz_poll_set(b->output_poll, DZ_POLL_READ, err);
     if (rc < 0) {
         dz_os_proc_close(&b->proc);
         return rc;
@@ -379,7 +379,7 @@ static int check(struct dz_control *e, const struct dz_control_build_spec *s, st
                : 0;
 }
 
-static int lay_down(struct dz_control_build *b, struct dz_err *err)
+static int write_source(struct dz_control_build *b, struct dz_err *err)
 {
     char path[PATH_ROOM];
     path_of(b, "", path);
@@ -410,13 +410,13 @@ int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *
                                    .tar = !s->text,
                                    .fresh = s->fresh,
                                    .fd = -1,
-                                   .said_fd = -1,
+                                   .output_fd = -1,
                                    .proc = DZ_OS_PROC_NONE,
                                    .created = dz_clock_real_ms(),
                                    .log = DZ_BUF_INIT((size_t)LOG_KEPT * 2 + 8192),
-                                   .said = DZ_BUF_INIT((size_t)SAID_MAX * 2)};
+                                   .output = DZ_BUF_INIT((size_t)OUTPUT_MAX * 2)};
     dz_list_init(&b->link);
-    dz_list_init(&b->ears);
+    dz_list_init(&b->listeners);
     (void)snprintf(b->name, sizeof b->name, "%s", s->name);
     (void)snprintf(b->recipe, sizeof b->recipe, "%s", s->recipe ? s->recipe : "recipe");
     dz_list_push_back(&e->builds, &b->link);
@@ -424,7 +424,7 @@ int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *
     if (rc == 0 && s->from && !(b->from = dz_str_dup(dz_str(s->from))))
         rc = dz_fail(&why->err, DZ_ENOMEM, "build %s: out of memory", s->name);
     if (rc == 0)
-        rc = lay_down(b, &why->err);
+        rc = write_source(b, &why->err);
     if (rc == 0 && s->text)
         rc = dz_fd_write(b->fd, s->text, strlen(s->text), &why->err);
     if (rc < 0) {
@@ -504,19 +504,19 @@ void dz_control_build_get(const struct dz_control_build *b, struct dz_control_bu
 }
 
 int dz_control_build_listen(struct dz_control_build *b, void (*fn)(void *arg), void *arg,
-                            struct dz_control_ear **ret_ear, struct dz_why *why)
+                            struct dz_control_listener **ret_listener, struct dz_why *why)
 {
-    struct dz_control_ear *ear =
-        dz_list_count(&b->ears) < DZ_EXEC_WATCHES_MAX ? dz_zalloc(sizeof *ear) : NULL;
-    if (!ear)
+    struct dz_control_listener *listener =
+        dz_list_count(&b->listeners) < DZ_EXEC_WATCHES_MAX ? dz_zalloc(sizeof *listener) : NULL;
+    if (!listener)
         return dz_why(why, DZ_EBUSY, NULL,
                       "%d clients already follow this build, which is the limit; try again later",
                       DZ_EXEC_WATCHES_MAX);
-    ear->fn = fn;
-    ear->arg = arg;
-    dz_list_init(&ear->link);
-    dz_list_push_back(&b->ears, &ear->link);
-    *ret_ear = ear;
+    listener->fn = fn;
+    listener->arg = arg;
+    dz_list_init(&listener->link);
+    dz_list_push_back(&b->listeners, &listener->link);
+    *ret_listener = listener;
     return 0;
 }
 

@@ -48,10 +48,10 @@ struct dz_control_build_state {
 };
 void dz_control_build_get(const struct dz_control_build *b,
                           struct dz_control_build_state *ret_state);
-struct dz_control_ear;
+struct dz_control_listener;
 /* Call fn after each change until dz_control_unlisten; the build is kept for so long. */
 DZ_NODISCARD int dz_control_build_listen(struct dz_control_build *b, void (*fn)(void *arg),
-                                         void *arg, struct dz_control_ear **ret_ear,
+                                         void *arg, struct dz_control_listener **ret_listener,
                                          struct dz_why *why);
 /* it soon ends as FAILED and leaves only its log */
 void dz_control_build_cancel(struct dz_control_build *b);

@@ -29,7 +29,7 @@ static int path_of(const struct dz_control *e, const char *id, char out[static D
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of %s is too long", id);
 }
 
-int dz_claim_make(const struct dz_control *e, const char *id, struct dz_err *err)
+int dz_intent_make(const struct dz_control *e, const char *id, struct dz_err *err)
 {
     char path[DZ_PATH_MAX];
     int rc = path_of(e, id, path, err);
@@ -40,13 +40,13 @@ int dz_claim_make(const struct dz_control *e, const char *id, struct dz_err *err
     return fd < 0 ? fd : 0;
 }
 
-bool dz_claim_is(const struct dz_control *e, const char *id)
+bool dz_intent_exists(const struct dz_control *e, const char *id)
 {
     char path[DZ_PATH_MAX];
     return path_of(e, id, path, NULL) == 0 && access(path, F_OK) == 0;
 }
 
-void dz_claim_over(const struct dz_control *e, const char *id)
+void dz_intent_remove(const struct dz_control *e, const char *id)
 {
     char path[DZ_PATH_MAX];
     if (path_of(e, id, path, NULL) < 0 || (unlink(path) < 0 && errno != ENOENT))
@@ -58,13 +58,13 @@ static bool is_snapshot(const char *id)
     return dz_str_starts(dz_str(id), DZ_STR("snap_"));
 }
 
-int dz_claim_undo(const struct dz_control *e, const char *id, struct dz_err *err)
+int dz_intent_undo(const struct dz_control *e, const char *id, struct dz_err *err)
 {
     int rc = is_snapshot(id)
                  ? dz_snap_remove_files(e, id, err)
                  : dz_cold_drop(&e->cold, id, DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG), err);
     if (rc == 0)
-        dz_claim_over(e, id);
+        dz_intent_remove(e, id);
     return rc;
 }
 
@@ -83,18 +83,18 @@ static int has_row(const struct dz_control *e, const char *id, struct dz_err *er
     return rc == 0 || rc == DZ_EGONE ? 1 : rc == DZ_ENOENT ? 0 : rc;
 }
 
-static int settle_one(const struct dz_control *e, const char *id, struct dz_err *err)
+static int recover_one(const struct dz_control *e, const char *id, struct dz_err *err)
 {
     int rc = has_row(e, id, err);
     if (rc == 1)
-        dz_claim_over(e, id);
+        dz_intent_remove(e, id);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     dz_log(DZ_LOG_INFO, "claim_undone", dz_log_strz("id", id));
-    return dz_claim_undo(e, id, err);
+    return dz_intent_undo(e, id, err);
 }
 
-int dz_claims_settle(const struct dz_control *e, struct dz_err *err)
+int dz_intents_recover(const struct dz_control *e, struct dz_err *err)
 {
     DIR *d = opendir(e->live_path);
     int rc = 0;
@@ -107,7 +107,7 @@ int dz_claims_settle(const struct dz_control *e, struct dz_err *err)
             name.n - strlen(SUFFIX) >= sizeof id)
             continue;
         (void)snprintf(id, sizeof id, "%.*s", (int)(name.n - strlen(SUFFIX)), name.p);
-        rc = settle_one(e, id, err);
+        rc = recover_one(e, id, err);
     }
     (void)closedir(d);
     return rc;

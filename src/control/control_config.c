@@ -205,7 +205,7 @@ static int check_times(const struct dz_control_spec *s, struct dz_why *why)
 {
     static const char *const actions[] = {"destroy", "pause", NULL};
     bool pauses = s->timeout_action && strcmp(s->timeout_action, "pause") == 0;
-    if (s->idle_ms != DZ_LADDER_INHERIT && s->idle_ms != DZ_LADDER_NEVER &&
+    if (s->idle_ms != DZ_IDLE_INHERIT && s->idle_ms != DZ_IDLE_OFF &&
         (s->idle_ms < DZ_CONTROL_IDLE_MIN_MS || s->idle_ms > DZ_CONTROL_IDLE_MAX_MS))
         return dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: must be from 100ms to 365d");
     if (s->silence_ms &&

@@ -62,12 +62,12 @@ int dz_control_clone(struct dz_control *e, struct dz_control_target target,
                                              .token = target.who->token,
                                              .memory_bytes = (uint64_t)row.memory,
                                              .copy_bytes = dz_control_file_bytes(e, &row)};
-    struct dz_creating *creating = dz_use_create(e, &what, done, arg, why);
+    struct dz_creating *creating = dz_usage_create(e, &what, done, arg, why);
     if (!creating) {
         dz_free(c);
         return why->err.code;
     }
-    *c = (struct cloning){.e = e, .done = dz_use_created, .arg = creating};
+    *c = (struct cloning){.e = e, .done = dz_usage_created, .arg = creating};
     rc = dz_id_new("sbx", c->id, &why->err);
     if (rc == 0) {
         const struct dz_instance to = {
@@ -79,7 +79,7 @@ int dz_control_clone(struct dz_control *e, struct dz_control_target target,
         (void)dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", clone->name);
     if (rc < 0) {
         dz_free(c);
-        dz_use_create_over(creating);
+        dz_usage_create_over(creating);
     }
     return rc;
 }

@@ -19,7 +19,7 @@ struct dz_control_opts {
     struct dz_cell_pool *pool; /* borrowed; made before the process had a thread */
     const char *data_path;     /* path of the data directory; made if missing */
     const char *registry;      /* as of dz_registry_open */
-    struct dz_ladder ladder;
+    struct dz_idle_policy idle_policy;
     struct dz_quotas quotas; /* for tenants without quotas of their own; DZ_QUOTA_NONE: no limit */
     struct dz_space_opts space;
     uint64_t held_tenant, held_all; /* limits of dz_control_account(); 0: the defaults */
@@ -38,7 +38,7 @@ DZ_NODISCARD int dz_control_recover_some(struct dz_control *e, int64_t until_ms,
 void dz_control_drain(struct dz_control *e, int64_t deadline_ms,
                       void (*done)(void *arg, size_t left), void *arg);
 /* Change the idle policy. It applies to each sandbox when its row is next read. */
-void dz_control_set_ladder(struct dz_control *e, const struct dz_ladder *ladder);
+void dz_control_set_idle_policy(struct dz_control *e, const struct dz_idle_policy *policy);
 /* 0: recovered and not draining; otherwise DZ_EBUSY and the reason. */
 DZ_NODISCARD int dz_control_check_ready(const struct dz_control *e, struct dz_err *err);
 void dz_control_free(struct dz_control *e); /* NULL is fine */

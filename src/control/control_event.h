@@ -23,9 +23,9 @@ DZ_NODISCARD int dz_control_events(struct dz_control *e, const struct dz_control
                                    const struct dz_control_event_filter *f, dz_control_event_fn *fn,
                                    void *arg, struct dz_why *why);
 /* Call fn soon after each new event. */
-struct dz_control_ear;
+struct dz_control_listener;
 DZ_NODISCARD int dz_control_listen(struct dz_control *e, void (*fn)(void *arg), void *arg,
-                                   struct dz_control_ear **ret_ear, struct dz_why *why);
-void dz_control_unlisten(struct dz_control_ear *ear); /* NULL is fine */
+                                   struct dz_control_listener **ret_listener, struct dz_why *why);
+void dz_control_unlisten(struct dz_control_listener *listener); /* NULL is fine */
 
 #endif

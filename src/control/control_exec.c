@@ -56,13 +56,13 @@ int dz_control_exec_watch(struct dz_control *e, struct dz_control_target target,
     return rc < 0 ? rc : dz_exec_watch(e->sandboxes, &row, exec_id, listener, ret_watch, why);
 }
 
-int dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
-                         const struct dz_exec_tell *what, dz_sandbox_done_fn *done, void *arg,
+int dz_control_exec_send(struct dz_control *e, struct dz_control_target target,
+                         const struct dz_exec_send *what, dz_sandbox_done_fn *done, void *arg,
                          struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_control_row(e, target, &row, why);
-    return rc < 0 ? rc : dz_exec_tell(e->sandboxes, &row, what, done, arg, why);
+    return rc < 0 ? rc : dz_exec_send(e->sandboxes, &row, what, done, arg, why);
 }
 
 int dz_control_op(struct dz_control *e, struct dz_control_target target,

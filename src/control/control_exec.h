@@ -22,8 +22,8 @@ DZ_NODISCARD int dz_control_exec_watch(struct dz_control *e, struct dz_control_t
                                        const char *exec_id, struct dz_exec_listener listener,
                                        struct dz_exec_watch **ret_watch, struct dz_why *why);
 /* Send input or a signal to a command. done: the command has it. */
-DZ_NODISCARD int dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
-                                      const struct dz_exec_tell *tell, dz_sandbox_done_fn *done,
+DZ_NODISCARD int dz_control_exec_send(struct dz_control *e, struct dz_control_target target,
+                                      const struct dz_exec_send *tell, dz_sandbox_done_fn *done,
                                       void *arg, struct dz_why *why);
 DZ_NODISCARD int dz_control_op(struct dz_control *e, struct dz_control_target target,
                                const struct dz_file_op_request *request, struct dz_file_op **ret_op,

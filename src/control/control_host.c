@@ -70,17 +70,17 @@ static int host_make(void *arg, const struct dz_instance *row, struct dz_blob_ou
                      struct dz_err *err)
 {
     (void)arg, (void)row;
-    return dz_ready_write(out, err);
+    return dz_prealloc_write(out, err);
 }
 
 static struct dz_blob_out *host_ready(void *arg)
 {
-    return dz_ready_take(&((struct dz_control *)arg)->ready);
+    return dz_prealloc_take(&((struct dz_control *)arg)->prealloc);
 }
 
 /* --- what must look inside a file ------------------------------------------------------------- */
 
-static int host_settle(void *arg, const char *id, struct dz_err *err)
+static int host_checkpoint(void *arg, const char *id, struct dz_err *err)
 {
     const struct dz_control *e = arg;
     char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
@@ -90,18 +90,18 @@ static int host_settle(void *arg, const char *id, struct dz_err *err)
     return dz_cell_disk_settle(path, err);
 }
 
-static int host_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
+static int host_transfer(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
     static const enum dz_cell_carry kinds[] = {
-        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_SANDBOX_CARRY_FILES] = DZ_CELL_CARRY_FILES,
-        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
+        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_TRANSFER_FILES] = DZ_CELL_CARRY_FILES,
+        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     const struct dz_control *e = arg;
     struct dz_image info = {0};
     DZ_AUTO(dz_fd_close) int image = -1, pack = -1;
-    bool below = c->what == DZ_SANDBOX_CARRY_SHARE && c->row->image[0];
+    bool below = c->what == DZ_SANDBOX_TRANSFER_SHARE && c->row->image[0];
     int rc = below ? image = dz_image_open(e->images, c->row->image, err) : 0;
     if (rc >= 0 && below)
         rc = dz_image_load(e->images, c->row->image, &info, err);
@@ -122,14 +122,14 @@ static int host_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_
 
 static bool host_claimed(void *arg, const char *id)
 {
-    return dz_claim_is(arg, id);
+    return dz_intent_exists(arg, id);
 }
 
 const struct dz_sandbox_files dz_control_files = {
     .make = host_make,
     .ready = host_ready,
-    .settle = host_settle,
-    .carry = host_carry,
+    .checkpoint = host_checkpoint,
+    .transfer = host_transfer,
     .claimed = host_claimed,
     .make_room = dz_space_make_room,
     .clock_load = host_clock_load,
@@ -199,7 +199,7 @@ static int user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user,
 }
 
 static void fill_start(const struct dz_instance *row, const struct opened *o,
-                       const struct engine_image *image, struct dz_sandbox_footing *f)
+                       const struct engine_image *image, struct dz_sandbox_resources *f)
 {
     const struct dz_image *info = image ? &image->info : NULL;
     const char *policy = o->config.policy       ? o->config.policy
@@ -223,7 +223,7 @@ static void fill_start(const struct dz_instance *row, const struct opened *o,
     f->disk_bytes = o->config.disk_bytes;
 }
 
-static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_footing *f,
+static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *f,
                         struct dz_err *err)
 {
     struct dz_control *e = arg;
@@ -252,7 +252,7 @@ static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sand
     return 0;
 }
 
-static void host_started(void *arg, struct dz_sandbox_footing *f)
+static void host_started(void *arg, struct dz_sandbox_resources *f)
 {
     opened_free(f->own);
     dz_control_pool_used(arg);
@@ -268,35 +268,35 @@ static void host_image_put(void *arg, void *image)
 
 static int host_may_wake(void *arg, const struct dz_instance *row, struct dz_why *why)
 {
-    return dz_use_may_wake(arg, row, why);
+    return dz_usage_may_wake(arg, row, why);
 }
 
 static int host_may_open(void *arg, const struct dz_instance *row, struct dz_why *why)
 {
-    return dz_use_may_open(arg, row, why);
+    return dz_usage_may_open(arg, row, why);
 }
 
 static int host_warm(void *arg, struct dz_sandbox *s, const struct dz_instance *row,
                      struct dz_why *why)
 {
-    return dz_use_warm(arg, s, row, why);
+    return dz_usage_warm(arg, s, row, why);
 }
 
 static void host_opened(void *arg, struct dz_sandbox *s, const struct dz_instance *row)
 {
-    dz_use_open(arg, s, row);
+    dz_usage_open(arg, s, row);
 }
 
 static void host_cold(void *arg, struct dz_sandbox *s)
 {
-    dz_use_cold(arg, s);
+    dz_usage_cold(arg, s);
     s->disk_left = 0;
 }
 
 static void host_limit(void *arg, struct dz_sandbox *s)
 {
-    dz_space_tell(arg, s);
-    dz_use_tell_disk(arg, s);
+    dz_space_notify(arg, s);
+    dz_usage_notify_disk(arg, s);
 }
 
 static bool host_has_file(void *arg, const char *id)
@@ -306,7 +306,7 @@ static bool host_has_file(void *arg, const char *id)
 
 static void host_counted(void *arg, const struct dz_instance *row, int by)
 {
-    dz_use_counted(arg, row, by);
+    dz_usage_counted(arg, row, by);
 }
 
 static void host_timed(void *arg, const struct dz_sandbox_timing *timing)
@@ -344,10 +344,10 @@ const struct dz_sandbox_host dz_control_host = {
     .started = host_started,
     .image_put = host_image_put,
     .may_wake = host_may_wake,
-    .warm = host_warm,
+    .admit_machine = host_warm,
     .may_open = host_may_open,
-    .opened = host_opened,
-    .cold = host_cold,
+    .admit_file = host_opened,
+    .cell_gone = host_cold,
     .limit = host_limit,
     .has_file = host_has_file,
     .counted = host_counted,

@@ -267,7 +267,7 @@ int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **re
 }
 
 int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *policy,
-                         uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err)
+                         uint64_t given_bytes, uint64_t *ret_bytes, struct dz_err *err)
 {
     struct engine_image *image = NULL;
     int rc = sha256[0] ? dz_control_image_get(e, sha256, &image, err) : 0;
@@ -277,7 +277,7 @@ int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *p
     const struct dz_policy *p = dz_policy_find(policy                 ? policy
                                                : info && info->policy ? info->policy
                                                                       : "posix");
-    *ret_bytes = said_bytes                   ? said_bytes
+    *ret_bytes = given_bytes                  ? given_bytes
                  : info && info->memory_bytes ? info->memory_bytes
                  : p                          ? p->limits.memory_bytes
                                               : 0;

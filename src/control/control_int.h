@@ -28,7 +28,7 @@ struct engine_image {
     unsigned refs; /* held by cells and by the table */
 };
 
-struct dz_control_ear {
+struct dz_control_listener {
     struct dz_list link;
     void (*fn)(void *arg);
     void *arg;
@@ -36,11 +36,11 @@ struct dz_control_ear {
 
 /* control_ready.c: files of new sandboxes, made ahead. */
 enum {
-    DZ_CONTROL_READY = 4,
+    DZ_CONTROL_PREALLOC_MAX = 4,
 };
-struct dz_ready {
+struct dz_prealloc {
     pthread_mutex_t lock; /* guards outs and count, which workers take */
-    struct dz_blob_out *outs[DZ_CONTROL_READY];
+    struct dz_blob_out *outs[DZ_CONTROL_PREALLOC_MAX];
     size_t count;
     bool made;    /* the lock */
     bool filling; /* a worker is filling */
@@ -58,7 +58,7 @@ struct dz_space_step {
 };
 
 /* A sandbox that got a file of the reserve. */
-struct dz_space_given {
+struct dz_space_grant {
     int64_t at; /* dz_clock_mono_ms(); 0: unused */
     char id[DZ_COLD_KEY];
 };
@@ -73,7 +73,7 @@ struct dz_space {
     int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
     uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: the file is missing */
     struct dz_space_step making;   /* used by the worker while busy */
-    struct dz_space_given given[DZ_SPACE_STEPS];
+    struct dz_space_grant given[DZ_SPACE_STEPS];
     bool no_inodes; /* no inode was free when last measured */
     bool busy;      /* a worker is making a file of the reserve */
     bool changed;   /* opts changed since the cells were last notified */
@@ -92,13 +92,13 @@ struct dz_control {
     struct dz_cold cold;
     struct dz_blobs *snapshots;
     struct dz_blobs *share; /* public files, until they are open */
-    struct dz_ready ready;
+    struct dz_prealloc prealloc;
     struct dz_sandboxes *sandboxes;
     struct dz_image_store *images;
     char *data_path, *live_path;
     int live_fd;                    /* of the directory live_path */
     struct dz_map image_cache;      /* sha256 -> engine_image */
-    struct dz_map uses;             /* by tenant: control_quota.c */
+    struct dz_map usages;           /* by tenant: control_quota.c */
     struct dz_map keys;             /* "tenant\nkey" of requests under way -> struct key */
     struct dz_quotas quotas;        /* for tenants without quotas of their own */
     struct dz_timer *measure;       /* measures disk space */
@@ -107,18 +107,18 @@ struct dz_control {
         int64_t cell_ms, closed_ms; /* to write a snapshot, besides by its size; to close it */
         struct dz_list closing;
     } copies;
-    struct dz_list ears, builds;
+    struct dz_list listeners, builds;
     struct dz_control_verify *verify; /* verification of images in progress; or NULL */
     struct dz_accounts accounts;      /* bytes buffered for tenants */
-    struct dz_timer *told;            /* notifies the listeners of events */
+    struct dz_timer *notify;          /* notifies the listeners of events */
     struct dz_timer *tidy;            /* checkpoints the registry's WAL when it is quiet */
     bool tidy_set, changed;
-    bool told_set, recovered;
+    bool notify_set, recovered;
     struct { /* counts of recovery: files of branches */
-        bool settled;
+        bool recovered;
         int rc;
         struct dz_err err;
-    } claims;
+    } intents;
     uint64_t creates;
     char died[16]; /* as in struct dz_control_counts */
     void (*timed)(void *arg, const struct dz_control_timing *timing);
@@ -149,7 +149,7 @@ static inline const char *dz_control_sees(const struct dz_control_caller *who)
 /* Where a word is looked up: TENANT/NAME in that tenant; other names in the caller's own tenant,
  * and ids in all tenants that the caller sees. */
 struct dz_control_place {
-    const char *sees, *home, *word;       /* word: the part after the '/' */
+    const char *sees, *home, *ref;        /* word: the part after the '/' */
     char named[DZ_CONTROL_VALUE_MAX + 1]; /* the tenant before the '/', "": none */
 };
 struct dz_control_place dz_control_place(struct dz_control_target target);
@@ -167,14 +167,14 @@ void dz_control_builds_free(struct dz_control *e);
 /* --- control_ready.c ----------------------------------------------------------------------------
  */
 
-int dz_ready_init(struct dz_ready *r, struct dz_err *err);
-void dz_ready_release(struct dz_ready *r);
+int dz_prealloc_init(struct dz_prealloc *r, struct dz_err *err);
+void dz_prealloc_release(struct dz_prealloc *r);
 /* Take a prepared file, which the caller owns; NULL: there is none. Any thread. */
-struct dz_blob_out *dz_ready_take(struct dz_ready *r);
-size_t dz_ready_count(struct dz_ready *r);
-void dz_ready_fill(struct dz_control *e); /* make more soon, if some are missing */
+struct dz_blob_out *dz_prealloc_take(struct dz_prealloc *r);
+size_t dz_prealloc_count(struct dz_prealloc *r);
+void dz_prealloc_fill(struct dz_control *e); /* make more soon, if some are missing */
 /* Write an empty disk. Any thread. */
-int dz_ready_write(struct dz_blob_out *out, struct dz_err *err);
+int dz_prealloc_write(struct dz_blob_out *out, struct dz_err *err);
 
 /* --- control_image.c -------------------------------------------------------------------------- */
 
@@ -219,9 +219,9 @@ int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_why *why);
  * at any time. */
 void dz_room_end(struct dz_room *room, bool kept);
 
-/* Begin a creation if it is within all quotas. It ends by dz_use_created, which takes the returned
- * object as its argument and calls done, or by dz_use_create_over. NULL: refused; *why has the
- * reason. */
+/* Begin a creation if it is within all quotas. It ends by dz_usage_created, which takes the
+ * returned object as its argument and calls done, or by dz_usage_create_over. NULL: refused; *why
+ * has the reason. */
 struct dz_control_creation {
     const char *tenant, *token;
     uint64_t memory_bytes;
@@ -230,43 +230,43 @@ struct dz_control_creation {
     bool shared;         /* as of struct dz_room */
 };
 struct dz_creating;
-struct dz_creating *dz_use_create(struct dz_control *e, const struct dz_control_creation *c,
-                                  dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
-void dz_use_created(void *creating, const struct dz_sandbox_result *result);
-void dz_use_create_over(struct dz_creating *c);
+struct dz_creating *dz_usage_create(struct dz_control *e, const struct dz_control_creation *c,
+                                    dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
+void dz_usage_created(void *creating, const struct dz_sandbox_result *result);
+void dz_usage_create_over(struct dz_creating *c);
 /* Is one more row within the quotas? Checked again when the row is entered late. */
-int dz_use_room(struct dz_control *e, const char *tenant, const char *token, struct dz_why *why);
+int dz_usage_room(struct dz_control *e, const char *tenant, const char *token, struct dz_why *why);
 /* count one more row */
-void dz_use_counted(struct dz_control *e, const struct dz_instance *row, int by);
-/* Check the quotas for a wake. On success the sandbox counts as awake until dz_use_cold. */
-int dz_use_may_wake(struct dz_control *e, const struct dz_instance *row, struct dz_why *why);
-int dz_use_warm(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row,
-                struct dz_why *why);
-void dz_use_cold(struct dz_control *e, struct dz_sandbox *s);
-/* Check the quotas for one more file-only cell. On success it counts until dz_use_warm or
- * dz_use_cold.
+void dz_usage_counted(struct dz_control *e, const struct dz_instance *row, int by);
+/* Check the quotas for a wake. On success the sandbox counts as awake until dz_usage_cold. */
+int dz_usage_may_wake(struct dz_control *e, const struct dz_instance *row, struct dz_why *why);
+int dz_usage_warm(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row,
+                  struct dz_why *why);
+void dz_usage_cold(struct dz_control *e, struct dz_sandbox *s);
+/* Check the quotas for one more file-only cell. On success it counts until dz_usage_warm or
+ * dz_usage_cold.
  */
-int dz_use_may_open(struct dz_control *e, const struct dz_instance *row, struct dz_why *why);
-void dz_use_open(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row);
+int dz_usage_may_open(struct dz_control *e, const struct dz_instance *row, struct dz_why *why);
+void dz_usage_open(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row);
 /* The most that each of the sandbox's files may take if its cell obeys; 0: no limit. */
-uint64_t dz_use_most(struct dz_control *e, const struct dz_sandbox *s);
-void dz_use_tell_disk(struct dz_control *e,
-                      struct dz_sandbox *s); /* notifies its cell how much it may still write */
+uint64_t dz_usage_most(struct dz_control *e, const struct dz_sandbox *s);
+void dz_usage_notify_disk(struct dz_control *e,
+                          struct dz_sandbox *s); /* notifies its cell how much it may still write */
 /* Size of a sandbox's file and WAL in blocks of the file system: 0 if neither exists. */
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id);
-void dz_uses_measure(void *control); /* callback of a timer, which it sets again */
+void dz_usages_measure(void *control); /* callback of a timer, which it sets again */
 int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why);
 /* The kind of an image's programs, "wasm" or "linux"; of no image ("") the first. */
 int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **ret_kind,
                        struct dz_err *err);
 /* The memory limit of a machine: the given one, else the image's, else the policy's. */
 int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *policy,
-                         uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err);
+                         uint64_t given_bytes, uint64_t *ret_bytes, struct dz_err *err);
 int dz_control_know_tenant(struct dz_control *e, const char *tenant, struct dz_err *err);
 /* Count one more idempotency key of this tenant, if its limit allows it. */
-int dz_use_key(struct dz_control *e, const char *tenant, struct dz_why *why);
-void dz_uses_recount_keys(struct dz_control *e);
-void dz_uses_release(struct dz_control *e);
+int dz_usage_key(struct dz_control *e, const char *tenant, struct dz_why *why);
+void dz_usages_recount_keys(struct dz_control *e);
+void dz_usages_release(struct dz_control *e);
 
 /* --- control_space.c ----------------------------------------------------------------------------
  */
@@ -279,7 +279,7 @@ int dz_space_check(struct dz_control *e, enum dz_space_level level, struct dz_wh
 /* The same for DZ_SPACE_FULL, assuming that `bytes` more and everything promised is used. */
 int dz_space_check_for(struct dz_control *e, uint64_t bytes, struct dz_why *why);
 /* Notify the sandbox's cell how much it must leave free on the host, and the limit of its disk. */
-void dz_space_tell(const struct dz_control *e, struct dz_sandbox *s);
+void dz_space_notify(const struct dz_control *e, struct dz_sandbox *s);
 /* A write failed with ENOSPC: give up one file of the reserve. False: none is left. */
 bool dz_space_release(void *control);
 /* The same for a step of an operation on this sandbox. Leaves the last files to the registry, which
@@ -360,13 +360,13 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
 
 /* Claim the files of this sandbox or snapshot: they come before its row, or go after it. Any
  * thread. */
-int dz_claim_make(const struct dz_control *e, const char *id, struct dz_err *err);
-bool dz_claim_is(const struct dz_control *e, const char *id);
+int dz_intent_make(const struct dz_control *e, const char *id, struct dz_err *err);
+bool dz_intent_exists(const struct dz_control *e, const char *id);
 /* files and row agree: remove the claim */
-void dz_claim_over(const struct dz_control *e, const char *id);
+void dz_intent_remove(const struct dz_control *e, const char *id);
 /* remove the files, then the claim */
-int dz_claim_undo(const struct dz_control *e, const char *id, struct dz_err *err);
+int dz_intent_undo(const struct dz_control *e, const char *id, struct dz_err *err);
 /* Undo the claims that an earlier daemon left. */
-int dz_claims_settle(const struct dz_control *e, struct dz_err *err);
+int dz_intents_recover(const struct dz_control *e, struct dz_err *err);
 
 #endif

@@ -53,7 +53,7 @@ static int begin_new(struct dz_control *e, const char *tenant, const struct dz_c
                                            .request_sha256 = key->sha256,
                                            .sandbox_id = key->sandbox_id ? key->sandbox_id : "",
                                            .expires = dz_clock_real_ms() + KEEP_MS};
-    int full = dz_use_key(e, tenant, why);
+    int full = dz_usage_key(e, tenant, why);
     if (full < 0)
         return full;
     struct key *k = dz_alloc(sizeof *k);
@@ -175,6 +175,6 @@ void dz_control_sweep(void *arg)
     if (dz_registry_sweep(e->registry, SWEEP_ROWS, &n, &err) < 0)
         dz_log(DZ_LOG_WARN, "sweep_failed", dz_log_err(&err));
     if (n > 0)
-        dz_uses_recount_keys(e);
+        dz_usages_recount_keys(e);
     dz_timer_after(e->sweep, n >= SWEEP_ROWS ? SWEEP_MORE_MS : SWEEP_MS);
 }

@@ -2,12 +2,12 @@
  *
  * control_quota.c - usage and quotas of tenants and tokens.
  *
- * A struct use is the usage of one tenant or token. It is made when it is first needed, by counting
- * the registry's rows, and then updated by each change. The usage of a token counts the sandboxes
- * that were created with it. Disk space changes without notice when guests write. So for a tenant
- * or token with a quota of disk space, the blocks of files and WALs are measured again and again,
- * and the cells of its sandboxes are notified how much is left; between two measurements each cell
- * may take that amount once. A cell that takes far more than it may is killed.
+ * A struct usage is the usage of one tenant or token. It is made when it is first needed, by
+ * counting the registry's rows, and then updated by each change. The usage of a token counts the
+ * sandboxes that were created with it. Disk space changes without notice when guests write. So for
+ * a tenant or token with a quota of disk space, the blocks of files and WALs are measured again and
+ * again, and the cells of its sandboxes are notified how much is left; between two measurements
+ * each cell may take that amount once. A cell that takes far more than it may is killed.
  */
 #include "control/control_int.h"
 
@@ -28,7 +28,7 @@ enum {
     WANTED_MS = 60000, /* how long the disk space is measured after a request for it */
 };
 
-struct use {
+struct usage {
     struct dz_control_usage now;
     struct dz_quotas own; /* DZ_QUOTA_DEFAULT: the server's */
     bool token, measured;
@@ -65,7 +65,7 @@ static uint64_t *field(struct dz_quotas *q, size_t i)
     return (uint64_t *)(void *)((char *)q + fields[i].at);
 }
 
-static uint64_t limit(const struct dz_control *e, const struct use *u, size_t at)
+static uint64_t limit(const struct dz_control *e, const struct usage *u, size_t at)
 {
     uint64_t own, server;
     memcpy(&own, (const char *)&u->own + at, sizeof own);
@@ -137,7 +137,7 @@ static char *quotas_text(struct dz_quotas *q)
 
 /* --- uses ---------------------------------------------------------------------------------- */
 
-static int load(struct dz_control *e, struct use *u, struct dz_err *err)
+static int load(struct dz_control *e, struct usage *u, struct dz_err *err)
 {
     DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row tenant = {0};
     DZ_AUTO(dz_token_row_release) struct dz_token_row token = {0};
@@ -157,12 +157,12 @@ static int load(struct dz_control *e, struct use *u, struct dz_err *err)
     return rc;
 }
 
-static struct use *use_of(struct dz_control *e, const char *tenant, const char *token)
+static struct usage *usage_of(struct dz_control *e, const char *tenant, const char *token)
 {
     char name[DZ_CONTROL_VALUE_MAX + 2];
     struct dz_err err;
     (void)snprintf(name, sizeof name, "%s%s", token ? "@" : "", token ? token : tenant);
-    struct use *u = dz_map_get(&e->uses, dz_str(name));
+    struct usage *u = dz_map_get(&e->usages, dz_str(name));
     if (u)
         return u;
     u = dz_zalloc(sizeof *u + strlen(name) + 1);
@@ -175,40 +175,40 @@ static struct use *use_of(struct dz_control *e, const char *tenant, const char *
     int rc = load(e, u, &err);
     if (rc < 0)
         dz_log(DZ_LOG_WARN, "usage_unknown", dz_log_strz("of", name), dz_log_err(&err));
-    if (rc == 0 && dz_map_put(&e->uses, dz_str(u->name), u, NULL) == 0)
+    if (rc == 0 && dz_map_put(&e->usages, dz_str(u->name), u, NULL) == 0)
         return u;
     dz_free(u);
     return NULL;
 }
 
-static struct use *known(struct dz_control *e, const char *tenant, const char *token)
+static struct usage *known(struct dz_control *e, const char *tenant, const char *token)
 {
     char name[DZ_CONTROL_VALUE_MAX + 2];
     (void)snprintf(name, sizeof name, "%s%s", token ? "@" : "", token ? token : tenant);
-    return dz_map_get(&e->uses, dz_str(name));
+    return dz_map_get(&e->usages, dz_str(name));
 }
 
 /* The usages that a request changes: its tenant's and its token's. */
 struct both {
-    struct use *u[2];
+    struct usage *u[2];
 };
 
 static int both_of(struct dz_control *e, const char *tenant, const char *token, struct both *ret,
                    struct dz_why *why)
 {
     bool has_token = token && token[0];
-    ret->u[0] = use_of(e, tenant, NULL);
-    ret->u[1] = has_token ? use_of(e, tenant, token) : NULL;
+    ret->u[0] = usage_of(e, tenant, NULL);
+    ret->u[1] = has_token ? usage_of(e, tenant, token) : NULL;
     if (!ret->u[0] || (has_token && !ret->u[1]))
         return dz_why(why, DZ_EBUSY, NULL,
                       "the usage of tenant %s is not known at the moment; try again", tenant);
     return 0;
 }
 
-void dz_use_counted(struct dz_control *e, const struct dz_instance *row, int by)
+void dz_usage_counted(struct dz_control *e, const struct dz_instance *row, int by)
 {
-    struct use *u[] = {known(e, row->tenant, NULL),
-                       row->owner && row->owner[0] ? known(e, row->tenant, row->owner) : NULL};
+    struct usage *u[] = {known(e, row->tenant, NULL),
+                         row->owner && row->owner[0] ? known(e, row->tenant, row->owner) : NULL};
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
         if (u[i] && (by > 0 || u[i]->now.sandboxes > 0))
             u[i]->now.sandboxes += (uint64_t)(int64_t)by;
@@ -217,7 +217,7 @@ void dz_use_counted(struct dz_control *e, const struct dz_instance *row, int by)
 /* --- checking ----------------------------------------------------------------------------------
  */
 
-static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t has,
+static int over(const struct usage *u, const char *quota, uint64_t limit, uint64_t has,
                 struct dz_why *why)
 {
     return dz_why(why, DZ_EQUOTA, quota, "%s %s: the quota %s is %llu, and %llu are in use",
@@ -233,7 +233,7 @@ static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t
          : 0)
 
 /* A token bucket with the size of one minute, represented by the time at which it is full again. */
-static int rate(const struct dz_control *e, struct use *u, bool take, struct dz_why *why)
+static int rate(const struct dz_control *e, struct usage *u, bool take, struct dz_why *why)
 {
     uint64_t n = LIMIT(e, u, creations_per_minute);
     int64_t now = dz_clock_mono_ns(), minute = 60 * DZ_NS_PER_S;
@@ -254,14 +254,14 @@ static int rate(const struct dz_control *e, struct use *u, bool take, struct dz_
     return 0;
 }
 
-static int check_warm(const struct dz_control *e, const struct use *u, uint64_t memory,
+static int check_warm(const struct dz_control *e, const struct usage *u, uint64_t memory,
                       struct dz_why *why)
 {
     int rc = CHECK(e, u, warm_sandboxes, 1, why);
     return rc < 0 ? rc : CHECK(e, u, memory_bytes, memory, why);
 }
 
-static int check_create(const struct dz_control *e, struct use *u,
+static int check_create(const struct dz_control *e, struct usage *u,
                         const struct dz_control_creation *c, struct dz_why *why)
 {
     int rc = CHECK(e, u, sandboxes, 1, why);
@@ -301,7 +301,7 @@ static uint64_t snapshot_bytes(struct dz_control *e, const char *tenant)
 
 /* Measure the next rows; after the last one the sum becomes the usage. False: that was the last
  * one. */
-static bool measure(struct dz_control *e, struct use *u)
+static bool measure(struct dz_control *e, struct usage *u)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     const struct dz_registry_filter f = {.tenant = u->tenant,
@@ -334,7 +334,7 @@ static struct both known_both(const struct dz_room *room)
 }
 
 /* A quota holds from the first request on: measure now if it was never measured. */
-static int check_disk(struct dz_control *e, struct use *u, uint64_t more, struct dz_why *why)
+static int check_disk(struct dz_control *e, struct usage *u, uint64_t more, struct dz_why *why)
 {
     uint64_t max = LIMIT(e, u, disk_bytes);
     if (max == DZ_QUOTA_NONE)
@@ -420,8 +420,8 @@ struct dz_creating {
     struct dz_room room;
 };
 
-struct dz_creating *dz_use_create(struct dz_control *e, const struct dz_control_creation *c,
-                                  dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
+struct dz_creating *dz_usage_create(struct dz_control *e, const struct dz_control_creation *c,
+                                    dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
     const struct dz_room_of file = {c->tenant, c->token, c->copy_bytes, c->shared};
     struct dz_creating *creating = dz_zalloc(sizeof *creating);
@@ -448,7 +448,7 @@ struct dz_creating *dz_use_create(struct dz_control *e, const struct dz_control_
     return creating;
 }
 
-int dz_use_room(struct dz_control *e, const char *tenant, const char *token, struct dz_why *why)
+int dz_usage_room(struct dz_control *e, const char *tenant, const char *token, struct dz_why *why)
 {
     struct both b;
     int rc = both_of(e, tenant, token, &b, why);
@@ -467,12 +467,12 @@ static void create_over(struct dz_creating *c, bool kept)
     dz_free(c);
 }
 
-void dz_use_create_over(struct dz_creating *c)
+void dz_usage_create_over(struct dz_creating *c)
 {
     create_over(c, false);
 }
 
-void dz_use_created(void *creating, const struct dz_sandbox_result *result)
+void dz_usage_created(void *creating, const struct dz_sandbox_result *result)
 {
     struct dz_creating *c = creating;
     dz_sandbox_done_fn *done = c->done;
@@ -484,7 +484,7 @@ void dz_use_created(void *creating, const struct dz_sandbox_result *result)
 /* --- machines ----------------------------------------------------------------------------------
  */
 
-int dz_use_may_wake(struct dz_control *e, const struct dz_instance *row, struct dz_why *why)
+int dz_usage_may_wake(struct dz_control *e, const struct dz_instance *row, struct dz_why *why)
 {
     const struct dz_sandbox *s = dz_sandbox_find(e->sandboxes, row->id);
     struct both b;
@@ -502,7 +502,7 @@ int dz_use_may_wake(struct dz_control *e, const struct dz_instance *row, struct 
  * refused because of them: an unused file-only cell ends within a second. A tenant whose awake
  * sandboxes use up the quota may still open one at a time, so that files of a sleeping sandbox can
  * always be read. DZ_EQUOTA, DZ_EBUSY: try again when one of the open cells has ended. */
-int dz_use_may_open(struct dz_control *e, const struct dz_instance *row, struct dz_why *why)
+int dz_usage_may_open(struct dz_control *e, const struct dz_instance *row, struct dz_why *why)
 {
     struct both b;
     int rc = both_of(e, row->tenant, row->owner, &b, why);
@@ -519,8 +519,8 @@ int dz_use_may_open(struct dz_control *e, const struct dz_instance *row, struct 
 
 static void count_file(struct dz_control *e, struct dz_sandbox *s, int by)
 {
-    struct use *u[] = {known(e, s->tenant, NULL),
-                       s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
+    struct usage *u[] = {known(e, s->tenant, NULL),
+                         s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
     s->file_counted = by > 0;
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
         if (u[i])
@@ -529,19 +529,19 @@ static void count_file(struct dz_control *e, struct dz_sandbox *s, int by)
         dz_files_room(e->sandboxes);
 }
 
-void dz_use_open(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row)
+void dz_usage_open(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row)
 {
     (void)snprintf(s->owner, sizeof s->owner, "%s", row->owner);
     count_file(e, s, 1);
 }
 
-int dz_use_warm(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row,
-                struct dz_why *why)
+int dz_usage_warm(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row,
+                  struct dz_why *why)
 {
     struct both b;
     if (s->counted)
         return 0;
-    int rc = dz_use_may_wake(e, row, why);
+    int rc = dz_usage_may_wake(e, row, why);
     if (rc == 0)
         rc = both_of(e, row->tenant, row->owner, &b, why);
     if (rc < 0)
@@ -559,10 +559,10 @@ int dz_use_warm(struct dz_control *e, struct dz_sandbox *s, const struct dz_inst
     return 0;
 }
 
-void dz_use_cold(struct dz_control *e, struct dz_sandbox *s)
+void dz_usage_cold(struct dz_control *e, struct dz_sandbox *s)
 {
-    struct use *u[] = {known(e, s->tenant, NULL),
-                       s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
+    struct usage *u[] = {known(e, s->tenant, NULL),
+                         s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
     dz_files_room(e->sandboxes);
     if (s->file_counted)
         count_file(e, s, -1);
@@ -579,16 +579,16 @@ void dz_use_cold(struct dz_control *e, struct dz_sandbox *s)
 /* --- disk space ----------------------------------------------------------------------------------
  */
 
-static uint64_t left_of(const struct dz_control *e, const struct use *u)
+static uint64_t left_of(const struct dz_control *e, const struct usage *u)
 {
     uint64_t max = LIMIT(e, u, disk_bytes), has = plus(u->now.disk_bytes, u->promised);
     return max == DZ_QUOTA_NONE || !u->measured ? UINT64_MAX : max > has ? max - has : 0;
 }
 
-void dz_use_tell_disk(struct dz_control *e, struct dz_sandbox *s)
+void dz_usage_notify_disk(struct dz_control *e, struct dz_sandbox *s)
 {
-    const struct use *t = known(e, s->tenant, NULL);
-    const struct use *o = s->owner[0] ? known(e, s->tenant, s->owner) : NULL;
+    const struct usage *t = known(e, s->tenant, NULL);
+    const struct usage *o = s->owner[0] ? known(e, s->tenant, s->owner) : NULL;
     uint64_t left = t ? left_of(e, t) : UINT64_MAX, of_token = o ? left_of(e, o) : UINT64_MAX;
     left = of_token < left ? of_token : left;
     if (!s->cell || left == s->disk_left || (left == UINT64_MAX && s->disk_left == 0))
@@ -608,8 +608,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* How much the sandbox may take by its own limit and by the quotas of its tenant and token. */
 static uint64_t room_of(struct dz_control *e, const struct dz_sandbox *s)
 {
-    const struct use *u[] = {known(e, s->tenant, NULL),
-                             s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
+    const struct usage *u[] = {known(e, s->tenant, NULL),
+                               s->owner[0] ? known(e, s->tenant, s->owner) : NULL};
     uint64_t own = s->disk_limit ? s->disk_limit : e->space.opts.sandbox_bytes;
     uint64_t room = own ? own : DZ_QUOTA_NONE;
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
@@ -620,7 +620,7 @@ static uint64_t room_of(struct dz_control *e, const struct dz_sandbox *s)
 /* An honest cell obeys its limits; a compromised one does not. Besides its limit an honest cell may
  * take the memory of its machine, a WAL of both, and what the file system and the database add. 0:
  * it has no limit. */
-uint64_t dz_use_most(struct dz_control *e, const struct dz_sandbox *s)
+uint64_t dz_usage_most(struct dz_control *e, const struct dz_sandbox *s)
 {
     uint64_t room = room_of(e, s);
     return room > UINT64_MAX / 4 || s->disk_state > UINT64_MAX / 4
@@ -644,7 +644,7 @@ static bool kill_greedy(struct dz_control *e, bool *any)
 {
     DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes)) {
         struct dz_sandbox *s = it->value;
-        uint64_t most = s->cell ? dz_use_most(e, s) : 0;
+        uint64_t most = s->cell ? dz_usage_most(e, s) : 0;
         uint64_t live = most ? dz_live_bytes(e, s->id) : 0, copy = most ? dz_copy_bytes(s) : 0;
         *any |= most != 0;
         if (live > most || copy > most) {
@@ -656,12 +656,12 @@ static bool kill_greedy(struct dz_control *e, bool *any)
     return false;
 }
 
-void dz_uses_measure(void *arg)
+void dz_usages_measure(void *arg)
 {
     struct dz_control *e = arg;
     bool any = false, more = kill_greedy(e, &any);
-    DZ_MAP_FOREACH(it, &e->uses) {
-        struct use *u = it->value;
+    DZ_MAP_FOREACH(it, &e->usages) {
+        struct usage *u = it->value;
         if (LIMIT(e, u, disk_bytes) == DZ_QUOTA_NONE && dz_clock_mono_ms() > u->wanted_ms)
             continue;
         (void)measure(e, u);
@@ -669,7 +669,7 @@ void dz_uses_measure(void *arg)
     }
     if (any)
         DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes))
-            dz_use_tell_disk(e, it->value);
+            dz_usage_notify_disk(e, it->value);
     dz_timer_after(e->measure, more ? 0 : any ? MEASURE_MS : 10 * MEASURE_MS);
 }
 
@@ -686,8 +686,8 @@ int dz_control_quotas(struct dz_control *e, const struct dz_control_caller *who,
         return dz_why(why, DZ_ENOENT, NULL, "there is no tenant %s", name);
     if (dz_control_check_name(name, &inner) < 0)
         return dz_why(why, DZ_EINVAL, "tenant", "%s is not a valid tenant name", name);
-    struct use *u = use_of(e, name, self ? who->token : NULL);
-    struct use *t = self && who->token ? use_of(e, name, NULL) : u;
+    struct usage *u = usage_of(e, name, self ? who->token : NULL);
+    struct usage *t = self && who->token ? usage_of(e, name, NULL) : u;
     if (!u || !t)
         return dz_why(why, DZ_EBUSY, NULL,
                       "the usage of tenant %s is not known at the moment; try again", name);
@@ -726,7 +726,7 @@ int dz_control_set_quotas(struct dz_control *e, const struct dz_control_caller *
     if (!who->is_operator)
         return dz_why(why, DZ_EDENIED, NULL, "only the operator can set quotas");
     int rc = dz_control_quotas(e, who, tenant, &state, why);
-    struct use *u = rc == 0 ? use_of(e, state.tenant, NULL) : NULL;
+    struct usage *u = rc == 0 ? usage_of(e, state.tenant, NULL) : NULL;
     if (rc < 0 || !u)
         return rc < 0 ? rc : DZ_ENOMEM;
     struct dz_quotas q = u->own;
@@ -755,10 +755,10 @@ int dz_control_set_quotas(struct dz_control *e, const struct dz_control_caller *
 
 /* --- keys -------------------------------------------------------------------------------- */
 
-int dz_use_key(struct dz_control *e, const char *tenant, struct dz_why *why)
+int dz_usage_key(struct dz_control *e, const char *tenant, struct dz_why *why)
 {
     const struct dz_registry_record_filter f = {.tenant = tenant};
-    struct use *u = use_of(e, tenant, NULL);
+    struct usage *u = usage_of(e, tenant, NULL);
     int rc = u ? 0
                : dz_why(why, DZ_EBUSY, NULL,
                         "the usage of tenant %s is not known at the moment; try again", tenant);
@@ -777,15 +777,15 @@ int dz_use_key(struct dz_control *e, const char *tenant, struct dz_why *why)
     return rc;
 }
 
-void dz_uses_recount_keys(struct dz_control *e)
+void dz_usages_recount_keys(struct dz_control *e)
 {
-    DZ_MAP_FOREACH(it, &e->uses)
-        ((struct use *)it->value)->keys = -1;
+    DZ_MAP_FOREACH(it, &e->usages)
+        ((struct usage *)it->value)->keys = -1;
 }
 
-void dz_uses_release(struct dz_control *e)
+void dz_usages_release(struct dz_control *e)
 {
-    DZ_MAP_FOREACH(it, &e->uses)
+    DZ_MAP_FOREACH(it, &e->usages)
         dz_free(it->value);
-    dz_map_release(&e->uses);
+    dz_map_release(&e->usages);
 }

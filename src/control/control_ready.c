@@ -14,21 +14,21 @@
 
 #include <assert.h>
 
-int dz_ready_write(struct dz_blob_out *out, struct dz_err *err)
+int dz_prealloc_write(struct dz_blob_out *out, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     int rc = dz_vfs_template_sleeper(&t, err);
     return rc < 0 ? rc : dz_blob_out_write(out, t.p, t.len, err);
 }
 
-int dz_ready_init(struct dz_ready *r, struct dz_err *err)
+int dz_prealloc_init(struct dz_prealloc *r, struct dz_err *err)
 {
     int e = pthread_mutex_init(&r->lock, NULL);
     r->made = e == 0;
     return e ? dz_fail_sys(err, e, "make a lock") : 0;
 }
 
-void dz_ready_release(struct dz_ready *r)
+void dz_prealloc_release(struct dz_prealloc *r)
 {
     assert(!r->filling);
     for (size_t i = 0; i < r->count; i++)
@@ -39,7 +39,7 @@ void dz_ready_release(struct dz_ready *r)
     r->made = false;
 }
 
-struct dz_blob_out *dz_ready_take(struct dz_ready *r)
+struct dz_blob_out *dz_prealloc_take(struct dz_prealloc *r)
 {
     (void)pthread_mutex_lock(&r->lock);
     struct dz_blob_out *out = r->count > 0 ? r->outs[--r->count] : NULL;
@@ -47,7 +47,7 @@ struct dz_blob_out *dz_ready_take(struct dz_ready *r)
     return out;
 }
 
-size_t dz_ready_count(struct dz_ready *r)
+size_t dz_prealloc_count(struct dz_prealloc *r)
 {
     (void)pthread_mutex_lock(&r->lock);
     size_t n = r->count;
@@ -60,16 +60,16 @@ static int make_one(struct dz_control *e, struct dz_err *err)
     struct dz_blob_out *out = NULL;
     int rc = dz_blob_out_open(e->cold.live, "ready", &out, err);
     if (rc == 0)
-        rc = dz_ready_write(out, err);
+        rc = dz_prealloc_write(out, err);
     if (rc == 0)
         rc = dz_blob_out_sync(out, err);
     if (rc < 0) {
         dz_blob_out_close(out);
         return rc;
     }
-    (void)pthread_mutex_lock(&e->ready.lock);
-    e->ready.outs[e->ready.count++] = out;
-    (void)pthread_mutex_unlock(&e->ready.lock);
+    (void)pthread_mutex_lock(&e->prealloc.lock);
+    e->prealloc.outs[e->prealloc.count++] = out;
+    (void)pthread_mutex_unlock(&e->prealloc.lock);
     return 0;
 }
 
@@ -79,7 +79,7 @@ static void work_fill(void *arg)
     struct dz_control *e = arg;
     struct dz_err err;
     int rc = 0;
-    while (rc == 0 && dz_ready_count(&e->ready) < DZ_CONTROL_READY)
+    while (rc == 0 && dz_prealloc_count(&e->prealloc) < DZ_CONTROL_PREALLOC_MAX)
         rc = make_one(e, &err);
     if (rc < 0) /* the files are then made on demand, and that reports the error */
         dz_log(DZ_LOG_DEBUG, "ready_failed", dz_log_err(&err));
@@ -87,14 +87,15 @@ static void work_fill(void *arg)
 
 static void on_filled(void *arg)
 {
-    ((struct dz_control *)arg)->ready.filling = false;
+    ((struct dz_control *)arg)->prealloc.filling = false;
 }
 
-void dz_ready_fill(struct dz_control *e)
+void dz_prealloc_fill(struct dz_control *e)
 {
-    struct dz_ready *r = &e->ready;
+    struct dz_prealloc *r = &e->prealloc;
     if (!e->recovered || dz_sandboxes_draining(e->sandboxes) ||
-        e->space.now.level >= DZ_SPACE_FULL || r->filling || dz_ready_count(r) == DZ_CONTROL_READY)
+        e->space.now.level >= DZ_SPACE_FULL || r->filling ||
+        dz_prealloc_count(r) == DZ_CONTROL_PREALLOC_MAX)
         return;
     r->filling = dz_loop_work(e->loop, work_fill, on_filled, e, NULL) == 0;
 }

@@ -104,16 +104,16 @@ static int get_ref(struct dz_control *e, struct dz_control_target target,
     const char *tenant = p.named[0] ? p.named : p.sees;
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
-    int rc = dz_registry_ref_get(e->registry, tenant, p.word, ret_row, &err);
+    int rc = dz_registry_ref_get(e->registry, tenant, p.ref, ret_row, &err);
     if (rc == DZ_ENOENT)
-        rc = dz_registry_ref_find(e->registry, tenant ? tenant : p.home, p.word, ret_row, &err);
+        rc = dz_registry_ref_find(e->registry, tenant ? tenant : p.home, p.ref, ret_row, &err);
     if (rc == 0 && dz_control_expired(ret_row->expires)) {
         dz_ref_row_release(ret_row);
         rc = DZ_ENOENT;
     }
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no reference %s",
-                      dz_str_quote(dz_str(p.word), quoted));
+                      dz_str_quote(dz_str(p.ref), quoted));
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     dz_log_about(ret_row->sandbox_id);
@@ -228,7 +228,7 @@ int dz_control_ref_delete(struct dz_control *e, struct dz_control_target target,
     const char *sees = dz_control_sees(target.who);
     if (rc == 0 && sees && strcmp(ref.owner, sees) != 0)
         rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner can end it; detach instead", ref.id);
-    target.word = ref.sandbox_id;
+    target.ref = ref.sandbox_id;
     return rc < 0 ? rc : dz_control_order(e, target, &destroy, done, arg, why);
 }
 
@@ -249,7 +249,7 @@ int dz_control_ref_forget(struct dz_control *e, struct dz_control_target target,
 
 /* --- what has expired ----------------------------------------------------------------------- */
 
-static void say_expired(const char *id, int rc, const struct dz_err *err)
+static void log_expired(const char *id, int rc, const struct dz_err *err)
 {
     if (rc < 0)
         dz_log(DZ_LOG_WARN, "handle_not_removed", dz_log_strz("id", id), dz_log_err(err));
@@ -269,18 +269,18 @@ void dz_control_handles_sweep(struct dz_control *e)
     struct dz_err err;
     int rc = dz_registry_fork_list(e->registry, &f, &forks, &err);
     for (size_t i = 0; rc == 0 && i < forks.n; i++)
-        say_expired(forks.p[i].id, dz_fork_remove(e, &forks.p[i], &err), &err);
+        log_expired(forks.p[i].id, dz_fork_remove(e, &forks.p[i], &err), &err);
     if (rc == 0)
         rc = dz_registry_snapshot_list(e->registry, &f, &snaps, &err);
     for (size_t i = 0; rc == 0 && i < snaps.n; i++) {
         int gone = dz_snap_remove(e, snaps.p[i].id, &err);
         if (gone != DZ_ESTATE)
-            say_expired(snaps.p[i].id, gone, &err);
+            log_expired(snaps.p[i].id, gone, &err);
     }
     if (rc == 0)
         rc = dz_registry_ref_list(e->registry, &f, &refs, &err);
     for (size_t i = 0; rc == 0 && i < refs.n; i++)
-        say_expired(refs.p[i].id, dz_registry_ref_remove(e->registry, NULL, refs.p[i].id, 0, &err),
+        log_expired(refs.p[i].id, dz_registry_ref_remove(e->registry, NULL, refs.p[i].id, 0, &err),
                     &err);
     if (rc < 0)
         dz_log(DZ_LOG_WARN, "sweep_failed", dz_log_err(&err));

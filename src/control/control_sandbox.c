@@ -83,8 +83,8 @@ static int check_kind(struct dz_control *e, const struct dz_control_spec *s, str
         return dz_why(why, DZ_EINVAL, "kind", "kind: the image %s is of kind %s, not %s", s->image,
                       m->kind, s->kind);
     if (m->native && s->keep && strcmp(s->keep, "files") != 0)
-        return dz_why_later(why, "keep",
-                            "keep: the memory of native Linux programs cannot be kept; files can");
+        return dz_why_unsupported(
+            why, "keep", "keep: the memory of native Linux programs cannot be kept; files can");
     return 0;
 }
 
@@ -168,7 +168,7 @@ static void undo(struct dz_control *e, const char *id)
         not_undone(id, &err);
 }
 
-static void say_failed(struct fresh *f)
+static void report_failed(struct fresh *f)
 {
     const struct dz_sandbox_result r = {.code = f->why.err.code, .why = &f->why, .us = f->us};
     on_ordered(f->order, NULL, &r);
@@ -180,7 +180,7 @@ static void on_undone(void *arg, const struct dz_sandbox_reply *result)
     struct fresh *f = arg;
     if (result->code < 0)
         not_undone(f->id, &result->err);
-    say_failed(f);
+    report_failed(f);
 }
 
 /* A client that gets this error can rely on it: the sandbox is gone and its name free. */
@@ -202,7 +202,7 @@ static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_
     f->us = result->us;
     if (dz_sandbox_submit(f->order->e->sandboxes, &r, NULL, &err) < 0) {
         not_undone(f->id, &err);
-        say_failed(f);
+        report_failed(f);
     }
 }
 
@@ -315,7 +315,7 @@ int dz_control_create(struct dz_control *e, const struct dz_control_caller *who,
                                              .token = who->token,
                                              .memory_bytes = m.limit_bytes,
                                              .starts = !spec->no_start};
-    struct dz_creating *c = dz_use_create(e, &what, done, arg, why);
+    struct dz_creating *c = dz_usage_create(e, &what, done, arg, why);
     if (!c)
         return why->err.code;
     rc = dz_sandbox_register(e->sandboxes, &m.row, &err);
@@ -324,9 +324,9 @@ int dz_control_create(struct dz_control *e, const struct dz_control_caller *who,
     else if (rc < 0)
         (void)dz_why_err(why, rc, &err);
     else
-        rc = dz_control_started(e, &m.row, spec->no_start, dz_use_created, c, why);
+        rc = dz_control_started(e, &m.row, spec->no_start, dz_usage_created, c, why);
     if (rc < 0)
-        dz_use_create_over(c);
+        dz_usage_create_over(c);
     return rc;
 }
 
@@ -359,7 +359,7 @@ int dz_control_list(struct dz_control *e, const struct dz_control_caller *who,
     rc = f->image ? dz_control_image_find(e, f->image, sha256, why) : 0;
     if (rc < 0)
         return rc;
-    dz_sandboxes_tell(e->sandboxes);
+    dz_sandboxes_report_up(e->sandboxes);
     (void)snprintf(after, sizeof after, "%s", f->after ? f->after : "");
     for (bool last = false; !last;) {
         DZ_AUTO(dz_instances_release) struct dz_instances page = DZ_VEC_INIT(LIST_PAGE);
@@ -417,7 +417,7 @@ uint64_t dz_live_bytes(const struct dz_control *e, const char *id)
 
 static int check_patch(const struct dz_control_patch *p, struct dz_why *why)
 {
-    struct dz_control_spec as_spec = {.idle_ms = p->set_idle ? p->idle_ms : DZ_LADDER_INHERIT,
+    struct dz_control_spec as_spec = {.idle_ms = p->set_idle ? p->idle_ms : DZ_IDLE_INHERIT,
                                       .idle_mode = p->idle_mode,
                                       .silence_ms = p->set_silence ? p->silence_ms : 0,
                                       .name = p->name && p->name[0] ? p->name : NULL,
@@ -536,8 +536,8 @@ static int check_keep(const struct dz_control_order *order, struct dz_why *why)
     if (order->keep && strcmp(order->keep, "files") != 0 && strcmp(order->keep, "memory") != 0)
         return dz_why(why, DZ_EINVAL, "keep", "keep: must be memory or files");
     if (order->what == DZ_REQUEST_WAKE && order->policy)
-        return dz_why_later(why, "policy",
-                            "policy: waking with another policy is not available yet");
+        return dz_why_unsupported(why, "policy",
+                                  "policy: waking with another policy is not available yet");
     return 0;
 }
 

@@ -34,7 +34,7 @@ struct dz_control_spec {
     const char *name, *image, *snapshot, *kind, *size, *region, *policy, *keep, *durability;
     const char *idle_mode;
     uint64_t memory_bytes, disk_bytes; /* 0: not given */
-    int64_t idle_ms;                   /* DZ_LADDER_INHERIT: not given; DZ_LADDER_NEVER */
+    int64_t idle_ms;                   /* DZ_IDLE_INHERIT: not given; DZ_IDLE_OFF */
     const char *env_json;              /* an object of strings */
     const char *labels_json;           /* an object of strings */
     const char *metadata_json;

@@ -184,7 +184,7 @@ static void copy_free(struct copy *c)
 static void copy_next(struct dz_sandbox *s);
 
 /* Remove the copy from its sandbox, which may begin the next one. */
-static void leave_box(struct copy *c)
+static void leave_sandbox(struct copy *c)
 {
     struct dz_sandbox *s = c->sandbox;
     c->sandbox = NULL;
@@ -220,9 +220,9 @@ static void answer(struct copy *c, const struct dz_why *why)
 /* End a failed copy. */
 static void copy_fail(struct copy *c, const struct dz_why *why)
 {
-    if (c->claimed && dz_claim_undo(c->e, c->id, NULL) < 0)
+    if (c->claimed && dz_intent_undo(c->e, c->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
-    leave_box(c);
+    leave_sandbox(c);
     answer(c, why);
     c->over = true;
     if (!dz_loop_task_posted(&c->failed))
@@ -341,8 +341,8 @@ static void on_kept(void *arg)
         dz_control_note(c->e, &c->row, "snapshot", c->id);
     c->done(c->arg, &row, NULL);
     if (!c->child)
-        dz_claim_over(c->e, c->id);
-    leave_box(c);
+        dz_intent_remove(c->e, c->id);
+    leave_sandbox(c);
     copy_free(c);
 }
 
@@ -437,7 +437,7 @@ static void closed(struct copy *c)
     dz_list_remove(&c->closing);
     if (tried)
         next_in_line(c->e, c->row.tenant);
-    leave_box(c);
+    leave_sandbox(c);
     if (c->rc == 0 && c->answered)
         c->rc = DZ_ECANCELED;
     if (c->rc == 0 && c->synced) {
@@ -522,7 +522,7 @@ static int open_file(struct copy *c, int *ret_fd, struct dz_err *err)
     char path[DZ_PATH_MAX];
     int rc = copy_path(c, false, path, err);
     if (rc == 0)
-        rc = dz_claim_make(c->e, c->id, err);
+        rc = dz_intent_make(c->e, c->id, err);
     c->claimed = rc == 0;
     if (rc == 0)
         rc = *ret_fd = dz_fd_open(AT_FDCWD, path, flags, 0600, err);
@@ -552,7 +552,7 @@ static int begin(struct copy *c, struct dz_sandbox *s, struct dz_why *why)
         return rc;
     c->asked = true;
     c->born = s->born;
-    c->most = dz_use_most(c->e, s);
+    c->most = dz_usage_most(c->e, s);
     rc = open_file(c, &fd, &err);
     if (rc == 0)
         rc = dz_sandbox_cell_code(s->ops->copy(s->cell, fd, &err));
@@ -671,7 +671,7 @@ int dz_control_snapshot_get(struct dz_control *e, struct dz_control_target targe
 {
     char quoted[DZ_STR_QUOTED];
     const struct dz_control_place p = dz_control_place(target);
-    const char *word = p.word, *tenant = p.named[0] ? p.named : p.sees;
+    const char *word = p.ref, *tenant = p.named[0] ? p.named : p.sees;
     struct dz_err err;
     int rc = dz_registry_snapshot_get(e->registry, tenant, word, ret_row, &err);
     if (rc == DZ_ENOENT)
@@ -704,13 +704,13 @@ int dz_snap_remove(struct dz_control *e, const char *id, struct dz_err *err)
     struct dz_err left;
     int rc;
     do
-        rc = dz_claim_make(e, id, err);
+        rc = dz_intent_make(e, id, err);
     while (rc == DZ_ENOSPC && dz_space_release(e));
     if (rc == 0)
         rc = dz_registry_snapshot_remove(e->registry, NULL, id, 0, err);
     if (rc < 0)
-        dz_claim_over(e, id);
-    else if (dz_claim_undo(e, id, &left) < 0)
+        dz_intent_remove(e, id);
+    else if (dz_intent_undo(e, id, &left) < 0)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", id), dz_log_err(&left));
     return rc;
 }

@@ -41,7 +41,7 @@ enum {
     RESERVE_SHARE = 16,     /* the reserve takes at most this part of the file system */
     BLOCK = 4096,
     STEP_NAME = 12,   /* a number of 32 bits */
-    GIVEN_MS = 60000, /* until an operation on the same sandbox gets another file */
+    GRANT_MS = 60000, /* until an operation on the same sandbox gets another file */
 };
 
 static const char *const level_names[] = {
@@ -208,12 +208,12 @@ static bool is_full(struct dz_space *s)
 /* The place that records that this sandbox gets a file; NULL: not now. There are as many places as
  * files, so all are taken only if files were made again within the minute; then every sandbox
  * waits. */
-static struct dz_space_given *may_have(struct dz_space *s, const char *id, int64_t now)
+static struct dz_space_grant *may_have(struct dz_space *s, const char *id, int64_t now)
 {
-    struct dz_space_given *place = NULL;
+    struct dz_space_grant *place = NULL;
     for (unsigned i = 0; i < DZ_SPACE_STEPS; i++) {
-        struct dz_space_given *g = &s->given[i];
-        bool over = g->at == 0 || now - g->at >= GIVEN_MS;
+        struct dz_space_grant *g = &s->given[i];
+        bool over = g->at == 0 || now - g->at >= GRANT_MS;
         if (!over && strcmp(g->id, id) == 0)
             return NULL;
         place = over ? g : place;
@@ -226,7 +226,7 @@ bool dz_space_make_room(void *control, const char *id)
     struct dz_control *e = control;
     struct dz_space *s = &e->space;
     int64_t now = dz_clock_mono_ms();
-    struct dz_space_given *given = may_have(s, id, now);
+    struct dz_space_grant *given = may_have(s, id, now);
     unsigned held = 0;
     for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
         held += s->held[i] != 0;
@@ -239,7 +239,7 @@ bool dz_space_make_room(void *control, const char *id)
 
 /* Report a full disk by one event and one log line. It counts as full until a quarter of the mark
  * is free above the mark. */
-static void tell(struct dz_control *e)
+static void report(struct dz_control *e)
 {
     struct dz_space *s = &e->space;
     const struct dz_control_space *n = &s->now;
@@ -263,7 +263,7 @@ static void tell(struct dz_control *e)
         dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
 }
 
-void dz_space_tell(const struct dz_control *e, struct dz_sandbox *b)
+void dz_space_notify(const struct dz_control *e, struct dz_sandbox *b)
 {
     const struct dz_space *s = &e->space;
     struct dz_err err;
@@ -276,11 +276,11 @@ void dz_space_tell(const struct dz_control *e, struct dz_sandbox *b)
 }
 
 /* Notify all cells after the settings have changed or the file system has grown. */
-static void tell_cells(struct dz_control *e)
+static void notify_cells(struct dz_control *e)
 {
     e->space.changed = false;
     DZ_MAP_FOREACH(it, dz_sandboxes_map(e->sandboxes))
-        dz_space_tell(e, it->value);
+        dz_space_notify(e, it->value);
 }
 
 static void refill(struct dz_control *e);
@@ -313,9 +313,9 @@ static void on_look(void *arg)
     uint64_t mark = s->now.mark_bytes;
     forget_deleted(s);
     measure(s);
-    tell(e);
+    report(e);
     if (s->changed || mark != s->now.mark_bytes)
-        tell_cells(e);
+        notify_cells(e);
     refill(e);
     dz_timer_after(s->timer, s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
 }

@@ -12,16 +12,16 @@
 struct dz_control_place dz_control_place(struct dz_control_target target)
 {
     struct dz_control_place p = {
-        .sees = dz_control_sees(target.who), .home = target.who->tenant, .word = target.word};
-    const char *slash = strchr(target.word, '/');
-    size_t n = slash ? (size_t)(slash - target.word) : 0;
+        .sees = dz_control_sees(target.who), .home = target.who->tenant, .ref = target.ref};
+    const char *slash = strchr(target.ref, '/');
+    size_t n = slash ? (size_t)(slash - target.ref) : 0;
     if (n == 0 || n >= sizeof p.named)
         return p;
-    (void)snprintf(p.named, sizeof p.named, "%.*s", (int)n, target.word);
+    (void)snprintf(p.named, sizeof p.named, "%.*s", (int)n, target.ref);
     /* Only the operator can name another tenant's sandbox; for others the whole word names
      * nothing. */
     if (!p.sees || strcmp(p.sees, p.named) == 0)
-        p.word = slash + 1;
+        p.ref = slash + 1;
     else
         p.named[0] = '\0';
     return p;
@@ -33,14 +33,14 @@ static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, st
     DZ_AUTO(dz_instance_release) struct dz_instance other = {0};
     char quoted[DZ_STR_QUOTED];
     struct dz_err err = {0};
-    (void)dz_str_quote(dz_str(p->word), quoted);
+    (void)dz_str_quote(dz_str(p->ref), quoted);
     int rc = p->sees || p->named[0]
                  ? DZ_ENOENT
-                 : dz_registry_find(e->registry, NULL, NULL, p->word, &other, &err);
+                 : dz_registry_find(e->registry, NULL, NULL, p->ref, &other, &err);
     if (rc == 0)
         return dz_why(why, DZ_ENOENT, NULL,
                       "tenant %s has no sandbox %s; tenant %s has one: use %s/%s or %s", p->home,
-                      quoted, other.tenant, other.tenant, p->word, other.id);
+                      quoted, other.tenant, other.tenant, p->ref, other.id);
     if (rc == DZ_EINVAL)
         return dz_why(why, DZ_ENOENT, NULL, "tenant %s has no sandbox %s; read as TENANT/NAME, %s",
                       p->home, quoted, err.msg);
@@ -51,7 +51,7 @@ int dz_control_row(struct dz_control *e, struct dz_control_target target,
                    struct dz_instance *ret_row, struct dz_why *why)
 {
     const struct dz_control_place p = dz_control_place(target);
-    const char *word = p.word;
+    const char *word = p.ref;
     struct dz_err err;
     int rc =
         dz_registry_find(e->registry, p.named[0] ? p.named : p.sees, p.home, word, ret_row, &err);
@@ -62,7 +62,7 @@ int dz_control_row(struct dz_control *e, struct dz_control_target target,
     if (rc == DZ_EGONE) /* of a deleted sandbox only the id is remembered */
         dz_log_about(word);
     if (rc == 0 &&
-        dz_sandbox_tell(e->sandboxes, ret_row->id)) { /* the row may predate its last wake */
+        dz_sandbox_report_up(e->sandboxes, ret_row->id)) { /* the row may predate its last wake */
         char id[DZ_COLD_KEY];
         (void)snprintf(id, sizeof id, "%s", ret_row->id);
         dz_instance_release(ret_row);

@@ -21,7 +21,7 @@
 enum {
     LONGEST_MS = 7200000, /* then the child is killed */
     OUT_MAX = 64 << 20,   /* bytes that the child may print, as JSON */
-    SAID_MAX = 400,       /* bytes of its error output */
+    OUTPUT_MAX = 400,     /* bytes of its error output */
     ENV_ROOM = DZ_PATH_MAX + 16,
 };
 
@@ -30,7 +30,7 @@ struct dz_control_verify {
     dz_control_verified_fn *fn;
     void *arg;
     struct dz_os_proc proc;
-    int out, said; /* the child's output and error output */
+    int out, errors; /* the child's output and error output */
     struct dz_poll *end;
     struct dz_timer *limit;
     bool late;
@@ -45,7 +45,7 @@ void dz_control_image_verify_drop(struct dz_control_verify *v)
     dz_timer_free(v->limit);
     dz_os_proc_close(&v->proc);
     dz_fd_close(&v->out);
-    dz_fd_close(&v->said);
+    dz_fd_close(&v->errors);
     dz_free(v);
 }
 
@@ -53,25 +53,25 @@ void dz_control_image_verify_drop(struct dz_control_verify *v)
 static int sentence(const struct dz_control_verify *v, const struct dz_os_status *status,
                     struct dz_why *why)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf said = DZ_BUF_INIT(OUT_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf errors = DZ_BUF_INIT(OUT_MAX);
     if (v->late)
         return dz_why(why, DZ_ETIMEOUT, NULL, "verify images: it took longer than two hours");
     if (status->signal)
         return dz_why(why, DZ_EIO, NULL, "verify images: the process was killed by signal %d",
                       status->signal);
     int rc =
-        lseek(v->said, 0, SEEK_SET) < 0
+        lseek(v->errors, 0, SEEK_SET) < 0
             ? dz_fail_sys(&why->err, errno, "verify images: read the error output of the process")
-            : dz_fd_read_all(v->said, &said, &why->err);
+            : dz_fd_read_all(v->errors, &errors, &why->err);
     if (rc < 0)
         return dz_why_err(why, rc, &why->err);
-    struct dz_str text = dz_str_trim(dz_str_n(said.p ? said.p : "", said.len));
+    struct dz_str text = dz_str_trim(dz_str_n(errors.p ? errors.p : "", errors.len));
     size_t at = dz_str_rfind_char(text, '\n');
     text = at == DZ_STR_NONE ? text : dz_str_sub(text, at + 1, text.n);
     if (dz_str_starts(text, DZ_STR("doze: ")))
         text = dz_str_sub(text, 6, text.n);
     return dz_why(why, DZ_EIO, NULL, "verify images: %.*s",
-                  (int)(text.n < SAID_MAX ? text.n : SAID_MAX),
+                  (int)(text.n < OUTPUT_MAX ? text.n : OUTPUT_MAX),
                   text.n ? text.p : "the process ended without a result");
 }
 
@@ -117,7 +117,7 @@ static int spawn(struct dz_control_verify *v, const char *sha256, bool repair, s
     (void)snprintf(path, sizeof path, "PATH=%s", search ? search : "/usr/bin:/bin");
     const char *const env[] = {data, path, "LC_ALL=C.UTF-8", NULL};
     DZ_AUTO(dz_fd_close) int null = dz_fd_open(AT_FDCWD, "/dev/null", O_RDONLY, 0, err);
-    const struct dz_os_fd fds[] = {{0, null}, {1, v->out}, {2, v->said}};
+    const struct dz_os_fd fds[] = {{0, null}, {1, v->out}, {2, v->errors}};
     const struct dz_os_spawn_opts o = {
         .argv = argv, .env = env, .fds = fds, .fd_count = DZ_ARRAY_LEN(fds), .tree = true};
     return null < 0 ? null : dz_os_spawn(&o, &v->proc, err);
@@ -126,8 +126,8 @@ static int spawn(struct dz_control_verify *v, const char *sha256, bool repair, s
 static int start(struct dz_control_verify *v, const char *sha256, bool repair, struct dz_err *err)
 {
     v->out = memfd_create("verify-result", MFD_CLOEXEC);
-    v->said = memfd_create("verify-errors", MFD_CLOEXEC);
-    if (v->out < 0 || v->said < 0)
+    v->errors = memfd_create("verify-errors", MFD_CLOEXEC);
+    if (v->out < 0 || v->errors < 0)
         return dz_fail_sys(err, errno, "verify images: make a file in memory");
     int rc = dz_timer_new(v->e->loop, on_limit, v, &v->limit, err);
     if (rc == 0)
@@ -156,7 +156,7 @@ int dz_control_image_verify(struct dz_control *e, const struct dz_control_verify
     if (!v)
         return dz_why(why, DZ_ENOMEM, NULL, "verify images: out of memory");
     *v = (struct dz_control_verify){
-        .e = e, .fn = s->fn, .arg = s->arg, .proc = DZ_OS_PROC_NONE, .out = -1, .said = -1};
+        .e = e, .fn = s->fn, .arg = s->arg, .proc = DZ_OS_PROC_NONE, .out = -1, .errors = -1};
     e->verify = v;
     rc = start(v, s->image ? sha256 : NULL, s->repair, &why->err);
     if (rc < 0) {

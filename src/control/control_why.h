@@ -47,7 +47,7 @@ DZ_NODISCARD int dz_control_caller_check(struct dz_control *e, const struct dz_c
 /* The object that a request names, by name or by a prefix of its id, and the caller. */
 struct dz_control_target {
     const struct dz_control_caller *who;
-    const char *word;
+    const char *ref;
 };
 
 #endif

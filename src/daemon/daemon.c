@@ -103,10 +103,10 @@ static void set_up_log(const struct dz_config *c)
     dz_log_setup(STDERR_FILENO, level, strcmp(c->log_format, "json") == 0);
 }
 
-static struct dz_ladder ladder_of(const struct dz_config *c)
+static struct dz_idle_policy idle_policy_of(const struct dz_config *c)
 {
-    _Static_assert(DZ_CONFIG_NEVER == DZ_LADDER_NEVER, "never is the same in both");
-    return (struct dz_ladder){c->ladder_suspend_after, c->ladder_freeze_after};
+    _Static_assert(DZ_CONFIG_NEVER == DZ_IDLE_OFF, "never is the same in both");
+    return (struct dz_idle_policy){c->ladder_suspend_after, c->ladder_freeze_after};
 }
 
 static struct dz_space_opts space_of(const struct dz_config *c)
@@ -154,12 +154,12 @@ static void reload(struct daemon *d)
         dz_log(DZ_LOG_ERROR, "config_not_reloaded", dz_log_err(&why));
         return;
     }
-    const struct dz_ladder ladder = ladder_of(d->config);
+    const struct dz_idle_policy policy = idle_policy_of(d->config);
     const struct dz_space_opts space = space_of(d->config);
     set_up_log(d->config);
     if (load_certificate(d, &why) < 0) /* the old one stays in use */
         dz_log(DZ_LOG_ERROR, "certificate_not_reloaded", dz_log_err(&why));
-    dz_control_set_ladder(d->control, &ladder);
+    dz_control_set_idle_policy(d->control, &policy);
     dz_control_set_space(d->control, &space);
     dz_log(DZ_LOG_INFO, "config_reloaded", dz_log_strz("file", d->config->file));
 }
@@ -229,7 +229,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .pool = d->pool,
         .data_path = d->config->doze_data,
         .registry = d->config->doze_registry,
-        .ladder = ladder_of(d->config),
+        .idle_policy = idle_policy_of(d->config),
         .space = space_of(d->config),
         .quotas =
             {

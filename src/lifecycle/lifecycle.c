@@ -3,7 +3,7 @@
  * lifecycle.c - the map, and the names of what is in it.
  *
  * The transitions are one table of sets: allowed[s] has the bit of each state that may follow s.
- * Every check reads that table, and dz_lifecycle_walk searches it, so an illegal transition cannot
+ * Every check reads that table, and dz_lifecycle_path searches it, so an illegal transition cannot
  * happen anywhere.
  */
 #include "lifecycle/lifecycle.h"
@@ -133,7 +133,7 @@ static const char *verb(enum dz_state from, enum dz_state to)
 
 /* The transition that a refusal recommends: the first on a path to `to` that loses nothing. NONE:
  * there is no such path. */
-static enum dz_state first_hop(enum dz_state from, enum dz_state to)
+static enum dz_state next_on_path(enum dz_state from, enum dz_state to)
 {
     bool asleep = to == DZ_STATE_FROZEN || to == DZ_STATE_ARCHIVED;
     if (from == to || from == DZ_STATE_DELETED || to == DZ_STATE_CREATED || to == DZ_STATE_DELETED)
@@ -156,20 +156,20 @@ int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err)
                        "cannot delete %s %s sandbox, only an archived one; doze rm --force NAME "
                        "deletes a sandbox in any state",
                        article, name);
-    enum dz_state first = first_hop(from, to);
+    enum dz_state first = next_on_path(from, to);
     if (first == DZ_STATE_NONE)
         return dz_fail(err, DZ_ESTATE, "cannot %s %s %s sandbox", verb(from, to), article, name);
     return dz_fail(err, DZ_ESTATE, "cannot %s %s %s sandbox; %s it first (doze %s NAME)",
                    verb(from, to), article, name, verb(from, first), verb(from, first));
 }
 
-int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
+int dz_lifecycle_path(enum dz_state from, enum dz_state to,
                       enum dz_state ret_path[static DZ_STATE_COUNT], struct dz_err *err)
 {
     enum dz_state queue[DZ_STATE_COUNT] = {from}, before[DZ_STATE_COUNT];
     unsigned seen = 1u << from;
     size_t n = 1;
-    int hops = 0;
+    int count = 0;
     assert(from < DZ_STATE_COUNT && to < DZ_STATE_COUNT);
     for (size_t i = 0; i < n && !(seen & 1u << to); i++)
         for (unsigned s = 0; s < DZ_STATE_COUNT; s++)
@@ -183,9 +183,9 @@ int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
                        state_names[from][0] == 'a' ? "an" : "a", state_names[from],
                        state_names[to]);
     for (enum dz_state s = to; s != from; s = before[s])
-        hops++;
-    int at = hops;
+        count++;
+    int at = count;
     for (enum dz_state s = to; s != from; s = before[s])
         ret_path[--at] = s;
-    return hops;
+    return count;
 }

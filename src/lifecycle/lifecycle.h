@@ -27,7 +27,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- the map ------------------------------------------------------------------- */
+/* --- the states ------------------------------------------------------------------- */
 
 /* X(NAME, "name", the states that may follow, as bits) */
 #define DZ_STATES(X)                                                       \
@@ -58,7 +58,7 @@ DZ_NODISCARD int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct 
 
 /* The shortest path from one state to another: the states after `from`, `to` last, into ret_path;
  * returns their number, 0 if from == to, or DZ_ESTATE. */
-DZ_NODISCARD int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
+DZ_NODISCARD int dz_lifecycle_path(enum dz_state from, enum dz_state to,
                                    enum dz_state ret_path[static DZ_STATE_COUNT],
                                    struct dz_err *err);
 
@@ -87,25 +87,26 @@ enum dz_status {
 const char *dz_status_name(enum dz_status s);
 DZ_NODISCARD int dz_status_parse(struct dz_str s, enum dz_status *ret_status, struct dz_err *err);
 
-/* --- the ladder ------------------------------------------------------------------- */
+/* --- the idle policy ------------------------------------------------------------------- */
 
-#define DZ_LADDER_INHERIT (-1)      /* use the next of: sandbox, image, daemon */
-#define DZ_LADDER_NEVER   INT64_MAX /* this tier is off */
+#define DZ_IDLE_INHERIT (-1)      /* use the next of: sandbox, image, daemon */
+#define DZ_IDLE_OFF     INT64_MAX /* this tier is off */
 
-struct dz_ladder {
+struct dz_idle_policy {
     int64_t suspend_ms; /* an active sandbox is suspended after this idle time */
     int64_t freeze_ms;  /* a suspended sandbox is frozen after this time without use */
 };
-extern const struct dz_ladder dz_ladder_default; /* 15 minutes, 24 hours */
+extern const struct dz_idle_policy dz_idle_policy_default; /* 15 minutes, 24 hours */
 
 /* Choose each tier from the first that sets it: sandbox, image, daemon, the default. Each may be
  * NULL. */
-struct dz_ladder dz_ladder_choose(const struct dz_ladder *sandbox, const struct dz_ladder *image,
-                                  const struct dz_ladder *server);
+struct dz_idle_policy dz_idle_policy_choose(const struct dz_idle_policy *sandbox,
+                                            const struct dz_idle_policy *image,
+                                            const struct dz_idle_policy *server);
 
 /* The state that idleness alone leads to: SUSPENDED, FROZEN or NONE. */
 enum dz_state dz_lifecycle_auto_next(enum dz_state state, int64_t idle_ms,
-                                     const struct dz_ladder *ladder);
+                                     const struct dz_idle_policy *policy);
 
 /* How idleness is counted. */
 enum dz_idle_mode {
@@ -181,7 +182,7 @@ int64_t dz_timeout_rest(int64_t at, enum dz_timeout_action action, int64_t now);
 struct dz_facts {
     enum dz_state state;
     enum dz_idle_mode mode;
-    struct dz_ladder ladder; /* chosen: nothing inherited */
+    struct dz_idle_policy idle_policy; /* chosen: nothing inherited */
     int64_t created, last_active, suspended_at;
     unsigned connections; /* open now */
     int64_t last_byte;    /* time of the last byte on any of them, or when the last was opened */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * lifecycle_due.c - the ladder, what counts as activity, and what is due when.
+ * lifecycle_due.c - the idle policy, what counts as activity, and what is due when.
  *
  * All thresholds are reached at equality (">= everywhere"). Sums saturate, so
  * that "never" stays never whatever is added to it.
@@ -9,35 +9,36 @@
 
 #include <assert.h>
 
-const struct dz_ladder dz_ladder_default = {
+const struct dz_idle_policy dz_idle_policy_default = {
     .suspend_ms = (int64_t)15 * 60 * 1000,
     .freeze_ms = (int64_t)24 * 3600 * 1000,
 };
 
-/* --- the ladder ------------------------------------------------------------------- */
+/* --- the idle policy ------------------------------------------------------------------- */
 
-struct dz_ladder dz_ladder_choose(const struct dz_ladder *sandbox, const struct dz_ladder *image,
-                                  const struct dz_ladder *server)
+struct dz_idle_policy dz_idle_policy_choose(const struct dz_idle_policy *sandbox,
+                                            const struct dz_idle_policy *image,
+                                            const struct dz_idle_policy *server)
 {
-    const struct dz_ladder *const order[] = {sandbox, image, server, &dz_ladder_default};
-    struct dz_ladder chosen = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT};
+    const struct dz_idle_policy *const order[] = {sandbox, image, server, &dz_idle_policy_default};
+    struct dz_idle_policy chosen = {DZ_IDLE_INHERIT, DZ_IDLE_INHERIT};
     for (size_t i = 0; i < DZ_ARRAY_LEN(order); i++) {
-        if (order[i] && chosen.suspend_ms == DZ_LADDER_INHERIT)
+        if (order[i] && chosen.suspend_ms == DZ_IDLE_INHERIT)
             chosen.suspend_ms = order[i]->suspend_ms;
-        if (order[i] && chosen.freeze_ms == DZ_LADDER_INHERIT)
+        if (order[i] && chosen.freeze_ms == DZ_IDLE_INHERIT)
             chosen.freeze_ms = order[i]->freeze_ms;
     }
     return chosen;
 }
 
 enum dz_state dz_lifecycle_auto_next(enum dz_state state, int64_t idle_ms,
-                                     const struct dz_ladder *ladder)
+                                     const struct dz_idle_policy *policy)
 {
-    if (state == DZ_STATE_ACTIVE && ladder->suspend_ms != DZ_LADDER_NEVER &&
-        idle_ms >= ladder->suspend_ms)
+    if (state == DZ_STATE_ACTIVE && policy->suspend_ms != DZ_IDLE_OFF &&
+        idle_ms >= policy->suspend_ms)
         return DZ_STATE_SUSPENDED;
-    if (state == DZ_STATE_SUSPENDED && ladder->freeze_ms != DZ_LADDER_NEVER &&
-        idle_ms >= ladder->freeze_ms)
+    if (state == DZ_STATE_SUSPENDED && policy->freeze_ms != DZ_IDLE_OFF &&
+        idle_ms >= policy->freeze_ms)
         return DZ_STATE_FROZEN;
     return DZ_STATE_NONE;
 }
@@ -116,7 +117,7 @@ int64_t dz_timeout_rest(int64_t at, enum dz_timeout_action action, int64_t now)
 static int64_t later(int64_t at, int64_t by_ms)
 {
     int64_t sum;
-    return by_ms == DZ_LADDER_NEVER || __builtin_add_overflow(at, by_ms, &sum) ? INT64_MAX : sum;
+    return by_ms == DZ_IDLE_OFF || __builtin_add_overflow(at, by_ms, &sum) ? INT64_MAX : sum;
 }
 
 static int64_t max(int64_t a, int64_t b)
@@ -154,14 +155,14 @@ static int64_t sleeper_at(const struct dz_facts *f)
 static int64_t suspend_at(const struct dz_facts *f)
 {
     int64_t at;
-    if (f->ladder.suspend_ms == DZ_LADDER_NEVER)
+    if (f->idle_policy.suspend_ms == DZ_IDLE_OFF)
         return INT64_MAX;
     if (f->mode == DZ_IDLE_CONNECTIONS && f->connections)
         at = later(f->last_byte, f->silence_ms ? f->silence_ms : DZ_IDLE_SILENCE_MS);
     else if (idle_since(f) == INT64_MAX)
         return INT64_MAX;
     else
-        at = later(idle_since(f), f->ladder.suspend_ms);
+        at = later(idle_since(f), f->idle_policy.suspend_ms);
     if (f->sleeps_until && idle_since(f) != INT64_MAX) {
         int64_t early = sleeper_at(f);
         at = early < at ? early : at;
@@ -223,7 +224,7 @@ enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
     if (f->state == DZ_STATE_ACTIVE && !f->ephemeral)
         at[DZ_DUE_SUSPEND] = max(min(suspend_at(f), timeout_at(f, DZ_TIMEOUT_PAUSE)), f->retry_at);
     if (f->state == DZ_STATE_SUSPENDED && !f->ephemeral)
-        at[DZ_DUE_FREEZE] = max(later(idle_since(f), f->ladder.freeze_ms), f->retry_at);
+        at[DZ_DUE_FREEZE] = max(later(idle_since(f), f->idle_policy.freeze_ms), f->retry_at);
     for (int i = DZ_DUE_EXPIRE; i <= DZ_DUE_FREEZE; i++)
         if (at[i] < *ret_at) {
             *ret_at = at[i];

@@ -96,19 +96,19 @@ static const struct {
                         .durable = true,
                         .cancel = 1u << S(FETCH)},
     [DZ_OP_SUSPEND] = {.steps = {S(STOP), S(COMMIT)}},
-    [DZ_OP_FREEZE] = {.steps = {S(SETTLE), S(COPY), S(COMMIT), S(DROP), S(HASH)},
+    [DZ_OP_FREEZE] = {.steps = {S(CHECKPOINT), S(COPY), S(COMMIT), S(DROP), S(HASH)},
                       .durable = true,
                       .cancel = 1u << S(COPY) | 1u << S(HASH)},
     [DZ_OP_PREFETCH] = {.steps = {S(FETCH)}, .cancel = 1u << S(FETCH)},
-    [DZ_OP_ARCHIVE] = {.steps = {S(STOP), S(SETTLE), S(FETCH), S(COMPACT), S(PACK), S(VERIFY),
+    [DZ_OP_ARCHIVE] = {.steps = {S(STOP), S(CHECKPOINT), S(FETCH), S(COMPACT), S(PACK), S(VERIFY),
                                  S(COMMIT), S(DROP)},
                        .durable = true,
                        .cancel =
                            1u << S(FETCH) | 1u << S(COMPACT) | 1u << S(PACK) | 1u << S(VERIFY)},
-    [DZ_OP_CLONE] = {.steps = {S(SETTLE), S(FETCH), S(CARRY), S(COMMIT)},
-                     .cancel = 1u << S(FETCH) | 1u << S(CARRY)},
-    [DZ_OP_SHARE] = {.steps = {S(SETTLE), S(FETCH), S(CARRY)},
-                     .cancel = 1u << S(FETCH) | 1u << S(CARRY)},
+    [DZ_OP_CLONE] = {.steps = {S(CHECKPOINT), S(FETCH), S(TRANSFER), S(COMMIT)},
+                     .cancel = 1u << S(FETCH) | 1u << S(TRANSFER)},
+    [DZ_OP_SHARE] = {.steps = {S(CHECKPOINT), S(FETCH), S(TRANSFER)},
+                     .cancel = 1u << S(FETCH) | 1u << S(TRANSFER)},
     [DZ_OP_DELETE] = {.steps = {S(KILL), S(COMMIT), S(DROP), S(ERASE)}, .durable = true},
 };
 
@@ -149,7 +149,7 @@ enum dz_recovery dz_op_recover(enum dz_op op, enum dz_step step)
     return DZ_RECOVER_UNDO;
 }
 
-enum dz_state dz_lifecycle_settled(enum dz_state s)
+enum dz_state dz_lifecycle_after_crash(enum dz_state s)
 {
     return s == DZ_STATE_ACTIVE ? DZ_STATE_SUSPENDED : s;
 }
@@ -225,30 +225,30 @@ struct dz_verdict dz_lifecycle_request(enum dz_state state, enum dz_request requ
 
 /* --- meetings ----------------------------------------------------------------------- */
 
-enum dz_meeting dz_lifecycle_meet(enum dz_op running, enum dz_request request, int *ret_code)
+enum dz_conflict dz_lifecycle_conflict(enum dz_op running, enum dz_request request, int *ret_code)
 {
     assert(running != DZ_OP_NONE && running < DZ_OP_COUNT && request < DZ_REQUEST_COUNT);
     if (running == DZ_OP_DELETE) {
         if (request == DZ_REQUEST_DELETE || request == DZ_REQUEST_DESTROY)
-            return DZ_MEET_JOIN;
+            return DZ_CONFLICT_COALESCE;
         *ret_code = DZ_EGONE;
-        return DZ_MEET_REFUSE;
+        return DZ_CONFLICT_REJECT;
     }
     if (running == DZ_OP_ACTIVATE) {
         if (request == DZ_REQUEST_USE)
-            return DZ_MEET_JOIN;
+            return DZ_CONFLICT_COALESCE;
         if (request == DZ_REQUEST_WAKE || request == DZ_REQUEST_REVIVE) {
             *ret_code = DZ_ERESTORING;
-            return DZ_MEET_REFUSE;
+            return DZ_CONFLICT_REJECT;
         }
-        return DZ_MEET_WAIT;
+        return DZ_CONFLICT_QUEUE;
     }
     /* Clones and shares differ in their targets, so each runs on its own. */
     if (running == DZ_OP_CLONE || running == DZ_OP_SHARE)
-        return DZ_MEET_WAIT;
+        return DZ_CONFLICT_QUEUE;
     for (unsigned s = 0; s < DZ_STATE_COUNT; s++)
         if (verdicts[request][s].answer == DZ_ANSWER_RUN && verdicts[request][s].op == running &&
             request != DZ_REQUEST_CRASHED)
-            return DZ_MEET_JOIN;
-    return DZ_MEET_WAIT;
+            return DZ_CONFLICT_COALESCE;
+    return DZ_CONFLICT_QUEUE;
 }

@@ -40,22 +40,22 @@ enum dz_status dz_op_status(enum dz_op op);
 /* X(NAME, "name") */
 #define DZ_STEPS(X)                                                                              \
     X(NONE, "")                                                                                  \
-    X(STOP, "stop")     /* the cell commits, keeps or drops its memory, and exits */             \
-    X(KILL, "kill")     /* kill the cell, whatever it does */                                    \
-    X(SETTLE, "settle") /* checkpoint a WAL that a crash left beside the file */                 \
-    X(MAKE, "make")     /* make an empty disk */                                                 \
-    X(FETCH, "fetch")   /* make the file local: from cold storage, verified */                   \
-    X(START, "start")   /* start a cell that runs the file */                                    \
-    X(COPY, "copy")     /* copy the live file to cold storage, hashed on the way */              \
+    X(STOP, "stop")         /* the cell commits, keeps or drops its memory, and exits */         \
+    X(KILL, "kill")         /* kill the cell, whatever it does */                                \
+    X(CHECKPOINT, "settle") /* checkpoint a WAL that a crash left beside the file */             \
+    X(MAKE, "make")         /* make an empty disk */                                             \
+    X(FETCH, "fetch")       /* make the file local: from cold storage, verified */               \
+    X(START, "start")       /* start a cell that runs the file */                                \
+    X(COPY, "copy")         /* copy the live file to cold storage, hashed on the way */          \
     X(COMPACT,                                                                                   \
       "compact") /* write the file without free pages, or only its files, into a scratch file */ \
-    X(PACK, "pack")     /* compress the scratch file into cold storage */                        \
-    X(VERIFY, "verify") /* read it back and compare */                                           \
-    X(CARRY, "carry")   /* clone or share: copy the selected part into a new file */             \
-    X(HASH, "hash")     /* hash a cold copy that was made without reading it */                  \
-    X(COMMIT, "commit") /* the row changes its state */                                          \
-    X(DROP, "drop")     /* remove the files that the new state does not need */                  \
-    X(ERASE, "erase")   /* replace the row by a tombstone */
+    X(PACK, "pack")      /* compress the scratch file into cold storage */                       \
+    X(VERIFY, "verify")  /* read it back and compare */                                          \
+    X(TRANSFER, "carry") /* clone or share: copy the selected part into a new file */            \
+    X(HASH, "hash")      /* hash a cold copy that was made without reading it */                 \
+    X(COMMIT, "commit")  /* the row changes its state */                                         \
+    X(DROP, "drop")      /* remove the files that the new state does not need */                 \
+    X(ERASE, "erase")    /* replace the row by a tombstone */
 
 enum dz_step {
 #define X(name, text) DZ_STEP_##name,
@@ -86,7 +86,7 @@ enum dz_recovery {
 enum dz_recovery dz_op_recover(enum dz_op op, enum dz_step step);
 
 /* The state of a row at start-up, when no cell can be running: active becomes suspended. */
-enum dz_state dz_lifecycle_settled(enum dz_state s);
+enum dz_state dz_lifecycle_after_crash(enum dz_state s);
 
 /* --- requests ------------------------------------------------------------------------ */
 
@@ -130,11 +130,11 @@ struct dz_verdict dz_lifecycle_request(enum dz_state state, enum dz_request requ
                                        struct dz_err *err);
 
 /* What a request does while an operation runs. */
-enum dz_meeting {
-    DZ_MEET_JOIN,   /* coalesce: the same operation is running; share its outcome */
-    DZ_MEET_WAIT,   /* queue: wait until the operation ends */
-    DZ_MEET_REFUSE, /* reject at once with *ret_code: DZ_ERESTORING, DZ_EGONE */
+enum dz_conflict {
+    DZ_CONFLICT_COALESCE, /* coalesce: the same operation is running; share its outcome */
+    DZ_CONFLICT_QUEUE,    /* queue: wait until the operation ends */
+    DZ_CONFLICT_REJECT,   /* reject at once with *ret_code: DZ_ERESTORING, DZ_EGONE */
 };
-enum dz_meeting dz_lifecycle_meet(enum dz_op running, enum dz_request request, int *ret_code);
+enum dz_conflict dz_lifecycle_conflict(enum dz_op running, enum dz_request request, int *ret_code);
 
 #endif

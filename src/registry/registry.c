@@ -15,10 +15,10 @@
 
 /* --- verbs ----------------------------------------------------------------------- */
 
-void dz_registry_tell(struct dz_registry *r, void (*fn)(void *arg), void *arg)
+void dz_registry_on_event(struct dz_registry *r, void (*fn)(void *arg), void *arg)
 {
-    r->told = fn;
-    r->told_arg = arg;
+    r->on_event = fn;
+    r->event_arg = arg;
 }
 
 void dz_registry_on_full(struct dz_registry *r, bool (*fn)(void *arg), void *arg)
@@ -33,10 +33,10 @@ static bool again(const struct dz_registry *r, int rc)
     return rc == DZ_ENOSPC && r->full && r->full(r->full_arg);
 }
 
-static int told(const struct dz_registry *r, int rc)
+static int notified(const struct dz_registry *r, int rc)
 {
-    if (rc == 0 && r->told)
-        r->told(r->told_arg);
+    if (rc == 0 && r->on_event)
+        r->on_event(r->event_arg);
     return rc;
 }
 
@@ -49,7 +49,7 @@ int dz_registry_create(struct dz_registry *r, const struct dz_instance *row, str
     do
         rc = r->ops->create(r, row, err);
     while (again(r, rc));
-    return told(r, rc);
+    return notified(r, rc);
 }
 
 /* Set the typed members of a row that a back end has read. */
@@ -98,7 +98,7 @@ int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c
     while (again(r, rc));
     if (rc == 0 && c->ret_row)
         typed(c->ret_row);
-    return c->event ? told(r, rc) : rc;
+    return c->event ? notified(r, rc) : rc;
 }
 
 int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version, int64_t epoch,
@@ -108,7 +108,7 @@ int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version, in
     do
         rc = r->ops->erase(r, id, version, epoch, err);
     while (again(r, rc));
-    return told(r, rc);
+    return notified(r, rc);
 }
 
 int dz_registry_list(struct dz_registry *r, const struct dz_registry_filter *f,
@@ -144,7 +144,7 @@ int dz_registry_note(struct dz_registry *r, const struct dz_registry_event *e, i
     do
         rc = r->ops->note(r, e, ret_seq, err);
     while (again(r, rc));
-    return told(r, rc);
+    return notified(r, rc);
 }
 
 int dz_registry_events(struct dz_registry *r, const struct dz_registry_event_filter *f,

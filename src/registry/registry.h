@@ -210,14 +210,14 @@ struct dz_registry_ops {
 /* The first member of every back end; a test may replace the verbs. */
 struct dz_registry {
     const struct dz_registry_ops *ops;
-    void (*told)(void *arg); /* dz_registry_tell */
-    void *told_arg;
+    void (*on_event)(void *arg); /* dz_registry_on_event */
+    void *event_arg;
     bool (*full)(void *arg); /* dz_registry_on_full */
     void *full_arg;
 };
 /* Call fn after each change that wrote an event, from inside that call: fn must not use the
  * registry. NULL: no longer. */
-void dz_registry_tell(struct dz_registry *r, void (*fn)(void *arg), void *arg);
+void dz_registry_on_event(struct dz_registry *r, void (*fn)(void *arg), void *arg);
 /* Call fn when a change meets DZ_ENOSPC. True: fn has made room, and the change is tried again. Not
  * for dz_registry_flush. NULL: no longer. */
 void dz_registry_on_full(struct dz_registry *r, bool (*fn)(void *arg), void *arg);

@@ -78,15 +78,15 @@ static bool is_needed(const struct dz_sandbox *s)
 
 void dz_sandbox_assert(const struct dz_sandbox *s)
 {
-    assert((s->cell != NULL) == (s->phase != DZ_PHASE_NONE));                   /* 1 */
-    assert(!s->op || s->op->sandbox == s);                                      /* 2 */
-    assert(!s->asked || (s->op && s->op->cell_asked));                          /* 2 */
-    assert(s->start != DZ_START_QUEUED || (s->asked && !s->cell));              /* 2 */
-    assert(dz_list_empty(&s->untold) || (s->phase == DZ_PHASE_UP && !s->warm)); /* 3 */
-    assert(!s->warm || s->cell || s->op);                                       /* 3 */
-    assert(s->taken || (!s->lent && !s->reserved));                             /* 4 */
-    assert(s->waiting_count <= DZ_SANDBOX_WAITING_MAX);                         /* 5 */
-    assert(!DZ_CHECK_DEEP || s->waiting_count == dz_list_count(&s->waiting));   /* 5 */
+    assert((s->cell != NULL) == (s->phase != DZ_PHASE_NONE));                       /* 1 */
+    assert(!s->op || s->op->sandbox == s);                                          /* 2 */
+    assert(!s->asked || (s->op && s->op->cell_asked));                              /* 2 */
+    assert(s->start != DZ_START_QUEUED || (s->asked && !s->cell));                  /* 2 */
+    assert(dz_list_empty(&s->up_pending) || (s->phase == DZ_PHASE_UP && !s->warm)); /* 3 */
+    assert(!s->warm || s->cell || s->op);                                           /* 3 */
+    assert(s->taken || (!s->lent && !s->reserved));                                 /* 4 */
+    assert(s->waiting_count <= DZ_SANDBOX_WAITING_MAX);                             /* 5 */
+    assert(!DZ_CHECK_DEEP || s->waiting_count == dz_list_count(&s->waiting));       /* 5 */
 }
 
 void dz_sandbox_unneeded(struct dz_sandbox *s)
@@ -102,7 +102,7 @@ void dz_sandbox_end(struct dz_sandbox *s)
     if (is_needed(s))
         return;
     destroy(s);
-    dz_sandboxes_drain_look(all);
+    dz_sandboxes_drain_check(all);
 }
 
 /* --- what operations ask of cells ---------------------------------------------------------------
@@ -112,7 +112,7 @@ void dz_sandbox_end(struct dz_sandbox *s)
  * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
  * is here has no right to be. A cell that has only the file cannot give up the memory in it: then
  * another cell starts, and the operations that have not moved anything begin again there. */
-static void take_over(struct dz_sandbox *s, bool keep_memory)
+static void drop_unusable_cell(struct dz_sandbox *s, bool keep_memory)
 {
     if (!(keep_memory && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
         dz_sandbox_cell_kill(s);
@@ -123,11 +123,11 @@ static int start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_
 {
     struct dz_sandboxes *all = s->all;
     struct dz_why why = {0};
-    take_over(s, keep_memory);
+    drop_unusable_cell(s, keep_memory);
     s->drop_memory = !keep_memory;
     if (all->draining)
         return dz_fail(err, DZ_EBUSY, "start %s: the daemon is stopping", s->id);
-    if (all->opts.host->warm(all->opts.arg, s, row, &why) < 0) {
+    if (all->opts.host->admit_machine(all->opts.arg, s, row, &why) < 0) {
         *err = why.err;
         return err->code;
     }
@@ -147,7 +147,7 @@ int dz_sandbox_cell_start(struct dz_sandbox *s, const struct dz_instance *row, b
     s->asked = rc == 0;
     if (rc == 0)
         return 0;
-    s->all->opts.host->cold(s->all->opts.arg, s);
+    s->all->opts.host->cell_gone(s->all->opts.arg, s);
     if (err)
         *err = why;
     return rc;
@@ -164,7 +164,7 @@ void dz_sandbox_start_turn(struct dz_sandbox *s)
         rc = dz_sandbox_start_cell(s, &row, true, &err);
     if (rc < 0) {
         const struct cell_end how = {.code = rc, .error = err.msg};
-        s->all->opts.host->cold(s->all->opts.arg, s);
+        s->all->opts.host->cell_gone(s->all->opts.arg, s);
         dz_sandbox_cell_done(s, &how);
     }
     dz_sandbox_unneeded(s);
@@ -192,7 +192,7 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
 
 /* --- the host where there are no cells ------------------------------------------------------- */
 
-static int no_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_footing *ret,
+static int no_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *ret,
                       struct dz_err *err)
 {
     (void)arg, (void)ret;
@@ -242,12 +242,12 @@ static void no_image(void *arg, void *image)
 static const struct dz_sandbox_host no_host = {
     .prepare = no_prepare,
     .may_wake = no_wake,
-    .warm = no_warm,
+    .admit_machine = no_warm,
     .may_open = no_wake,
     .has_file = no_file,
     .counted = no_count,
     .timed = no_time,
-    .cold = no_cell,
+    .cell_gone = no_cell,
     .image_put = no_image,
 };
 
@@ -295,13 +295,13 @@ void dz_sandboxes_count(const struct dz_sandboxes *all, struct dz_sandbox_counts
 
 static size_t cells_left(const struct dz_sandboxes *all)
 {
-    size_t n = dz_list_count(&all->leaving);
+    size_t n = dz_list_count(&all->exiting);
     DZ_MAP_FOREACH(it, &all->map)
         n += ((const struct dz_sandbox *)it->value)->cell != NULL;
     return n;
 }
 
-void dz_sandboxes_drain_look(struct dz_sandboxes *all)
+void dz_sandboxes_drain_check(struct dz_sandboxes *all)
 {
     if (all->drained && dz_sandboxes_busy(all) == 0 && cells_left(all) == 0)
         dz_timer_after(all->drain_timer, 0); /* not from inside of what ended */
@@ -321,7 +321,7 @@ static void drain_one(struct dz_sandbox *s)
     const struct dz_sandbox_request r = {.what =
                                              s->ephemeral ? DZ_REQUEST_DESTROY : DZ_REQUEST_SUSPEND,
                                          .id = s->id,
-                                         .goes_on = true};
+                                         .may_resume = true};
     if (s->reserved)
         dz_sandbox_files_over(s);
     else if ((s->phase == DZ_PHASE_UP || s->phase == DZ_PHASE_STARTING) &&
@@ -344,14 +344,14 @@ void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
     dz_starts_drain(all);
     dz_files_room(all); /* it refuses all that wait */
     dz_vec_release(&each);
-    dz_sandboxes_drain_look(all);
+    dz_sandboxes_drain_check(all);
 }
 
 /* --- making and freeing --------------------------------------------------------------------- */
 
-static void on_tell(void *arg)
+static void on_deliver(void *arg)
 {
-    dz_sandboxes_tell(arg);
+    dz_sandboxes_report_up(arg);
 }
 
 static int copy_text(const char *from, char **to)
@@ -374,7 +374,7 @@ static int open_all(struct dz_sandboxes *all, struct dz_err *err)
     if (rc == 0)
         rc = dz_timer_new(all->loop, on_drain_timer, all, &all->drain_timer, err);
     if (rc == 0)
-        rc = dz_timer_new(all->loop, on_tell, all, &all->tell, err);
+        rc = dz_timer_new(all->loop, on_deliver, all, &all->up_timer, err);
     if (rc == 0)
         rc = dz_starts_init(all, err);
     if (rc == 0)
@@ -398,8 +398,8 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
     dz_map_init(&all->map, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&all->waiters, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&all->shares, DZ_SANDBOX_SANDBOXES_MAX);
-    dz_list_init(&all->leaving);
-    dz_list_init(&all->untold);
+    dz_list_init(&all->exiting);
+    dz_list_init(&all->up_pending);
     dz_list_init(&all->files.waiting);
     int rc = open_all(all, err);
     if (rc < 0) {
@@ -425,20 +425,20 @@ void dz_sandboxes_free(struct dz_sandboxes *all)
     dz_map_release(&all->map);
     dz_starts_release(all);
     dz_files_release(all);
-    dz_leaving_free_all(all);
+    dz_exiting_cells_free(all);
     dz_map_release(&all->shares);
     dz_timer_free(all->tick);
     dz_timer_free(all->wall);
-    dz_timer_free(all->tell);
+    dz_timer_free(all->up_timer);
     dz_timer_free(all->drain_timer);
     dz_free(all->live_path);
     dz_free(all->host_name);
     dz_free(all);
 }
 
-void dz_sandboxes_set_ladder(struct dz_sandboxes *all, const struct dz_ladder *ladder)
+void dz_sandboxes_set_idle_policy(struct dz_sandboxes *all, const struct dz_idle_policy *policy)
 {
-    all->opts.ladder = *ladder;
+    all->opts.idle_policy = *policy;
 }
 
 size_t dz_sandboxes_busy(const struct dz_sandboxes *all)

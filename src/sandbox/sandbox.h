@@ -100,7 +100,8 @@ struct dz_sandbox {
     bool lost;        /* the start under way found its memory lost */
     bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
     bool ephemeral;   /* it is not put to sleep, but destroyed */
-    size_t served;    /* requests of those that wait for its wake: they have what they came for */
+    size_t
+        served_early; /* requests of those that wait for its wake: they have what they came for */
     bool asked;       /* its operation waits for the end of a start or stop */
     const struct dz_cell_ops *ops; /* of its kind of guests: the only way to its cell */
     struct dz_cell *cell;
@@ -112,8 +113,8 @@ struct dz_sandbox {
     struct dz_timer *linger;  /* the end of OPENING, and of FILES that nobody uses */
     struct dz_loop_task fail; /* its cell could not be told something, and fails for that: */
     struct dz_err fail_why;
-    struct dz_list untold;       /* in all->untold: it is up, and its row does not say so yet; */
-    bool has_active;             /* nor the next */
+    struct dz_list up_pending; /* in all->up_pending: it is up, and its row does not say so yet; */
+    bool has_active;           /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
     struct dz_list execs, file_ops;
     struct dz_list acquiring; /* who waits for its machine: sandbox_acquire.c */
@@ -129,7 +130,7 @@ struct dz_sandbox {
     unsigned full_more;          /* since then, that were not */
     int64_t wake[DZ_WAKE_STEPS]; /* when they were made, of a wake that is logged; else 0 */
     int64_t wake_cell[2];        /* and what its cell ran and waited */
-    bool in_turn;                /* its events are handled, or it is listed: dz_sandbox_tell()
+    bool in_turn;                /* its events are handled, or it is listed: dz_sandbox_report_up()
                                   * waits for the end of that */
     bool file_counted;           /* the host's: its cell has only the file, counted as such */
     bool counted;                /* the host's: among those that are awake, with memory, owner */
@@ -157,7 +158,7 @@ int dz_sandbox_cell_code(int code);
 /* --- what others do for it ------------------------------------------------------------------- */
 
 /* What a cell is started with, besides what this module knows. */
-struct dz_sandbox_footing {
+struct dz_sandbox_resources {
     /* Descriptors, image, env, policy, memory, fresh, strict, settle_as. All that it points to is
      * the host's until dz_sandbox_host.started. */
     struct dz_cell_start start;
@@ -169,23 +170,24 @@ struct dz_sandbox_footing {
 
 struct dz_sandbox_host {
     /* Open what the cell of this row needs. */
-    int (*prepare)(void *arg, const struct dz_instance *row, struct dz_sandbox_footing *ret,
+    int (*prepare)(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *ret,
                    struct dz_err *err);
     /* The cell has begun, or could not be started: what was opened for it may be closed. After
      * each prepare that succeeded. */
-    void (*started)(void *arg, struct dz_sandbox_footing *f);
+    void (*started)(void *arg, struct dz_sandbox_resources *f);
     void (*image_put)(void *arg, void *image); /* NULL is fine */
 
     /* May one more machine wake, by quotas and disk space? */
     int (*may_wake)(void *arg, const struct dz_instance *row, struct dz_why *why);
     /* The same; and it counts as awake until `cold`. */
-    int (*warm)(void *arg, struct dz_sandbox *s, const struct dz_instance *row, struct dz_why *why);
+    int (*admit_machine)(void *arg, struct dz_sandbox *s, const struct dz_instance *row,
+                         struct dz_why *why);
     /* May one more cell be opened that has only a file? Of the row tenant and owner are given.
      * DZ_EQUOTA, DZ_EBUSY: when one that is open has ended. */
     int (*may_open)(void *arg, const struct dz_instance *row, struct dz_why *why);
     /* It is; until `warm` or `cold`. */
-    void (*opened)(void *arg, struct dz_sandbox *s, const struct dz_instance *row);
-    void (*cold)(void *arg, struct dz_sandbox *s); /* it has no cell, or no start. Any time */
+    void (*admit_file)(void *arg, struct dz_sandbox *s, const struct dz_instance *row);
+    void (*cell_gone)(void *arg, struct dz_sandbox *s); /* it has no cell, or no start. Any time */
     /* A new cell: tell it how much of the disk it may take. */
     void (*limit)(void *arg, struct dz_sandbox *s);
     /* Is there a file of this sandbox in the live directory? */
@@ -213,9 +215,9 @@ struct dz_sandboxes_opts {
     struct dz_loop *loop;
     struct dz_registry *registry;
     struct dz_cold cold;
-    const char *live_path;   /* of the live directory: what rows say of their files */
-    const char *host_name;   /* who we are, in rows; NULL: "", for one host */
-    struct dz_ladder ladder; /* the server's; DZ_LADDER_INHERIT: the default */
+    const char *live_path;             /* of the live directory: what rows say of their files */
+    const char *host_name;             /* who we are, in rows; NULL: "", for one host */
+    struct dz_idle_policy idle_policy; /* the server's; DZ_IDLE_INHERIT: the default */
     struct dz_sandbox_runtime runtimes[DZ_SANDBOX_RUNTIMES_MAX]; /* those with ops count */
     const struct dz_sandbox_host *host;                          /* NULL: no cells run here */
     void *arg;                                                   /* of host */
@@ -227,8 +229,8 @@ DZ_NODISCARD int dz_sandboxes_new(const struct dz_sandboxes_opts *opts,
                                   struct dz_sandboxes **ret_all, struct dz_err *err);
 /* Nothing may be under way (dz_sandboxes_busy), unless the loop has forgotten it. NULL is fine. */
 void dz_sandboxes_free(struct dz_sandboxes *all);
-/* The server's ladder from now on; a row's due time follows when it is next written. */
-void dz_sandboxes_set_ladder(struct dz_sandboxes *all, const struct dz_ladder *ladder);
+/* The server's idle policy from now on; a row's due time follows when it is next written. */
+void dz_sandboxes_set_idle_policy(struct dz_sandboxes *all, const struct dz_idle_policy *policy);
 /* Operations under way. */
 size_t dz_sandboxes_busy(const struct dz_sandboxes *all);
 /* Before the first request: finish or undo what an earlier process began, put to sleep what it
@@ -261,9 +263,9 @@ struct dz_sandbox_warm {
 int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
                            int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
 /* The rows of all that are up say so from now on. */
-void dz_sandboxes_tell(struct dz_sandboxes *all);
+void dz_sandboxes_report_up(struct dz_sandboxes *all);
 /* The same of one. False: it was told; or from within its own events, which end in that soon. */
-bool dz_sandbox_tell(struct dz_sandboxes *all, const char *id);
+bool dz_sandbox_report_up(struct dz_sandboxes *all, const char *id);
 /* Cells may have ended, or quotas changed: who waits to open a file has his turn soon. */
 void dz_files_room(struct dz_sandboxes *all);
 

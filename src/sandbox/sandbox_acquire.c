@@ -24,7 +24,7 @@
 enum {
     FILES_WAIT_MS = 30000, /* then it is busy: most clients wait longer than that */
     FILES_RETRY_S = 5,     /* what such a client is told to wait */
-    USE_TRIES = 3,         /* it may be put to sleep again before its turn comes */
+    USE_TRIES = 3,         /* it may be put to sleep retry_file before its turn comes */
 };
 
 enum acquire_kind {
@@ -202,7 +202,7 @@ int dz_sandbox_may_wake(const struct dz_instance *row, struct dz_why *why)
 
 /* --- requests ---------------------------------------------------------------------- */
 
-void dz_sandbox_make_way(struct dz_sandboxes *all, const char *id, enum dz_request what)
+void dz_sandbox_yield_file(struct dz_sandboxes *all, const char *id, enum dz_request what)
 {
     struct dz_sandbox *s = dz_sandbox_find(all, id);
     if (!s || !s->reserved)
@@ -228,7 +228,7 @@ static int submit(struct dz_acquire *a, const struct dz_sandbox_request *request
     r.id = id;
     r.done = done;
     r.arg = a;
-    dz_sandbox_make_way(a->all, a->id, r.what);
+    dz_sandbox_yield_file(a->all, a->id, r.what);
     return dz_sandbox_submit(a->all, &r, &a->ticket, err);
 }
 
@@ -333,8 +333,8 @@ static void on_prefetched(void *arg, const struct dz_sandbox_reply *k)
 /* --- waiting for room: the quota of open cells, and the file-only cells that may start at once ---
  */
 
-/* They stand in the order of their beginning, also one that had room and lost it again while it
- * waited for its sandbox. */
+/* They stand in the order of their beginning, also one that had room and lost it retry_file while
+ * it waited for its sandbox. */
 static void wait_for_room(struct dz_acquire *a)
 {
     struct dz_list *line = &a->all->files.waiting, *at = line;
@@ -408,8 +408,8 @@ static int take_room(struct dz_acquire *a, bool first, struct dz_why *why)
 
 /* --- waiting for the sandbox: in its line ------------------------------------------- */
 
-/* The sandbox is awake again, or its file has gone to cold storage. */
-static void again(struct dz_acquire *a)
+/* The sandbox is awake retry_file, or its file has gone to cold storage. */
+static void retry_file(struct dz_acquire *a)
 {
     struct dz_why why = {0};
     if (++a->tries <= USE_TRIES) {
@@ -425,7 +425,7 @@ static bool has_file(const struct dz_sandbox *s)
     return s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING;
 }
 
-static void join(struct dz_acquire *a, struct dz_sandbox *s)
+static void use_file_cell(struct dz_acquire *a, struct dz_sandbox *s)
 {
     const struct dz_sandbox_result r = {0};
     if (s->phase == DZ_PHASE_FILES)
@@ -447,11 +447,11 @@ static void open_file(struct dz_acquire *a, const struct dz_instance *row)
         s->hurry = dz_sandbox_awaited(all, a->id);
     }
     if (s && !s->cell) { /* one that was to become the machine's may be there still */
-        all->opts.host->opened(all->opts.arg, s, row);
+        all->opts.host->admit_file(all->opts.arg, s, row);
         rc = dz_sandbox_start_cell(s, row, false, &err);
     }
     if (rc == 0) {
-        join(a, s);
+        use_file_cell(a, s);
         return;
     }
     if (s)
@@ -487,7 +487,7 @@ static void take_turn(struct dz_acquire *a, const struct dz_instance *row)
         acquire_fail(a, &why);
     } else if (fetch && !leaving) { /* it was frozen in the meantime */
         a->prefetched = false;
-        again(a);
+        retry_file(a);
     }
 }
 
@@ -503,9 +503,9 @@ static void on_turn(void *arg, const struct dz_sandbox_reply *k)
     } else if (k->reserved) {
         take_turn(a, k->row);
     } else if (k->shared && s && s->reserved && has_file(s)) {
-        join(a, s);
+        use_file_cell(a, s);
     } else {
-        again(a);
+        retry_file(a);
     }
 }
 
@@ -571,9 +571,9 @@ static void on_ready(void *arg)
     else if (a->kind == ACQUIRE_MACHINE)
         use_again(a);
     else if (s && s->reserved && !s->hurry && has_file(s))
-        join(a, s);
+        use_file_cell(a, s);
     else
-        again(a);
+        retry_file(a);
 }
 
 /* Its client is told now. What is under way for it goes on, and ends it. */

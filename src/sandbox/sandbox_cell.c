@@ -22,12 +22,12 @@ enum {
     TURN = 64,               /* events of one cell before others have theirs */
     LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
     LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
-    TELL_MS = 1,             /* until the registry is told of a wake */
+    REPORT_UP_MS = 1,        /* until the registry is told of a wake */
     OPEN_MS = 30000,         /* a cell that has not opened its file then is ended */
     LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
     HURRY_MS = 10000,        /* for operations on a file that others wait for */
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
-    FULL_MS = 1500,          /* between two tellings of a full disk; a cell says it each 2 s */
+    FULL_MS = 1500,          /* between two sendings of a full disk; a cell says it each 2 s */
 };
 
 /* --- boxes ------------------------------------------------------------------------------ */
@@ -67,9 +67,9 @@ static void drop_cell(struct dz_sandbox *s)
     dz_start_over(s);
     dz_wake_over(s);
     dz_loop_task_cancel(&s->fail);
-    dz_list_remove(&s->untold);
+    dz_list_remove(&s->up_pending);
     s->has_active = false;
-    s->all->opts.host->cold(s->all->opts.arg, s);
+    s->all->opts.host->cell_gone(s->all->opts.arg, s);
     dz_poll_free(s->poll);
     if (s->cell)
         s->ops->free(s->cell);
@@ -99,7 +99,7 @@ static void unreserve(struct dz_sandbox *s)
 
 int dz_sandbox_init_cell(struct dz_sandbox *s)
 {
-    dz_list_init(&s->untold);
+    dz_list_init(&s->up_pending);
     dz_list_init(&s->acquiring);
     dz_list_init(&s->execs);
     dz_list_init(&s->file_ops);
@@ -112,7 +112,7 @@ int dz_sandbox_init_cell(struct dz_sandbox *s)
 
 /* --- cells on their way out ------------------------------------------------------------------ */
 
-static void leaving_free(struct leaving *l)
+static void exiting_free(struct exiting_cell *l)
 {
     struct dz_sandboxes *all = l->all;
     dz_list_remove(&l->link);
@@ -123,25 +123,25 @@ static void leaving_free(struct leaving *l)
     dz_free(l);
 }
 
-void dz_leaving_free_all(struct dz_sandboxes *all)
+void dz_exiting_cells_free(struct dz_sandboxes *all)
 {
-    while (!dz_list_empty(&all->leaving)) {
-        struct leaving *l = DZ_LIST_FIRST(struct leaving, &all->leaving, link);
+    while (!dz_list_empty(&all->exiting)) {
+        struct exiting_cell *l = DZ_LIST_FIRST(struct exiting_cell, &all->exiting, link);
         l->ops->kill(l->cell); /* its time is over, and it must not be waited for */
-        leaving_free(l);
+        exiting_free(l);
     }
 }
 
 /* It said that it sleeps, and is still there: it has been taken over, or its disk is stuck. */
 static void on_late(void *arg)
 {
-    struct leaving *l = arg;
+    struct exiting_cell *l = arg;
     struct dz_sandboxes *all = l->all;
     dz_log(DZ_LOG_WARN, "cell_ended", dz_log_int("pid", l->ops->pid(l->cell)),
            dz_log_strz("why", "it had suspended the sandbox but did not exit"));
     l->ops->kill(l->cell);
-    leaving_free(l);
-    dz_sandboxes_drain_look(all);
+    exiting_free(l);
+    dz_sandboxes_drain_check(all);
 }
 
 /* A cell is polled by another descriptor when it is dying. Without memory for that the old one
@@ -157,9 +157,9 @@ static void poll_again(struct dz_sandboxes *all, struct dz_poll **poll, int *pol
     *polled = fd;
 }
 
-static void on_leaving(void *arg, int events)
+static void on_exiting(void *arg, int events)
 {
-    struct leaving *l = arg;
+    struct exiting_cell *l = arg;
     struct dz_sandboxes *all = l->all;
     struct dz_cell_event event;
     struct dz_err err;
@@ -171,19 +171,19 @@ static void on_leaving(void *arg, int events)
             rc = DZ_ECANCELED;
     }
     if (rc >= 0) {
-        poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_leaving, l);
+        poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_exiting, l);
         if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) /* on_late() comes in any case */
             dz_log(DZ_LOG_WARN, "poll_failed", dz_log_int("pid", l->ops->pid(l->cell)));
         return;
     }
-    leaving_free(l);
-    dz_sandboxes_drain_look(all);
+    exiting_free(l);
+    dz_sandboxes_drain_check(all);
 }
 
 /* The box lets its cell go. Short of memory, wait here. */
 static void let_go(struct dz_sandbox *s)
 {
-    struct leaving *l = dz_zalloc(sizeof *l);
+    struct exiting_cell *l = dz_zalloc(sizeof *l);
     struct dz_sandboxes *all = s->all;
     dz_start_over(s);
     dz_wake_over(s);
@@ -192,12 +192,12 @@ static void let_go(struct dz_sandbox *s)
         drop_cell(s);
         return;
     }
-    *l = (struct leaving){.all = all, .ops = s->ops, .cell = s->cell, .image = s->image};
+    *l = (struct exiting_cell){.all = all, .ops = s->ops, .cell = s->cell, .image = s->image};
     dz_list_init(&l->link);
     dz_poll_free(s->poll);
     s->poll = NULL;
     l->polled = l->ops->fd(l->cell);
-    if (dz_poll_new(all->loop, l->polled, on_leaving, l, &l->poll, NULL) < 0 ||
+    if (dz_poll_new(all->loop, l->polled, on_exiting, l, &l->poll, NULL) < 0 ||
         dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0 ||
         dz_timer_new(all->loop, on_late, l, &l->late, NULL) < 0) {
         dz_poll_free(l->poll);
@@ -206,8 +206,8 @@ static void let_go(struct dz_sandbox *s)
         return;
     }
     dz_timer_after(l->late, LEAVE_MS);
-    dz_list_push_back(&all->leaving, &l->link);
-    s->all->opts.host->cold(s->all->opts.arg, s);
+    dz_list_push_back(&all->exiting, &l->link);
+    s->all->opts.host->cell_gone(s->all->opts.arg, s);
     s->cell = NULL;
     s->image = NULL;
 }
@@ -258,7 +258,7 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
 }
 
 /* It sleeps, durably. */
-static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
+static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 {
     bool files = s->reserved; /* as in cell_failed() */
     const struct cell_end how = {
@@ -283,7 +283,7 @@ static void cell_sleeps(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 }
 
 /* It could not be put to sleep and goes on. */
-static void cell_goes_on(struct dz_sandbox *s, int code, const char *text)
+static void suspend_failed(struct dz_sandbox *s, int code, const char *text)
 {
     const struct cell_end how = {.code = code, .error = text, .alive = true};
     s->phase = s->reserved ? DZ_PHASE_FILES : DZ_PHASE_UP;
@@ -307,13 +307,13 @@ static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
 }
 
 /* Its row says so, and who asked for the wake is answered. */
-static void tell_up(struct dz_sandbox *s)
+static void report_up(struct dz_sandbox *s)
 {
     const struct cell_end how = {.memory_lost = s->lost};
     const struct dz_cell *c = s->cell;
     const struct dz_cell_event active = s->active;
     bool has_active = s->has_active;
-    dz_list_remove(&s->untold);
+    dz_list_remove(&s->up_pending);
     s->has_active = false;
     dz_sandbox_cell_done(s, &how);
     dz_wake_step(s, WAKE_WRITTEN);
@@ -326,7 +326,7 @@ static void tell_up(struct dz_sandbox *s)
  * memory on the disk it needs nothing any more. Its clients are told at once. */
 static void cell_full(struct dz_sandbox *s, const char *text)
 {
-    static const char told[] =
+    static const char text_full[] =
         "the disk is full: the sandbox is being suspended with its memory; free "
         "space, and the next request wakes it";
     const struct dz_sandbox_request r = {.what = DZ_REQUEST_SUSPEND, .id = s->id};
@@ -337,24 +337,24 @@ static void cell_full(struct dz_sandbox *s, const char *text)
         return;
     }
     dz_log(DZ_LOG_WARN, "cell_full", dz_log_strz("sandbox_id", s->id), dz_log_strz("error", text),
-           dz_log_uint("untold", s->full_more));
+           dz_log_uint("skipped", s->full_more));
     s->full_at = now;
     s->full_more = 0;
     note(s, "disk_full", text);
-    dz_file_op_down(s, DZ_ENOSPC, told);
-    s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ENOSPC, told);
-    dz_exec_down(s, DZ_ENOSPC, NULL, told);
+    dz_file_op_down(s, DZ_ENOSPC, text_full);
+    s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ENOSPC, text_full);
+    dz_exec_down(s, DZ_ENOSPC, NULL, text_full);
     if (s->phase == DZ_PHASE_UP && dz_sandbox_submit(s->all, &r, NULL, &err) < 0)
         dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
 }
 
 /* Not of one that comes from cold storage: what its guest says must not be told before that is
- * on the disk. Nor while others stand in line: who is behind them must not be served before them,
- * and once more in his turn. */
-static void give_early(struct dz_sandbox *s)
+ * on the disk. Nor while others stand in line: who is behind them must not be served_early before
+ * them, and once more in his turn. */
+static void deliver_early(struct dz_sandbox *s)
 {
     if (s->local && !s->lost && !dz_sandbox_awaited(s->all, s->id))
-        s->served += dz_acquires_early(s);
+        s->served_early += dz_acquires_early(s);
 }
 
 /* What came with the news of a wake is handed on first, where there is no cold copy that the
@@ -371,43 +371,43 @@ static void on_up(struct dz_sandbox *s)
     if (s->lost)
         dz_exec_lost(s);
     dz_exec_up(s);
-    give_early(s);
+    deliver_early(s);
     if (!s->local || s->lost) {
-        tell_up(s);
+        report_up(s);
         return;
     }
-    dz_list_push_back(&s->all->untold, &s->untold);
+    dz_list_push_back(&s->all->up_pending, &s->up_pending);
 }
 
 /* Behind the answers that were given just now; and where nobody waits for it, when the clients have
  * had their turn, too. */
-static void tell_soon(const struct dz_sandbox *s)
+static void report_up_soon(const struct dz_sandbox *s)
 {
     struct dz_sandboxes *all = s->all;
-    if (dz_sandbox_waiters(all, s->id) > s->served) {
-        dz_timer_after(all->tell, 0);
-    } else if (!all->tell_set) {
-        dz_timer_after(all->tell, TELL_MS);
+    if (dz_sandbox_waiters(all, s->id) > s->served_early) {
+        dz_timer_after(all->up_timer, 0);
+    } else if (!all->up_timer_set) {
+        dz_timer_after(all->up_timer, REPORT_UP_MS);
     }
-    all->tell_set = true;
+    all->up_timer_set = true;
 }
 
-bool dz_sandbox_tell(struct dz_sandboxes *all, const char *id)
+bool dz_sandbox_report_up(struct dz_sandboxes *all, const char *id)
 {
     struct dz_sandbox *s = dz_sandbox_find(all, id);
-    if (!s || dz_list_empty(&s->untold) || s->in_turn)
+    if (!s || dz_list_empty(&s->up_pending) || s->in_turn)
         return false;
-    tell_up(s);
+    report_up(s);
     dz_sandbox_unneeded(s);
     return true;
 }
 
-void dz_sandboxes_tell(struct dz_sandboxes *all)
+void dz_sandboxes_report_up(struct dz_sandboxes *all)
 {
-    all->tell_set = false;
-    while (!dz_list_empty(&all->untold)) {
-        struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &all->untold, untold);
-        tell_up(s);
+    all->up_timer_set = false;
+    while (!dz_list_empty(&all->up_pending)) {
+        struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &all->up_pending, up_pending);
+        report_up(s);
         dz_sandbox_unneeded(s);
     }
 }
@@ -430,7 +430,7 @@ static void on_ready(struct dz_sandbox *s)
 }
 
 /* What it says happened was not asked for: it is not to be believed in anything. */
-static bool unasked(struct dz_sandbox *s)
+static bool unsolicited(struct dz_sandbox *s)
 {
     s->ops->kill(s->cell); /* also if it said that it was on its way out */
     cell_failed(s, DZ_EIO, "the cell sent an invalid frame and was killed");
@@ -450,13 +450,13 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     const struct dz_cell *c = s->cell;
     if (event->type == DZ_CELL_NOTHING)
         return true;
-    if (!dz_list_empty(&s->untold) && event->type == DZ_CELL_ACTIVITY) {
+    if (!dz_list_empty(&s->up_pending) && event->type == DZ_CELL_ACTIVITY) {
         s->active = *event;
         s->has_active = true;
         return true;
     }
-    if (!dz_list_empty(&s->untold) && !may_precede(s, event->type)) {
-        tell_up(s);
+    if (!dz_list_empty(&s->up_pending) && !may_precede(s, event->type)) {
+        report_up(s);
         if (s->cell != c)
             return false;
     }
@@ -471,7 +471,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         break;
     case DZ_CELL_UP:
         if (s->phase != DZ_PHASE_STARTING)
-            return unasked(s);
+            return unsolicited(s);
         on_up(s);
         break;
     case DZ_CELL_LIVE:
@@ -482,7 +482,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_EXEC_FAILED:
         dz_exec_event(s, event);
         if (event->type == DZ_CELL_OUTPUT || event->type == DZ_CELL_EXITED)
-            dz_wake_step(s, WAKE_TOLD);
+            dz_wake_step(s, WAKE_OUTPUT);
         break;
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
@@ -491,23 +491,23 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         break;
     case DZ_CELL_COPIED:
         if (!s->all->opts.host->copied(s->all->opts.arg, s, event))
-            return unasked(s);
+            return unsolicited(s);
         break;
     case DZ_CELL_ACTIVITY:
         on_activity(s, event);
         break;
     case DZ_CELL_SUSPENDED: /* asked to, or by itself */
         if (s->phase != DZ_PHASE_STOPPING && s->phase != DZ_PHASE_UP)
-            return unasked(s);
-        cell_sleeps(s, event->count, event->busy);
+            return unsolicited(s);
+        cell_suspended(s, event->count, event->busy);
         return false;
     case DZ_CELL_FULL:
         cell_full(s, event->text);
         break;
     case DZ_CELL_AWAKE:
         if (s->phase != DZ_PHASE_STOPPING)
-            return unasked(s);
-        cell_goes_on(s, event->code, event->text);
+            return unsolicited(s);
+        suspend_failed(s, event->code, event->text);
         break;
     case DZ_CELL_FAILED:
         cell_failed(s, event->code, event->text);
@@ -548,8 +548,8 @@ static void on_cell(void *arg, int events)
     }
     if (here)
         dz_sandbox_watch_cell(s);
-    if (!dz_list_empty(&s->untold))
-        tell_soon(s);
+    if (!dz_list_empty(&s->up_pending))
+        report_up_soon(s);
     s->in_turn = false;
     dz_sandbox_assert(s);
     dz_sandbox_unneeded(s);
@@ -580,7 +580,7 @@ static const struct dz_sandbox_runtime *runtime_of(const struct dz_sandboxes *al
 }
 
 static int make_cell(struct dz_sandbox *s, const struct dz_instance *row,
-                     const struct dz_sandbox_footing *f, bool go, struct dz_err *err)
+                     const struct dz_sandbox_resources *f, bool go, struct dz_err *err)
 {
     const struct dz_sandbox_runtime *runtime = runtime_of(s->all, row->kind);
     struct dz_cell_sleeper sleepers[DZ_CELL_EXECS_MAX];
@@ -604,7 +604,7 @@ static int begin(struct dz_sandbox *s, struct dz_err *err)
 {
     dz_exec_named(s);
     dz_file_op_resume(s); /* it sees what the machine changes from its first step on */
-    give_early(s);
+    deliver_early(s);
     int rc = s->ops->begin(s->cell, err);
     if (rc < 0) {
         dz_file_op_down(s, DZ_ECANCELED, "the sandbox did not start");
@@ -619,12 +619,12 @@ static int begin(struct dz_sandbox *s, struct dz_err *err)
 }
 
 /* It has a cell, which has not begun yet where it is to be a machine. */
-static void set_out(struct dz_sandbox *s, const struct dz_instance *row, bool go)
+static void mark_starting(struct dz_sandbox *s, const struct dz_instance *row, bool go)
 {
     s->phase = go ? DZ_PHASE_STARTING : DZ_PHASE_OPENING;
     dz_start_begun(s, go);
     s->lost = false;
-    s->served = 0;
+    s->served_early = 0;
     s->local = !row->cold_uri[0];
     s->ephemeral = row->ephemeral != 0;
     (void)snprintf(s->owner, sizeof s->owner, "%s", row->owner);
@@ -633,7 +633,7 @@ static void set_out(struct dz_sandbox *s, const struct dz_instance *row, bool go
 }
 
 static int start_on(struct dz_sandbox *s, const struct dz_instance *row,
-                    const struct dz_sandbox_footing *f, bool go, struct dz_err *err)
+                    const struct dz_sandbox_resources *f, bool go, struct dz_err *err)
 {
     s->image = f->image;
     s->workdir = f->workdir;
@@ -648,7 +648,7 @@ static int start_on(struct dz_sandbox *s, const struct dz_instance *row,
         drop_cell(s);
         return rc;
     }
-    set_out(s, row, go);
+    mark_starting(s, row, go);
     if (go)
         return begin(s, err);
     dz_timer_after(s->linger, OPEN_MS);
@@ -661,7 +661,7 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
                           struct dz_err *err)
 {
     const struct dz_sandboxes_opts *o = &s->all->opts;
-    struct dz_sandbox_footing f = {0};
+    struct dz_sandbox_resources f = {0};
     assert(!s->cell);
     if (go)
         dz_wake_step(s, WAKE_ASKED);

@@ -53,8 +53,8 @@ struct checking {
     struct dz_err *err;
 };
 
-static void tell(struct checking *c, const char *id, const char *what, const char *text,
-                 bool repairable)
+static void report(struct checking *c, const char *id, const char *what, const char *text,
+                   bool repairable)
 {
     const struct dz_sandbox_finding f = {id, what, text, repairable};
     if ((!c->repair || !repairable) && strcmp(what, "busy") != 0)
@@ -91,10 +91,10 @@ static bool in_use(const struct checking *c, const char *id)
     return c->files && s && (s->op || s->taken);
 }
 
-static void tell_busy(struct checking *c, const char *id)
+static void report_busy(struct checking *c, const char *id)
 {
-    tell(c, id, "busy", "an operation is in progress, so the sandbox was not compared; check again",
-         false);
+    report(c, id, "busy",
+           "an operation is in progress, so the sandbox was not compared; check again", false);
 }
 
 /* --- files ----------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
         if (gone_since(c, key))
             return c->rc;
         (void)snprintf(text, sizeof text, "%s is not the file of a sandbox; it is left alone", key);
-        tell(c, "", "stray", text, false);
+        report(c, "", "stray", text, false);
         return 0;
     }
     struct dz_err why = {0};
@@ -145,7 +145,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
     if ((rc == 0 && in_use(c, id)) || gone_since(c, key))
         return c->rc; /* of a row that is in use, check_row tells */
     if (rc < 0 && being_made(c, id)) {
-        tell_busy(c, id);
+        report_busy(c, id);
         return 0;
     }
     (void)snprintf(text, sizeof text, "%s (%" PRIu64 " bytes) belongs to %s", key, size,
@@ -153,7 +153,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
     if (c->repair)
         c->rc = dz_cold_drop(&c->all->opts.cold, id, 1u << file, c->err);
     if (c->rc == 0)
-        tell(c, id, "orphan", text, true);
+        report(c, id, "orphan", text, true);
     return c->rc;
 }
 
@@ -225,7 +225,7 @@ static void check_missing(struct checking *c, const struct dz_instance *row)
     else
         (void)snprintf(text, sizeof text, "%s is missing; restore it from a replica or a backup",
                        dz_cold_key(row->id, file, key));
-    tell(c, row->id, "missing", text, false);
+    report(c, row->id, "missing", text, false);
     if (c->repair)
         note_error(c, row, text);
 }
@@ -235,14 +235,14 @@ static void check_row(struct checking *c, const struct dz_instance *row)
     char text[256];
     if (row->is == DZ_STATE_NONE) {
         (void)snprintf(text, sizeof text, "it has the unknown state \"%.40s\"", row->state);
-        tell(c, row->id, "state", text, false);
+        report(c, row->id, "state", text, false);
     } else if (c->files && (row->op[0] || in_use(c, row->id))) {
-        tell_busy(c, row->id);
+        report_busy(c, row->id);
     } else if (row->op[0]) {
         (void)snprintf(text, sizeof text,
                        "the operation \"%.40s\" was interrupted in its step \"%.40s\"", row->op,
                        row->step);
-        tell(c, row->id, "unfinished", text, false);
+        report(c, row->id, "unfinished", text, false);
     } else {
         check_missing(c, row);
     }

@@ -84,7 +84,7 @@ void dz_sandboxes_clock_begin(struct dz_sandboxes *all)
     save(all);
 }
 
-void dz_sandboxes_clock_look(struct dz_sandboxes *all)
+void dz_sandboxes_clock_check(struct dz_sandboxes *all)
 {
     if (llabs(skew(all) - all->clock.skew) > STEP_MS ||
         dz_sandboxes_now(all) - all->clock.saved_at > SEEN_MS)

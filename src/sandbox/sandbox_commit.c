@@ -89,7 +89,7 @@ static int commit_active(struct op *op, struct dz_err *err)
  * be awake for: else it sleeps until somebody asks, or a deadline of its own comes. */
 static int64_t wakes_at(const struct op *op, int64_t now)
 {
-    return op->busy && op->goes_on && dz_sandbox_op_counts_cpu(op) ? now : op->wake_at;
+    return op->busy && op->may_resume && dz_sandbox_op_counts_cpu(op) ? now : op->wake_at;
 }
 
 static int commit_suspended(struct op *op, struct dz_err *err)
@@ -178,17 +178,17 @@ static int commit_clone(struct op *op, struct dz_err *err)
     return dz_sandbox_update(op->all, &u, NULL, err);
 }
 
-/* By hops of the map: each is a change with an event, the last one durable. Cut
+/* By count of the map: each is a change with an event, the last one durable. Cut
  * short between two, it goes on from there (dz_op_recover). */
 static int commit_deleted(struct op *op, struct dz_err *err)
 {
     enum dz_state path[DZ_STATE_COUNT];
-    int hops = dz_lifecycle_walk(op->row.is, DZ_STATE_DELETED, path, err), rc = 0;
-    if (hops < 0)
-        return hops;
+    int count = dz_lifecycle_path(op->row.is, DZ_STATE_DELETED, path, err), rc = 0;
+    if (count < 0)
+        return count;
     op->sandbox->warm = false;
-    for (int i = 0; i < hops && rc == 0; i++) {
-        bool last = i + 1 == hops;
+    for (int i = 0; i < count && rc == 0; i++) {
+        bool last = i + 1 == count;
         const struct dz_instance to = {.state = dz_state_name(path[i]),
                                        .step = dz_step_name(last ? DZ_STEP_DROP : DZ_STEP_COMMIT)};
         const struct row_change change = {.set = DZ_COLUMN(state) | DZ_COLUMN(step),
@@ -257,25 +257,25 @@ static void try_again(const struct op *op, struct dz_instance *to, uint64_t *set
         DZ_COLUMN(tries) | (op->kind == DZ_OP_ACTIVATE ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at));
 }
 
-int dz_sandbox_op_settle(struct op *op, bool failed, struct dz_err *err)
+int dz_sandbox_op_finalize(struct op *op, bool failed, struct dz_err *err)
 {
     struct dz_sandbox *s = op->sandbox;
     int rc = op->stale ? dz_sandbox_op_reload(op, true, err) : 0;
     if (rc < 0)
         return rc == DZ_ENOENT || rc == DZ_EGONE ? DZ_EBUSY : rc;
     op->stale = false;
-    bool warm = s->warm && !op->cell_dead, told = failed && op->rc != DZ_ECANCELED;
+    bool warm = s->warm && !op->cell_dead, report = failed && op->rc != DZ_ECANCELED;
     struct dz_instance to = {
         .state = op->row.state,
-        .status = dz_status_name(told   ? DZ_STATUS_ERROR
+        .status = dz_status_name(report ? DZ_STATUS_ERROR
                                  : warm ? DZ_STATUS_RUNNING
                                         : DZ_STATUS_NONE),
-        .error = told ? op->err.msg : "",
+        .error = report ? op->err.msg : "",
         .suspended_at = op->row.suspended_at,
         .last_active = op->row.last_active,
     };
     uint64_t set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error);
-    const char *event = told ? "failed" : NULL;
+    const char *event = report ? "failed" : NULL;
     if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
         to.suspended_at = dz_sandboxes_now(op->all);
@@ -290,7 +290,7 @@ int dz_sandbox_op_settle(struct op *op, bool failed, struct dz_err *err)
     if (failed && op->background)
         try_again(op, &to, &set);
     const struct row_change change = {
-        .set = set, .to = &to, .event = event, .detail = told ? op->err.msg : NULL};
+        .set = set, .to = &to, .event = event, .detail = report ? op->err.msg : NULL};
     return dz_sandbox_op_change(op, &change, err);
 }
 
@@ -302,7 +302,7 @@ int dz_sandbox_erase(struct dz_sandboxes *all, const struct dz_instance *row, st
     return rc;
 }
 
-int dz_sandbox_lay_down(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err)
+int dz_sandbox_write_crash(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err)
 {
     struct dz_instance fresh,
         to = {.state = dz_state_name(DZ_STATE_SUSPENDED), .suspended_at = dz_sandboxes_now(all)};

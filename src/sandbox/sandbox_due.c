@@ -11,7 +11,7 @@
  * DZ_SANDBOX_BACKGROUND_MAX operations of the clock run at a time, and
  * DZ_SANDBOX_BACKGROUND_SHARE of one tenant, earliest first.
  *
- * Invariant: a row that was looked at and is not served now gets a later due time. So no
+ * Invariant: a row that was looked at and is not served_early now gets a later due time. So no
  * number of rows that must wait keeps the clock from the rows behind them.
  */
 #include "sandbox/sandbox_int.h"
@@ -193,13 +193,14 @@ static bool wake_in_line(const struct dz_sandbox *s)
 static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *row,
                           struct dz_sandbox *s, bool wake)
 {
-    const struct dz_sandbox_request use = {.what = DZ_REQUEST_USE, .id = row->id, .goes_on = true};
+    const struct dz_sandbox_request use = {
+        .what = DZ_REQUEST_USE, .id = row->id, .may_resume = true};
     if (wake && !wake_in_line(s))
         (void)dz_sandbox_background(all, &use);
     bool done = skip(all, row, dz_sandboxes_now(all) + (wake ? RETRY_MS : POSTPONED_MS));
     s->skipped = true;
     if (wake)
-        dz_sandbox_make_way(all, row->id, DZ_REQUEST_SUSPEND);
+        dz_sandbox_yield_file(all, row->id, DZ_REQUEST_SUSPEND);
     return done;
 }
 
@@ -224,7 +225,7 @@ static int write_active(struct dz_sandboxes *all, const char *id, const struct d
 }
 
 /* Did that change anything? */
-static bool look_at(struct dz_sandboxes *all, const struct dz_instance *row)
+static bool serve_row(struct dz_sandboxes *all, const struct dz_instance *row)
 {
     static const enum dz_request asks[] = {
         [DZ_DUE_DESTROY] = DZ_REQUEST_DESTROY,
@@ -257,7 +258,7 @@ static bool look_at(struct dz_sandboxes *all, const struct dz_instance *row)
     bool timeout = facts.timeout_at && facts.timeout_at <= dz_sandboxes_now(all);
     if (timeout)
         note(all, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
-    const struct dz_sandbox_request r = {.what = asks[due], .id = row->id, .goes_on = !timeout};
+    const struct dz_sandbox_request r = {.what = asks[due], .id = row->id, .may_resume = !timeout};
     return dz_sandbox_background(all, &r) || postpone(all, row, due == DZ_DUE_WAKE);
 }
 
@@ -268,14 +269,14 @@ void dz_sandboxes_on_tick(void *arg)
     all->tick_at = INT64_MAX;
     dz_timer_stop(all->tick);
     dz_timer_stop(all->wall);
-    dz_sandboxes_clock_look(all);
+    dz_sandboxes_clock_check(all);
     all->ticking = true;
     bool more = all->unwritten_deaths && write_deaths(all);
     int rc =
         dz_registry_due(all->opts.registry, dz_sandboxes_now(all), DZ_SANDBOX_BATCH, &rows, NULL);
     bool moved = rows.n == 0;
     for (size_t i = 0; i < rows.n && all->background < DZ_SANDBOX_BACKGROUND_MAX; i++)
-        moved = look_at(all, &rows.p[i]) || moved;
+        moved = serve_row(all, &rows.p[i]) || moved;
     all->ticking = false;
     if (more)
         set_tick(all, dz_sandboxes_now(all));
@@ -387,7 +388,7 @@ void dz_sandbox_guest_sleeps(struct dz_sandboxes *all, const char *id, int64_t u
         write_active_of(all, id, s, &rec, facts.last_active);
 }
 
-void dz_sandbox_look_again(struct dz_sandboxes *all, const char *id)
+void dz_sandbox_recompute_due(struct dz_sandboxes *all, const char *id)
 {
     struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
     struct dz_record rec;

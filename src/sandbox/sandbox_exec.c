@@ -52,7 +52,7 @@ static struct exec *exec_make(struct dz_sandbox *s, const char *id)
     x->input = (struct dz_buf)DZ_BUF_INIT(DZ_EXEC_INPUT_MAX + 2 * (size_t)INPUT_MARK);
     x->began_ms = dz_clock_mono_ms();
     dz_list_init(&x->watches);
-    dz_list_init(&x->tellings);
+    dz_list_init(&x->sendings);
     dz_list_init(&x->given);
     dz_list_init(&x->link);
     dz_list_push_back(&s->execs, &x->link);
@@ -75,24 +75,24 @@ static int no_room(struct dz_why *why, const char *field)
 }
 
 /* Somebody who gives a command input, signals, a size. */
-struct telling {
+struct sending {
     struct dz_sandboxes *all;
     size_t held; /* bytes of data: dz_account_hold() counts them */
     char tenant[DZ_SANDBOX_TENANT_MAX + 1];
-    struct dz_list link; /* in exec.tellings or exec.given, or alone */
+    struct dz_list link; /* in exec.sendings or exec.given, or alone */
     dz_sandbox_done_fn *done;
     void *arg;
     struct dz_loop_task over; /* done is told: */
     int code;
     struct dz_why why;
     int64_t us;
-    struct dz_exec_tell tell;
+    struct dz_exec_send tell;
     bool given; /* before the wake was over */
     char id[DZ_CELL_ID_MAX + 1];
     char data[];
 };
 
-static void telling_free(struct telling *t)
+static void sending_free(struct sending *t)
 {
     (void)dz_account_hold(t->all->opts.accounts, t->tenant, &t->held, 0, true);
     dz_loop_task_cancel(&t->over);
@@ -100,19 +100,19 @@ static void telling_free(struct telling *t)
     dz_free(t);
 }
 
-static void on_told(void *arg)
+static void on_sending_over(void *arg)
 {
-    struct telling *t = arg;
+    struct sending *t = arg;
     const struct dz_why why = t->why;
     const struct dz_sandbox_result result = {.code = t->code, .why = &why, .us = t->us};
     dz_sandbox_done_fn *done = t->done;
     void *to = t->arg;
-    telling_free(t);
+    sending_free(t);
     done(to, &result);
 }
 
 /* The end of a telling: its sender is answered soon. */
-static void told(struct telling *t, const struct dz_sandbox_result *result)
+static void sending_end(struct sending *t, const struct dz_sandbox_result *result)
 {
     dz_list_remove(&t->link);
     t->code = result->code;
@@ -123,10 +123,10 @@ static void told(struct telling *t, const struct dz_sandbox_result *result)
 }
 
 /* Input that waits is the sender's wait too, or a fast one would overrun a slow command. */
-static void answer_tellings(struct exec *x, const struct dz_sandbox_result *result)
+static void ack_sendings(struct exec *x, const struct dz_sandbox_result *result)
 {
-    DZ_LIST_FOREACH(struct telling, t, &x->tellings, link)
-        told(t, result);
+    DZ_LIST_FOREACH(struct sending, t, &x->sendings, link)
+        sending_end(t, result);
 }
 
 /* Nobody listens, no input waits for it, and it is not to be killed when its machine wakes. */
@@ -141,7 +141,7 @@ static void exec_free(struct exec *x)
     struct dz_why why = {0};
     struct dz_sandbox_result gone = {.why = &why};
     gone.code = dz_why(&why, DZ_ENOENT, NULL, "the command has ended");
-    answer_tellings(x, &gone);
+    ack_sendings(x, &gone);
     while (!dz_list_empty(&x->given))
         dz_list_remove(x->given.next);
     dz_list_remove(&x->link);
@@ -184,7 +184,7 @@ static void launch_end(struct dz_exec_watch *w)
 static void connect(struct dz_exec_watch *w)
 {
     struct dz_sandbox *s = w->exec->sandbox;
-    if (w->connected || s->phase != DZ_PHASE_UP || !dz_list_empty(&s->untold))
+    if (w->connected || s->phase != DZ_PHASE_UP || !dz_list_empty(&s->up_pending))
         return;
     w->connected = true;
     dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_CONNECTION_OPEN);
@@ -256,9 +256,9 @@ void dz_exec_watch_exited(struct dz_exec_watch *w, const struct dz_exec_exit *ho
 
 static void watch_started(struct dz_exec_watch *w, const char *id, int64_t pid)
 {
-    if (w->told)
+    if (w->started_reported)
         return;
-    w->told = true;
+    w->started_reported = true;
     if (w->ops->started)
         w->ops->started(w->arg, id, pid);
 }
@@ -287,25 +287,26 @@ static void fail_all(struct exec *x, int code, const char *reason, const char *t
 
 /* --- output ------------------------------------------------------------------------------ */
 
-static uint64_t least_taken(const struct exec *x)
+static uint64_t least_acked(const struct exec *x)
 {
     uint64_t least = UINT64_MAX;
     DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
-        least = w->ops->output && w->took < least ? w->took : least;
+        least = w->ops->output && w->acked < least ? w->acked : least;
     return least;
 }
 
 /* Let the cell send as much as all have taken. */
 static void open_window(struct exec *x)
 {
-    uint64_t least = least_taken(x);
+    uint64_t least = least_acked(x);
     if (!x->handle || !x->attached || x->again || least == UINT64_MAX)
         return; /* once it sends again, what it sent before is not under way any more */
     least = least < x->next ? least : x->next; /* who begins later has taken all until then */
-    if (least <= x->took)
+    if (least <= x->acked)
         return;
-    (void)x->sandbox->ops->exec->took(x->sandbox->cell, x->handle, (size_t)(least - x->took), NULL);
-    x->took = least;
+    (void)x->sandbox->ops->exec->took(x->sandbox->cell, x->handle, (size_t)(least - x->acked),
+                                      NULL);
+    x->acked = least;
     dz_sandbox_watch_cell(x->sandbox);
 }
 
@@ -313,14 +314,14 @@ static void open_window(struct exec *x)
 static bool is_behind(const struct exec *x)
 {
     DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
-        if (w->ops->output && w->at < x->next && !(x->again && w->at >= x->took))
+        if (w->ops->output && w->at < x->next && !(x->again && w->at >= x->acked))
             return true;
     return false;
 }
 
 static void attach(struct exec *x)
 {
-    uint64_t least = least_taken(x);
+    uint64_t least = least_acked(x);
     if (!x->handle || x->starting)
         return;
     if (least == UINT64_MAX) {
@@ -330,7 +331,7 @@ static void attach(struct exec *x)
     } else if (!x->attached || is_behind(x)) {
         x->again = x->attached;
         x->attached = x->sandbox->ops->exec->attach(x->sandbox->cell, x->handle, least, NULL) == 0;
-        x->took = least;
+        x->acked = least;
         x->next = x->again ? x->next : least;
     }
     dz_sandbox_watch_cell(x->sandbox);
@@ -352,20 +353,20 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
         if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
             continue;
         if (w->at < e->offset) /* what came between is not kept any more */
-            w->took += e->offset - w->at;
+            w->acked += e->offset - w->at;
         w->at = end;
         w->ops->output(w->arg, stream, e->offset + skip, e->data + skip, e->size - (size_t)skip);
     }
     open_window(x);
 }
 
-void dz_exec_watch_took(struct dz_exec_watch *w, size_t n)
+void dz_exec_watch_ack(struct dz_exec_watch *w, size_t n)
 {
-    w->took += n;
+    w->acked += n;
     if (w->exec)
         open_window(w->exec);
     else if (w->op)
-        dz_file_op_took(w->op, n);
+        dz_file_op_ack(w->op, n);
 }
 
 /* --- input -------------------------------------------------------------------------------- */
@@ -387,7 +388,7 @@ static void push_input(struct exec *x)
     }
     count_input(x);
     if (x->input.len <= INPUT_MARK)
-        answer_tellings(x, &(struct dz_sandbox_result){.code = 0});
+        ack_sendings(x, &(struct dz_sandbox_result){.code = 0});
     if (x->handle && !x->starting && x->input_end && x->input.len == 0) {
         (void)x->sandbox->ops->exec->input_end(x->sandbox->cell, x->handle, NULL);
         x->input_end = false;
@@ -524,7 +525,7 @@ size_t dz_exec_sleepers(struct dz_sandbox *s, struct dz_cell_sleeper *ret, size_
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link) {
         x->asleep = n < most;
         if (x->asleep)
-            ret[n++] = (struct dz_cell_sleeper){x->id, x->takes};
+            ret[n++] = (struct dz_cell_sleeper){x->id, x->input_window};
     }
     return n;
 }
@@ -543,14 +544,14 @@ void dz_exec_named(struct dz_sandbox *s)
 void dz_exec_asleep(struct dz_sandbox *s)
 {
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
-        x->takes = x->handle ? s->ops->exec->takes(s->cell, x->handle) : 0;
+        x->input_window = x->handle ? s->ops->exec->takes(s->cell, x->handle) : 0;
 }
 
 /* What was given to it was not. */
-static void take_back(struct exec *x)
+static void undo_early(struct exec *x)
 {
     while (!dz_list_empty(&x->given)) {
-        struct telling *t = DZ_LIST_FIRST(struct telling, &x->given, link);
+        struct sending *t = DZ_LIST_FIRST(struct sending, &x->given, link);
         dz_list_remove(&t->link);
         t->given = false;
     }
@@ -561,7 +562,7 @@ void dz_exec_up(struct dz_sandbox *s)
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link) {
         if (!x->handle || x->asleep) { /* it did not come back */
             x->handle = 0;
-            take_back(x);
+            undo_early(x);
             while (!dz_list_empty(&x->watches))
                 read_rest(DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link), x);
             exec_free(x);
@@ -609,7 +610,7 @@ static void let_go(struct dz_sandbox *s, const char *reason, const char *text)
 {
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
         if (!x->starting) {
-            take_back(x);
+            undo_early(x);
             down(x, DZ_EUNAVAIL, reason, text);
         }
 }
@@ -786,7 +787,7 @@ static struct dz_exec_watch *make_watch(struct dz_sandboxes *all, struct dz_exec
     w->all = all;
     w->ops = listener.ops;
     w->arg = listener.arg;
-    w->at = w->took = listener.offset;
+    w->at = w->acked = listener.offset;
     dz_list_init(&w->link);
     dz_loop_task_init(&w->over, w, on_watch_over, w);
     return w;
@@ -921,12 +922,12 @@ const char *dz_exec_watch_exec(const struct dz_exec_watch *w)
 /* --- telling one something
  * ------------------------------------------------------------------------ */
 
-static int tell(struct exec *x, const struct dz_exec_tell *t, struct dz_why *why)
+static int tell(struct exec *x, const struct dz_exec_send *t, struct dz_why *why)
 {
     struct dz_err err = {0};
     int rc = 0;
     switch (t->what) {
-    case DZ_EXEC_TELL_INPUT:
+    case DZ_EXEC_SEND_INPUT:
         if (x->input_end)
             return dz_why(why, DZ_ESTATE, NULL, "the command's input is already closed");
         dz_buf_add(&x->input, t->data.p, t->data.n);
@@ -937,13 +938,13 @@ static int tell(struct exec *x, const struct dz_exec_tell *t, struct dz_why *why
                           x->input.len);
         }
         break;
-    case DZ_EXEC_TELL_INPUT_END:
+    case DZ_EXEC_SEND_INPUT_END:
         x->input_end = true;
         break;
-    case DZ_EXEC_TELL_SIGNAL:
+    case DZ_EXEC_SEND_SIGNAL:
         rc = x->sandbox->ops->exec->signal(x->sandbox->cell, x->handle, t->number, true, &err);
         break;
-    case DZ_EXEC_TELL_RESIZE:
+    case DZ_EXEC_SEND_RESIZE:
         rc = x->sandbox->ops->exec->resize(x->sandbox->cell, x->handle, t->rows, t->cols, &err);
         break;
     }
@@ -953,9 +954,9 @@ static int tell(struct exec *x, const struct dz_exec_tell *t, struct dz_why *why
     return 0;
 }
 
-static void tell_early(void *arg, struct dz_sandbox *s)
+static void send_early(void *arg, struct dz_sandbox *s)
 {
-    struct telling *t = arg;
+    struct sending *t = arg;
     struct dz_why why = {0};
     struct exec *x = exec_find(s, t->id);
     t->given = x && x->handle && tell(x, &t->tell, &why) == 0;
@@ -963,9 +964,9 @@ static void tell_early(void *arg, struct dz_sandbox *s)
         dz_list_push_back(&x->given, &t->link);
 }
 
-static void on_tell(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+static void on_deliver(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
-    struct telling *t = arg;
+    struct sending *t = arg;
     struct dz_why why = {0};
     struct dz_sandbox_result r = *result;
     dz_list_remove(&t->link);
@@ -976,25 +977,25 @@ static void on_tell(void *arg, struct dz_sandbox *s, const struct dz_sandbox_res
                                     : dz_why(&why, DZ_ENOENT, NULL,
                                              "no command %s is running in the sandbox", t->id);
         r.why = &why;
-        if (r.code == 0 && x && t->tell.what == DZ_EXEC_TELL_INPUT && x->input.len > INPUT_MARK) {
-            dz_list_push_back(&x->tellings, &t->link);
+        if (r.code == 0 && x && t->tell.what == DZ_EXEC_SEND_INPUT && x->input.len > INPUT_MARK) {
+            dz_list_push_back(&x->sendings, &t->link);
             return;
         }
     }
-    told(t, &r);
+    sending_end(t, &r);
 }
 
-int dz_exec_tell(struct dz_sandboxes *all, const struct dz_instance *row,
-                 const struct dz_exec_tell *what, dz_sandbox_done_fn *done, void *arg,
+int dz_exec_send(struct dz_sandboxes *all, const struct dz_instance *row,
+                 const struct dz_exec_send *what, dz_sandbox_done_fn *done, void *arg,
                  struct dz_why *why)
 {
     if (strlen(what->exec_id) > DZ_CELL_ID_MAX)
         return dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", what->exec_id);
-    struct telling *t = dz_zalloc(sizeof *t + what->data.n);
+    struct sending *t = dz_zalloc(sizeof *t + what->data.n);
     if (!t)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     dz_list_init(&t->link);
-    dz_loop_task_init(&t->over, t, on_told, t);
+    dz_loop_task_init(&t->over, t, on_sending_over, t);
     if (what->data.n > DZ_HELD_FREE &&
         !dz_account_hold(all->opts.accounts, row->tenant, &t->held, what->data.n, false)) {
         dz_free(t);
@@ -1014,9 +1015,9 @@ int dz_exec_tell(struct dz_sandboxes *all, const struct dz_instance *row,
     int rc = dz_sandbox_acquire(
         all, row,
         &(struct dz_acquire_opts){
-            .need = DZ_NEED_MACHINE, .fn = on_tell, .arg = t, .early = tell_early},
+            .need = DZ_NEED_MACHINE, .fn = on_deliver, .arg = t, .early = send_early},
         NULL, why);
     if (rc < 0)
-        telling_free(t);
+        sending_free(t);
     return rc;
 }

@@ -45,7 +45,7 @@ struct dz_exec_watch;
 struct dz_exec_watch_ops {
     void (*started)(void *arg, const char *exec_id, int64_t pid); /* once, first */
     /* stream 1, 2 (a terminal has only 1). offset: of the first byte, of all output. Each byte
-     * is to be acknowledged by dz_exec_watch_took. NULL: output is not wanted. */
+     * is to be acknowledged by dz_exec_watch_ack. NULL: output is not wanted. */
     void (*output)(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n);
     void (*ended)(void *arg, const struct dz_exec_exit *how); /* the last */
     void (*failed)(void *arg, const struct dz_why *why);      /* or this is */
@@ -65,7 +65,7 @@ DZ_NODISCARD int dz_exec_start(struct dz_sandboxes *all, const struct dz_instanc
 DZ_NODISCARD int dz_exec_watch(struct dz_sandboxes *all, const struct dz_instance *row,
                                const char *exec_id, struct dz_exec_listener listener,
                                struct dz_exec_watch **ret_watch, struct dz_why *why);
-void dz_exec_watch_took(struct dz_exec_watch *w, size_t n);
+void dz_exec_watch_ack(struct dz_exec_watch *w, size_t n);
 /* Its client says that it is there: it is not silent. */
 void dz_exec_watch_alive(struct dz_exec_watch *w);
 /* Listen no more; nothing is told any more. The command goes on. NULL is fine. */
@@ -76,22 +76,22 @@ void dz_exec_watch_abort(struct dz_exec_watch *w);
 /* The id of the command that it listens to. */
 const char *dz_exec_watch_exec(const struct dz_exec_watch *w);
 
-enum dz_exec_told {
-    DZ_EXEC_TELL_INPUT,     /* data: DZ_EBUSY when too much waits already */
-    DZ_EXEC_TELL_INPUT_END, /* no more input */
-    DZ_EXEC_TELL_SIGNAL,    /* number, to the whole job */
-    DZ_EXEC_TELL_RESIZE,
+enum dz_exec_message_type {
+    DZ_EXEC_SEND_INPUT,     /* data: DZ_EBUSY when too much waits already */
+    DZ_EXEC_SEND_INPUT_END, /* no more input */
+    DZ_EXEC_SEND_SIGNAL,    /* number, to the whole job */
+    DZ_EXEC_SEND_RESIZE,
 };
-struct dz_exec_tell {
+struct dz_exec_send {
     const char *exec_id;
-    enum dz_exec_told what;
+    enum dz_exec_message_type what;
     struct dz_str data;
     int number;
     uint16_t rows, cols;
 };
 /* Tell a running command something, waking its sandbox. done: it has it. */
-DZ_NODISCARD int dz_exec_tell(struct dz_sandboxes *all, const struct dz_instance *row,
-                              const struct dz_exec_tell *tell, dz_sandbox_done_fn *done, void *arg,
+DZ_NODISCARD int dz_exec_send(struct dz_sandboxes *all, const struct dz_instance *row,
+                              const struct dz_exec_send *tell, dz_sandbox_done_fn *done, void *arg,
                               struct dz_why *why);
 
 #endif

@@ -372,7 +372,7 @@ void dz_file_op_end(struct dz_file_op *op)
         dz_sandbox_watch_cell(op->sandbox);
 }
 
-void dz_file_op_took(struct dz_file_op *op, size_t n)
+void dz_file_op_ack(struct dz_file_op *op, size_t n)
 {
     if (!op->handle)
         return;

@@ -13,7 +13,7 @@ struct dz_cell_op; /* runtime/runtime_op.h */
 
 struct dz_file_op;
 struct dz_file_op_ops {
-    void (*data)(void *arg, const void *data, size_t n); /* acknowledge by dz_file_op_took */
+    void (*data)(void *arg, const void *data, size_t n); /* acknowledge by dz_file_op_ack */
     void (*room)(void *arg);                             /* dz_file_op_send takes something */
     void (*done)(void *arg, const struct dz_why *why, uint64_t count); /* NULL: well */
 };
@@ -30,7 +30,7 @@ DZ_NODISCARD int dz_file_op_start(struct dz_sandboxes *all, const struct dz_inst
 /* Bytes of a WRITE or TAR_IN: how many were taken; 0: wait for room. */
 int64_t dz_file_op_send(struct dz_file_op *op, const void *data, size_t n);
 void dz_file_op_end(struct dz_file_op *op); /* all is sent */
-void dz_file_op_took(struct dz_file_op *op, size_t n);
+void dz_file_op_ack(struct dz_file_op *op, size_t n);
 void dz_file_op_cancel(struct dz_file_op *op); /* nothing is told any more. NULL is fine */
 
 #endif

@@ -13,15 +13,16 @@
 #include <stdint.h>
 
 /* What is carried from one file to another, inside a file-only cell. */
-enum dz_sandbox_carry {
-    DZ_SANDBOX_CARRY_COMPACT, /* the whole sandbox with its sleeping machine; no free pages */
-    DZ_SANDBOX_CARRY_FILES, /* files only: no machine, no memory pages, tmp empty; no free pages */
-    DZ_SANDBOX_CARRY_CLONE, /* the same for another tenant: workspace and memory volumes */
-    DZ_SANDBOX_CARRY_SHARE, /* public volumes only, and no byte that was deleted */
+enum dz_sandbox_transfer_kind {
+    DZ_SANDBOX_TRANSFER_COMPACT, /* the whole sandbox with its sleeping machine; no free pages */
+    DZ_SANDBOX_TRANSFER_FILES, /* files only: no machine, no memory pages, tmp empty; no free pages
+                                */
+    DZ_SANDBOX_TRANSFER_CLONE, /* the same for another tenant: workspace and memory volumes */
+    DZ_SANDBOX_TRANSFER_SHARE, /* public volumes only, and no byte that was deleted */
 };
 
-struct dz_sandbox_carrying {
-    enum dz_sandbox_carry what;
+struct dz_sandbox_transfer {
+    enum dz_sandbox_transfer_kind what;
     const struct dz_instance *row; /* of the source */
     const char *tenant;            /* whose the new file will be */
     struct dz_blob_in *from;       /* the source's file; its log is empty, nobody runs it */
@@ -46,8 +47,8 @@ struct dz_sandbox_files {
     struct dz_blob_out *(*ready)(void *arg);
     /* Log into file, log gone. DZ_EBUSY: the last cell has not left the file yet; it is asked
      * again, for ten seconds. */
-    int (*settle)(void *arg, const char *id, struct dz_err *err);
-    int (*carry)(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err);
+    int (*checkpoint)(void *arg, const char *id, struct dz_err *err);
+    int (*transfer)(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err);
 
     /* Does somebody make a sandbox of this id, whose row comes after its file? NULL: nobody. */
     bool (*claimed)(void *arg, const char *id);

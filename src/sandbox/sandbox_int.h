@@ -16,7 +16,7 @@
  *   1. It has a cell in each phase but NONE, and none in that.
  *   2. Its operation is its own; only an operation that has asked the cell is told of a start or a
  *      stop, and who waits in the queue of starts was asked to, and has no cell.
- *   3. One that is up and whose row does not say so yet (untold) is not warm. A warm one has a
+ *   3. One that is up and whose row does not say so yet (up_pending) is not warm. A warm one has a
  * cell, or an operation that is to find out that it has none any more.
  *   4. Its file is lent only while it is taken, and its own file-only cell has it only then.
  *   5. waiting_count is the length of the line, which has an end.
@@ -73,7 +73,7 @@ struct dz_sandboxes {
     struct dz_sandbox_counts counts;
     uint64_t cells_born;
     uint64_t config_reads;      /* rows whose config was read: of interest to tests */
-    struct dz_list leaving;     /* cells that sleep durably and are on their way out */
+    struct dz_list exiting;     /* cells that sleep durably and are on their way out */
     struct {                    /* sandbox_start.c */
         struct dz_map lines;    /* tenant -> struct start_line */
         struct dz_list turns;   /* of the same lines: the next one first */
@@ -90,9 +90,9 @@ struct dz_sandboxes {
         uint64_t acquires; /* that ever were */
         int64_t wait_ms;   /* how long one may wait for room and sandbox */
     } files;
-    struct dz_list untold; /* sandboxes that are up: */
-    struct dz_timer *tell; /* when those who wait for their guests have been answered */
-    bool tell_set;
+    struct dz_list up_pending; /* sandboxes that are up: */
+    struct dz_timer *up_timer; /* when those who wait for their guests have been answered */
+    bool up_timer_set;
     bool draining;
     struct dz_timer *drain_timer;
     void (*drained)(void *arg, size_t left);
@@ -119,7 +119,7 @@ struct waiter {
     enum dz_request what;
     bool background; /* the clock asks, not a client */
     bool keep_memory, keep_given;
-    bool goes_on; /* SUSPEND: as of the request */
+    bool may_resume; /* SUSPEND: as of the request */
     int64_t deadline_ms;
     struct dz_timer *deadline;
     char *clone_id, *clone_tenant, *clone_name, *clone_owner;
@@ -145,7 +145,7 @@ struct op {
     bool undoing;           /* what PARKED goes back to */
     struct dz_instance row; /* as it is now */
     struct dz_list waiters;
-    struct dz_list told;     /* waiters whose answer is on the way */
+    struct dz_list answers;  /* waiters whose answer is pending */
     struct dz_loop_task end; /* posted when it is over */
     int64_t began_ns;
 
@@ -171,8 +171,8 @@ struct op {
     bool cell_asked, cell_dead;
     bool have_live, memory_lost;
     int64_t wake_at;
-    bool busy;    /* the guest that was stopped has something to compute, */
-    bool goes_on; /* for which it may be woken at once */
+    bool busy;       /* the guest that was stopped has something to compute, */
+    bool may_resume; /* for which it may be woken at once */
     enum dz_rung rung;
     struct dz_cold_copy copy;
     unsigned drop; /* files of the DROP step or of the undo */
@@ -199,7 +199,7 @@ struct cell_end {
 };
 
 /* A cell that sleeps durably and is still on its way out. */
-struct leaving {
+struct exiting_cell {
     struct dz_list link;
     struct dz_sandboxes *all;
     const struct dz_cell_ops *ops;
@@ -221,12 +221,12 @@ struct exec {
     bool doomed;          /* it is killed as soon as a machine has it */
     bool attached, again; /* the cell sends output; it was asked to send some again */
     uint64_t next;        /* offset behind the last piece that came */
-    uint64_t took;        /* up to which the cell knows that output was taken */
-    size_t takes;         /* bytes of input, when its machine was put to sleep */
+    uint64_t acked;       /* up to which the cell knows that output was taken */
+    size_t input_window;  /* bytes of input, when its machine was put to sleep */
     struct dz_list watches;
     struct dz_buf input;     /* not yet given to the cell */
     size_t held;             /* of it: dz_account_hold() counts them */
-    struct dz_list tellings; /* who is answered once little of it is left */
+    struct dz_list sendings; /* who is answered once little of it is left */
     struct dz_list given;    /* whose words were given to it before its wake was over */
     int64_t began_ms, pid;
 };
@@ -241,10 +241,10 @@ struct dz_exec_watch {
     char *text; /* owned; NULL: "" */
     const struct dz_exec_watch_ops *ops;
     void *arg;
-    uint64_t at, took; /* offsets: told next, acknowledged */
-    bool told;         /* started was told */
-    bool began;        /* the command: it was started for this watch */
-    bool connected;    /* it counts as a connection to an awake sandbox */
+    uint64_t at, acked;    /* offsets: told next, acknowledged */
+    bool started_reported; /* started() was called */
+    bool began;            /* the command: it was started for this watch */
+    bool connected;        /* it counts as a connection to an awake sandbox */
     char id[DZ_CELL_ID_MAX + 1];
     struct launch *launch; /* what is to be started, until it is */
     /* Listening to one that has ended: */
@@ -363,15 +363,15 @@ int64_t dz_record_due(const struct dz_sandboxes *all,
 
 /* sandbox_commit.c */
 int dz_sandbox_op_commit(struct op *op, struct dz_err *err); /* the COMMIT step */
-int dz_sandbox_op_settle(struct op *op, bool failed,
-                         struct dz_err *err); /* no operation any more */
+int dz_sandbox_op_finalize(struct op *op, bool failed,
+                           struct dz_err *err); /* no operation any more */
 int dz_sandbox_erase(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err);
 /* A row that says active, and no cell runs it: it sleeps. *row is read again. */
-int dz_sandbox_lay_down(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err);
+int dz_sandbox_write_crash(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err);
 
 /* sandbox_clock.c */
 void dz_sandboxes_clock_begin(struct dz_sandboxes *all);
-void dz_sandboxes_clock_look(struct dz_sandboxes *all); /* save it, if the wall's clock was set */
+void dz_sandboxes_clock_check(struct dz_sandboxes *all); /* save it, if the wall's clock was set */
 
 /* sandbox_due.c */
 /* One more operation of the clock for this tenant; NULL: out of memory. */
@@ -382,7 +382,7 @@ bool dz_sandbox_op_counts_cpu(const struct op *op);
 void dz_sandboxes_arm(struct dz_sandboxes *all); /* set the timer to the earliest due row */
 void dz_sandboxes_on_tick(void *all);
 /* Changes were made beside an operation, or it was put off: when is it due now? */
-void dz_sandbox_look_again(struct dz_sandboxes *all, const char *id);
+void dz_sandbox_recompute_due(struct dz_sandboxes *all, const char *id);
 
 /* --- sandbox_cell.c: cells ------------------------------------------------------------------- */
 
@@ -396,7 +396,7 @@ void dz_sandbox_stop_cell(struct dz_sandbox *s, bool keep_memory); /* the cell s
 void dz_sandbox_cell_kill(struct dz_sandbox *s);
 void dz_sandbox_promote(struct dz_sandbox *s);  /* file-only: wake its machine */
 void dz_sandbox_drop_all(struct dz_sandbox *s); /* the cell, and what waits for one */
-void dz_leaving_free_all(struct dz_sandboxes *all);
+void dz_exiting_cells_free(struct dz_sandboxes *all);
 
 /* --- sandbox.c ------------------------------------------------------------------------------- */
 
@@ -413,7 +413,7 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row);
 void dz_sandbox_assert(const struct dz_sandbox *s); /* the invariants above */
 /* Free it, if nothing needs it. Only its turn does that. */
 void dz_sandbox_end(struct dz_sandbox *s);
-void dz_sandboxes_drain_look(struct dz_sandboxes *all); /* something is over */
+void dz_sandboxes_drain_check(struct dz_sandboxes *all); /* something is over */
 
 /* --- sandbox_start.c: the queue of sandboxes that wait for a cell ------------------------------
  */
@@ -443,7 +443,7 @@ size_t dz_acquires_early(struct dz_sandbox *s);
 /* A machine is acquired next. What that wakes is noted as used by the wake. */
 void dz_sandbox_use_noted(struct dz_sandboxes *all, const char *id, enum dz_activity what);
 /* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
-void dz_sandbox_make_way(struct dz_sandboxes *all, const char *id, enum dz_request what);
+void dz_sandbox_yield_file(struct dz_sandboxes *all, const char *id, enum dz_request what);
 
 /* --- sandbox_exec.c -------------------------------------------------------------------------- */
 
@@ -490,7 +490,7 @@ enum wake_step {
     WAKE_ASKED,
     WAKE_SENT,
     WAKE_UP,
-    WAKE_TOLD,
+    WAKE_OUTPUT,
     WAKE_WRITTEN,
     WAKE_STEPS = DZ_WAKE_STEPS,
 };

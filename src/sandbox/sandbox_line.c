@@ -67,7 +67,7 @@ void dz_sandbox_answer(struct waiter *w, const struct dz_sandbox_reply *result)
     assert(!w->answered && w->sandbox);
     unlink_waiter(w);
     if (w->op)
-        dz_list_push_back(&w->op->told, &w->link);
+        dz_list_push_back(&w->op->answers, &w->link);
     dz_timer_free(w->deadline);
     w->deadline = NULL;
     w->answered = true;
@@ -83,7 +83,7 @@ static void answer_error(struct waiter *w, int code, const struct dz_err *err)
 }
 
 /* It leaves without an answer from the operation. */
-static void give_up(struct waiter *w, int code)
+static void abandon(struct waiter *w, int code)
 {
     struct op *op = w->op;
     struct dz_err err;
@@ -99,7 +99,7 @@ static void give_up(struct waiter *w, int code)
 
 static void on_deadline(void *arg)
 {
-    give_up(arg, DZ_ETIMEOUT);
+    abandon(arg, DZ_ETIMEOUT);
 }
 
 static int copy_text(const char *from, char **to)
@@ -149,7 +149,7 @@ static struct waiter *make_waiter(struct dz_sandbox *s, const struct dz_sandbox_
         .what = r->what,
         .background = background,
         .keep_given = r->keep != NULL,
-        .goes_on = r->goes_on,
+        .may_resume = r->may_resume,
         .keep_memory = r->keep && strcmp(r->keep, "memory") == 0,
         .deadline_ms = r->deadline_ms > 0 ? r->deadline_ms : DZ_SANDBOX_DEADLINE_MS,
         .share_store = r->share_store,
@@ -207,7 +207,7 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     }
     if (row.is == DZ_STATE_ACTIVE && !s->warm &&
         w->what != DZ_REQUEST_CRASHED) { /* its cell died, and that could not be written down */
-        rc = dz_sandbox_lay_down(all, &row, err);
+        rc = dz_sandbox_write_crash(all, &row, err);
         if (rc < 0)
             return rc;
     }
@@ -236,7 +236,7 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
 }
 
 /* As start_request, beside an operation. */
-static int meet(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
+static int resolve_conflict(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
 {
     int code = 0;
     if (s->op->committed && s->op->kind == DZ_OP_ACTIVATE && s->warm &&
@@ -250,20 +250,20 @@ static int meet(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
         dz_sandbox_op_call_off(s->op, DZ_ECANCELED); /* a hash must not hold anybody up */
     if (s->op->committed && s->op->kind != DZ_OP_DELETE)
         return queue(s, w, err);
-    switch (dz_lifecycle_meet(s->op->kind, w->what, &code)) {
-    case DZ_MEET_JOIN:
+    switch (dz_lifecycle_conflict(s->op->kind, w->what, &code)) {
+    case DZ_CONFLICT_COALESCE:
         if (s->op->phase != OP_FORWARD)
             return queue(s, w, err); /* that one is lost; try again after it */
         w->op = s->op;
-        s->op->goes_on &= w->goes_on;
+        s->op->may_resume &= w->may_resume;
         dz_list_push_back(&s->op->waiters, &w->link);
         return 0;
-    case DZ_MEET_WAIT:
+    case DZ_CONFLICT_QUEUE:
         code = queue(s, w, err);
         if (code == 0 && w->what == DZ_REQUEST_DESTROY)
             dz_sandbox_op_call_off(s->op, DZ_EGONE); /* a cell that is silent is not waited for */
         return code;
-    case DZ_MEET_REFUSE:
+    case DZ_CONFLICT_REJECT:
         break;
     }
     return code == DZ_ERESTORING ? dz_fail(err, code, "%s %s: a wake is already in progress",
@@ -272,8 +272,8 @@ static int meet(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
                                            dz_request_name(w->what), s->id);
 }
 
-static int take(struct dz_sandboxes *all, const struct dz_sandbox_request *r, bool background,
-                uint64_t *ret_ticket, struct dz_err *err)
+static int accept(struct dz_sandboxes *all, const struct dz_sandbox_request *r, bool background,
+                  uint64_t *ret_ticket, struct dz_err *err)
 {
     assert(r->id);
     if (strlen(r->id) > DZ_COLD_ID_MAX)
@@ -285,7 +285,7 @@ static int take(struct dz_sandboxes *all, const struct dz_sandbox_request *r, bo
     struct waiter *w = make_waiter(s, r, background, err);
     if (!w)
         return DZ_ENOMEM;
-    int rc = s->op                                     ? meet(s, w, err)
+    int rc = s->op                                     ? resolve_conflict(s, w, err)
              : dz_list_empty(&s->waiting) && !s->taken ? start_request(s, w, err)
                                                        : queue(s, w, err);
     if (ret_ticket)
@@ -303,12 +303,12 @@ int dz_sandbox_submit(struct dz_sandboxes *all, const struct dz_sandbox_request 
         return dz_fail(err, DZ_EINVAL, "clone %s: the new sandbox has no id", request->id);
     if (request->what == DZ_REQUEST_SHARE && (!request->share_store || !request->share_key))
         return dz_fail(err, DZ_EINVAL, "share %s: the path of the target is missing", request->id);
-    return take(all, request, false, ret_ticket, err);
+    return accept(all, request, false, ret_ticket, err);
 }
 
 bool dz_sandbox_background(struct dz_sandboxes *all, const struct dz_sandbox_request *r)
 {
-    return take(all, r, true, NULL, NULL) == 0;
+    return accept(all, r, true, NULL, NULL) == 0;
 }
 
 void dz_sandbox_turn(struct dz_sandbox *s)
@@ -318,7 +318,7 @@ void dz_sandbox_turn(struct dz_sandbox *s)
     s->given_back = false;
     if (s->skipped && !s->op && !s->taken) {
         s->skipped = false;
-        dz_sandbox_look_again(all, s->id);
+        dz_sandbox_recompute_due(all, s->id);
     }
     while (!s->op && !dz_list_empty(&s->waiting)) {
         struct waiter *w = DZ_LIST_FIRST(struct waiter, &s->waiting, link);
@@ -339,7 +339,7 @@ void dz_sandbox_cancel(struct dz_sandboxes *all, uint64_t ticket)
 {
     struct waiter *w = dz_map_get64(&all->waiters, ticket);
     if (w && !w->answered)
-        give_up(w, DZ_ECANCELED);
+        abandon(w, DZ_ECANCELED);
 }
 
 bool dz_sandbox_leave_line(struct dz_sandboxes *all, uint64_t ticket)
@@ -347,7 +347,7 @@ bool dz_sandbox_leave_line(struct dz_sandboxes *all, uint64_t ticket)
     struct waiter *w = dz_map_get64(&all->waiters, ticket);
     bool in_line = w && !w->op && !w->answered;
     if (in_line)
-        give_up(w, DZ_ECANCELED);
+        abandon(w, DZ_ECANCELED);
     return in_line;
 }
 
@@ -417,8 +417,8 @@ int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, st
     full.kind = row->kind && row->kind[0] ? row->kind : "wasm";
     full.keep = row->keep && row->keep[0] ? row->keep : "memory";
     full.idle_mode = row->idle_mode && row->idle_mode[0] ? row->idle_mode : "activity";
-    full.suspend_ms = row->suspend_ms ? row->suspend_ms : DZ_LADDER_INHERIT;
-    full.freeze_ms = row->freeze_ms ? row->freeze_ms : DZ_LADDER_INHERIT;
+    full.suspend_ms = row->suspend_ms ? row->suspend_ms : DZ_IDLE_INHERIT;
+    full.freeze_ms = row->freeze_ms ? row->freeze_ms : DZ_IDLE_INHERIT;
     full.host = all->host_name;
     full.created = row->created ? row->created : dz_clock_real_ms();
     full.epoch = 1;

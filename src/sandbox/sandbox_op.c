@@ -82,7 +82,7 @@ static void release_target(struct dz_sandbox *target)
     dz_sandbox_turn_soon(target);
 }
 
-static void tell_time(const struct op *op)
+static void report_timing(const struct op *op)
 {
     const struct dz_sandboxes_opts *o = &op->all->opts;
     const struct dz_sandbox_timing t = {
@@ -101,24 +101,24 @@ static void on_end(void *arg)
     struct op *op = arg;
     struct dz_sandbox *s = op->sandbox, *target = op->target;
     struct dz_sandboxes *all = op->all;
-    if (!dz_list_empty(&op->told)) { /* one was answered since it was over */
+    if (!dz_list_empty(&op->answers)) { /* one was answered since it was over */
         dz_loop_post(all->opts.loop, &op->end);
         return;
     }
     bool stale = op->stale; /* its last change of the row did not know of another one */
     dz_sandbox_op_free(op);
     if (stale)
-        dz_sandbox_look_again(all, s->id);
+        dz_sandbox_recompute_due(all, s->id);
     release_target(target);
     dz_sandbox_turn(s);
     dz_sandboxes_arm(all);
-    dz_sandboxes_drain_look(all);
+    dz_sandboxes_drain_check(all);
 }
 
 /* All is done, forward or back: answer and go. */
 static void finish(struct op *op)
 {
-    tell_time(op);
+    report_timing(op);
     if (op->kind == DZ_OP_ARCHIVE && op->rc == 0)
         dz_exec_archived(op->sandbox);
     dz_timer_stop(op->timer); /* nothing is written down any more */
@@ -207,7 +207,7 @@ static void undone(struct op *op)
     struct dz_err err;
     int rc = op->clone_id ? erase_clone(op, &err) : 0;
     if (rc == 0)
-        rc = dz_sandbox_op_settle(op, true, &err);
+        rc = dz_sandbox_op_finalize(op, true, &err);
     if (rc == DZ_EBUSY || rc == DZ_ENOENT || rc == DZ_EGONE)
         rc = 0; /* it is another's now; nothing of it is ours to write */
     if (rc == 0) {
@@ -263,7 +263,7 @@ static void on_again(void *arg)
 static bool waits_for_file(struct op *op, int rc)
 {
     int64_t now = dz_clock_mono_ms();
-    if (rc != DZ_EBUSY || op->phase != OP_FORWARD || *op->step != DZ_STEP_SETTLE)
+    if (rc != DZ_EBUSY || op->phase != OP_FORWARD || *op->step != DZ_STEP_CHECKPOINT)
         return false;
     if (!op->again) {
         if (dz_timer_new(op->all->opts.loop, on_again, op, &op->again, NULL) < 0)
@@ -350,7 +350,7 @@ static void complete(struct op *op)
     int rc = 0;
     op->rc = 0;
     if (*(op->step - 1) != DZ_STEP_ERASE && op->row.op[0])
-        rc = dz_sandbox_op_settle(op, false, &err);
+        rc = dz_sandbox_op_finalize(op, false, &err);
     if (rc < 0 && rc != DZ_EBUSY) {
         op->step--; /* and do that one again */
         answer_all(op, 0);
@@ -440,10 +440,10 @@ static bool committed(struct op *op)
 
 static void assert_step(const struct op *op)
 {
-    bool told = !simple_wake(op);
-    assert(op->sandbox->op == op);                                  /* 2 */
-    assert(!told || strcmp(op->row.op, dz_op_name(op->kind)) == 0); /* 1 */
-    assert(!told || *op->step == DZ_STEP_COMMIT ||
+    bool journaled = !simple_wake(op);
+    assert(op->sandbox->op == op);                                       /* 2 */
+    assert(!journaled || strcmp(op->row.op, dz_op_name(op->kind)) == 0); /* 1 */
+    assert(!journaled || *op->step == DZ_STEP_COMMIT ||
            strcmp(op->row.step, dz_step_name(*op->step)) == 0); /* 1 */
     assert(!op->unsynced && !op->flushing);                     /* 3 */
 }
@@ -557,7 +557,7 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     op->step = dz_op_steps(kind);
     op->began_ns = dz_clock_mono_ns();
     dz_list_init(&op->waiters);
-    dz_list_init(&op->told);
+    dz_list_init(&op->answers);
     dz_loop_task_init(&op->end, s, on_end, op);
     int rc = dz_timer_new(all->opts.loop, on_timer, op, &op->timer, err);
     if (rc < 0) {
@@ -681,7 +681,7 @@ int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
                       : kind == DZ_OP_ACTIVATE ? true
                                                : strcmp(op->row.keep, "files") != 0;
     op->only_files = kind == DZ_OP_ARCHIVE && w->keep_given && !w->keep_memory;
-    op->goes_on = w->goes_on;
+    op->may_resume = w->may_resume;
     op->anew = w->what == DZ_REQUEST_WAKE || w->what == DZ_REQUEST_REVIVE;
     op->share_store = w->share_store;
     op->share_key = DZ_TAKE_PTR(w->share_key);

@@ -38,7 +38,7 @@ static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, 
         .epoch = row->epoch,
         .created = row->created,
         .expires = row->expires,
-        .ladder = {row->suspend_ms, row->freeze_ms},
+        .idle_policy = {row->suspend_ms, row->freeze_ms},
         .facts = {.last_active = row->last_active,
                   .suspended_at = row->suspended_at,
                   .hold_until = row->hold_until,
@@ -56,8 +56,8 @@ static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, 
         rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f->timeout_action, err);
     if (rc < 0)
         return dz_wrap(err, rc, "the row of %s", row->id);
-    if (f->mode == DZ_IDLE_CONNECTIONS && r.ladder.suspend_ms == DZ_LADDER_INHERIT)
-        r.ladder.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
+    if (f->mode == DZ_IDLE_CONNECTIONS && r.idle_policy.suspend_ms == DZ_IDLE_INHERIT)
+        r.idle_policy.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
     *ret_rec = r;
     return 0;
 }
@@ -98,7 +98,7 @@ struct dz_facts dz_record_facts(const struct dz_sandboxes *all, const struct dz_
     struct dz_facts f = rec->facts;
     f.created = dz_sandboxes_steady(all, rec->created);
     f.expires = dz_sandboxes_steady(all, rec->expires);
-    f.ladder = dz_ladder_choose(&rec->ladder, NULL, &all->opts.ladder);
+    f.idle_policy = dz_idle_policy_choose(&rec->idle_policy, NULL, &all->opts.idle_policy);
     if (s && s->warm) {
         f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
         f.connections = s->now.connections;
@@ -153,7 +153,7 @@ static int fold(struct dz_record *rec, uint64_t set, const struct dz_instance *t
     FOLD(epoch, rec->epoch)
     FOLD(created, rec->created)
     FOLD(expires, rec->expires)
-    FOLD(freeze_ms, rec->ladder.freeze_ms)
+    FOLD(freeze_ms, rec->idle_policy.freeze_ms)
     FOLD(last_active, f->last_active)
     FOLD(suspended_at, f->suspended_at)
     FOLD(hold_until, f->hold_until)
@@ -197,8 +197,8 @@ static void assert_record(const struct dz_record *rec, const struct dz_instance 
     const struct dz_facts *a = &rec->facts, *b = &read.facts;
     assert(rec->version == read.version && rec->epoch == read.epoch);
     assert(rec->created == read.created && rec->expires == read.expires);
-    assert(rec->ladder.suspend_ms == read.ladder.suspend_ms &&
-           rec->ladder.freeze_ms == read.ladder.freeze_ms);
+    assert(rec->idle_policy.suspend_ms == read.idle_policy.suspend_ms &&
+           rec->idle_policy.freeze_ms == read.idle_policy.freeze_ms);
     assert(a->state == b->state && a->mode == b->mode && a->ephemeral == b->ephemeral);
     assert(a->last_active == b->last_active && a->suspended_at == b->suspended_at);
     assert(a->hold_until == b->hold_until && a->wake_at == b->wake_at);

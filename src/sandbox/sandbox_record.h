@@ -15,9 +15,9 @@ struct dz_record {
     bool known;               /* else the row is to be read */
     int64_t version, epoch;   /* of the row */
     int64_t created, expires; /* by the wall's clock */
-    struct dz_facts
-        facts; /* without those two, the ladder, and what a sandbox that is awake knows besides */
-    struct dz_ladder ladder; /* its own */
+    struct dz_facts facts; /* without those two, the idle policy, and what a sandbox that is awake
+                              knows besides */
+    struct dz_idle_policy idle_policy; /* its own */
     bool ignore_cpu;
     bool sleeper_stays; /* its guest's deadlines are no reason to put it down */
 };

@@ -25,7 +25,7 @@ static void on_pieces(void *arg, const void *data, size_t n)
                            piece.size);
     }
     /* What the client has to take is acknowledged by itself, the rest here. */
-    dz_file_op_took(w->op, w->ops->output ? n - used : n);
+    dz_file_op_ack(w->op, w->ops->output ? n - used : n);
 }
 
 static void on_replayed(void *arg, const struct dz_why *why, uint64_t count)
@@ -70,7 +70,7 @@ static void on_record(void *arg, const void *data, size_t n)
             .bytes = row.output_bytes,
         };
     }
-    dz_file_op_took(w->op, n);
+    dz_file_op_ack(w->op, n);
 }
 
 static void read_file(struct dz_exec_watch *w, const struct dz_cell_op *op,
@@ -99,8 +99,8 @@ static void on_recorded(void *arg, const struct dz_why *why, uint64_t count)
         dz_exec_watch_failed(w, why);
         return;
     }
-    bool first = !w->told;
-    w->told = true;
+    bool first = !w->started_reported;
+    w->started_reported = true;
     read_file(w, &op, &output_ops); /* what comes of it comes later */
     if (w->ops->started && first)
         w->ops->started(w->arg, dz_exec_watch_exec(w), 0); /* may end the watch */

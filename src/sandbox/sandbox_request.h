@@ -50,7 +50,7 @@ struct dz_sandbox_request {
                                       * but a running machine is put to sleep as its row says.
                                       * WAKE: "files" drops the memory, if this request begins
                                       * the wake; NULL: as "memory" */
-    bool goes_on;                    /* SUSPEND: nobody wants it to sleep; a guest that has
+    bool may_resume;                 /* SUSPEND: nobody wants it to sleep; a guest that has
                                       * something to compute is woken for that as soon as can be */
     int64_t deadline_ms;             /* of this request; 0: DZ_SANDBOX_DEADLINE_MS */
     const struct dz_instance *clone; /* CLONE: id, tenant, name, owner of the new sandbox */

@@ -27,8 +27,8 @@ enum {
 
 /* The starts of one tenant that wait; it exists while there are any. */
 struct start_line {
-    struct dz_list link;  /* in all->starts.turns */
-    struct dz_list boxes; /* box.start_link */
+    struct dz_list link;      /* in all->starts.turns */
+    struct dz_list sandboxes; /* box.start_link */
     char tenant[];
 };
 
@@ -50,7 +50,7 @@ static struct start_line *line_get(struct dz_sandboxes *all, const char *tenant)
         return NULL;
     memcpy(l->tenant, tenant, n);
     dz_list_init(&l->link);
-    dz_list_init(&l->boxes);
+    dz_list_init(&l->sandboxes);
     if (dz_map_put(&all->starts.lines, dz_str(l->tenant), l, NULL) < 0) {
         dz_free(l);
         return NULL;
@@ -121,7 +121,7 @@ int dz_start_queue(struct dz_sandbox *s, struct dz_err *err)
         return dz_fail(err, DZ_ENOMEM, "start %s: out of memory", s->id);
     assert(s->start == DZ_START_NONE);
     s->start = DZ_START_QUEUED;
-    dz_list_push_back(&l->boxes, &s->start_link);
+    dz_list_push_back(&l->sandboxes, &s->start_link);
     s->all->starts.queued++;
     soon(s->all);
     return 0;
@@ -136,7 +136,7 @@ bool dz_start_unqueue(struct dz_sandbox *s)
     dz_list_remove(&s->start_link);
     s->start = DZ_START_NONE;
     s->all->starts.queued--;
-    if (dz_list_empty(&l->boxes))
+    if (dz_list_empty(&l->sandboxes))
         line_free(s->all, l);
     return true;
 }
@@ -145,7 +145,7 @@ bool dz_start_unqueue(struct dz_sandbox *s)
 static struct dz_sandbox *next(struct dz_sandboxes *all)
 {
     struct start_line *l = DZ_LIST_FIRST(struct start_line, &all->starts.turns, link);
-    struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &l->boxes, start_link);
+    struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &l->sandboxes, start_link);
     dz_list_remove(&l->link);
     dz_list_push_back(&all->starts.turns, &l->link);
     (void)dz_start_unqueue(s);

@@ -46,9 +46,9 @@ static const struct dz_cold *cold_of(const struct op *op)
 
 /* --- files ----------------------------------------------------------------------- */
 
-static int work_settle(struct op *op, struct dz_err *err)
+static int work_checkpoint(struct op *op, struct dz_err *err)
 {
-    return op->all->opts.files->settle(op->all->opts.files_arg, op->sandbox->id, err);
+    return op->all->opts.files->checkpoint(op->all->opts.files_arg, op->sandbox->id, err);
 }
 
 static int work_thaw(struct op *op, struct dz_err *err)
@@ -106,8 +106,8 @@ static int work_make(struct op *op, struct dz_err *err)
 }
 
 /* The live file through a file-only cell into another object. */
-static int carry(struct op *op, enum dz_sandbox_carry what, struct dz_blobs *store, const char *key,
-                 struct dz_err *err)
+static int carry(struct op *op, enum dz_sandbox_transfer_kind what, struct dz_blobs *store,
+                 const char *key, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
@@ -117,7 +117,7 @@ static int carry(struct op *op, enum dz_sandbox_carry what, struct dz_blobs *sto
         dz_blob_in_open(o->cold.live, dz_cold_key(op->sandbox->id, DZ_COLD_LIVE, live), &in, err);
     if (rc == 0)
         rc = dz_blob_out_open(store, key, &out, err);
-    const struct dz_sandbox_carrying c = {
+    const struct dz_sandbox_transfer c = {
         .what = what,
         .row = &op->row,
         .tenant = op->clone_tenant ? op->clone_tenant : op->row.tenant,
@@ -126,7 +126,7 @@ static int carry(struct op *op, enum dz_sandbox_carry what, struct dz_blobs *sto
         .cancel = &op->cancel,
     };
     if (rc == 0)
-        rc = o->files->carry(o->files_arg, &c, err);
+        rc = o->files->transfer(o->files_arg, &c, err);
     if (rc == 0 && atomic_load(&op->cancel))
         rc = dz_fail(err, DZ_ECANCELED, "canceled");
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
@@ -135,16 +135,16 @@ static int carry(struct op *op, enum dz_sandbox_carry what, struct dz_blobs *sto
 static int work_compact(struct op *op, struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
-    return carry(op, op->only_files ? DZ_SANDBOX_CARRY_FILES : DZ_SANDBOX_CARRY_COMPACT,
+    return carry(op, op->only_files ? DZ_SANDBOX_TRANSFER_FILES : DZ_SANDBOX_TRANSFER_COMPACT,
                  cold_of(op)->live, dz_cold_key(op->sandbox->id, DZ_COLD_SCRATCH, key), err);
 }
 
-static int work_carry(struct op *op, struct dz_err *err)
+static int work_transfer(struct op *op, struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
     if (op->kind == DZ_OP_SHARE)
-        return carry(op, DZ_SANDBOX_CARRY_SHARE, op->share_store, op->share_key, err);
-    return carry(op, DZ_SANDBOX_CARRY_CLONE, cold_of(op)->live,
+        return carry(op, DZ_SANDBOX_TRANSFER_SHARE, op->share_store, op->share_key, err);
+    return carry(op, DZ_SANDBOX_TRANSFER_CLONE, cold_of(op)->live,
                  dz_cold_key(op->clone_id, DZ_COLD_LIVE, key), err);
 }
 
@@ -243,7 +243,7 @@ static int step_kill(struct op *op)
 
 /* --- all ------------------------------------------------------------------------- */
 
-static bool has_log(const struct op *op)
+static bool has_wal(const struct op *op)
 {
     uint64_t size = 0;
     int rc = dz_cold_has(cold_of(op), op->sandbox->id, DZ_COLD_LOG, &size, NULL);
@@ -256,8 +256,8 @@ bool dz_sandbox_op_step_applies(const struct op *op, enum dz_step step)
     case DZ_STEP_STOP:
     case DZ_STEP_KILL:
         return op->row.is == DZ_STATE_ACTIVE && !op->cell_dead;
-    case DZ_STEP_SETTLE:
-        return has_log(op);
+    case DZ_STEP_CHECKPOINT:
+        return has_wal(op);
     case DZ_STEP_MAKE:
         return op->rung == DZ_RUNG_FRESH;
     case DZ_STEP_DROP:
@@ -271,7 +271,7 @@ bool dz_sandbox_op_step_applies(const struct op *op, enum dz_step step)
     case DZ_STEP_COMPACT:
     case DZ_STEP_PACK:
     case DZ_STEP_VERIFY:
-    case DZ_STEP_CARRY:
+    case DZ_STEP_TRANSFER:
     case DZ_STEP_COMMIT:
     case DZ_STEP_ERASE:
     case DZ_STEP_COUNT:
@@ -287,8 +287,8 @@ int dz_sandbox_op_step(struct op *op, struct dz_err *err)
         return step_stop(op);
     case DZ_STEP_KILL:
         return step_kill(op);
-    case DZ_STEP_SETTLE:
-        return dz_sandbox_op_work(op, work_settle, err);
+    case DZ_STEP_CHECKPOINT:
+        return dz_sandbox_op_work(op, work_checkpoint, err);
     case DZ_STEP_FETCH:
         return step_fetch(op, err);
     case DZ_STEP_MAKE:
@@ -303,8 +303,8 @@ int dz_sandbox_op_step(struct op *op, struct dz_err *err)
         return dz_sandbox_op_work(op, work_pack, err);
     case DZ_STEP_VERIFY:
         return dz_sandbox_op_work(op, work_verify, err);
-    case DZ_STEP_CARRY:
-        return dz_sandbox_op_work(op, work_carry, err);
+    case DZ_STEP_TRANSFER:
+        return dz_sandbox_op_work(op, work_transfer, err);
     case DZ_STEP_HASH:
         return dz_sandbox_op_work(op, work_hash, err);
     case DZ_STEP_COMMIT:

@@ -54,7 +54,7 @@ static void note_cell(struct dz_sandbox *s, enum wake_step step)
         s->wake_cell[i] = !known ? -1 : sent ? now[i] : (now[i] - s->wake_cell[i]) / 1000;
 }
 
-static void tell(const struct dz_sandbox *s)
+static void log_wake(const struct dz_sandbox *s)
 {
     struct dz_loop_spell spell = {.kind = ""};
     char what[64] = "";
@@ -66,7 +66,7 @@ static void tell(const struct dz_sandbox *s)
     dz_log(DZ_LOG_DEBUG, "wake", dz_log_strz("sandbox_id", s->id),
            dz_log_int("sent_us", since_asked(s, WAKE_SENT)),
            dz_log_int("up_us", since_asked(s, WAKE_UP)),
-           dz_log_int("told_us", since_asked(s, WAKE_TOLD)),
+           dz_log_int("told_us", since_asked(s, WAKE_OUTPUT)),
            dz_log_int("written_us", since_asked(s, WAKE_WRITTEN)),
            dz_log_int("cell_ran_us", s->wake_cell[0]),
            dz_log_int("cell_waited_us", s->wake_cell[1]), dz_log_bool("slow", all >= SLOW_US),
@@ -86,14 +86,14 @@ void dz_wake_step(struct dz_sandbox *s, enum wake_step step)
         if (step == WAKE_SENT || step == WAKE_UP)
             note_cell(s, step);
     }
-    if (s->wake[WAKE_TOLD] && s->wake[WAKE_WRITTEN])
+    if (s->wake[WAKE_OUTPUT] && s->wake[WAKE_WRITTEN])
         dz_wake_over(s);
 }
 
 void dz_wake_over(struct dz_sandbox *s)
 {
     if (s->wake[WAKE_UP])
-        tell(s);
+        log_wake(s);
     for (int i = 0; i < WAKE_STEPS; i++)
         s->wake[i] = 0;
 }

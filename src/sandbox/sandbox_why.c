@@ -16,7 +16,7 @@ int(dz_why)(struct dz_why *why, int code, const char *field, const char *fmt, ..
     return dz_fail(&why->err, code, "%s", msg);
 }
 
-int dz_why_later(struct dz_why *why, const char *field, const char *text)
+int dz_why_unsupported(struct dz_why *why, const char *field, const char *text)
 {
     int rc = dz_why(why, DZ_EINVAL, field, "%s", text);
     why->reason = "unsupported";

@@ -24,7 +24,7 @@ struct dz_why {
 DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_why *why, int code, const char *field, const char *fmt,
                                    ...);
 /* DZ_EINVAL with the reason "unsupported": doze knows the field and does not have it yet. */
-DZ_COLD int dz_why_later(struct dz_why *why, const char *field, const char *text);
+DZ_COLD int dz_why_unsupported(struct dz_why *why, const char *field, const char *text);
 DZ_COLD int dz_why_err(struct dz_why *why, int code, const struct dz_err *err);
 #ifdef DZ_ANALYZE /* their result is negative, as that of dz_fail */
 #define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))

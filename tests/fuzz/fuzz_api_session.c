@@ -271,8 +271,8 @@ int __wrap_dz_control_exec_watch(struct dz_control *e, struct dz_control_target 
     return begin(listener, exec_id, ret_watch, why);
 }
 
-void __wrap_dz_exec_watch_took(struct dz_exec_watch *x, size_t n);
-void __wrap_dz_exec_watch_took(struct dz_exec_watch *x, size_t n)
+void __wrap_dz_exec_watch_ack(struct dz_exec_watch *x, size_t n);
+void __wrap_dz_exec_watch_ack(struct dz_exec_watch *x, size_t n)
 {
     assert(x && x->lives && n <= x->printed);
     x->printed -= n;
@@ -321,11 +321,11 @@ void __wrap_dz_exec_watch_abort(struct dz_exec_watch *x)
     let_go(x);
 }
 
-int __wrap_dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
-                                const struct dz_exec_tell *tell, dz_sandbox_done_fn *done,
+int __wrap_dz_control_exec_send(struct dz_control *e, struct dz_control_target target,
+                                const struct dz_exec_send *tell, dz_sandbox_done_fn *done,
                                 void *arg, struct dz_why *why);
-int __wrap_dz_control_exec_tell(struct dz_control *e, struct dz_control_target target,
-                                const struct dz_exec_tell *tell, dz_sandbox_done_fn *done,
+int __wrap_dz_control_exec_send(struct dz_control *e, struct dz_control_target target,
+                                const struct dz_exec_send *tell, dz_sandbox_done_fn *done,
                                 void *arg, struct dz_why *why)
 {
     int next = w.next;

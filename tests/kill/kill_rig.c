@@ -138,13 +138,13 @@ static int settle(void *arg, const char *id, struct dz_err *err)
     return dz_cell_disk_settle(path, err);
 }
 
-static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
+static int carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
     static const enum dz_cell_carry kinds[] = {
-        [DZ_SANDBOX_CARRY_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_SANDBOX_CARRY_FILES] = DZ_CELL_CARRY_FILES,
-        [DZ_SANDBOX_CARRY_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_SANDBOX_CARRY_SHARE] = DZ_CELL_CARRY_SHARE,
+        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_SANDBOX_TRANSFER_FILES] = DZ_CELL_CARRY_FILES,
+        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_CARRY_SHARE,
     };
     const struct dz_cell_disk d = {
         .from = c->from, .to = c->to, .image_fd = -1, .label = c->row->id, .cancel = c->cancel};
@@ -154,8 +154,8 @@ static int carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *
 
 static const struct dz_sandbox_files files = {
     .make = make,
-    .settle = settle,
-    .carry = carry,
+    .checkpoint = settle,
+    .transfer = carry,
 };
 
 /* --- the rig --------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ int rig_open(struct rig *r, const char *dir)
         .files = &files,
         .files_arg = r,
         .live_path = path,
-        .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER},
+        .idle_policy = {DZ_IDLE_OFF, DZ_IDLE_OFF},
     };
     if (rc == 0)
         rc = dz_sandboxes_new(&opts, &r->k, &r->err);

@@ -100,7 +100,7 @@ static inline void on_output(void *arg, unsigned stream, uint64_t offset, const 
     (void)stream, (void)offset, (void)data;
     CHECK(!a->ended && !a->failed);
     a->bytes += n;
-    dz_exec_watch_took(a->watch, n);
+    dz_exec_watch_ack(a->watch, n);
 }
 
 static inline void on_ended(void *arg, const struct dz_exec_exit *how)
@@ -197,7 +197,7 @@ static inline void make_image(struct rig *r)
 static inline void rig_create(struct rig *r, const char *name)
 {
     struct asker a = {0};
-    const struct dz_control_spec spec = {.name = name, .image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_control_spec spec = {.name = name, .image = "g", .idle_ms = DZ_IDLE_INHERIT};
     CHECK_INT(dz_control_create(r->e, &me, &spec, on_done, &a, &r->why), 0);
     UNTIL(r, a.done > 0);
     CHECK(a.done == 1 && a.code == 0);
@@ -211,7 +211,7 @@ static inline void control_open(struct rig *r)
                                          .pool = r->pool,
                                          .data_path = r->dir,
                                          .registry = registry,
-                                         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},
+                                         .idle_policy = {DZ_IDLE_INHERIT, DZ_IDLE_INHERIT},
 #define X(name, text) .quotas.name = DZ_QUOTA_NONE,
                                          DZ_QUOTAS(X)
 #undef X

@@ -288,14 +288,14 @@ static inline struct dz_cell_ops played_ops(const char *kind)
  */
 
 static inline int played_prepare(void *arg, const struct dz_instance *row,
-                                 struct dz_sandbox_footing *ret, struct dz_err *err)
+                                 struct dz_sandbox_resources *ret, struct dz_err *err)
 {
     (void)arg, (void)row, (void)err;
     ret->start = (struct dz_cell_start){.disk_fd = -1, .wal_fd = -1, .image_fd = -1};
     return 0;
 }
 
-static inline void played_started(void *arg, struct dz_sandbox_footing *f)
+static inline void played_started(void *arg, struct dz_sandbox_resources *f)
 {
     (void)arg, (void)f;
 }
@@ -360,10 +360,10 @@ static const struct dz_sandbox_host played_host = {
     .started = played_started,
     .image_put = played_image_put,
     .may_wake = played_may,
-    .warm = played_warm,
+    .admit_machine = played_warm,
     .may_open = played_may,
-    .opened = played_opened,
-    .cold = played_of_sandbox,
+    .admit_file = played_opened,
+    .cell_gone = played_of_sandbox,
     .limit = played_of_sandbox,
     .has_file = played_has_file,
     .counted = played_counted,

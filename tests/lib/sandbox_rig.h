@@ -49,7 +49,7 @@ struct rig {
     bool silent; /* cells do not answer at all */
     int64_t wake_at;
     bool busy;        /* what is stopped had something to compute */
-    bool goes_on;     /* of requests */
+    bool may_resume;  /* of requests */
     const char *keep; /* of requests; NULL: not given */
     int carry_code;
     int settle_busy; /* so often the file is not free when it is to be settled */
@@ -222,12 +222,12 @@ static inline int rig_settle(void *arg, const char *id, struct dz_err *err)
     return unlink(rig_path(r, "live", name));
 }
 
-static inline int rig_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
+static inline int rig_carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
-    static const char letters[] = {[DZ_SANDBOX_CARRY_COMPACT] = 'c',
-                                   [DZ_SANDBOX_CARRY_FILES] = 'f',
-                                   [DZ_SANDBOX_CARRY_CLONE] = 'k',
-                                   [DZ_SANDBOX_CARRY_SHARE] = 's'};
+    static const char letters[] = {[DZ_SANDBOX_TRANSFER_COMPACT] = 'c',
+                                   [DZ_SANDBOX_TRANSFER_FILES] = 'f',
+                                   [DZ_SANDBOX_TRANSFER_CLONE] = 'k',
+                                   [DZ_SANDBOX_TRANSFER_SHARE] = 's'};
     struct rig *r = arg;
     char text[RIG_TEXT];
     if (r->carry_code < 0)
@@ -257,8 +257,8 @@ static const struct dz_sandbox_files rig_files = {
     .clock_load = rig_clock_load,
     .clock_save = rig_clock_save,
     .make = rig_make,
-    .settle = rig_settle,
-    .carry = rig_carry,
+    .checkpoint = rig_settle,
+    .transfer = rig_carry,
 };
 
 static inline struct dz_sandboxes_opts rig_opts(struct rig *r, const char *live)
@@ -278,7 +278,7 @@ static inline struct dz_sandboxes_opts rig_opts(struct rig *r, const char *live)
                                       .files = &rig_files,
                                       .files_arg = r,
                                       .live_path = live,
-                                      .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+                                      .idle_policy = {DZ_IDLE_INHERIT, DZ_IDLE_INHERIT}};
 }
 
 /* Sandboxes of a daemon that has not recovered yet. */
@@ -377,7 +377,7 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
     const struct dz_sandbox_request request = {.what = what,
                                                .id = id,
                                                .keep = r->keep,
-                                               .goes_on = r->goes_on,
+                                               .may_resume = r->may_resume,
                                                .done = rig_done,
                                                .arg = reply};
     *reply = (struct rig_reply){.code = 1};

@@ -288,7 +288,7 @@ static int cell_settle(void *arg, const char *id, struct dz_err *err)
 
 /* Nobody drops a machine that was not asked to. A clone has the version of its base under its own
  * name. */
-static int cell_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_err *err)
+static int cell_carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
     struct sim_world *w = arg;
     char text[SIM_BYTES];
@@ -296,7 +296,7 @@ static int cell_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_
         return dz_fail(err, DZ_EIO, "simulated: no carrying");
     int rc = dz_blob_in_read(c->from, text, (size_t)c->from->size, 0, err);
     size_t size = (size_t)c->from->size;
-    if (c->what == DZ_SANDBOX_CARRY_FILES) {
+    if (c->what == DZ_SANDBOX_TRANSFER_FILES) {
         struct sim_sandbox *b = sim_box(w, c->row->id);
         if (!b || !b->may_drop)
             sim_bad(w, "%s is archived without its memory, and nobody asked for that", c->row->id);
@@ -304,7 +304,7 @@ static int cell_carry(void *arg, const struct dz_sandbox_carrying *c, struct dz_
             b->dropped = true;
         size -= has_machine(text, size);
     }
-    if (rc < 0 || c->what != DZ_SANDBOX_CARRY_CLONE)
+    if (rc < 0 || c->what != DZ_SANDBOX_TRANSFER_CLONE)
         return rc < 0 ? rc : dz_blob_out_write(c->to, text, size, err);
     /* the simulation gives each tenant's clone its id as the tenant's name */
     return dz_blob_out_write(c->to, text, print_version(text, c->tenant, 0), err);
@@ -328,6 +328,6 @@ const struct dz_sandbox_files sim_cell_files = {
     .clock_load = clock_load,
     .clock_save = clock_save,
     .make = cell_make,
-    .settle = cell_settle,
-    .carry = cell_carry,
+    .checkpoint = cell_settle,
+    .transfer = cell_carry,
 };

@@ -68,7 +68,7 @@ static void boot(struct sim_world *w)
         .files = &sim_cell_files,
         .files_arg = w,
         .live_path = "/live",
-        .ladder = {20000, 60000},
+        .idle_policy = {20000, 60000},
     };
     sim_cells_begin(w, &opts);
     int rc = dz_registry_open_disk(dz_db_sim_disk(w->disk), &w->inner, &err);

@@ -15,7 +15,7 @@ static const char *field_of(const struct dz_control_spec *s)
 
 TEST(spec_names_the_field)
 {
-    const struct dz_control_spec good = {.idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_control_spec good = {.idle_ms = DZ_IDLE_INHERIT};
     struct dz_control_spec s = good;
     CHECK_STR(field_of(&s), "none");
 #define BAD(member, value, name) \
@@ -59,7 +59,7 @@ TEST(spec_takes_what_is_sound)
         .keep = "files",
         .durability = "normal",
         .idle_mode = "never",
-        .idle_ms = DZ_LADDER_NEVER,
+        .idle_ms = DZ_IDLE_OFF,
         .env_json = "{\"A\":\"\"}",
         .labels_json = "{\"a/b\":\"c\"}",
         .metadata_json = "{\"x\":[1,{}]}",

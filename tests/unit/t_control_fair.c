@@ -18,7 +18,7 @@ static const struct dz_control_caller other = {.tenant = "other"};
 static void create_asleep(struct rig *r, const struct dz_control_caller *who, const char *name)
 {
     struct asker a = {0};
-    const struct dz_control_spec spec = {.name = name, .image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_control_spec spec = {.name = name, .image = "g", .idle_ms = DZ_IDLE_INHERIT};
     const struct dz_control_order o = {.what = DZ_REQUEST_SUSPEND};
     CHECK_INT(dz_control_create(r->e, who, &spec, on_done, &a, &r->why), 0);
     UNTIL(r, a.done == 1 && a.code == 0);
@@ -137,7 +137,7 @@ static void on_op_data(void *arg, const void *data, size_t n)
     struct asker *a = arg;
     (void)data;
     a->bytes += n;
-    dz_file_op_took(a->op, n);
+    dz_file_op_ack(a->op, n);
 }
 
 static void on_op_done(void *arg, const struct dz_why *why, uint64_t count)
@@ -325,7 +325,7 @@ static void on_served_data(void *arg, const void *data, size_t n)
 {
     struct served *s = arg;
     (void)data;
-    dz_file_op_took(s->op, n);
+    dz_file_op_ack(s->op, n);
 }
 
 static const struct dz_file_op_ops served_ops = {.data = on_served_data, .done = on_served};
@@ -511,7 +511,7 @@ TEST(a_cell_that_makes_way_for_a_wake_is_in_nobodys_way)
     list_later(&r, "a", &s);
     UNTIL(&r, turns > 0);
     CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES && only(&r)->reserved);
-    dz_sandbox_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_SUSPEND);
+    dz_sandbox_yield_file(r.e->sandboxes, only(&r)->id, DZ_REQUEST_SUSPEND);
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     CHECK_INT(r.e->sandboxes->map.count, 0);
     rig_close(&r);

@@ -121,10 +121,10 @@ TEST(input_goes_on_when_the_full_socket_of_its_cell_has_room)
               0);
     UNTIL(&r, a.started == 1);
     int n = fill_socket(&r, others, OTHERS);
-    const struct dz_exec_tell tell = {.exec_id = dz_exec_watch_exec(a.watch),
-                                      .what = DZ_EXEC_TELL_INPUT,
+    const struct dz_exec_send tell = {.exec_id = dz_exec_watch_exec(a.watch),
+                                      .what = DZ_EXEC_SEND_INPUT,
                                       .data = DZ_STR("twelve bytes")};
-    CHECK_INT(dz_control_exec_tell(r.e, box("a"), &tell, on_done, &told, &r.why), 0);
+    CHECK_INT(dz_control_exec_send(r.e, box("a"), &tell, on_done, &told, &r.why), 0);
     turn(&r); /* it stands behind the full socket */
     CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGCONT), 0);
     UNTIL(&r, a.bytes == 12);
@@ -327,7 +327,7 @@ static void slow_output(void *arg, unsigned stream, uint64_t offset, const void 
     s->bytes += n;
     if (!s->takes)
         return;
-    dz_exec_watch_took(s->watch, (size_t)(s->bytes - s->took));
+    dz_exec_watch_ack(s->watch, (size_t)(s->bytes - s->took));
     s->took = s->bytes;
 }
 
@@ -367,7 +367,7 @@ TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     s.takes = true;
     if (s.watch)
-        dz_exec_watch_took(s.watch, DZ_CELL_WINDOW);
+        dz_exec_watch_ack(s.watch, DZ_CELL_WINDOW);
     s.took = DZ_CELL_WINDOW;
     UNTIL(&r, s.ended + s.failed > 0);
     CHECK_INT(s.failed, 0);

@@ -79,7 +79,7 @@ static void lie_of(struct rig *r, const struct dz_frame *f, const void *payload,
 static void talk(struct rig *r, struct asker *a)
 {
     CHECK_INT(run(r, "a", "f", a), 0);
-    UNTIL(r, a->failed || (a->bytes > 0 && dz_list_empty(&only(r)->untold)));
+    UNTIL(r, a->failed || (a->bytes > 0 && dz_list_empty(&only(r)->up_pending)));
 }
 
 struct seen {
@@ -372,10 +372,10 @@ TEST(a_snapshot_that_grows_without_end_is_the_end_of_its_cell)
     only(&r)->disk_limit = 1 << 20;
     only(&r)->disk_state = 0;
     CHECK_INT(fallocate(held, 0, 0, 60 << 20), 0);
-    dz_uses_measure(r.e);
+    dz_usages_measure(r.e);
     CHECK_INT(t.a.done, 0);
     CHECK_INT(fallocate(held, 0, 0, 100 << 20), 0);
-    dz_uses_measure(r.e);
+    dz_usages_measure(r.e);
     UNTIL(&r, t.a.done > 0);
     CHECK_INT(t.a.code, DZ_EQUOTA);
     CHECK_INT(events(&r, "disk_exceeded").count, 1);

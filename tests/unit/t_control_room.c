@@ -42,7 +42,7 @@ static uint64_t used(struct rig *r)
 {
     struct dz_control_quota_state s = {0};
     CHECK_INT(dz_control_quotas(r->e, &op, "acme", &s, &r->why), 0);
-    dz_uses_measure(r->e);
+    dz_usages_measure(r->e);
     CHECK_INT(dz_control_quotas(r->e, &op, "acme", &s, &r->why), 0);
     CHECK(s.measured);
     return s.used.disk_bytes;
@@ -72,7 +72,7 @@ static void until_done(struct rig *r, const struct asker *all, int n, int code)
 static void branch(struct rig *r, struct copies *c, const char *name)
 {
     const struct dz_control_spec spec = {
-        .snapshot = "s", .name = name, .idle_ms = DZ_LADDER_INHERIT, .no_start = true};
+        .snapshot = "s", .name = name, .idle_ms = DZ_IDLE_INHERIT, .no_start = true};
     ask(c, dz_control_create(r->e, &me, &spec, on_done, &c->all[c->taken], &r->why));
 }
 
@@ -121,7 +121,7 @@ TEST(clones_under_way_count)
     rig_open(&r);
     run_well(&r, "a");
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    UNTIL(&r, dz_list_empty(&r.e->sandboxes->leaving));
+    UNTIL(&r, dz_list_empty(&r.e->sandboxes->exiting));
     CHECK_INT(dz_control_get(r.e, box("a"), &row, &r.why), 0);
     allow(&r, dz_control_file_bytes(r.e, &row));
     dz_instance_release(&row);

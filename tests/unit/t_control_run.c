@@ -208,7 +208,7 @@ static void op_data(void *arg, const void *data, size_t n)
     struct asker *a = arg;
     (void)data;
     a->bytes += n;
-    dz_file_op_took(a->op, n);
+    dz_file_op_ack(a->op, n);
 }
 
 static void op_done(void *arg, const struct dz_why *why, uint64_t count)
@@ -333,7 +333,7 @@ TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
     struct asker a, late;
     files_only(&r, &a);
     CHECK(only(&r) && only(&r)->phase == DZ_PHASE_FILES);
-    dz_sandbox_make_way(r.e->sandboxes, only(&r)->id, DZ_REQUEST_USE);
+    dz_sandbox_yield_file(r.e->sandboxes, only(&r)->id, DZ_REQUEST_USE);
     dz_sandbox_stop_cell(only(&r), true);
     CHECK_INT(run(&r, "a", "h", &late), 0);
     UNTIL(&r, late.ended + late.failed > 0);
@@ -355,7 +355,7 @@ static void just_up(struct rig *r, struct asker *a, void (*then)(void))
         CHECK_INT(run(r, "a", "w", a), 0);
         UNTIL(r, a->started > 0);
         first_in = NULL;
-        if (!dz_list_empty(&only(r)->untold))
+        if (!dz_list_empty(&only(r)->up_pending))
             return;
         dz_exec_watch_end(a->watch);
     }
@@ -376,7 +376,7 @@ TEST(whoever_was_answered_by_a_guest_finds_its_sandbox_awake)
     struct asker a;
     just_up(&r, &a, NULL);
     CHECK(in_state(&r, "a", "active"));
-    CHECK(dz_list_empty(&only(&r)->untold));
+    CHECK(dz_list_empty(&only(&r)->up_pending));
     just_up_over(&r, &a);
 }
 
@@ -444,7 +444,7 @@ static bool is_untold(const struct asker *a)
 TEST(nothing_is_told_before_the_call_returns)
 {
     const struct dz_control_spec resting = {
-        .image = "g", .idle_ms = DZ_LADDER_INHERIT, .no_start = true, .name = "resting"};
+        .image = "g", .idle_ms = DZ_IDLE_INHERIT, .no_start = true, .name = "resting"};
     const struct dz_control_handle as = {0};
     struct asker ran, listed, copied, told, made = {0};
     struct rig r;
@@ -453,12 +453,12 @@ TEST(nothing_is_told_before_the_call_returns)
         run_well(&r, "a");
         if (dead)
             kill_in(&r, DZ_PHASE_UP);
-        const struct dz_exec_tell nobody = {.exec_id = "exe_none", .what = DZ_EXEC_TELL_INPUT};
+        const struct dz_exec_send nobody = {.exec_id = "exe_none", .what = DZ_EXEC_SEND_INPUT};
         copied = told = (struct asker){0};
         CHECK_INT(run(&r, "a", "h", &ran), 0);
         CHECK_INT(list(&r, &listed), 0);
         CHECK_INT(dz_control_snapshot(r.e, box("a"), &as, on_copy, &copied, &r.why), 0);
-        CHECK_INT(dz_control_exec_tell(r.e, box("a"), &nobody, on_done, &told, &r.why), 0);
+        CHECK_INT(dz_control_exec_send(r.e, box("a"), &nobody, on_done, &told, &r.why), 0);
         CHECK(is_untold(&ran) && is_untold(&listed) && is_untold(&copied) && is_untold(&told));
         UNTIL(&r, ran.ended + ran.failed > 0 && listed.done && copied.done && told.done);
         CHECK(ran.ended + ran.failed == 1 && listed.done == 1);
@@ -488,7 +488,7 @@ TEST(who_leaves_between_an_end_and_its_telling_is_told_nothing)
     char text[] = "it is over";
     dz_exec_down(only(&r), DZ_EGONE, NULL, text);
     memset(text, 0, sizeof text);
-    dz_exec_watch_took(left.watch, 1);
+    dz_exec_watch_ack(left.watch, 1);
     dz_exec_watch_abort(left.watch);
     UNTIL(&r, stays.failed > 0);
     CHECK(stays.failed == 1 && stays.code == DZ_EGONE);
@@ -567,13 +567,13 @@ struct both {
 static void answered(struct rig *r, struct both *ret)
 {
     struct asker w, h;
-    bool untold = false;
+    bool pending = false;
     rig_open(r);
     CHECK_INT(run(r, "a", "w", &w), 0);
     UNTIL(r, w.started == 1);
     (void)snprintf(ret->slept, sizeof ret->slept, "%s", dz_exec_watch_exec(w.watch));
     dz_exec_watch_end(w.watch);
-    for (int i = 0; i < 50 && !untold; i++) { /* on a slow machine it may know already */
+    for (int i = 0; i < 50 && !pending; i++) { /* on a slow machine it may know already */
         order_well(r, "a", DZ_REQUEST_SUSPEND);
         CHECK_INT(run(r, "a", "h", &h), 0);
         (void)snprintf(ret->ran, sizeof ret->ran, "%s", dz_exec_watch_exec(h.watch));
@@ -581,9 +581,9 @@ static void answered(struct rig *r, struct both *ret)
         UNTIL(r, h.ended + h.failed > 0);
         first_in = NULL;
         CHECK(h.ended == 1 && h.bytes == 7);
-        untold = !dz_list_empty(&only(r)->untold);
+        pending = !dz_list_empty(&only(r)->up_pending);
     }
-    CHECK(untold);
+    CHECK(pending);
 }
 
 static void is_as_answered(struct rig *r, const struct both *b, bool lost)
@@ -632,7 +632,7 @@ static void without_room(struct rig *r, void (*fn)(void *control))
 
 static void tell_all(void *control)
 {
-    dz_sandboxes_tell(((struct dz_control *)control)->sandboxes);
+    dz_sandboxes_report_up(((struct dz_control *)control)->sandboxes);
 }
 
 /* Nobody can be told of that wake, so it is over: with its memory, which is told. */
@@ -676,10 +676,10 @@ TEST(a_sandbox_that_is_listed_stays_until_it_has_been_looked_at)
 
 static int tell_it(struct rig *r, const struct asker *to, const char *text, struct asker *a)
 {
-    const struct dz_exec_tell what = {
-        .what = DZ_EXEC_TELL_INPUT, .exec_id = dz_exec_watch_exec(to->watch), .data = dz_str(text)};
+    const struct dz_exec_send what = {
+        .what = DZ_EXEC_SEND_INPUT, .exec_id = dz_exec_watch_exec(to->watch), .data = dz_str(text)};
     *a = (struct asker){0};
-    return dz_control_exec_tell(r->e, box("a"), &what, on_done, a, &r->why);
+    return dz_control_exec_send(r->e, box("a"), &what, on_done, a, &r->why);
 }
 
 /* Its input went with the start, and it does not wake. */
@@ -762,7 +762,7 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 TEST(of_a_creation_that_fails_nothing_is_left_when_it_says_so)
 {
     struct rig r;
-    const struct dz_control_spec spec = {.name = "b", .image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_control_spec spec = {.name = "b", .image = "g", .idle_ms = DZ_IDLE_INHERIT};
     rig_open(&r);
     for (int i = 0; i < 3; i++) {
         struct maker m = {.r = &r};
@@ -785,17 +785,21 @@ TEST(new_sandboxes_have_files_that_were_made_ahead)
     struct rig r;
     char name[16];
     rig_open(&r);
-    UNTIL(&r, dz_ready_count(&r.e->ready) == DZ_CONTROL_READY && !r.e->ready.filling);
-    r.e->ready.filling = true;                       /* none are made */
-    for (int i = 1; i < DZ_CONTROL_READY + 2; i++) { /* and the last has none, and is made itself */
+    UNTIL(&r,
+          dz_prealloc_count(&r.e->prealloc) == DZ_CONTROL_PREALLOC_MAX && !r.e->prealloc.filling);
+    r.e->prealloc.filling = true; /* none are made */
+    for (int i = 1; i < DZ_CONTROL_PREALLOC_MAX + 2;
+         i++) { /* and the last has none, and is made itself */
         (void)snprintf(name, sizeof name, "b%d", i);
         rig_create(&r, name);
-        CHECK_INT(dz_ready_count(&r.e->ready), i < DZ_CONTROL_READY ? DZ_CONTROL_READY - i : 0);
+        CHECK_INT(dz_prealloc_count(&r.e->prealloc),
+                  i < DZ_CONTROL_PREALLOC_MAX ? DZ_CONTROL_PREALLOC_MAX - i : 0);
         run_well(&r, name);
     }
-    r.e->ready.filling = false;
+    r.e->prealloc.filling = false;
     rig_create(&r, "c");
-    UNTIL(&r, dz_ready_count(&r.e->ready) == DZ_CONTROL_READY && !r.e->ready.filling);
+    UNTIL(&r,
+          dz_prealloc_count(&r.e->prealloc) == DZ_CONTROL_PREALLOC_MAX && !r.e->prealloc.filling);
     rig_close(&r);
 }
 
@@ -849,8 +853,8 @@ TEST(a_second_listener_misses_nothing_that_the_first_was_sent_already)
     uint64_t a_took = 0, b_took = 30000;
     for (int i = 0; i < 5; i++) {
         uint64_t next = a.next;
-        dz_exec_watch_took(a.watch, (size_t)(next - a_took));
-        dz_exec_watch_took(b.watch, (size_t)(next - b_took));
+        dz_exec_watch_ack(a.watch, (size_t)(next - a_took));
+        dz_exec_watch_ack(b.watch, (size_t)(next - b_took));
         a_took = b_took = next;
         UNTIL(&r, a.next == next + DZ_CELL_WINDOW && b.next == a.next);
     }
@@ -871,7 +875,7 @@ TEST(a_drain_puts_all_down_and_refuses_what_comes)
     dz_control_drain(r.e, 20000, on_drained, &drained);
     CHECK_INT(run(&r, "a", "h", &late), DZ_EBUSY);
     CHECK_INT(order(&r, "b", DZ_REQUEST_WAKE, &late), DZ_EBUSY);
-    const struct dz_control_spec spec = {.image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_control_spec spec = {.image = "g", .idle_ms = DZ_IDLE_INHERIT};
     CHECK_INT(dz_control_create(r.e, &me, &spec, on_done, &late, &r.why), DZ_EBUSY);
     UNTIL(&r, drained > 0);
     CHECK_INT(drained, 1);
@@ -893,7 +897,7 @@ TEST(a_drain_waits_for_an_operation_without_a_cell)
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_WAKE);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    UNTIL(&r, dz_list_empty(&r.e->sandboxes->leaving));
+    UNTIL(&r, dz_list_empty(&r.e->sandboxes->exiting));
     CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0);
     CHECK_INT(freeze.done, 0);
     rig_close(&r);

@@ -87,7 +87,7 @@ TEST(map_walks_by_hops_only)
                       {DZ_STATE_FROZEN, 2},  {DZ_STATE_ARCHIVED, 1}, {DZ_STATE_DELETED, 0}};
     enum dz_state path[DZ_STATE_COUNT];
     for (size_t i = 0; i < DZ_ARRAY_LEN(to_deleted); i++) {
-        int n = dz_lifecycle_walk(to_deleted[i].from, DZ_STATE_DELETED, path, NULL);
+        int n = dz_lifecycle_path(to_deleted[i].from, DZ_STATE_DELETED, path, NULL);
         CHECK_INT(n, to_deleted[i].hops);
         enum dz_state at = to_deleted[i].from;
         for (int k = 0; k < n; k++) {
@@ -97,9 +97,9 @@ TEST(map_walks_by_hops_only)
         CHECK_INT(at, DZ_STATE_DELETED);
     }
     struct dz_err err;
-    CHECK_INT(dz_lifecycle_walk(DZ_STATE_DELETED, DZ_STATE_ACTIVE, path, &err), DZ_ESTATE);
+    CHECK_INT(dz_lifecycle_path(DZ_STATE_DELETED, DZ_STATE_ACTIVE, path, &err), DZ_ESTATE);
     CHECK(strstr(err.msg, "never"));
-    CHECK_INT(dz_lifecycle_walk(DZ_STATE_FROZEN, DZ_STATE_CREATED, path, NULL), DZ_ESTATE);
+    CHECK_INT(dz_lifecycle_path(DZ_STATE_FROZEN, DZ_STATE_CREATED, path, NULL), DZ_ESTATE);
 }
 
 TEST(names_read_back)
@@ -137,7 +137,7 @@ TEST(names_read_back)
 
 TEST(ladder_does_what_its_table_says)
 {
-    const struct dz_ladder *l = &dz_ladder_default;
+    const struct dz_idle_policy *l = &dz_idle_policy_default;
     CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, 16 * MIN, l), DZ_STATE_SUSPENDED);
     CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, 0, l), DZ_STATE_NONE);
     CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_SUSPENDED, 2 * DAY, l), DZ_STATE_FROZEN);
@@ -153,15 +153,15 @@ TEST(ladder_does_what_its_table_says)
 
 TEST(ladder_is_chosen_rung_by_rung)
 {
-    const struct dz_ladder sandbox = {DZ_LADDER_INHERIT, 7}, image = {5, 6};
-    const struct dz_ladder server = {DZ_LADDER_NEVER, DZ_LADDER_INHERIT};
-    struct dz_ladder l = dz_ladder_choose(&sandbox, &image, &server);
+    const struct dz_idle_policy sandbox = {DZ_IDLE_INHERIT, 7}, image = {5, 6};
+    const struct dz_idle_policy server = {DZ_IDLE_OFF, DZ_IDLE_INHERIT};
+    struct dz_idle_policy l = dz_idle_policy_choose(&sandbox, &image, &server);
     CHECK_INT(l.suspend_ms, 5);
     CHECK_INT(l.freeze_ms, 7);
-    l = dz_ladder_choose(NULL, NULL, &server);
-    CHECK(l.suspend_ms == DZ_LADDER_NEVER);
+    l = dz_idle_policy_choose(NULL, NULL, &server);
+    CHECK(l.suspend_ms == DZ_IDLE_OFF);
     CHECK_INT(l.freeze_ms, DAY);
-    l = dz_ladder_choose(NULL, NULL, NULL);
+    l = dz_idle_policy_choose(NULL, NULL, NULL);
     CHECK_INT(l.suspend_ms, 15 * MIN);
     CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, INT64_MAX, &server), DZ_STATE_NONE);
 }
@@ -193,12 +193,12 @@ static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
             else if (f->mode == DZ_IDLE_CONNECTIONS && !f->connections)
                 idle = now - (f->last_closed > last ? f->last_closed : last);
             else if (f->mode == DZ_IDLE_CONNECTIONS && now >= f->last_byte + f->silence_ms &&
-                     f->ladder.suspend_ms != DZ_LADDER_NEVER)
+                     f->idle_policy.suspend_ms != DZ_IDLE_OFF)
                 return now;
         } else if (f->state == DZ_STATE_SUSPENDED) {
             idle = now - (f->suspended_at > last ? f->suspended_at : last);
         }
-        if (idle >= 0 && dz_lifecycle_auto_next(f->state, idle, &f->ladder) != DZ_STATE_NONE)
+        if (idle >= 0 && dz_lifecycle_auto_next(f->state, idle, &f->idle_policy) != DZ_STATE_NONE)
             return now;
     }
     return INT64_MAX;
@@ -217,7 +217,7 @@ TEST(due_agrees_with_an_oracle_that_looks_every_millisecond)
         struct dz_facts f = {
             .state = (enum dz_state)(dice_roll(&seed) % DZ_STATE_DELETED),
             .mode = (enum dz_idle_mode)(dice_roll(&seed) % 3),
-            .ladder = {maybe(&seed, 60), maybe(&seed, 90)},
+            .idle_policy = {maybe(&seed, 60), maybe(&seed, 90)},
             .created = 1 + (int64_t)(dice_roll(&seed) % 10),
             .last_active = maybe(&seed, 60),
             .suspended_at = maybe(&seed, 80),
@@ -235,9 +235,9 @@ TEST(due_agrees_with_an_oracle_that_looks_every_millisecond)
             .ephemeral = dice_roll(&seed) % 4 == 0,
         };
         if (dice_roll(&seed) % 8 == 0)
-            f.ladder.suspend_ms = DZ_LADDER_NEVER;
+            f.idle_policy.suspend_ms = DZ_IDLE_OFF;
         if (dice_roll(&seed) % 8 == 0)
-            f.ladder.freeze_ms = DZ_LADDER_NEVER;
+            f.idle_policy.freeze_ms = DZ_IDLE_OFF;
         int64_t at = 0;
         enum dz_due due = dz_lifecycle_due(&f, &at);
         CHECK(at == INT64_MAX ? due == DZ_DUE_NOTHING : due != DZ_DUE_NOTHING);
@@ -271,11 +271,11 @@ TEST(a_guest_that_only_sleeps_is_put_down_at_once_if_it_sleeps_for_long)
         f.state = DZ_STATE_ACTIVE;
         f.created = 1;
         f.last_active = 5000;
-        f.ladder = dz_ladder_default;
+        f.idle_policy = dz_idle_policy_default;
         CHECK_INT(dz_lifecycle_due(&f, &at),
                   rows[i].at == INT64_MAX ? DZ_DUE_NOTHING : DZ_DUE_SUSPEND);
         CHECK_INT(at, rows[i].at);
-        f.ladder.suspend_ms = DZ_LADDER_NEVER; /* that is the owner's word */
+        f.idle_policy.suspend_ms = DZ_IDLE_OFF; /* that is the owner's word */
         CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
         f.state = DZ_STATE_SUSPENDED; /* says nothing of one that is asleep */
         CHECK(dz_lifecycle_due(&f, &at) != DZ_DUE_SUSPEND);
@@ -285,7 +285,7 @@ TEST(a_guest_that_only_sleeps_is_put_down_at_once_if_it_sleeps_for_long)
 TEST(expiry_goes_before_the_ladder_at_the_same_time)
 {
     struct dz_facts f = {.state = DZ_STATE_SUSPENDED,
-                         .ladder = {10, 100},
+                         .idle_policy = {10, 100},
                          .created = 1,
                          .suspended_at = 50,
                          .expires = 150};
@@ -302,7 +302,7 @@ TEST(expiry_goes_before_the_ladder_at_the_same_time)
 TEST(due_survives_times_near_the_end_of_the_range)
 {
     struct dz_facts f = {
-        .state = DZ_STATE_ACTIVE, .ladder = {INT64_MAX - 1, 5}, .created = INT64_MAX - 10};
+        .state = DZ_STATE_ACTIVE, .idle_policy = {INT64_MAX - 1, 5}, .created = INT64_MAX - 10};
     int64_t at = 0;
     CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
     f.state = DZ_STATE_FROZEN;
@@ -313,7 +313,7 @@ TEST(due_survives_times_near_the_end_of_the_range)
 TEST(timeouts_stand_still_and_end_as_they_say)
 {
     struct dz_facts f = {.state = DZ_STATE_ACTIVE,
-                         .ladder = {10, 100},
+                         .idle_policy = {10, 100},
                          .created = 1,
                          .hold_until = 900,
                          .timeout_at = 300};

@@ -78,7 +78,7 @@ TEST(no_operation_starts_that_the_map_forbids)
             struct dz_verdict v = dz_lifecycle_request((enum dz_state)s, (enum dz_request)r, NULL);
             if (v.answer != DZ_ANSWER_RUN || target(v.op) == DZ_STATE_NONE)
                 continue;
-            int hops = dz_lifecycle_walk((enum dz_state)s, target(v.op), path, NULL);
+            int hops = dz_lifecycle_path((enum dz_state)s, target(v.op), path, NULL);
             CHECK(r == DZ_REQUEST_DESTROY ? hops >= 1 : hops == 1);
         }
 }
@@ -86,31 +86,33 @@ TEST(no_operation_starts_that_the_map_forbids)
 TEST(wakes_meet_as_they_should)
 {
     int code = 0;
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_ACTIVATE, DZ_REQUEST_USE, &code), DZ_MEET_JOIN);
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_ACTIVATE, DZ_REQUEST_WAKE, &code), DZ_MEET_REFUSE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_ACTIVATE, DZ_REQUEST_USE, &code), DZ_CONFLICT_COALESCE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_ACTIVATE, DZ_REQUEST_WAKE, &code), DZ_CONFLICT_REJECT);
     CHECK_INT(code, DZ_ERESTORING);
     code = 0;
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_ACTIVATE, DZ_REQUEST_REVIVE, &code), DZ_MEET_REFUSE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_ACTIVATE, DZ_REQUEST_REVIVE, &code), DZ_CONFLICT_REJECT);
     CHECK_INT(code, DZ_ERESTORING);
     for (int op = DZ_OP_SUSPEND; op < DZ_OP_DELETE; op++) {
-        CHECK_INT(dz_lifecycle_meet((enum dz_op)op, DZ_REQUEST_USE, &code), DZ_MEET_WAIT);
-        CHECK_INT(dz_lifecycle_meet((enum dz_op)op, DZ_REQUEST_WAKE, &code), DZ_MEET_WAIT);
-        CHECK_INT(dz_lifecycle_meet((enum dz_op)op, DZ_REQUEST_DESTROY, &code), DZ_MEET_WAIT);
+        CHECK_INT(dz_lifecycle_conflict((enum dz_op)op, DZ_REQUEST_USE, &code), DZ_CONFLICT_QUEUE);
+        CHECK_INT(dz_lifecycle_conflict((enum dz_op)op, DZ_REQUEST_WAKE, &code), DZ_CONFLICT_QUEUE);
+        CHECK_INT(dz_lifecycle_conflict((enum dz_op)op, DZ_REQUEST_DESTROY, &code),
+                  DZ_CONFLICT_QUEUE);
     }
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_FREEZE, DZ_REQUEST_FREEZE, &code), DZ_MEET_JOIN);
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_SUSPEND, DZ_REQUEST_SUSPEND, &code), DZ_MEET_JOIN);
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_SUSPEND, DZ_REQUEST_CRASHED, &code), DZ_MEET_WAIT);
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_CLONE, DZ_REQUEST_CLONE, &code), DZ_MEET_WAIT);
-    CHECK_INT(dz_lifecycle_meet(DZ_OP_FREEZE, DZ_REQUEST_SUSPEND, &code), DZ_MEET_WAIT);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_FREEZE, DZ_REQUEST_FREEZE, &code), DZ_CONFLICT_COALESCE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_SUSPEND, DZ_REQUEST_SUSPEND, &code),
+              DZ_CONFLICT_COALESCE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_SUSPEND, DZ_REQUEST_CRASHED, &code), DZ_CONFLICT_QUEUE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_CLONE, DZ_REQUEST_CLONE, &code), DZ_CONFLICT_QUEUE);
+    CHECK_INT(dz_lifecycle_conflict(DZ_OP_FREEZE, DZ_REQUEST_SUSPEND, &code), DZ_CONFLICT_QUEUE);
 }
 
 TEST(what_is_being_deleted_takes_nothing_more)
 {
     for (int r = 0; r < DZ_REQUEST_COUNT; r++) {
         int code = 0;
-        enum dz_meeting m = dz_lifecycle_meet(DZ_OP_DELETE, (enum dz_request)r, &code);
+        enum dz_conflict m = dz_lifecycle_conflict(DZ_OP_DELETE, (enum dz_request)r, &code);
         bool same = r == DZ_REQUEST_DELETE || r == DZ_REQUEST_DESTROY;
-        CHECK_INT(m, same ? DZ_MEET_JOIN : DZ_MEET_REFUSE);
+        CHECK_INT(m, same ? DZ_CONFLICT_COALESCE : DZ_CONFLICT_REJECT);
         CHECK_INT(code, same ? 0 : DZ_EGONE);
     }
 }
@@ -164,6 +166,6 @@ TEST(operations_and_steps_read_back)
 TEST(what_ran_sleeps_after_a_crash)
 {
     for (int s = 0; s < DZ_STATE_COUNT; s++)
-        CHECK_INT(dz_lifecycle_settled((enum dz_state)s),
+        CHECK_INT(dz_lifecycle_after_crash((enum dz_state)s),
                   s == DZ_STATE_ACTIVE ? DZ_STATE_SUSPENDED : s);
 }

@@ -71,7 +71,7 @@ TEST(a_timeout_is_not_changed_by_the_walls_clock)
         struct rig r;
         struct rig_reply reply;
         const struct dz_instance row = {
-            .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 20 * MIN};
+            .id = "a", .tenant = "acme", .suspend_ms = DZ_IDLE_OFF, .timeout_ms = 20 * MIN};
         open_awake(&r, &row);
         rig_pass(&r, 8 * MIN);
         set_wall(&r, steps[i]);

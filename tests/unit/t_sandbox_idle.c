@@ -137,7 +137,7 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
     rig_pass(&r, 1000);
     CHECK_INT(r.starts, 2);
 
-    r.goes_on = true;
+    r.may_resume = true;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");

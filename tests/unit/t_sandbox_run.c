@@ -763,7 +763,7 @@ TEST(a_timeout_runs_while_awake_and_destroys)
     int64_t at = 0;
     rig_open(&r);
     const struct dz_instance row = {
-        .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 10 * MIN};
+        .id = "a", .tenant = "acme", .suspend_ms = DZ_IDLE_OFF, .timeout_ms = 10 * MIN};
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     rig_pass(&r, 60 * MIN); /* not awake yet */
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
@@ -790,7 +790,7 @@ TEST(a_timeout_that_pauses_begins_anew_with_each_wake_and_can_be_set)
     rig_open(&r);
     const struct dz_instance row = {.id = "a",
                                     .tenant = "acme",
-                                    .suspend_ms = DZ_LADDER_NEVER,
+                                    .suspend_ms = DZ_IDLE_OFF,
                                     .timeout_ms = 10 * MIN,
                                     .timeout_action = "pause"};
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
@@ -831,7 +831,7 @@ TEST(a_timeout_that_is_set_while_awake_destroys_though_nothing_else_is_due)
     struct rig_reply reply;
     rig_open(&r);
     const struct dz_instance row = {
-        .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .freeze_ms = DZ_LADDER_NEVER};
+        .id = "a", .tenant = "acme", .suspend_ms = DZ_IDLE_OFF, .freeze_ms = DZ_IDLE_OFF};
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 60 * MIN);
@@ -849,7 +849,7 @@ TEST(a_timeout_survives_the_death_of_the_daemon)
     int64_t at;
     rig_open(&r);
     const struct dz_instance row = {
-        .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 10 * MIN};
+        .id = "a", .tenant = "acme", .suspend_ms = DZ_IDLE_OFF, .timeout_ms = 10 * MIN};
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_pass(&r, 4 * MIN);
@@ -1047,7 +1047,7 @@ static bool open_quietly(struct rig *r)
         dz_registry_open(":memory:", true, &r->registry, NULL) < 0)
         return false;
     struct dz_sandboxes_opts opts = rig_opts(r, live);
-    opts.ladder = (struct dz_ladder){DZ_LADDER_NEVER, DZ_LADDER_NEVER};
+    opts.idle_policy = (struct dz_idle_policy){DZ_IDLE_OFF, DZ_IDLE_OFF};
     return dz_sandboxes_new(&opts, &r->k, NULL) == 0 && dz_sandboxes_recover(r->k, NULL) == 0;
 }
 
