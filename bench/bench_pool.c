@@ -129,7 +129,7 @@ static void take(struct bench_box *x, const struct dz_cell_event *e)
         x->last[n] = '\0';
         x->said += e->size;
         x->offset = e->offset + e->size;
-        (void)dz_cell_exec_took(x->cell, e->exec, e->size, NULL);
+        (void)dz_cell_exec_ack(x->cell, e->exec, e->size, NULL);
     }
     if (e->type == DZ_CELL_FAILED || e->type == DZ_CELL_EXEC_FAILED || e->type == DZ_CELL_AWAKE ||
         (e->type == DZ_CELL_COPIED && e->code < 0)) {

@@ -215,7 +215,7 @@ static void seal(const struct bench_box *x, struct bench_base *ret)
     if (dz_db_open_fds(&db, dup(x->disk), dup(x->wal), &opts, &err) < 0 ||
         dz_db_open_fds(&image, dup(x->base->fd), -1, &below, &err) < 0 ||
         dz_db_open_fds(&to, dup(sealed.disk), dup(sealed.wal), &opts, &err) < 0 ||
-        dz_machine_seal(db, image, NULL, to, &err) < 0 || dz_db_close(to, false, &err) < 0 ||
+        dz_machine_flatten(db, image, NULL, to, &err) < 0 || dz_db_close(to, false, &err) < 0 ||
         dz_db_close(image, true, &err) < 0 || dz_db_close(db, true, &err) < 0)
         bench_die("seal", &err);
     *ret = *x->base;

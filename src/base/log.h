@@ -12,7 +12,7 @@
  * it), a line begins with its priority, "<6>", and has no time.
  *
  * Events are snake_case, in the past tense where something happened. Library
- * modules log at debug only; cell_words.c, which passes on what other processes
+ * modules log at debug only; cell_stderr.c, which passes on what other processes
  * say, at warn. A line is at most DZ_LOG_LINE_MAX bytes and is
  * written by one write(2); values are cut at DZ_LOG_VALUE_MAX, and a field for
  * which no room is left is left out and truncated=true is added. Logging never

@@ -11,9 +11,9 @@
 #include "cell/cell_call.h"
 
 #include "cell/cell_called.h"
-#include "cell/cell_nest.h"
 #include "cell/cell_reap.h"
-#include "cell/cell_words.h"
+#include "cell/cell_stderr.h"
+#include "cell/cell_zygote.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -36,8 +36,8 @@
 #define WATCH_TICK_NS (DZ_NS_PER_S / 20)
 
 enum {
-    SEED_MS = 10000,  /* for the seed to take a request, and to start the process */
-    WORDS_FIRST = 16, /* packets of text that may come before the pid */
+    ROOT_MS = 10000,   /* for the root zygote to take a request, and to start the process */
+    STDERR_FIRST = 16, /* packets of text that may come before the pid */
 };
 
 struct calling {
@@ -53,7 +53,7 @@ struct calling {
     bool late;           /* the deadline is that of the grace period now */
     int failed;          /* the first error of `take`, `answer` or the reply: reported at the end */
     struct dz_err why;
-    struct dz_cell_words words;
+    struct dz_cell_stderr text;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
@@ -127,12 +127,12 @@ static int wait_readable(struct calling *c, struct dz_err *err)
 
 /* --- frames ----------------------------------------------------------------------------- */
 
-static void take(struct calling *c, const struct dz_frame *f)
+static void pass_message(struct calling *c, const struct dz_frame *f)
 {
     const struct dz_call_msg msg = {f->stream, f->value, c->payload, f->size};
-    if (c->failed || !c->o->take)
+    if (c->failed || !c->o->receive)
         return;
-    int rc = c->o->take(c->o->host, &msg, &c->why);
+    int rc = c->o->receive(c->o->host, &msg, &c->why);
     if (rc < 0)
         fail(c, rc);
 }
@@ -179,16 +179,16 @@ static int understand(struct calling *c, const struct dz_frame *f, int *ret_resu
 {
     int64_t value = (int64_t)f->value;
     switch (f->type) {
-    case DZ_FRAME_SAY:
-        take(c, f);
+    case DZ_FRAME_MESSAGE:
+        pass_message(c, f);
         return 0;
     case DZ_FRAME_ASK:
         return answer(c, f, err);
     case DZ_FRAME_REPLY:
         add_reply(c, f);
         return 0;
-    case DZ_FRAME_WORDS:
-        dz_cell_words_take(&c->words, c->payload, f->size);
+    case DZ_FRAME_STDERR:
+        dz_cell_stderr_add(&c->text, c->payload, f->size);
         return 0;
     case DZ_FRAME_DONE:
         if (value < -DZ_CELL_CODE_MAX || value > INT32_MAX)
@@ -258,53 +258,55 @@ int dz_call_listen(int fd, const struct dz_call_opts *o, struct dz_buf *reply, s
     c->reply = reply;
     c->fd = fd;
     c->stop = &stop;
-    dz_cell_words_init(&c->words, DZ_WORDS_CALL, o->what);
+    dz_cell_stderr_init(&c->text, DZ_STDERR_CALL, o->what);
     int rc = converse(c, err);
-    dz_cell_words_end(&c->words);
+    dz_cell_stderr_end(&c->text);
     rc = outcome(c, rc, err);
     dz_free(c);
     return rc;
 }
 
-/* --- by the seed ---------------------------------------------------------------------------- */
+/* --- by the root zygote
+ * ---------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
     int fd;
     atomic_bool never_fork;
-} seed = {PTHREAD_MUTEX_INITIALIZER, -1, false};
+} root = {PTHREAD_MUTEX_INITIALIZER, -1, false};
 
-void dz_call_set_seed(int fd)
+void dz_call_set_root(int fd)
 {
-    (void)pthread_mutex_lock(&seed.lock);
-    dz_fd_close(&seed.fd);
-    seed.fd = fd;
-    (void)pthread_mutex_unlock(&seed.lock);
+    (void)pthread_mutex_lock(&root.lock);
+    dz_fd_close(&root.fd);
+    root.fd = fd;
+    (void)pthread_mutex_unlock(&root.lock);
 }
 
 void dz_cell_call_never_fork(void)
 {
-    atomic_store(&seed.never_fork, true);
+    atomic_store(&root.never_fork, true);
 }
 
-static bool has_seed(void)
+static bool has_root(void)
 {
-    (void)pthread_mutex_lock(&seed.lock);
-    bool has = seed.fd >= 0;
-    (void)pthread_mutex_unlock(&seed.lock);
+    (void)pthread_mutex_lock(&root.lock);
+    bool has = root.fd >= 0;
+    (void)pthread_mutex_unlock(&root.lock);
     return has;
 }
 
-/* Waiting for a seed holds no lock, so the loop can take it when it has another seed. */
-static int send_to_seed(const struct calling *c, const struct dz_frame *f, const int *fds, size_t n,
+/* Waiting for a root zygote holds no lock, so the loop can take it when it has another root zygote.
+ */
+static int send_to_root(const struct calling *c, const struct dz_frame *f, const int *fds, size_t n,
                         struct dz_err *err)
 {
     int rc = 0;
-    (void)pthread_mutex_lock(&seed.lock);
-    DZ_AUTO(dz_fd_close) int fd = seed.fd < 0 ? -1 : fcntl(seed.fd, F_DUPFD_CLOEXEC, 3);
-    (void)pthread_mutex_unlock(&seed.lock);
+    (void)pthread_mutex_lock(&root.lock);
+    DZ_AUTO(dz_fd_close) int fd = root.fd < 0 ? -1 : fcntl(root.fd, F_DUPFD_CLOEXEC, 3);
+    (void)pthread_mutex_unlock(&root.lock);
     struct pollfd p = {.fd = fd, .events = POLLOUT};
-    while (fd >= 0 && rc == 0 && poll(&p, 1, SEED_MS) > 0)
+    while (fd >= 0 && rc == 0 && poll(&p, 1, ROOT_MS) > 0)
         rc = dz_frame_send_fds(
             fd, f, fds, n, err); /* 0: another thread was faster, and the socket is full again */
     if (rc == 0)
@@ -313,23 +315,23 @@ static int send_to_seed(const struct calling *c, const struct dz_frame *f, const
     return rc < 0 ? rc : 0;
 }
 
-/* The seed sends the pid over the socket of the call. The process itself sends nothing, and reads
- * nothing of a stranger's, before it has the argument. */
+/* The root zygote sends the pid over the socket of the call. The process itself sends nothing, and
+ * reads nothing of a stranger's, before it has the argument. */
 static int await_pid(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    struct dz_frame f = {.type = DZ_FRAME_WORDS};
-    for (int i = 0; i < WORDS_FIRST && f.type == DZ_FRAME_WORDS; i++) {
-        if (poll(&p, 1, SEED_MS) <= 0)
+    struct dz_frame f = {.type = DZ_FRAME_STDERR};
+    for (int i = 0; i < STDERR_FIRST && f.type == DZ_FRAME_STDERR; i++) {
+        if (poll(&p, 1, ROOT_MS) <= 0)
             return dz_fail(err, DZ_ETIMEOUT, "%s: the process that starts cells does not answer",
                            c->o->what);
         int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
         if (rc <= 0)
             return rc < 0 ? rc : dz_fail(err, DZ_EIO, "%s: start its cell", c->o->what);
-        if (f.type == DZ_FRAME_WORDS) /* text of a sanitizer */
-            dz_cell_words_take(&c->words, c->payload, f.size);
+        if (f.type == DZ_FRAME_STDERR) /* text of a sanitizer */
+            dz_cell_stderr_add(&c->text, c->payload, f.size);
     }
-    if (f.type != DZ_FRAME_NEST_CALLED || f.value < 2 || f.value > INT32_MAX)
+    if (f.type != DZ_FRAME_ZYGOTE_CALLED || f.value < 2 || f.value > INT32_MAX)
         return dz_fail_sys(err, f.stream ? (int)f.stream : EIO, "%s: start its cell", c->o->what);
     if (!dz_reap_claim((pid_t)f.value))
         return dz_fail(err, DZ_EIO, "%s: the process that starts cells names a stranger",
@@ -338,7 +340,7 @@ static int await_pid(struct calling *c, struct dz_err *err)
     return 0;
 }
 
-static int start_by_seed(struct calling *c, int end, struct dz_err *err)
+static int start_by_root(struct calling *c, int end, struct dz_err *err)
 {
     const struct dz_call_opts *o = c->o;
     DZ_AUTO(dz_buf_release) struct dz_buf body = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
@@ -348,7 +350,7 @@ static int start_by_seed(struct calling *c, int end, struct dz_err *err)
                                 .arg_size = (uint32_t)o->arg_size,
                                 .users = dz_cell_users(),
                                 .user = c->user};
-    const struct dz_frame ask = {.type = DZ_FRAME_NEST_CALL};
+    const struct dz_frame ask = {.type = DZ_FRAME_ZYGOTE_CALL};
     int fds[2 + DZ_CALL_FDS_MAX] = {end, c->stop_fd};
     size_t n = 2;
     for (size_t i = 0; i < o->fd_count; i++)
@@ -360,11 +362,11 @@ static int start_by_seed(struct calling *c, int end, struct dz_err *err)
     dz_buf_add(&body, o->arg, o->arg_size);
     if (body.err)
         return dz_fail(err, body.err, "%s: the argument of its cell", o->what);
-    int rc = send_to_seed(c, &ask, fds, n, err);
+    int rc = send_to_root(c, &ask, fds, n, err);
     if (rc == 0)
         rc = await_pid(c, err);
     const struct dz_frame start = {
-        .type = DZ_FRAME_NEST_CALL, .stream = (uint32_t)o->id, .size = (uint32_t)body.len};
+        .type = DZ_FRAME_ZYGOTE_CALL, .stream = (uint32_t)o->id, .size = (uint32_t)body.len};
     if (rc == 0 && dz_frame_send(c->fd, &start, body.p, true, err) <= 0)
         rc = dz_fail(err, DZ_EIO, "%s: start its cell", o->what);
     return rc;
@@ -374,7 +376,7 @@ static int start_by_seed(struct calling *c, int end, struct dz_err *err)
 
 static int start_here(struct calling *c, int end, struct dz_err *err)
 {
-    assert(!atomic_load(&seed.never_fork));
+    assert(!atomic_load(&root.never_fork));
     c->pid = fork();
     if (c->pid == 0)
         dz_call_serve(end, c->o, c->stop);
@@ -388,7 +390,7 @@ static int run(struct calling *c, struct dz_err *err)
     if (rc < 0)
         return dz_wrap(err, rc, "%s", c->o->what);
     c->fd = pair[0];
-    rc = c->o->id && has_seed() ? start_by_seed(c, pair[1], err) : start_here(c, pair[1], err);
+    rc = c->o->id && has_root() ? start_by_root(c, pair[1], err) : start_here(c, pair[1], err);
     (void)close(pair[1]);
     if (rc == 0)
         rc = converse(c, err);
@@ -396,7 +398,7 @@ static int run(struct calling *c, struct dz_err *err)
     /* A cell whose file is watched ends at once after its last message, because nobody would watch
      * the file then. */
     (void)reap(c, rc < 0 || c->o->watched_bytes ? 0 : DZ_CALL_END_MS);
-    dz_cell_words_end(&c->words);
+    dz_cell_stderr_end(&c->text);
     return outcome(c, rc, err);
 }
 
@@ -425,14 +427,14 @@ int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_e
         return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
     c->o = o;
     c->reply = reply;
-    dz_cell_words_init(&c->words, DZ_WORDS_CALL, o->what);
+    dz_cell_stderr_init(&c->text, DZ_STDERR_CALL, o->what);
     c->deadline_ns = o->timeout_ms ? dz_clock_boot_ns() + o->timeout_ms * DZ_NS_PER_MS : 0;
     int rc = make_stop(c, err);
     if (rc == 0)
-        rc = dz_cell_user_take(&c->user, err);
+        rc = dz_cell_user_acquire(&c->user, err);
     if (rc == 0)
         rc = run(c, err);
-    dz_cell_user_give(c->user);
+    dz_cell_user_release(c->user);
     if (c->stop)
         (void)munmap((void *)(uintptr_t)c->stop, sizeof *c->stop);
     dz_fd_close(&c->stop_fd);

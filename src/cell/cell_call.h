@@ -24,10 +24,10 @@
  * What it changes in memory stays with it. It finds its descriptors by dz_call_fd().
  *
  * A process that keeps secrets must not fork into a jail. The daemon makes only calls that have an
- * `id`: their argument is arg_size bytes without pointers, and the seed of its pool (cell_pool.h)
- * exec's a process for each, in which nothing of the daemon ever was.
+ * `id`: their argument is arg_size bytes without pointers, and the root zygote of its pool
+ * (cell_pool.h) exec's a process for each, in which nothing of the daemon ever was.
  *
- * Larger things go by messages. The function says something (`take` gets it) or
+ * Larger things go by messages. The function says something (`receive` gets it) or
  * asks something (`answer` answers). Both sides wait for one another: a slow host
  * slows the function down, and nothing is queued without bound. What comes out of
  * a cell must be looked at as if a guest had made it.
@@ -63,11 +63,11 @@ struct dz_call_msg {
 
 struct dz_call; /* the side of the call in which the function runs */
 
-/* The functions that the daemon calls in a process that the seed starts. */
+/* The functions that the daemon calls in a process that the root zygote starts. */
 enum dz_call_id {
     DZ_CALL_FORK, /* any other function, in a fork of this process */
     DZ_CALL_CHECKPOINT,
-    DZ_CALL_CARRY,
+    DZ_CALL_TRANSFER,
     DZ_CALL_EXPAND,
     DZ_CALL_COUNT,
 };
@@ -87,11 +87,11 @@ extern const struct dz_call_function dz_call_functions[DZ_CALL_COUNT];
 struct dz_call_opts {
     const char *what; /* begins the message when the cell fails: "look into a.doze" */
     dz_call_fn *run;
-    void *arg; /* the argument of run */
-    enum dz_call_id
-        id; /* the function, when the seed is to start a process for it; 0: fork this process */
-    size_t arg_size; /* bytes of arg, when there is an id */
-    const int *fds;  /* the descriptors that run may use; -1 are skipped */
+    void *arg;          /* the argument of run */
+    enum dz_call_id id; /* the function, when the root zygote is to start a process for it; 0: fork
+                           this process */
+    size_t arg_size;    /* bytes of arg, when there is an id */
+    const int *fds;     /* the descriptors that run may use; -1 are skipped */
     size_t fd_count;
     int64_t timeout_ms;    /* for the whole call; 0: no limit */
     uint64_t memory_bytes; /* the most memory of the cell; 0: DZ_CELL_MEMORY */
@@ -103,7 +103,7 @@ struct dz_call_opts {
 
     /* Called with each message that run sends; a negative result ends the call with that error.
      * NULL: run sends none. */
-    int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
+    int (*receive)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
     /* Answers a question of run; the data of *ret_answer must stay valid until the next question.
      */
     int (*answer)(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
@@ -133,7 +133,7 @@ void dz_cell_call_never_fork(void);
 /* Descriptor number `index` of opts.fds; -1 where the caller passed -1. */
 int dz_call_fd(const struct dz_call *call, size_t index);
 /* Send a message; waits until the host can take it. DZ_EIO: the host has gone. */
-int dz_call_say(struct dz_call *call, const struct dz_call_msg *msg);
+int dz_call_send(struct dz_call *call, const struct dz_call_msg *msg);
 /* Send any number of bytes as messages of one tag, with value 0. */
 int dz_call_write(struct dz_call *call, uint32_t tag, const void *data, size_t size);
 /* Ask the host and wait for its answer. DZ_ECANCELED: the host wants the call to end. */

@@ -3,7 +3,7 @@
  * cell_called.c - the cell's side of a call: messages to the host, and its end.
  */
 #include "cell/cell_called.h"
-#include "cell/cell_nest.h"
+#include "cell/cell_zygote.h"
 
 #include "base/mem.h"
 
@@ -36,15 +36,15 @@ static int send_pieces(const struct dz_call *c, enum dz_frame_type type, struct 
     return rc;
 }
 
-int dz_call_say(struct dz_call *c, const struct dz_call_msg *msg)
+int dz_call_send(struct dz_call *c, const struct dz_call_msg *msg)
 {
-    return send_piece(c, DZ_FRAME_SAY, msg, NULL);
+    return send_piece(c, DZ_FRAME_MESSAGE, msg, NULL);
 }
 
 int dz_call_write(struct dz_call *c, uint32_t tag, const void *data, size_t size)
 {
     struct dz_call_msg msg = {.tag = tag, .data = data};
-    return send_pieces(c, DZ_FRAME_SAY, &msg, size, NULL);
+    return send_pieces(c, DZ_FRAME_MESSAGE, &msg, size, NULL);
 }
 
 int dz_call_reply(struct dz_call *c, const void *data, size_t size, struct dz_err *err)
@@ -126,7 +126,7 @@ void dz_call_begin(void)
     struct dz_err err = {0};
     if (dz_frame_receive(DZ_CALL_SOCKET, &f, payload, true, NULL) < 0)
         _exit(0); /* the host has changed its mind */
-    size_t files = dz_nest_inherited(DZ_CALL_FILES, DZ_CALL_FDS_MAX + 1);
+    size_t files = dz_zygote_inherited(DZ_CALL_FILES, DZ_CALL_FDS_MAX + 1);
     int rc = dz_request_read(DZ_READER_CALL, &f, payload, files, &r, &err);
     if (rc == 0)
         rc = dz_cell_part_shared(r.call.fds, r.call.fd_count, &err);

@@ -2,7 +2,7 @@
  *
  * cell_disk.c - what is done to a sandbox's file that nobody runs, in jailed calls.
  *
- * The host hands over descriptors and looks at nothing itself. What is carried is
+ * The host hands over descriptors and looks at nothing itself. What is transferred is
  * read as an image is, without locks or a log: the source's log is empty, and who
  * calls sees to it that nobody runs it. The new file's log is a nameless one in
  * memory, moved into the file every 16 MiB. A cell that lets it grow is killed.
@@ -40,10 +40,10 @@ static bool is_canceled(void *host)
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
-/* --- settle ---------------------------------------------------------------------- */
+/* --- checkpoint ---------------------------------------------------------------------- */
 
 /* Descriptors: the file, its WAL. */
-static int settle_call(struct dz_call *call, void *arg, struct dz_err *err)
+static int checkpoint_call(struct dz_call *call, void *arg, struct dz_err *err)
 {
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the file", .wary = true};
     struct dz_db *db = NULL;
@@ -52,7 +52,7 @@ static int settle_call(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_db_close(db, false, err);
 }
 
-int dz_cell_disk_settle(const char *path, struct dz_err *err)
+int dz_cell_disk_checkpoint(const char *path, struct dz_err *err)
 {
     struct dz_db_files files = DZ_DB_FILES_NONE;
     int rc = dz_db_files_open(&files, path, DZ_DB_FILES_WRITE, err);
@@ -61,7 +61,7 @@ int dz_cell_disk_settle(const char *path, struct dz_err *err)
     const int fds[] = {files.db_fd, files.wal_fd};
     const struct dz_call_opts call = {
         .what = "move the log into the file",
-        .run = settle_call,
+        .run = checkpoint_call,
         .id = DZ_CALL_CHECKPOINT,
         .fds = fds,
         .fd_count = DZ_ARRAY_LEN(fds),
@@ -69,30 +69,30 @@ int dz_cell_disk_settle(const char *path, struct dz_err *err)
     };
     rc = dz_cell_call(&call, NULL, err);
     dz_db_files_close(&files);
-    return rc < 0 ? dz_wrap(err, rc, "settle %s", path) : 0;
+    return rc < 0 ? dz_wrap(err, rc, "move the WAL of %s into it", path) : 0;
 }
 
-/* --- carry ------------------------------------------------------------------------ */
+/* --- transfer ------------------------------------------------------------------------ */
 
 /* Descriptors: by these numbers. */
 enum {
-    CARRY_FROM,
-    CARRY_IMAGE,
-    CARRY_TO,
-    CARRY_TO_WAL,
-    CARRY_PACK,
-    CARRY_COUNT
+    TRANSFER_FROM,
+    TRANSFER_IMAGE,
+    TRANSFER_TO,
+    TRANSFER_TO_WAL,
+    TRANSFER_PACK,
+    TRANSFER_COUNT
 };
 struct carrying {
-    enum dz_cell_carry what;
+    enum dz_cell_transfer what;
     char label[128], image_sha256[65]; /* "": of no image */
 };
 
-static bool is_sound_carry(const void *arg)
+static bool is_sound_transfer(const void *arg)
 {
     struct carrying c;
     memcpy(&c, arg, sizeof c);
-    return (unsigned)c.what <= DZ_CELL_CARRY_SHARE && memchr(c.label, 0, sizeof c.label) &&
+    return (unsigned)c.what <= DZ_CELL_TRANSFER_SHARE && memchr(c.label, 0, sizeof c.label) &&
            memchr(c.image_sha256, 0, sizeof c.image_sha256);
 }
 
@@ -109,13 +109,13 @@ static int share(struct dz_call *call, const struct carrying *c, struct dz_db *f
     struct dz_db *image = NULL;
     struct dz_vfs *source = NULL, *target = NULL;
     struct dz_vfs_pack pack = {0};
-    char stands_on[DZ_VFS_IMAGE_TEXT] = "";
-    int image_fd = dz_call_fd(call, CARRY_IMAGE), pack_fd = dz_call_fd(call, CARRY_PACK);
+    char base_sha256[DZ_VFS_IMAGE_TEXT] = "";
+    int image_fd = dz_call_fd(call, TRANSFER_IMAGE), pack_fd = dz_call_fd(call, TRANSFER_PACK);
     int rc = image_fd < 0 ? 0 : open_source(image_fd, "the image", &image, err);
     if (rc == 0 && pack_fd >= 0)
         rc = dz_vfs_pack_map(pack_fd, 0, &pack, err);
     if (rc == 0)
-        rc = dz_vfs_image_of(from, stands_on, err);
+        rc = dz_vfs_image_of(from, base_sha256, err);
     struct dz_vfs_opts in = {.db = from,
                              .image = image,
                              .image_sha256 = c->image_sha256[0] ? c->image_sha256 : NULL,
@@ -125,7 +125,7 @@ static int share(struct dz_call *call, const struct carrying *c, struct dz_db *f
     const struct dz_vfs_opts out = {.db = to};
     /* No cell has opened the file yet, so it is empty and names no image: the sandbox
      * has what its image has. */
-    if (image && !stands_on[0])
+    if (image && !base_sha256[0])
         in = (struct dz_vfs_opts){.db = image, .pack = pack, .readonly = true, .noatime = true};
     if (rc == 0)
         rc = dz_vfs_open(&in, &source, err);
@@ -140,21 +140,21 @@ static int share(struct dz_call *call, const struct carrying *c, struct dz_db *f
     return rc < 0 ? rc : closed;
 }
 
-static int carry_call(struct dz_call *call, void *arg, struct dz_err *err)
+static int transfer_call(struct dz_call *call, void *arg, struct dz_err *err)
 {
     const struct carrying *c = arg;
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the new file"};
     struct dz_copied copied;
     struct dz_db *from = NULL, *to = NULL;
-    int rc = open_source(dz_call_fd(call, CARRY_FROM), c->label, &from, err);
+    int rc = open_source(dz_call_fd(call, TRANSFER_FROM), c->label, &from, err);
     if (rc == 0)
-        rc = dz_db_open_fds(&to, dz_call_fd(call, CARRY_TO), dz_call_fd(call, CARRY_TO_WAL), &opts,
-                            err);
+        rc = dz_db_open_fds(&to, dz_call_fd(call, TRANSFER_TO), dz_call_fd(call, TRANSFER_TO_WAL),
+                            &opts, err);
     if (rc == 0)
-        rc = c->what == DZ_CELL_CARRY_SHARE   ? share(call, c, from, to, &copied, err)
-             : c->what == DZ_CELL_CARRY_CLONE ? dz_machine_clone(from, to, &copied, err)
-             : c->what == DZ_CELL_CARRY_FILES ? dz_machine_compact_files(from, to, &copied, err)
-                                              : dz_machine_compact(from, to, &copied, err);
+        rc = c->what == DZ_CELL_TRANSFER_SHARE   ? share(call, c, from, to, &copied, err)
+             : c->what == DZ_CELL_TRANSFER_CLONE ? dz_machine_clone(from, to, &copied, err)
+             : c->what == DZ_CELL_TRANSFER_FILES ? dz_machine_compact_files(from, to, &copied, err)
+                                                 : dz_machine_compact(from, to, &copied, err);
     int closed = dz_db_close(to, false, rc < 0 ? NULL : err); /* moves its log into it */
     dz_db_closep(&from);
     return rc < 0 ? rc : closed;
@@ -191,12 +191,13 @@ static int hand_over(int fd, struct dz_blob_out *to, struct dz_err *err)
     return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read the new file") : rc;
 }
 
-int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, struct dz_err *err)
+int dz_cell_disk_transfer(const struct dz_cell_disk *d, enum dz_cell_transfer what,
+                          struct dz_err *err)
 {
-    static const char *const names[] = {[DZ_CELL_CARRY_COMPACT] = "compact",
-                                        [DZ_CELL_CARRY_FILES] = "compact the files of",
-                                        [DZ_CELL_CARRY_CLONE] = "clone",
-                                        [DZ_CELL_CARRY_SHARE] = "share"};
+    static const char *const names[] = {[DZ_CELL_TRANSFER_COMPACT] = "compact",
+                                        [DZ_CELL_TRANSFER_FILES] = "compact the files of",
+                                        [DZ_CELL_TRANSFER_CLONE] = "clone",
+                                        [DZ_CELL_TRANSFER_SHARE] = "share"};
     dz_cell_cancel cancel = d->cancel;
     DZ_AUTO(dz_fd_close) int target = open_target(d->to, err);
     DZ_AUTO(dz_fd_close) int log = memfd_create("log", MFD_CLOEXEC);
@@ -208,15 +209,15 @@ int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, st
     (void)snprintf(c.label, sizeof c.label, "%s", d->label);
     (void)snprintf(c.image_sha256, sizeof c.image_sha256, "%s",
                    d->image_sha256 ? d->image_sha256 : "");
-    const int fds[] = {[CARRY_FROM] = d->from->fd,
-                       [CARRY_IMAGE] = d->image_fd,
-                       [CARRY_TO] = target,
-                       [CARRY_TO_WAL] = log,
-                       [CARRY_PACK] = d->image_fd < 0 ? -1 : d->pack_fd};
+    const int fds[] = {[TRANSFER_FROM] = d->from->fd,
+                       [TRANSFER_IMAGE] = d->image_fd,
+                       [TRANSFER_TO] = target,
+                       [TRANSFER_TO_WAL] = log,
+                       [TRANSFER_PACK] = d->image_fd < 0 ? -1 : d->pack_fd};
     const struct dz_call_opts call = {
         .what = names[what],
-        .run = carry_call,
-        .id = DZ_CALL_CARRY,
+        .run = transfer_call,
+        .id = DZ_CALL_TRANSFER,
         .arg = &c,
         .arg_size = sizeof c,
         .fds = fds,
@@ -323,8 +324,9 @@ static int expand_call(struct dz_call *call, void *arg, struct dz_err *err)
 }
 
 const struct dz_call_function dz_call_functions[DZ_CALL_COUNT] = {
-    [DZ_CALL_CHECKPOINT] = {settle_call, 0, 2, NULL},
-    [DZ_CALL_CARRY] = {carry_call, sizeof(struct carrying), CARRY_COUNT, is_sound_carry},
+    [DZ_CALL_CHECKPOINT] = {checkpoint_call, 0, 2, NULL},
+    [DZ_CALL_TRANSFER] = {transfer_call, sizeof(struct carrying), TRANSFER_COUNT,
+                          is_sound_transfer},
     [DZ_CALL_EXPAND] = {expand_call, sizeof(struct expand_args), 2, NULL},
 };
 

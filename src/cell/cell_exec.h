@@ -5,7 +5,7 @@
  *     dz_cell_go(c, err);
  *     struct dz_cell_exec x = {.id = "exe_1", .argv = …, .attach = true};
  *     dz_cell_exec(c, &x, &exec, err);
- *     … events STARTED, OUTPUT (dz_cell_exec_took()), EXITED, all with e.exec == exec …
+ *     … events STARTED, OUTPUT (dz_cell_exec_ack()), EXITED, all with e.exec == exec …
  *
  * All may be sent at once, without waiting for an event between them. Nothing here
  * blocks: what the socket does not take is kept (dz_cell_poll_events()), and DZ_EBUSY
@@ -21,7 +21,7 @@
  * over.
  *
  * A command that is not attached waits for nobody. One that is attached waits when
- * DZ_CELL_WINDOW bytes are under way: dz_cell_exec_took() says what was used.
+ * DZ_CELL_WINDOW bytes are under way: dz_cell_exec_ack() says what was used.
  */
 #ifndef DZ_CELL_CELL_EXEC_H
 #define DZ_CELL_CELL_EXEC_H
@@ -40,7 +40,7 @@ int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, s
                            struct dz_err *err);
 size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec);
 /* The window of input of a command whose machine sleeps, as it will be after the wake. */
-size_t dz_cell_exec_takes(const struct dz_cell *c, uint32_t exec);
+size_t dz_cell_exec_room(const struct dz_cell *c, uint32_t exec);
 int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err);
 int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);
 int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,
@@ -48,6 +48,6 @@ int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_
 /* Send the output from this offset (or DZ_CELL_UNSENT) on, or from the oldest byte that is kept. */
 int dz_cell_exec_attach(struct dz_cell *c, uint32_t exec, uint64_t offset, struct dz_err *err);
 int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err);
-int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);
+int dz_cell_exec_ack(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);
 
 #endif

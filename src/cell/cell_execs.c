@@ -89,8 +89,8 @@ static struct dz_exec *by_number(const struct dz_execs *x, uint64_t number)
     return e;
 }
 
-static void tell(const struct dz_execs *x, const struct dz_exec *e, enum dz_frame_type type,
-                 uint64_t value, const struct dz_str text)
+static void send_event(const struct dz_execs *x, const struct dz_exec *e, enum dz_frame_type type,
+                       uint64_t value, const struct dz_str text)
 {
     struct dz_frame f = {
         .type = type, .stream = e->handle << 2, .value = value, .size = (uint32_t)text.n};
@@ -250,12 +250,12 @@ static int start(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struct
         rc = dz_cell_machine_commit(x->machine, err);
     if (rc < 0)
         return rc;
-    tell(x, e, DZ_FRAME_STARTED, (uint64_t)(uint32_t)e->pid, (struct dz_str){0});
+    send_event(x, e, DZ_FRAME_STARTED, (uint64_t)(uint32_t)e->pid, (struct dz_str){0});
     open_window(x, e);
     return 0;
 }
 
-static void tell_failed(const struct dz_execs *x, uint32_t handle, int code,
+static void send_failed(const struct dz_execs *x, uint32_t handle, int code,
                         enum dz_exec_wrong wrong, const char *text)
 {
     const struct dz_frame f = {.type = DZ_FRAME_EXEC_FAILED,
@@ -283,7 +283,7 @@ static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8
     if (rc == 0)
         rc = start(x, e, &w, &err);
     if (rc < 0)
-        tell_failed(x, handle, rc, w.wrong, err.msg);
+        send_failed(x, handle, rc, w.wrong, err.msg);
     if (rc < 0 && e)
         exec_remove(x, e);
     wanted_release(&w);
@@ -292,7 +292,7 @@ static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8
 
 /* --- what the host says ------------------------------------------------------------------ */
 
-static void take_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, size_t n)
+static void add_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, size_t n)
 {
     struct dz_cell_input *in = e->in;
     if (!in || n > sizeof in->bytes - in->len)
@@ -331,7 +331,7 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
         return; /* it has ended meanwhile */
     switch (f->type) {
     case DZ_FRAME_INPUT:
-        take_input(x, e, payload, f->size);
+        add_input(x, e, payload, f->size);
         break;
     case DZ_FRAME_EOF:
         if (e->in)
@@ -349,7 +349,7 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
     case DZ_FRAME_DETACH:
         e->attached = false;
         break;
-    case DZ_FRAME_TOOK:
+    case DZ_FRAME_ACK:
         if (f->value <= e->cursor - e->acked)
             e->acked += f->value;
         break;
@@ -453,7 +453,7 @@ void dz_execs_send(struct dz_execs *x)
         pump(x, e);
 }
 
-static void say_exited(struct dz_execs *x, struct dz_exec *e)
+static void send_exited(struct dz_execs *x, struct dz_exec *e)
 {
     struct {
         struct dz_frame_exited head;
@@ -463,8 +463,8 @@ static void say_exited(struct dz_execs *x, struct dz_exec *e)
                        .flags = e->timed_out ? DZ_EXEC_TIMED_OUT : 0}};
     size_t n = strlen(e->why);
     memcpy(body.why, e->why, n);
-    tell(x, e, DZ_FRAME_EXITED, (uint64_t)e->code,
-         dz_str_n((const char *)&body, sizeof body.head + n));
+    send_event(x, e, DZ_FRAME_EXITED, (uint64_t)e->code,
+               dz_str_n((const char *)&body, sizeof body.head + n));
     x->main_ended |= e->number == DZ_EXEC_MAIN;
     exec_remove(x, e);
 }
@@ -516,21 +516,21 @@ bool dz_execs_turn(struct dz_execs *x)
         if (e->handle == 0 && !e->changed)
             exec_remove(x, e);
         else if (e->over && e->handle && (!e->attached || e->cursor == e->total))
-            say_exited(x, e);
+            send_exited(x, e);
         else if (!e->over)
             again |= reopen(x, e);
     }
     return again;
 }
 
-void dz_execs_say_ended(struct dz_execs *x)
+void dz_execs_report_ended(struct dz_execs *x)
 {
     for (struct dz_exec *e = x->all, *next; e; e = next) {
         next = e->next;
         if (!e->over || !e->handle)
             continue;
         pump(x, e);
-        say_exited(x, e);
+        send_exited(x, e);
     }
 }
 

@@ -107,7 +107,7 @@ int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_e
 bool dz_execs_turn(struct dz_execs *x);
 /* Report the commands that are over, after the machine was put to sleep: nobody need wake it for
  * them. Output that was not sent is in the file. */
-void dz_execs_say_ended(struct dz_execs *x);
+void dz_execs_report_ended(struct dz_execs *x);
 /* Send what was committed, as far as the windows and the socket take it. */
 void dz_execs_send(struct dz_execs *x);
 /* Does DZ_CELL_MAIN run? */

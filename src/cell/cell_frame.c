@@ -69,7 +69,7 @@ int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool bl
 }
 
 /* The descriptors of a message. */
-static void take_fds(struct msghdr *msg, struct dz_frame_fds *ret)
+static void parse_fds(struct msghdr *msg, struct dz_frame_fds *ret)
 {
     struct cmsghdr *c = CMSG_FIRSTHDR(msg);
     ret->count = 0;
@@ -91,7 +91,7 @@ static bool is_text(const struct dz_frame *head, size_t size)
     return size < sizeof head->type || head->type >= DZ_FRAME_TYPES;
 }
 
-static void make_words(struct dz_frame *head, uint8_t *payload, size_t size)
+static void make_stderr(struct dz_frame *head, uint8_t *payload, size_t size)
 {
     struct dz_frame text = *head;
     size_t first = size < sizeof text ? size : sizeof text, rest = size - first;
@@ -99,7 +99,7 @@ static void make_words(struct dz_frame *head, uint8_t *payload, size_t size)
         rest = DZ_CELL_FRAME_MAX - first;
     memmove(payload + first, payload, rest);
     memcpy(payload, &text, first);
-    *head = (struct dz_frame){.type = DZ_FRAME_WORDS, .size = (uint32_t)(first + rest)};
+    *head = (struct dz_frame){.type = DZ_FRAME_STDERR, .size = (uint32_t)(first + rest)};
 }
 
 /* The packet was cut off. Either it is longer than any frame, whatever its head says; or it has
@@ -114,7 +114,7 @@ static bool is_malformed(const struct dz_frame *head, size_t size, const struct 
 static int refuse(struct msghdr *msg, struct dz_err *err)
 {
     struct dz_frame_fds fds;
-    take_fds(msg, &fds);
+    parse_fds(msg, &fds);
     for (size_t i = 0; i < fds.count; i++)
         dz_fd_close(&fds.fds[i]);
     return dz_fail(err, DZ_EIO, "a frame of the cell's socket is malformed");
@@ -138,12 +138,12 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
         if (n > 0) {
             bool text = is_text(&head, (size_t)n);
             if (text && !(msg.msg_flags & MSG_CTRUNC))
-                make_words(&head, ret_payload, (size_t)n);
+                make_stderr(&head, ret_payload, (size_t)n);
             else if (text || is_malformed(&head, (size_t)n, &msg))
                 return refuse(&msg, err);
             *ret_frame = head;
             if (ret_fds)
-                take_fds(&msg, ret_fds);
+                parse_fds(&msg, ret_fds);
             return 1;
         }
         if (errno == EINTR || errno == ECONNRESET) /* the other end has gone with frames of ours
@@ -229,7 +229,7 @@ bool dz_frame_gone(int fd)
 struct start_head {
     uint32_t flags;  /* START_* */
     uint32_t asleep; /* enum dz_cell_asleep */
-    uint32_t envc, modules, lock_wait_ms, sleepers, settle_as, pad;
+    uint32_t envc, modules, lock_wait_ms, sleepers, host_user, pad;
     uint64_t memory, pack_at;
     int64_t clock_ns;
 };
@@ -238,7 +238,7 @@ enum {
     START_FRESH = 2,
     START_EPHEMERAL = 4,
     START_ENDS_WITH_MAIN = 8,
-    START_NESTED = 16,
+    START_FORKED = 16,
     START_STRICT = 32,
     START_GO = 64,
     START_READONLY = 128,
@@ -294,11 +294,11 @@ int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_
     return send_with_fds(fd, head, NULL, fds, count, err);
 }
 
-static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool nested)
+static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool forked)
 {
     return (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->ends_with_main ? START_ENDS_WITH_MAIN : 0u) |
-           (nested ? START_NESTED : 0u) | (s->strict ? START_STRICT : 0u) |
+           (forked ? START_FORKED : 0u) | (s->strict ? START_STRICT : 0u) |
            (s->go ? START_GO : 0u) | (s->readonly ? START_READONLY : 0u) |
            (s->wal_fd < 0 ? START_NO_WAL : 0u);
 }
@@ -310,18 +310,18 @@ static uint32_t lock_wait(const struct dz_cell_start *s)
                                          : (uint32_t)s->lock_wait_ms;
 }
 
-int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starting *ret,
+int dz_start_encode(const struct dz_cell_start *s, bool forked, struct dz_starting *ret,
                     struct dz_err *err)
 {
-    bool image = s->image_fd >= 0 && !nested;
+    bool image = s->image_fd >= 0 && !forked;
     assert(s->wal_fd >= 0 || s->readonly);
-    struct start_head head = {.flags = start_flags(s, image, nested),
+    struct start_head head = {.flags = start_flags(s, image, forked),
                               .asleep = s->asleep,
-                              .modules = nested ? 0 : (uint32_t)s->module_count,
+                              .modules = forked ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
-                              .settle_as = s->settle_as,
+                              .host_user = s->host_user,
                               .memory = s->memory_bytes,
-                              .pack_at = nested ? 0 : s->pack_at,
+                              .pack_at = forked ? 0 : s->pack_at,
                               .clock_ns = s->clock_ns};
     struct dz_buf *body = &ret->body;
     *ret = (struct dz_starting){.body = DZ_BUF_INIT(DZ_START_SIZE_MAX + DZ_CELL_FRAME_MAX),
@@ -468,7 +468,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->fresh = head.flags & START_FRESH;
     s->ephemeral = head.flags & START_EPHEMERAL;
     s->ends_with_main = head.flags & START_ENDS_WITH_MAIN;
-    s->nested = head.flags & START_NESTED;
+    s->forked = head.flags & START_FORKED;
     s->strict = head.flags & START_STRICT;
     s->go = head.flags & START_GO;
     s->readonly = head.flags & START_READONLY;
@@ -476,7 +476,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
         dz_fd_close(&s->fds[1]);
     s->clock_ns = head.clock_ns;
     s->lock_wait_ms = head.lock_wait_ms;
-    s->settle_as = head.settle_as;
+    s->host_user = head.host_user;
     s->memory_bytes = head.memory;
     return 0;
 }

@@ -29,7 +29,7 @@ enum {
     DYING_MS = 50,         /* how long to wait for the status of a process that was killed */
 };
 
-static void tell_failure(int fd, int code, const struct dz_err *err)
+static void report_failure(int fd, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
         .type = DZ_FRAME_FAILED, .value = (uint64_t)-code, .size = (uint32_t)strlen(err->msg)};
@@ -48,7 +48,7 @@ DZ_NORETURN static void child(int fd, bool outlives, bool runs_native)
     int fds[1] = {fd};
     int rc = dz_cell_enter(&fence, fds, 1, &err);
     if (rc < 0) {
-        tell_failure(fd, rc, &err);
+        report_failure(fd, rc, &err);
         _exit(1);
     }
     dz_cell_serve(fd, dirty, runs_native ? &native : NULL, NULL);
@@ -62,7 +62,7 @@ struct dz_cell *dz_cell_adopt(int fd)
     c->fd = fd;
     c->gate = -1;
     c->death = DZ_REAP_WATCH_INIT;
-    dz_cell_words_init(&c->words, DZ_WORDS_CELL, NULL);
+    dz_cell_stderr_init(&c->text, DZ_STDERR_CELL, NULL);
     c->execs.max = (size_t)DZ_CELL_EXECS_MAX * 2;
     c->ops.max = DZ_CELL_OPS_MAX;
     dz_list_init(&c->queue);
@@ -83,7 +83,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
         dz_free(c);
         return rc;
     }
-    dz_cell_words_init(&c->words, DZ_WORDS_CELL, start->label);
+    dz_cell_stderr_init(&c->text, DZ_STDERR_CELL, start->label);
     c->pid = fork();
     if (c->pid == 0)
         child(pair[1], !start->ends_with_main, start->native);
@@ -91,7 +91,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     c->fd = pair[0];
     rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
     if (rc == 0)
-        rc = dz_cell_give_start(c, start, false, err);
+        rc = dz_cell_send_start(c, start, false, err);
     if (rc < 0) {
         dz_cell_free(c);
         return rc;
@@ -226,7 +226,7 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     c->payload[f->size] = 0;
     if (f->type == DZ_FRAME_READY ||
         f->type == DZ_FRAME_UP) { /* the cell has become its tenant's user */
-        dz_cell_user_give(c->helper);
+        dz_cell_user_release(c->helper);
         c->helper = DZ_USER_NONE;
     }
     int rc = dz_cell_exec_event(c, f, e, err);
@@ -260,8 +260,8 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     case DZ_FRAME_LOST:
         e->type = DZ_CELL_LOST;
         return 1;
-    case DZ_FRAME_WORDS:
-        dz_cell_words_take(&c->words, c->payload, f->size);
+    case DZ_FRAME_STDERR:
+        dz_cell_stderr_add(&c->text, c->payload, f->size);
         e->type = DZ_CELL_NOTHING;
         return 1;
     case DZ_FRAME_FAILED:
@@ -440,8 +440,8 @@ void dz_cell_free(struct dz_cell *c)
     dz_reap_watch_release(&c->death);
     if (c->pid > 0)
         end_process(c, !tidies ? 0 : c->reaper ? TIDY_MS : TIDY_ALONE_MS);
-    dz_cell_user_give(c->helper);
-    dz_cell_words_end(&c->words);
+    dz_cell_user_release(c->helper);
+    dz_cell_stderr_end(&c->text);
     if (c->each)
         dz_os_each_leave(c->each, c->group);
     dz_cell_queue_release(c);

@@ -11,7 +11,7 @@
 #include "cell/cell_exec.h"
 #include "cell/cell_int.h"
 #include "cell/cell_reap.h"
-#include "cell/cell_words.h"
+#include "cell/cell_stderr.h"
 
 #include <sys/types.h>
 
@@ -72,7 +72,7 @@ struct dz_cell {
     struct dz_starting *held; /* the start, until dz_cell_begin() sends it; then NULL */
     struct dz_list queue;     /* of struct dz_queued */
     size_t queued_bytes;
-    struct dz_cell_words words;
+    struct dz_cell_stderr text;
     struct dz_os_cgroup_each
         *each; /* the cgroups of its pool, once the cell is in cgroup number `group`; else NULL */
     uint32_t group;
@@ -104,7 +104,7 @@ void dz_cell_queue_release(struct dz_cell *c);
 int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err *err);
 int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_err *err);
 /* Its start, unless it is held: then it is sent by dz_cell_begin(). */
-int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
+int dz_cell_send_start(struct dz_cell *c, const struct dz_cell_start *start, bool forked,
                        struct dz_err *err);
 /* cell_pool.c: it is freed before its zygote has answered. */
 void dz_pool_forget(struct dz_pool_fork *f);

@@ -20,7 +20,7 @@
 
 enum {
     OFTEN = 64,           /* frames of a kind that may always come; later twice an honest rate */
-    ACTIVITIES_PER_S = 8, /* cell_serve.c sends them that often: TELL_NS */
+    ACTIVITIES_PER_S = 8, /* cell_serve.c sends them that often: REPORT_NS */
     FULLS_PER_S = 1,      /* FULL_NS */
     USEDS_MOST = 16,      /* of a cell: cell_serve.c sends eight of functions and one of pages */
 };
@@ -235,11 +235,11 @@ static int send_start(struct dz_cell *c, const struct dz_starting *s, struct dz_
     return rc;
 }
 
-int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
+int dz_cell_send_start(struct dz_cell *c, const struct dz_cell_start *start, bool forked,
                        struct dz_err *err)
 {
     struct dz_starting s;
-    int rc = dz_start_encode(start, nested, &s, err);
+    int rc = dz_start_encode(start, forked, &s, err);
     if (rc < 0)
         return rc;
     rc = name_sleepers(c, start, err);
@@ -402,7 +402,7 @@ int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, s
     return (int64_t)n;
 }
 
-size_t dz_cell_exec_takes(const struct dz_cell *c, uint32_t exec)
+size_t dz_cell_exec_room(const struct dz_cell *c, uint32_t exec)
 {
     const struct dz_open_exec *e = find(c, exec);
     return e ? e->window : 0;
@@ -434,9 +434,9 @@ int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err)
     return send_about(c, exec, DZ_FRAME_DETACH, 0, 0, err);
 }
 
-int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err)
+int dz_cell_exec_ack(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_TOOK, .stream = exec << 2, .value = bytes};
+    const struct dz_frame f = {.type = DZ_FRAME_ACK, .stream = exec << 2, .value = bytes};
     /* Also while the machine is being put to sleep: it may stay awake and send more. */
     return find(c, exec) && !c->ended ? dz_cell_send(c, &f, NULL, err) : 0;
 }

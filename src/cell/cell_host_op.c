@@ -104,9 +104,9 @@ int dz_cell_op_cancel(struct dz_cell *c, uint32_t op, struct dz_err *err)
     return send_about(c, op, DZ_FRAME_OP_CANCEL, 0, err);
 }
 
-int dz_cell_op_took(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err)
+int dz_cell_op_ack(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err)
 {
-    return find(c, op) && !c->ended ? send_about(c, op, DZ_FRAME_OP_TOOK, bytes, err) : 0;
+    return find(c, op) && !c->ended ? send_about(c, op, DZ_FRAME_OP_ACK, bytes, err) : 0;
 }
 
 /* --- what comes back ------------------------------------------------------------------------ */

@@ -40,13 +40,13 @@ enum dz_frame_type {
     DZ_FRAME_DETACH = 15,
     DZ_FRAME_ROOM = 54,   /* value: bytes that its disk may still take; UINT64_MAX: no limit */
     DZ_FRAME_LIMITS = 55, /* payload: struct dz_frame_limits */
-    DZ_FRAME_TOOK = 48,   /* value: bytes of output that were used */
+    DZ_FRAME_ACK = 48,    /* value: bytes of output that were used */
     /* stream: the operation */
     DZ_FRAME_OP = 49,       /* value: enum dz_cell_op_type; payload: struct dz_op_args, strings */
     DZ_FRAME_OP_INPUT = 50, /* payload */
     DZ_FRAME_OP_END = 51,
     DZ_FRAME_OP_CANCEL = 52,
-    DZ_FRAME_OP_TOOK = 53, /* value: bytes of data that were used */
+    DZ_FRAME_OP_ACK = 53, /* value: bytes of data that were used */
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: how many more bytes it takes */
@@ -72,32 +72,33 @@ enum dz_frame_type {
                time to time; this frame comes again, too. payload: the message */
     DZ_FRAME_TOGETHER = 59, /* payload: several frames of the above, in their order */
     DZ_FRAME_BORN = 62,     /* the first frame of a forked cell; its credentials tell its pid */
-    DZ_FRAME_WORDS = 61,    /* payload: text that a process wrote to standard error */
-    /* from the pool to a zygote or the seed (cell_nest.h) */
-    DZ_FRAME_NEST_FORK = 64,  /* comes with the socket of a new cell and, where that gets a cgroup
-                               * and runs native programs, with another: a byte in it says that the
-                               * cell is in its cgroup */
-    DZ_FRAME_NEST_IMAGE = 65, /* comes with the control socket of a new zygote, an image, its
+    DZ_FRAME_STDERR = 61,   /* payload: text that a process wrote to standard error */
+    /* from the pool to a zygote or the root zygote (cell_zygote.h) */
+    DZ_FRAME_ZYGOTE_FORK = 64,  /* comes with the socket of a new cell and, where that gets a cgroup
+                                 * and runs native programs, with another: a byte in it says that the
+                                 * cell is in its cgroup */
+    DZ_FRAME_ZYGOTE_IMAGE = 65, /* comes with the control socket of a new zygote, an image, its
                                  modules; payload: the hash of the image */
-    DZ_FRAME_NEST_USER = 68, /* the first to a zygote. value: the first of the ids, 0: none; stream:
-                                how many; payload: struct dz_nest_who */
-    DZ_FRAME_NEST_CALL =
-        67, /* to the seed, with the socket of a call, its stop word and files. Then on that socket:
-               stream: dz_call_id; payload: struct dz_call_head and the argument */
-    DZ_FRAME_NEST_WARM = 66, /* payload: struct dz_nest_warm, functions */
+    DZ_FRAME_ZYGOTE_USER = 68,  /* the first to a zygote. value: the first of the ids, 0: none;
+                                 stream: how many; payload: struct dz_zygote_user */
+    DZ_FRAME_ZYGOTE_CALL =
+        67, /* to the root zygote, with the socket of a call, its stop word and files. Then on that
+               socket: stream: dz_call_id; payload: struct dz_call_head and the argument */
+    DZ_FRAME_ZYGOTE_WARM = 66, /* payload: struct dz_zygote_warm, functions */
     /* from these to the pool */
-    DZ_FRAME_NEST_FORKED = 72, /* from the seed. value: pid; or stream: errno */
-    DZ_FRAME_NEST_CALLED = 75, /* from the seed, on a call's socket. value: pid; or stream: errno */
-    DZ_FRAME_NEST_READY = 73,  /* value: the fences that hold the zygote */
-    DZ_FRAME_NEST_FAILED = 74, /* the last frame. value: -DZ_E*; payload: the message */
+    DZ_FRAME_ZYGOTE_FORKED = 72, /* from the root zygote. value: pid; or stream: errno */
+    DZ_FRAME_ZYGOTE_CALLED =
+        75, /* from the root zygote, on a call's socket. value: pid; or stream: errno */
+    DZ_FRAME_ZYGOTE_READY = 73,  /* value: the fences that hold the zygote */
+    DZ_FRAME_ZYGOTE_FAILED = 74, /* the last frame. value: -DZ_E*; payload: the message */
     /* of a call, from host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* instead of an answer: the call is to end */
     /* of a call, from cell to host */
-    DZ_FRAME_SAY = 40,   /* stream: tag; value; payload */
-    DZ_FRAME_ASK = 41,   /* the same, and an ANSWER or CANCEL comes back */
-    DZ_FRAME_REPLY = 42, /* payload: more bytes of the reply */
-    DZ_FRAME_DONE = 43,  /* last. value: result or DZ_E*; stream: errno; payload: message */
+    DZ_FRAME_MESSAGE = 40, /* stream: tag; value; payload */
+    DZ_FRAME_ASK = 41,     /* the same, and an ANSWER or CANCEL comes back */
+    DZ_FRAME_REPLY = 42,   /* payload: more bytes of the reply */
+    DZ_FRAME_DONE = 43,    /* last. value: result or DZ_E*; stream: errno; payload: message */
 };
 
 /* No frame type is as large. The standard error of a jailed process is its socket, so text comes
@@ -260,17 +261,18 @@ int dz_cell_let_go(int *fds, size_t count);
  * these that is read-only to a number for which the jail refuses locks; -1 stays. DZ_EIO: one
  * cannot be moved. */
 int dz_cell_part_shared(int *fds, size_t count, struct dz_err *err);
-struct dz_nest;
+struct dz_zygote;
 struct dz_os_jail_report;
 /* Fill `calls`, which has room for DZ_CELL_CALLS_MAX, with the system calls that a cell may make;
- * returns how many. users: of a cell that becomes its tenant's user (NULL: it does not). nest: and
- * those that a zygote needs. native: of a cell that runs native Linux programs, or of its zygote.
+ * returns how many. users: of a cell that becomes its tenant's user (NULL: it does not). zygote:
+ * and those that a zygote needs. native: of a cell that runs native Linux programs, or of its
+ * zygote.
  */
 enum {
     DZ_CELL_CALLS_MAX = 256,
 };
 struct dz_os_syscall;
-size_t dz_cell_calls(bool nest, bool native, const struct dz_os_users *users,
+size_t dz_cell_calls(bool zygote, bool native, const struct dz_os_users *users,
                      struct dz_os_syscall *ret_calls);
 /* How many processes a zygote may have with its cells: a quarter of what the machine may have. Ask
  * where /proc/sys can be read; the process of a guard (os_guard.h) cannot. */
@@ -278,11 +280,11 @@ uint64_t dz_cell_processes(void);
 /* Enter the jail of a zygote: the jail of a cell, but for what the zygote needs to fork cells and
  * what each cell does after the fork. The zygote becomes its user (without users it keeps its own)
  * with its limit of processes. fds: as in dz_cell_enter(). */
-int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
-                       struct dz_os_jail_report *ret_report, struct dz_err *err);
-/* In a child of a zygote: enter the rest of the jail. native: of a nest
+int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
+                         struct dz_os_jail_report *ret_report, struct dz_err *err);
+/* In a child of a zygote: enter the rest of the jail. native: of a zygote
  * whose cells run native programs, to be opened; else NULL. */
-int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty,
+int dz_cell_enter_forked(const struct dz_zygote *zygote, struct dz_os_dirty **ret_dirty,
                          struct dz_cell_native *native, int *fds, size_t count, struct dz_err *err);
 /* In a child that was just forked: close all descriptors but 0, 1, 2 and these, which are sorted
  * here (fds[0] as above), and enter the jail. After an error the child must exit. */
@@ -327,12 +329,12 @@ struct dz_started {
     enum dz_cell_asleep asleep;
     bool fresh, ephemeral, strict, readonly, ends_with_main, go;
     int64_t clock_ns; /* 0: the time */
-    bool nested;      /* the zygote has the image and its modules */
+    bool forked;      /* the zygote has the image and its modules */
     uint32_t lock_wait_ms;
-    uint32_t settle_as;    /* the user that the cell becomes; 0: the one that it must */
+    uint32_t host_user;    /* the user that the cell becomes; 0: the one that it must */
     uint64_t memory_bytes; /* 0: as the policy says */
 };
-/* The frame in the form in which it is sent; fds are borrowed. nested: the cell has the image and
+/* The frame in the form in which it is sent; fds are borrowed. forked: the cell has the image and
  * its modules already. */
 struct dz_starting {
     struct dz_buf body;
@@ -340,7 +342,7 @@ struct dz_starting {
     int fds[DZ_START_FDS_MAX];
     size_t fd_count;
 };
-int dz_start_encode(const struct dz_cell_start *start, bool nested, struct dz_starting *ret,
+int dz_start_encode(const struct dz_cell_start *start, bool forked, struct dz_starting *ret,
                     struct dz_err *err);
 /* Send this frame together with the start; false: there is no room. */
 bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *payload);
@@ -373,7 +375,7 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
 
 /* The cell itself, in its jail: serves the socket until it is told to end. Never returns. */
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell_native *native,
-                               struct dz_nest *nest);
+                               struct dz_zygote *zygote);
 
 struct dz_vfs_pack;
 /* Find the image's pack among these descriptors, each at the offset `at` of its file, and map it.

@@ -6,7 +6,7 @@
  */
 #include "cell/cell_call.h"
 #include "cell/cell_int.h"
-#include "cell/cell_nest.h"
+#include "cell/cell_zygote.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
@@ -48,7 +48,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Standard input and output of a cell are /dev/null. Standard error is the socket to the host
- * (cell_words.h), because a failed assertion writes its reason there. */
+ * (cell_stderr.h), because a failed assertion writes its reason there. */
 static int silence(int socket)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -182,7 +182,7 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
     return rc < 0 ? rc : enter(fence, err);
 }
 
-/* --- a nest ---------------------------------------------------------------------------- */
+/* --- a zygote -------------------------------------------------------------------------- */
 
 static size_t add_calls(struct dz_os_syscall *calls, size_t n, const struct dz_os_syscall *more,
                         size_t count)
@@ -192,15 +192,15 @@ static size_t add_calls(struct dz_os_syscall *calls, size_t n, const struct dz_o
     return n + count;
 }
 
-size_t dz_cell_calls(bool nest, bool native, const struct dz_os_users *users,
+size_t dz_cell_calls(bool zygote, bool native, const struct dz_os_users *users,
                      struct dz_os_syscall *ret_calls)
 {
     size_t n = add_calls(ret_calls, 0, dz_os_jail_compute, dz_os_jail_compute_count);
     if (native)
         n = add_calls(ret_calls, n, dz_os_jail_linux, dz_os_jail_linux_count);
-    if (nest)
+    if (zygote)
         n = add_calls(ret_calls, n, dz_os_jail_nest, dz_os_jail_nest_count);
-    if (nest && native)
+    if (zygote && native)
         n = add_calls(ret_calls, n, dz_os_jail_linux_nest, dz_os_jail_linux_nest_count);
     if (!users)
         return n;
@@ -223,29 +223,29 @@ uint64_t dz_cell_processes(void)
 }
 
 /* The limits and the namespaces are those of the zygote's cells, which inherit them. */
-int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
-                       struct dz_os_jail_report *ret_report, struct dz_err *err)
+int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
+                         struct dz_os_jail_report *ret_report, struct dz_err *err)
 {
-    const struct dz_os_users *users = nest->users.count ? &nest->users : NULL;
+    const struct dz_os_users *users = zygote->users.count ? &zygote->users : NULL;
     static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
     const struct dz_os_rlimit limits[] = {
         {RLIMIT_FSIZE, DZ_CELL_FILE_SIZE},
         {RLIMIT_CORE, 0},
-        {RLIMIT_NOFILE, nest->native ? DZ_CELL_NOFILE_NATIVE : DZ_CELL_NOFILE},
-        {RLIMIT_NPROC, nest->processes}};
+        {RLIMIT_NOFILE, zygote->native ? DZ_CELL_NOFILE_NATIVE : DZ_CELL_NOFILE},
+        {RLIMIT_NPROC, zygote->processes}};
     const struct dz_os_jail jail = {
         .calls = calls,
-        .call_count = dz_cell_calls(true, nest->native, users, calls),
-        .traps = nest->native, /* guests' processes are born with this filter */
-        .ambient = nest->native,
+        .call_count = dz_cell_calls(true, zygote->native, users, calls),
+        .traps = zygote->native, /* guests' processes are born with this filter */
+        .ambient = zygote->native,
         .limits = limits,
         .limit_count = DZ_ARRAY_LEN(limits),
         .landlock = true,
         .landlock_proc = true,
         .namespaces = dz_os_jail_namespaces,
         .users = users,
-        .user = nest->user,
-        .processes = nest->processes,
+        .user = zygote->user,
+        .processes = zygote->processes,
         .settles_later = true,
     };
     int rc = prepare(fds, count, err);
@@ -272,21 +272,21 @@ static int open_dirty(uint32_t fences, struct dz_os_dirty **ret_dirty, struct dz
 
 /* The Landlock rules of the zygote allow reading files of /proc, so the cell's own rules must not,
  * unless it looks at its stubs there. */
-int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty,
+int dz_cell_enter_forked(const struct dz_zygote *zygote, struct dz_os_dirty **ret_dirty,
                          struct dz_cell_native *native, int *fds, size_t count, struct dz_err *err)
 {
     const struct dz_os_jail jail = {
-        .filter = nest->filter,
+        .filter = zygote->filter,
         .landlock = true,
         .landlock_proc = native,
         .open = native ? open_native : NULL,
         .arg = native,
-        .inherits = nest->fences & ~(DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(SCOPES)),
+        .inherits = zygote->fences & ~(DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(SCOPES)),
     };
     struct dz_os_jail_report report;
     int e = dup3(fds[0], STDERR_FILENO, 0) < 0 ? -errno : keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")
-                   : open_dirty(nest->fences, ret_dirty, err);
+                   : open_dirty(zygote->fences, ret_dirty, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);
 }
 

@@ -6,8 +6,8 @@
  * path. Its environment is what the host gave, and HOME unless that is all.
  */
 #include "cell/cell_execs.h"
-#include "cell/cell_nest.h"
 #include "cell/cell_sleep.h"
+#include "cell/cell_zygote.h"
 
 #include "base/mem.h"
 #include "db/db.h"
@@ -36,9 +36,9 @@ static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_
 {
     const struct dz_db_opts disk = {
         .schema = &dz_vfs_schema, .label = "the disk", .immutable = s->fds[1] < 0};
-    struct dz_db *prepared = m->nest ? m->nest->disk : NULL;
-    if (m->nest)
-        m->nest->disk = NULL; /* it is used up, whatever comes of it */
+    struct dz_db *prepared = m->zygote ? m->zygote->disk : NULL;
+    if (m->zygote)
+        m->zygote->disk = NULL; /* it is used up, whatever comes of it */
     int rc = prepared ? dz_db_open_prepared(&m->db, prepared, s->fds[0], s->fds[1], err)
                       : dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
     if (rc == 0)
@@ -52,14 +52,15 @@ static int open_image(struct dz_cell_machine *m, struct dz_started *s, struct dz
 {
     const struct dz_db_opts image = {
         .schema = &dz_vfs_schema, .label = "the base", .immutable = true};
-    m->image_sha256 = s->image_fd >= 0 || s->nested ? s->image_sha256 : NULL;
-    if (s->nested) {
-        if (!m->nest || !m->nest->image || strcmp(m->nest->image_sha256, s->image_sha256) != 0)
+    m->image_sha256 = s->image_fd >= 0 || s->forked ? s->image_sha256 : NULL;
+    if (s->forked) {
+        if (!m->zygote || !m->zygote->image ||
+            strcmp(m->zygote->image_sha256, s->image_sha256) != 0)
             return dz_fail(err, DZ_ESTATE, "the cell has not the image that it was started for");
-        m->image = m->nest->image;
-        m->modules = m->nest->modules;
-        m->pack = m->nest->pack;
-        m->pack_fd = m->nest->pack_fd;
+        m->image = m->zygote->image;
+        m->modules = m->zygote->modules;
+        m->pack = m->zygote->pack;
+        m->pack_fd = m->zygote->pack_fd;
         return 0;
     }
     int rc = s->image_fd >= 0 ? dz_db_open_fds(&m->image, s->fds[2], -1, &image, err) : 0;

@@ -63,7 +63,8 @@ struct dz_cell_machine {
     struct dz_machine_ops keep_ops;
     struct dz_os_dirty *dirty;
     struct dz_cell_native *native; /* NULL: it runs no native programs */
-    struct dz_nest *nest; /* what the zygote prepared before it forked this cell; NULL: nothing */
+    struct dz_zygote
+        *zygote; /* what the zygote prepared before it forked this cell; NULL: nothing */
     const char *image_sha256; /* NULL: there is no image */
     struct dz_vfs_pack pack;  /* of the image; at is NULL without one */
     int pack_fd;              /* -1: the image has no pack */

@@ -36,7 +36,7 @@ enum {
     KEEP_IDLE = 16, /* loaded modules that are kept though no process runs them */
     READ_STEP = 1 << 20,
     SMALL = 256 << 10, /* bytes of memory; of a smaller one all is likely to be read */
-    TELL_MIN = 4,      /* so many functions that were not reported yet are worth a report */
+    REPORT_MIN = 4,    /* so many functions that were not reported yet are worth a report */
 };
 
 struct prepared {
@@ -169,7 +169,7 @@ bool dz_modules_used(struct dz_modules *m, uint8_t ret_sha256[static DZ_SHA256_B
 {
     for (size_t i = 0; i < m->prepared_count; i++) {
         struct prepared *p = &m->prepared[i];
-        if (!p->module || dz_wasm_fresh(p->module) < TELL_MIN)
+        if (!p->module || dz_wasm_fresh(p->module) < REPORT_MIN)
             continue;
         *count = dz_wasm_tell(p->module, ret_funcs, *count);
         memcpy(ret_sha256, p->sha256, sizeof p->sha256);

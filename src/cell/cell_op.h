@@ -4,7 +4,7 @@
  * its machine runs, and when it is file-only.
  *
  *     dz_cell_op_start(c, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = "/a"}, &op, err);
- *     … events OP_DATA (use it, dz_cell_op_took()), OP_DONE, all with e.op == op …
+ *     … events OP_DATA (use it, dz_cell_op_ack()), OP_DONE, all with e.op == op …
  *
  * Nothing blocks. Several may be under way; each step of one is between two steps of the
  * machine, so a long one stops neither that nor another. What an operation says has been
@@ -30,6 +30,6 @@ size_t dz_cell_op_window(const struct dz_cell *c, uint32_t op);
 int dz_cell_op_end(struct dz_cell *c, uint32_t op, struct dz_err *err);
 /* End it early. OP_DONE follows, with DZ_ECANCELED unless the operation was done before. */
 int dz_cell_op_cancel(struct dz_cell *c, uint32_t op, struct dz_err *err);
-int dz_cell_op_took(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err);
+int dz_cell_op_ack(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err);
 
 #endif

@@ -172,7 +172,7 @@ static int fill_file(struct dz_op *op, uint64_t ino, struct dz_err *err)
     uint8_t piece[DZ_CELL_FRAME_MAX];
     uint64_t at = 0;
     int64_t n;
-    while ((n = dz_op_take(op, piece, sizeof piece, err)) > 0) {
+    while ((n = dz_op_input(op, piece, sizeof piece, err)) > 0) {
         for (int64_t done = 0; done < n;) {
             ssize_t w = dz_vfs_write(dz_op_vfs(op), ino, at, piece + done, (size_t)(n - done));
             if (w <= 0)
@@ -185,7 +185,7 @@ static int fill_file(struct dz_op *op, uint64_t ino, struct dz_err *err)
 }
 
 /* Find the place again, because it may have changed meanwhile. */
-static int give_name(struct dz_op *op, uint64_t ino, struct dz_err *err)
+static int name_file(struct dz_op *op, uint64_t ino, struct dz_err *err)
 {
     struct dz_vfs_walked w = {0};
     struct dz_vfs_attr a = {0};
@@ -224,7 +224,7 @@ int dz_op_write(struct dz_op *op, struct dz_err *err)
         return rc < 0 ? rc : dz_op_failed(op, "write", e, err);
     rc = fill_file(op, ino, err);
     if (rc == 0)
-        rc = give_name(op, ino, err);
+        rc = name_file(op, ino, err);
     dz_vfs_unref(dz_op_vfs(op), ino);
     return rc;
 }

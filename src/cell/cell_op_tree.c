@@ -205,7 +205,7 @@ int dz_op_tar_out(struct dz_op *op, struct dz_err *err)
 
 static ssize_t tar_read(void *arg, void *buf, size_t n)
 {
-    int64_t got = dz_op_take(arg, buf, n, NULL);
+    int64_t got = dz_op_input(arg, buf, n, NULL);
     return got < 0 ? -ECANCELED : (ssize_t)got;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "cell/cell_serve.h"
-#include "machine/machine_peek.h"
+#include "machine/machine_inspect.h"
 #include "vfs/vfs.h"
 
 #include <assert.h>
@@ -39,8 +39,8 @@ struct dz_ops *dz_ops_new(struct dz_serve *s)
     return o;
 }
 
-static void say(const struct dz_ops *o, uint32_t handle, enum dz_frame_type type, uint64_t value,
-                const char *text)
+static void send_frame(const struct dz_ops *o, uint32_t handle, enum dz_frame_type type,
+                       uint64_t value, const char *text)
 {
     struct dz_frame f = {.type = type, .stream = handle, .value = value};
     f.size = text ? (uint32_t)strlen(text) : 0;
@@ -71,7 +71,7 @@ static int emit_frame(struct dz_op *op, const uint8_t *p, size_t n, struct dz_er
 {
     struct dz_frame f = {.type = DZ_FRAME_OP_DATA, .stream = op->handle, .size = (uint32_t)n};
     for (;;) {
-        bool open = op->sent - op->took < DZ_CELL_OP_WINDOW;
+        bool open = op->sent - op->acked < DZ_CELL_OP_WINDOW;
         int rc = op->cancelled ? dz_fail(err, DZ_ECANCELED, "canceled") : 0;
         if (rc == 0 && open)
             rc = dz_out_add(&op->ops->serve->out, &f, p, false);
@@ -134,7 +134,7 @@ int dz_op_record(struct dz_op *op, enum dz_op_record_kind kind, const void *fixe
     return op->records.err ? dz_fail(err, op->records.err, "answer: out of memory") : 0;
 }
 
-int64_t dz_op_take(struct dz_op *op, void *data, size_t size, struct dz_err *err)
+int64_t dz_op_input(struct dz_op *op, void *data, size_t size, struct dz_err *err)
 {
     while (op->len == 0 && !op->eof) {
         int rc = dz_op_yield(op, true, err);
@@ -151,7 +151,7 @@ int64_t dz_op_take(struct dz_op *op, void *data, size_t size, struct dz_err *err
     memcpy(data, op->input + op->head, n);
     op->head = (op->head + n) % DZ_CELL_OP_WINDOW;
     op->len -= n;
-    say(op->ops, op->handle, DZ_FRAME_OP_WINDOW, n, NULL);
+    send_frame(op->ops, op->handle, DZ_FRAME_OP_WINDOW, n, NULL);
     return (int64_t)n;
 }
 
@@ -171,7 +171,7 @@ int dz_op_hold(struct dz_op *op, struct dz_err *err)
     if (o->holds || o->serve->up || dz_machine_found(m) != DZ_MACHINE_ASLEEP)
         return 0;
     o->holds = true;
-    int rc = dz_machine_peek_inodes(m, hold, o, err);
+    int rc = dz_machine_inspect_inodes(m, hold, o, err);
     return rc == 0 && o->held.err ? dz_fail(err, o->held.err, "look at the sleeping machine") : rc;
 }
 
@@ -205,8 +205,8 @@ static void run(void *arg)
         rc = dz_op_emit_records(op, &err);
     if (rc == 0)
         rc = dz_cell_machine_commit(&op->ops->serve->machine, &err);
-    say(op->ops, op->handle, DZ_FRAME_OP_DONE, rc < 0 ? (uint64_t)(int64_t)rc : op->count,
-        rc < 0 ? err.msg : NULL);
+    send_frame(op->ops, op->handle, DZ_FRAME_OP_DONE, rc < 0 ? (uint64_t)(int64_t)rc : op->count,
+               rc < 0 ? err.msg : NULL);
 }
 
 static void drop(struct dz_op *op)
@@ -227,7 +227,7 @@ static void resume(struct dz_op *op)
         drop(op);
 }
 
-static bool takes_input(enum dz_cell_op_type type)
+static bool has_input(enum dz_cell_op_type type)
 {
     return type == DZ_CELL_OP_WRITE || type == DZ_CELL_OP_TAR_IN;
 }
@@ -254,9 +254,9 @@ static int fill(struct dz_op *op, const struct dz_frame *f, const uint8_t *paylo
     if (op->ops->count > DZ_CELL_OPS_MAX)
         return dz_fail(err, DZ_ELIMIT, "%d operations are under way, the most", DZ_CELL_OPS_MAX);
     op->fiber = dz_fiber_new(run, op);
-    if (takes_input(op->type))
+    if (has_input(op->type))
         op->input = dz_alloc(DZ_CELL_OP_WINDOW);
-    if (!op->fiber || (takes_input(op->type) && !op->input))
+    if (!op->fiber || (has_input(op->type) && !op->input))
         return dz_fail(err, DZ_ENOMEM, "begin an operation: out of memory");
     return 0;
 }
@@ -277,16 +277,16 @@ static void begin(struct dz_ops *o, const struct dz_frame *f, const uint8_t *pay
         rc = fill(op, f, payload, &err);
     }
     if (rc < 0) {
-        say(o, f->stream, DZ_FRAME_OP_DONE, (uint64_t)(int64_t)rc, err.msg);
+        send_frame(o, f->stream, DZ_FRAME_OP_DONE, (uint64_t)(int64_t)rc, err.msg);
         if (op)
             drop(op);
         return;
     }
     if (op->input)
-        say(o, op->handle, DZ_FRAME_OP_WINDOW, DZ_CELL_OP_WINDOW, NULL);
+        send_frame(o, op->handle, DZ_FRAME_OP_WINDOW, DZ_CELL_OP_WINDOW, NULL);
 }
 
-static void take_input(struct dz_op *op, const uint8_t *p, size_t n)
+static void add_input(struct dz_op *op, const uint8_t *p, size_t n)
 {
     if (!op->input || n > DZ_CELL_OP_WINDOW - op->len || op->eof)
         return; /* a host that ignores the window loses the bytes */
@@ -307,13 +307,13 @@ void dz_ops_frame(struct dz_ops *o, const struct dz_frame *f, const uint8_t *pay
         if (op->handle != f->stream)
             continue;
         if (f->type == DZ_FRAME_OP_INPUT)
-            take_input(op, payload, f->size);
+            add_input(op, payload, f->size);
         else if (f->type == DZ_FRAME_OP_END)
             op->eof = true;
         else if (f->type == DZ_FRAME_OP_CANCEL)
             op->cancelled = true;
-        else if (f->type == DZ_FRAME_OP_TOOK && f->value <= op->sent - op->took)
-            op->took += f->value;
+        else if (f->type == DZ_FRAME_OP_ACK && f->value <= op->sent - op->acked)
+            op->acked += f->value;
         op->waits = false;
     }
 }

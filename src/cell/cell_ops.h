@@ -27,7 +27,7 @@ struct dz_op {
     const char *path, *to, *text; /* these point into `strings` */
     struct dz_buf strings;
     struct dz_buf records; /* records that wait to be sent */
-    uint64_t sent, took;
+    uint64_t sent, acked;
     uint8_t *input; /* a ring of DZ_CELL_OP_WINDOW bytes; NULL: it takes no input */
     size_t head, len;
     bool eof, cancelled;
@@ -73,7 +73,7 @@ int dz_op_record(struct dz_op *op, enum dz_op_record_kind kind, const void *fixe
 bool dz_op_record_fits(const struct dz_op *op, size_t fixed_size, const struct dz_op_part parts[3]);
 int dz_op_emit_records(struct dz_op *op, struct dz_err *err);
 /* Read bytes from the host; 0: there are no more. DZ_ECANCELED. */
-int64_t dz_op_take(struct dz_op *op, void *data, size_t size, struct dz_err *err);
+int64_t dz_op_input(struct dz_op *op, void *data, size_t size, struct dz_err *err);
 /* Let other operations run. wait: until something new has come. DZ_ECANCELED. */
 int dz_op_yield(struct dz_op *op, bool wait, struct dz_err *err);
 /* Before names are removed: hold the files that the sleeping machine has open. */

@@ -2,7 +2,7 @@
  *
  * cell_pool.c - the host's side of zygotes: who forks, what waits, who has died.
  *
- *   pool --- seed: forks the blank zygote, anew when that dies
+ *   pool --- root zygote: forks the blank zygote, anew when that dies
  *        |-- blank zygote ---- cells that wait
  *        `-- zygote of an image (up to opts.images) ---- cells that wait
  *
@@ -14,9 +14,9 @@
  * socket has room.
  *
  * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a number is
- * believed from the seed and from the kernel, and has one holder (dz_reap_claim()); 3. nothing here
- * waits: who has to end is a reaper's. assert_forks() checks 1, dz_reap_claim() 2; 3 is what this
- * file does not call.
+ * believed from the root zygote and from the kernel, and has one holder (dz_reap_claim()); 3.
+ * nothing here waits: who has to end is a reaper's. assert_forks() checks 1, dz_reap_claim() 2; 3
+ * is what this file does not call.
  */
 #include "cell/cell_pool.h"
 
@@ -26,10 +26,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_host.h"
-#include "cell/cell_nest.h"
 #include "cell/cell_rate.h"
 #include "cell/cell_stray.h"
 #include "cell/cell_users.h"
+#include "cell/cell_zygote.h"
 #include "kernel/kernel.h"
 #include "os/os_cgroup.h"
 #include "os/os_jail.h"
@@ -51,12 +51,12 @@ enum {
     FORKS_MAX = 4096,    /* requests to one zygote that were not answered yet */
     AT_ONCE = 2,         /* cells forked ahead at the same time: others may need the processor */
     RENEW_MIN = 16,      /* after so many new functions or pages, waiting cells are forked anew */
-    TOLD_BITS = 16,      /* bits of the hash by which a repeated report is recognised */
+    REPORTED_BITS = 16,  /* bits of the hash by which a repeated report is recognised */
     WARM_MAX = 1024,     /* reports about functions that a zygote is sent */
     USED_BUCKETS = 1024, /* sandboxes whose keyed hashes are equal share a bucket */
     HEAR_TURN = 256,     /* frames of one zygote that are handled before it is the turn of others */
-    LAST_WORDS_TURNS = 20,
-    LAST_WORDS_MS = 50,
+    LAST_STDERR_TURNS = 20,
+    LAST_STDERR_MS = 50,
     ZYGOTE_END_MS = 1000,       /* how long a zygote may take to end once its socket is closed */
     FORKER_STRAYS = 16,         /* unknown children of one zygote: then it is ended */
     HOMELESS_STRAYS = 64,       /* the same of zygotes that nobody can tell: all are ended */
@@ -70,18 +70,18 @@ enum {
  * what they use, because a report costs the zygote of their image time; each cell reports ten times
  * at most. */
 static const struct dz_rate_of
-    words_of_zygote = {.burst = 4096, .more = 16, .every_ns = DZ_NS_PER_S},
+    lines_of_zygote = {.burst = 4096, .more = 16, .every_ns = DZ_NS_PER_S},
     bytes_of_zygote = {.burst = 1 << 20, .more = 1 << 12, .every_ns = DZ_NS_PER_S},
     used_of_sandbox = {.burst = 32, .more = 1, .every_ns = 10 * DZ_NS_PER_S};
 
 struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
-    int end;              /* the child's end of the socket, until the request is sent; then -1 */
-    int gate;             /* the same of its gate; -1: it has none */
-    struct dz_cell *cell; /* the cell that is being forked; NULL: it was freed meanwhile, */
-    struct zygote *nest;  /* or the child is this zygote; else NULL */
-    uint32_t user;        /* the user of a zygote that was freed meanwhile */
+    int end;               /* the child's end of the socket, until the request is sent; then -1 */
+    int gate;              /* the same of its gate; -1: it has none */
+    struct dz_cell *cell;  /* the cell that is being forked; NULL: it was freed meanwhile, */
+    struct zygote *zygote; /* or the child is this zygote; else NULL */
+    uint32_t user;         /* the user of a zygote that was freed meanwhile */
 };
 
 struct zygote {
@@ -92,7 +92,7 @@ struct zygote {
     bool ready;
     bool native; /* its cells run native Linux programs */
     bool silent; /* it sent too much, and is not listened to any more */
-    struct dz_rate said, said_bytes;
+    struct dz_rate lines, stderr_bytes;
     char sha256[65];           /* "": blank */
     struct dz_err failed;      /* why it could not get ready */
     uint32_t user;             /* its user, one of cell_users.h; DZ_USER_NONE: ours */
@@ -108,8 +108,8 @@ struct zygote {
         stale; /* how many of `waiting` were forked before the zygote had much of what it has now */
     int warmed;
     uint32_t news; /* functions and pages that it has and its waiting cells do not */
-    uint8_t told[(1 << TOLD_BITS) / 8]; /* which reports it was sent: a bit for each hash */
-    struct dz_cell_words words;
+    uint8_t reported[(1 << REPORTED_BITS) / 8]; /* which reports it was sent: a bit for each hash */
+    struct dz_cell_stderr text;
 };
 
 struct failure {
@@ -120,8 +120,9 @@ struct failure {
 struct dz_cell_pool {
     struct dz_cell_pool_opts opts;
     int epoll;
-    int guards[2]; /* a pipe that is open while we live; its other end is for the seeds' guards */
-    struct zygote *seed, *blank;
+    int guards[2]; /* a pipe that is open while we live; its other end is for the root zygotes'
+                      guards */
+    struct zygote *root, *blank;
     struct dz_list zygotes; /* of images */
     size_t image_count;
     struct dz_reaper reaper; /* waits for cells and zygotes that are to end */
@@ -140,13 +141,13 @@ struct dz_cell_pool {
 
 /* --- zygotes ------------------------------------------------------------------------------ */
 
-static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, enum dz_cell_words_of words,
+static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, enum dz_cell_stderr_of words,
                                  const char *sha256)
 {
     struct zygote *z = dz_zalloc(sizeof *z);
     if (!z)
         return NULL;
-    dz_cell_words_init(&z->words, words, sha256);
+    dz_cell_stderr_init(&z->text, words, sha256);
     struct epoll_event ev = {.events = EPOLLIN};
     z->pool = p;
     z->fd = fd;
@@ -166,25 +167,26 @@ static void forget_forks(struct zygote *z)
             f->cell->unborn = z->failed;
             f->cell->fork = NULL;
         }
-        if (f->nest)
-            f->nest->pid = 0;
+        if (f->zygote)
+            f->zygote->pid = 0;
         dz_fd_close(&f->end);
         dz_fd_close(&f->gate);
-        dz_cell_user_give(f->user);
+        dz_cell_user_release(f->user);
         dz_free(f);
     }
 }
 
 static bool hear(struct zygote *z);
 
-/* Receive the answers of a seed that are still on the way: they have pids. This is done when the
- * pool ends, so nobody else waits for it; and for a limited time, as the seed may hang. */
-static void last_words(struct zygote *z)
+/* Receive the answers of a root zygote that are still on the way: they have pids. This is done when
+ * the pool ends, so nobody else waits for it; and for a limited time, as the root zygote may hang.
+ */
+static void read_last_stderr(struct zygote *z)
 {
     (void)shutdown(z->fd, SHUT_WR);
-    for (int i = 0; i < LAST_WORDS_TURNS && !dz_list_empty(&z->forks) && hear(z); i++) {
+    for (int i = 0; i < LAST_STDERR_TURNS && !dz_list_empty(&z->forks) && hear(z); i++) {
         struct pollfd p = {.fd = z->fd, .events = POLLIN};
-        (void)poll(&p, 1, LAST_WORDS_MS);
+        (void)poll(&p, 1, LAST_STDERR_MS);
     }
 }
 
@@ -196,21 +198,21 @@ static void end_zygote(struct zygote *z)
         dz_cell_free(z->waiting[i]);
     forget_forks(z);
     /* the process that forked it may still be about to tell its pid */
-    struct zygote *const makers[] = {p->seed, p->blank};
+    struct zygote *const makers[] = {p->root, p->blank};
     for (size_t i = 0; i < DZ_ARRAY_LEN(makers); i++)
         if (makers[i] && makers[i] != z)
             DZ_LIST_FOREACH(struct dz_pool_fork, f, &makers[i]->forks, link)
-                if (f->nest == z) {
-                    f->nest = NULL;
+                if (f->zygote == z) {
+                    f->zygote = NULL;
                     f->user = z->user;
                     z->user = DZ_USER_NONE;
                 }
     dz_fd_close(&z->fd);
-    dz_cell_words_end(&z->words);
+    dz_cell_stderr_end(&z->text);
     if (z->pid > 0) /* it notices that its socket is closed */
         dz_reaper_add(&p->reaper, z->pid, z->user, ZYGOTE_END_MS);
     else
-        dz_cell_user_give(z->user);
+        dz_cell_user_release(z->user);
     if (!dz_list_empty(&z->link)) {
         dz_list_remove(&z->link);
         p->image_count--;
@@ -219,7 +221,7 @@ static void end_zygote(struct zygote *z)
 }
 
 /* The process that the others come from. */
-static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
+static int fork_root(struct dz_cell_pool *p, struct dz_err *err)
 {
     int ends[2], calls[2];
     int rc = dz_frame_pair(ends, err);
@@ -233,18 +235,18 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
     }
     pid_t pid = fork();
     if (pid == 0)
-        dz_nest_begin(ends[1], calls[1], p->guards[0]);
+        dz_zygote_begin(ends[1], calls[1], p->guards[0]);
     (void)close(ends[1]);
     (void)close(calls[1]);
-    dz_call_set_seed(calls[0]);
-    p->seed = pid > 0 ? new_zygote(p, ends[0], DZ_WORDS_SEED, "") : NULL;
-    if (!p->seed) {
+    dz_call_set_root(calls[0]);
+    p->root = pid > 0 ? new_zygote(p, ends[0], DZ_STDERR_ROOT, "") : NULL;
+    if (!p->root) {
         (void)close(ends[0]);
         if (pid > 0)
             dz_reaper_add(&p->reaper, pid, DZ_USER_NONE, 0);
         return dz_fail(err, DZ_ENOMEM, "fork the first zygote: out of memory or processes");
     }
-    p->seed->pid = dz_reap_claim(pid) ? pid : 0;
+    p->root->pid = dz_reap_claim(pid) ? pid : 0;
     dz_strays_session(&p->strays, pid);
     return 0;
 }
@@ -318,7 +320,7 @@ static void watch_room(struct zygote *z)
 /* As dz_frame_send_fds. */
 static int send_fork(struct zygote *z, int end, int gate, struct dz_err *err)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_FORK};
     const int fds[] = {end, gate};
     return dz_frame_send_fds(z->fd, &f, fds, gate < 0 ? 1 : 2, err);
 }
@@ -425,37 +427,37 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
 static int send_user(struct zygote *z, struct dz_err *err)
 {
     const struct dz_os_users users = dz_cell_users();
-    int rc = dz_cell_user_take(&z->user, err);
+    int rc = dz_cell_user_acquire(&z->user, err);
     if (rc < 0)
         return rc;
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_USER,
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_USER,
                                .stream = users.count,
                                .value = users.first,
-                               .size = sizeof(struct dz_nest_who)};
-    const struct dz_nest_who who = {.user = z->user, .native = z->native};
+                               .size = sizeof(struct dz_zygote_user)};
+    const struct dz_zygote_user who = {.user = z->user, .native = z->native};
     return dz_frame_send(z->fd, &f, &who, false, err);
 }
 
 static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
 {
     int ends[2];
-    int rc = p->seed ? 0 : fork_seed(p, err);
+    int rc = p->root ? 0 : fork_root(p, err);
     if (rc == 0)
         rc = dz_frame_pair(ends, err);
     if (rc < 0)
         return rc;
-    struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, "");
-    struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
+    struct zygote *z = new_zygote(p, ends[0], DZ_STDERR_ZYGOTE, "");
+    struct dz_pool_fork *fork = z ? expect(p->root) : NULL;
     rc = fork ? send_user(z, err) : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
     if (rc > 0)
-        rc = send_fork(p->seed, ends[1], -1, err);
+        rc = send_fork(p->root, ends[1], -1, err);
     (void)close(ends[1]);
     if (rc > 0) {
-        fork->nest = z;
+        fork->zygote = z;
         p->blank = z;
         return 0;
     }
-    unexpect(p->seed, fork);
+    unexpect(p->root, fork);
     if (z)
         end_zygote(z);
     else
@@ -479,10 +481,10 @@ void dz_cell_pool_forget(struct dz_cell_pool *p, const char *sha256)
 /* If this fails, the sandboxes of the image get cells without an image. */
 static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s)
 {
-    struct dz_frame f = {.type = DZ_FRAME_NEST_IMAGE};
+    struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_IMAGE};
     int ends[2], fds[DZ_FRAME_FDS_MAX];
     size_t n = 0;
-    if ((!p->seed && fork_seed(p, NULL) < 0) || s->module_count > DZ_CELL_MODULES_MAX ||
+    if ((!p->root && fork_root(p, NULL) < 0) || s->module_count > DZ_CELL_MODULES_MAX ||
         dz_frame_pair(ends, NULL) < 0)
         return;
     fds[n++] = ends[1];
@@ -490,27 +492,27 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     for (size_t i = 0; i < s->module_count; i++)
         fds[n++] = s->module_fds[i];
     evict(p);
-    struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, s->image_sha256);
-    struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
+    struct zygote *z = new_zygote(p, ends[0], DZ_STDERR_ZYGOTE, s->image_sha256);
+    struct dz_pool_fork *fork = z ? expect(p->root) : NULL;
     if (z)
         z->native = s->native;
     /* the hash is a second message, because a frame with descriptors has no payload */
     int rc = fork ? send_user(z, NULL) : -1;
     if (rc > 0)
-        rc = dz_frame_send_fds(p->seed->fd, &f, fds, n, NULL);
+        rc = dz_frame_send_fds(p->root->fd, &f, fds, n, NULL);
     (void)close(ends[1]);
-    f = (struct dz_frame){.type = DZ_FRAME_NEST_IMAGE, .size = 65};
+    f = (struct dz_frame){.type = DZ_FRAME_ZYGOTE_IMAGE, .size = 65};
     if (rc > 0)
         rc = dz_frame_send(ends[0], &f, z->sha256, false, NULL);
     if (rc <= 0) {
-        unexpect(p->seed, fork);
+        unexpect(p->root, fork);
         if (z)
             end_zygote(z);
         else
             (void)close(ends[0]);
         return;
     }
-    fork->nest = z;
+    fork->zygote = z;
     dz_list_push_front(&p->zygotes, &z->link);
     p->image_count++;
 }
@@ -549,21 +551,21 @@ void dz_pool_born(struct dz_cell *c)
     dz_pool_gate_close(c);
 }
 
-/* The seed answers with the pid of a zygote. */
-static bool on_zygote(struct zygote *seed, struct dz_pool_fork *fork, const struct dz_frame *f)
+/* The root zygote answers with the pid of a zygote. */
+static bool on_zygote(struct zygote *root, struct dz_pool_fork *fork, const struct dz_frame *f)
 {
     pid_t pid = f->value > 1 && f->value < INT32_MAX ? (pid_t)f->value : 0;
     if (pid > 0 && !dz_reap_claim(pid))
         return false;
-    if (fork->nest) {
-        fork->nest->pid = pid;
-        if (fork->nest == seed->pool->blank)
-            seed->pool->stats.blank_pid = pid;
+    if (fork->zygote) {
+        fork->zygote->pid = pid;
+        if (fork->zygote == root->pool->blank)
+            root->pool->stats.blank_pid = pid;
     } else {
         if (pid > 0)
-            dz_reaper_add(&seed->pool->reaper, pid, fork->user, 0);
+            dz_reaper_add(&root->pool->reaper, pid, fork->user, 0);
         else
-            dz_cell_user_give(fork->user);
+            dz_cell_user_release(fork->user);
         fork->user = DZ_USER_NONE;
     }
     return true;
@@ -573,7 +575,7 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
 {
     struct dz_pool_fork *fork = DZ_LIST_FIRST(struct dz_pool_fork, &z->forks, link);
     assert_forks(z);
-    if (!fork || (z == z->pool->seed && !on_zygote(z, fork, f)))
+    if (!fork || (z == z->pool->root && !on_zygote(z, fork, f)))
         return false;
     if (fork->cell) {
         fork->cell->fork = NULL;
@@ -607,19 +609,19 @@ static bool on_ready(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* cell_words.h limits what goes into the log. This limits how long the loop reads it. */
-static bool on_words(struct zygote *z, const struct dz_frame *f)
+/* cell_stderr.h limits what goes into the log. This limits how long the loop reads it. */
+static bool on_stderr(struct zygote *z, const struct dz_frame *f)
 {
     const int64_t now = dz_clock_boot_ns();
-    if (dz_rate_left(&z->said, &words_of_zygote, now) < 1 ||
-        dz_rate_left(&z->said_bytes, &bytes_of_zygote, now) < (int64_t)f->size) {
+    if (dz_rate_left(&z->lines, &lines_of_zygote, now) < 1 ||
+        dz_rate_left(&z->stderr_bytes, &bytes_of_zygote, now) < (int64_t)f->size) {
         dz_log(DZ_LOG_WARN, "zygote_ended", dz_log_strz("image", z->sha256),
                dz_log_strz("why", "it wrote too much to standard error"));
         return false;
     }
-    z->said.tokens--;
-    z->said_bytes.tokens -= (int64_t)f->size;
-    dz_cell_words_take(&z->words, z->pool->payload, f->size);
+    z->lines.tokens--;
+    z->stderr_bytes.tokens -= (int64_t)f->size;
+    dz_cell_stderr_add(&z->text, z->pool->payload, f->size);
     return true;
 }
 
@@ -627,13 +629,13 @@ static bool on_words(struct zygote *z, const struct dz_frame *f)
 static bool on_frame(struct zygote *z, const struct dz_frame *f)
 {
     switch (f->type) {
-    case DZ_FRAME_NEST_READY:
+    case DZ_FRAME_ZYGOTE_READY:
         return on_ready(z, f);
-    case DZ_FRAME_NEST_FORKED:
+    case DZ_FRAME_ZYGOTE_FORKED:
         return on_forked(z, f);
-    case DZ_FRAME_WORDS:
-        return on_words(z, f);
-    case DZ_FRAME_NEST_FAILED: /* its last */
+    case DZ_FRAME_STDERR:
+        return on_stderr(z, f);
+    case DZ_FRAME_ZYGOTE_FAILED: /* its last */
         on_failed(z, f);
         return false;
     default:
@@ -721,23 +723,24 @@ static void fork_ahead(struct zygote *z)
 static uint32_t news(struct zygote *z, const uint8_t *payload, size_t size)
 {
     uint32_t n = 0, module, number;
-    if (size < sizeof(struct dz_nest_warm))
+    if (size < sizeof(struct dz_zygote_warm))
         return 0;
     memcpy(&module, payload, sizeof module); /* its first bytes stand for the module; 0: pages */
-    for (size_t at = sizeof(struct dz_nest_warm); at + sizeof number <= size; at += sizeof number) {
+    for (size_t at = sizeof(struct dz_zygote_warm); at + sizeof number <= size;
+         at += sizeof number) {
         memcpy(&number, payload + at, sizeof number);
-        uint32_t hash = (module ^ number * 2654435769u) * 2246822519u >> (32 - TOLD_BITS);
+        uint32_t hash = (module ^ number * 2654435769u) * 2246822519u >> (32 - REPORTED_BITS);
         uint8_t bit = (uint8_t)(1u << hash % 8);
-        n += (z->told[hash / 8] & bit) == 0;
-        z->told[hash / 8] |= bit;
+        n += (z->reported[hash / 8] & bit) == 0;
+        z->reported[hash / 8] |= bit;
     }
     return n;
 }
 
-static bool may_tell_use(const struct dz_cell *c)
+static bool may_report_use(const struct dz_cell *c)
 {
     struct dz_cell_pool *p = c->pool;
-    const char *label = c->words.label;
+    const char *label = c->text.label;
     if (!p->used_key[0] && getrandom(p->used_key, sizeof p->used_key, 0) < 0)
         p->used_key[0] = 1; /* does not happen; a sandbox could then choose its bucket */
     struct dz_rate *r = &p->used[dz_siphash(p->used_key, label, strlen(label)) % USED_BUCKETS];
@@ -749,8 +752,8 @@ static bool may_tell_use(const struct dz_cell *c)
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
 {
     struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
-    if (!z || !z->ready || z->warmed >= WARM_MAX || !may_tell_use(c))
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_WARM, .size = (uint32_t)size};
+    if (!z || !z->ready || z->warmed >= WARM_MAX || !may_report_use(c))
         return;
     uint32_t n = news(z, payload, size);
     if (n == 0)
@@ -775,12 +778,12 @@ static void bury(struct zygote *z)
     end_zygote(z);
 }
 
-static void bury_dead_seed(struct dz_cell_pool *p)
+static void reap_dead_root(struct dz_cell_pool *p)
 {
-    struct zygote *z = p->seed;
+    struct zygote *z = p->root;
     if (!z || hear(z))
         return;
-    p->seed = NULL;
+    p->root = NULL;
     bury(z);
 }
 
@@ -807,7 +810,7 @@ static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
 }
 
 /* The zygote forked children without a request: it was taken over, or was disturbed by the death of
- * its seed. End it, so that it forks no more. */
+ * its root zygote. End it, so that it forks no more. */
 static void end_forker(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
@@ -897,9 +900,9 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
         note_failure(p, z->sha256); /* its image gets a zygote later */
         bury(z);
     }
-    bury_dead_seed(p);
+    reap_dead_root(p);
     int refused = bury_dead_blank(p, err);
-    int rc = p->seed ? 0 : fork_seed(p, err); /* calls need the seed at any time */
+    int rc = p->root ? 0 : fork_root(p, err); /* calls need the root zygote at any time */
     if (rc == 0 && !p->blank && dz_clock_boot_ns() >= p->refused_until_ns)
         rc = ask_for_blank(p, err);
     if (p->blank)
@@ -923,7 +926,7 @@ static size_t best_waiting(const struct zygote *z)
 }
 
 /* Take a waiting cell that lives; if there is none, ask for a new one. */
-static struct dz_cell *take(struct zygote *z, struct dz_err *err)
+static struct dz_cell *take_waiting(struct zygote *z, struct dz_err *err)
 {
     struct dz_cell_pool *p = z->pool;
     while (z->waiting_count > 0) {
@@ -940,9 +943,9 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
 
 /* A process may close its socket at any time. If this one has done so already, the receiver finds
  * that out, as if it had died a moment later. */
-static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, struct dz_err *err)
+static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool forked, struct dz_err *err)
 {
-    int rc = dz_cell_give_start(c, s, nested, err);
+    int rc = dz_cell_send_start(c, s, forked, err);
     if (rc == DZ_EIO && dz_frame_gone(c->fd))
         return 0;
     if (rc < 0)
@@ -979,31 +982,31 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
         z = find(p, s->image_sha256);
     /* The blank zygote's cells run no native programs: those wait until the image's zygote is
      * ready. */
-    bool nested = z && ((z->ready && z->pid > 0) || s->native);
-    p->stats.blank += image && !nested;
-    if (s->native && !nested)
+    bool forked = z && ((z->ready && z->pid > 0) || s->native);
+    p->stats.blank += image && !forked;
+    if (s->native && !forked)
         return dz_fail(
             err, DZ_EUNAVAIL,
             "start a cell: the process that forks cells of this image does not start%s%s",
             p->stats.why[0] ? ": " : "", p->stats.why);
-    struct dz_cell *c = take(nested ? z : p->blank, err);
+    struct dz_cell *c = take_waiting(forked ? z : p->blank, err);
     if (!c)
         return err && err->code ? err->code : DZ_EBUSY;
     if (p->opts.each && c->pid > 0 && !c->each) {
         dz_cell_free(c);
         return dz_fail(err, DZ_EUNAVAIL, "start a cell: give it a cgroup: %s", p->stats.why);
     }
-    int rc = begin(c, s, nested, err);
+    int rc = begin(c, s, forked, err);
     if (rc < 0)
         return rc;
-    c->pool = nested ? p : NULL;
-    dz_cell_words_init(&c->words, DZ_WORDS_CELL, s->label);
+    c->pool = forked ? p : NULL;
+    dz_cell_stderr_init(&c->text, DZ_STDERR_CELL, s->label);
     if (p->opts.each) {
         c->memory_max = p->opts.memory_beside +
                         (s->memory_bytes ? s->memory_bytes : s->policy->limits.memory_bytes);
         limit_memory(c);
     }
-    (void)snprintf(c->image_sha256, sizeof c->image_sha256, "%s", nested ? s->image_sha256 : "");
+    (void)snprintf(c->image_sha256, sizeof c->image_sha256, "%s", forked ? s->image_sha256 : "");
     *ret_cell = c;
     return 0;
 }
@@ -1065,10 +1068,10 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
     if (p->blank)
         end_zygote(p->blank);
     p->blank = NULL;
-    dz_call_set_seed(-1);
-    if (p->seed) {
-        last_words(p->seed);
-        end_zygote(p->seed);
+    dz_call_set_root(-1);
+    if (p->root) {
+        read_last_stderr(p->root);
+        end_zygote(p->root);
     }
     dz_reaper_release(&p->reaper);
     dz_strays_release(&p->strays);

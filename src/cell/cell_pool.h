@@ -7,7 +7,7 @@
  *     … poll(dz_cell_pool_fd(pool)): dz_cell_pool_run(pool, err) …
  *
  * A zygote is forked when the pool is made, and one for each image in use from that one: a
- * process that is jailed, and has ready what its cells need (cell_nest.h). Cells wait, in
+ * process that is jailed, and has ready what its cells need (cell_zygote.h). Cells wait, in
  * their jails, for a start. The first sandbox of an image gets a blank cell while the
  * image's zygote makes itself ready. The image that was not used for longest loses
  * its zygote to another.

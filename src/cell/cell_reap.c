@@ -192,7 +192,7 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_
     else
         (void)kill(pid, SIGKILL);
     if (reap(pid, NULL) != 0) {
-        dz_cell_user_give(user);
+        dz_cell_user_release(user);
         return;
     }
     d.pidfd = open_pidfd(pid);
@@ -200,7 +200,7 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_
         (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d.pidfd, &ev);
     if (dz_vec_push(&r->dying, d) < 0) { /* no memory: it must not be forgotten */
         (void)dz_reap_or_kill(pid, 0);
-        dz_cell_user_give(user);
+        dz_cell_user_release(user);
         dz_fd_close(&d.pidfd);
         return;
     }
@@ -219,7 +219,7 @@ void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user)
         return;
     }
     (void)close(fd); /* the child finds its socket closed, and ends */
-    dz_cell_user_give(user);
+    dz_cell_user_release(user);
 }
 
 /* Take its pid, when that has come. False: it was never born, or is late. */
@@ -264,7 +264,7 @@ void dz_reaper_run(struct dz_reaper *r)
             continue;
         }
         dz_fd_close(&r->dying.p[i].pidfd);
-        dz_cell_user_give(r->dying.p[i].user);
+        dz_cell_user_release(r->dying.p[i].user);
         r->dying.p[i] = dz_vec_pop(&r->dying); /* the order of the vector does not matter */
     }
     if (rang)
@@ -294,7 +294,7 @@ void dz_reaper_release(struct dz_reaper *r)
         if (r->dying.p[i].pid > 0)
             (void)dz_reap_within(r->dying.p[i].pid, KILLED_MS, NULL);
         dz_fd_close(&r->dying.p[i].pidfd);
-        dz_cell_user_give(r->dying.p[i].user);
+        dz_cell_user_release(r->dying.p[i].user);
     }
     dz_vec_release(&r->dying);
     dz_fd_close(&r->timer);

@@ -50,7 +50,7 @@ static int check_user(struct dz_os_users *users, uint32_t user, struct dz_err *e
 static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
                      struct dz_request *r, struct dz_err *err)
 {
-    struct dz_nest_who who;
+    struct dz_zygote_user who;
     (void)fd_count;
     if (f->size != sizeof who || f->value > UINT32_MAX)
         return dz_fail(err, DZ_EIO, "request for a user: wrong size or number");
@@ -79,7 +79,7 @@ static int read_image(const struct dz_frame *f, const uint8_t *payload, size_t f
 static int read_warm(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
                      struct dz_request *r, struct dz_err *err)
 {
-    static const uint8_t no_module[sizeof((struct dz_nest_warm *)0)->sha256];
+    static const uint8_t no_module[sizeof((struct dz_zygote_warm *)0)->sha256];
     (void)fd_count;
     if (f->size < sizeof no_module || (f->size - sizeof no_module) % sizeof(uint32_t) != 0 ||
         f->stream || f->value)
@@ -140,14 +140,14 @@ static int read_call(const struct dz_frame *f, const uint8_t *payload, size_t fd
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static const struct rule rules[] = {
-    {DZ_READER_SEED, DZ_FRAME_NEST_FORK, 1, 1, read_empty},
-    {DZ_READER_SEED, DZ_FRAME_NEST_IMAGE, 2, 2 + DZ_CELL_MODULES_MAX, read_empty},
-    {DZ_READER_SEED_CALLS, DZ_FRAME_NEST_CALL, 2, 2 + DZ_CALL_FDS_MAX, read_empty},
-    {DZ_READER_ZYGOTE_FIRST, DZ_FRAME_NEST_USER, 0, 0, read_user},
-    {DZ_READER_ZYGOTE_IMAGE, DZ_FRAME_NEST_IMAGE, 0, 0, read_image},
-    {DZ_READER_ZYGOTE, DZ_FRAME_NEST_FORK, 1, 2, read_empty},
-    {DZ_READER_ZYGOTE, DZ_FRAME_NEST_WARM, 0, 0, read_warm},
-    {DZ_READER_CALL, DZ_FRAME_NEST_CALL, 0, DZ_CALL_FDS_MAX, read_call},
+    {DZ_READER_ROOT, DZ_FRAME_ZYGOTE_FORK, 1, 1, read_empty},
+    {DZ_READER_ROOT, DZ_FRAME_ZYGOTE_IMAGE, 2, 2 + DZ_CELL_MODULES_MAX, read_empty},
+    {DZ_READER_ROOT_CALLS, DZ_FRAME_ZYGOTE_CALL, 2, 2 + DZ_CALL_FDS_MAX, read_empty},
+    {DZ_READER_ZYGOTE_FIRST, DZ_FRAME_ZYGOTE_USER, 0, 0, read_user},
+    {DZ_READER_ZYGOTE_IMAGE, DZ_FRAME_ZYGOTE_IMAGE, 0, 0, read_image},
+    {DZ_READER_ZYGOTE, DZ_FRAME_ZYGOTE_FORK, 1, 2, read_empty},
+    {DZ_READER_ZYGOTE, DZ_FRAME_ZYGOTE_WARM, 0, 0, read_warm},
+    {DZ_READER_CALL, DZ_FRAME_ZYGOTE_CALL, 0, DZ_CALL_FDS_MAX, read_call},
 };
 
 int dz_request_read(enum dz_request_reader by, const struct dz_frame *f, const uint8_t *payload,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_request.h - the requests that a seed, a zygote and the process of a call read, checked
- * before anything is done for them.
+ * cell_request.h - the requests that a root zygote, a zygote and the process of a call read,
+ * checked before anything is done for them.
  *
  * A request is one frame and the descriptors that came with it. Each socket takes a few types of
  * them. dz_request_read() looks at every byte of a request and does nothing else: it opens, forks
@@ -24,20 +24,20 @@
 
 /* Functions of a module that starts of the image have used: u32 each behind it. Without a module
  * (zeros): pages of the heap that they wrote. */
-struct dz_nest_warm {
+struct dz_zygote_warm {
     uint8_t sha256[32];
 };
 enum {
-    DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
+    DZ_ZYGOTE_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
 };
 
 /* The payload of USER: who a zygote is, and whether its cells run native Linux programs. */
-struct dz_nest_who {
+struct dz_zygote_user {
     uint32_t user;
     uint32_t native; /* 0 or 1 */
 };
 
-/* Before the argument of a call that the seed started. */
+/* Before the argument of a call that the root zygote started. */
 struct dz_call_head {
     uint64_t memory_bytes, file_bytes;
     uint64_t present; /* a bit for each descriptor of the call that is not -1 */
@@ -53,8 +53,8 @@ enum {
 
 /* Which socket was read, and by whom. */
 enum dz_request_reader {
-    DZ_READER_SEED,         /* FORK: a blank zygote; IMAGE: a zygote of an image */
-    DZ_READER_SEED_CALLS,   /* CALL */
+    DZ_READER_ROOT,         /* FORK: a blank zygote; IMAGE: a zygote of an image */
+    DZ_READER_ROOT_CALLS,   /* CALL */
     DZ_READER_ZYGOTE_FIRST, /* USER */
     DZ_READER_ZYGOTE_IMAGE, /* IMAGE, its second frame: the hash */
     DZ_READER_ZYGOTE,       /* FORK: a cell; WARM */

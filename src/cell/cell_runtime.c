@@ -25,12 +25,12 @@ static const struct dz_cell_exec_ops execs = {
     .start = dz_cell_exec,
     .input = dz_cell_exec_input,
     .input_end = dz_cell_exec_input_end,
-    .takes = dz_cell_exec_takes,
+    .room = dz_cell_exec_room,
     .signal = dz_cell_exec_signal,
     .resize = dz_cell_exec_resize,
     .attach = dz_cell_exec_attach,
     .detach = dz_cell_exec_detach,
-    .took = dz_cell_exec_took,
+    .ack = dz_cell_exec_ack,
 };
 
 static const struct dz_cell_file_ops files = {
@@ -38,7 +38,7 @@ static const struct dz_cell_file_ops files = {
     .send = dz_cell_op_send,
     .end = dz_cell_op_end,
     .cancel = dz_cell_op_cancel,
-    .took = dz_cell_op_took,
+    .ack = dz_cell_op_ack,
 };
 
 /* What cells of both kinds do alike: all but the start. */

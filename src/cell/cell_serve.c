@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/vm.h"
-#include "cell/cell_nest.h"
+#include "cell/cell_zygote.h"
 #include "db/db.h"
 #include "linux/linux_run.h"
 #include "os/os_user.h"
@@ -37,16 +37,16 @@ enum {
     USED_MAX = 8,                   /* reports of used functions that a cell sends */
     RUN_NS = 2 * 1000 * 1000,       /* how long to run before looking at the socket again */
     HOLD_NS = 500 * 1000,           /* how long a frame may wait for others to be sent with it */
-    TELL_NS = 250 * 1000 * 1000,    /* between two reports of activity */
+    REPORT_NS = 250 * 1000 * 1000,  /* between two reports of activity */
     QUIET_NS = 20 * 1000 * 1000,    /* without an event: then a short WAL moves to the file */
     REST_NS = 100 * 1000 * 1000,    /* without an event: then memory is given back, */
     TRIM_NS = 1000 * 1000 * 1000,   /* at most once in this time */
     STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
     FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
     LOCK_END_US = 10 * 1000, /* between the signals that end the wait for the lock of the file */
-    SETTLE_NS = 10 * 1000 * 1000, /* for processes to come out of vfork, */
-    SETTLE_TURNS = 20,            /* so many times at most */
-    WAL_PAGES = 64,               /* that are worth a checkpoint when nothing happens */
+    VFORK_NS = 10 * 1000 * 1000, /* for processes to come out of vfork, */
+    VFORK_TURNS = 20,            /* so many times at most */
+    WAL_PAGES = 64,              /* that are worth a checkpoint when nothing happens */
 };
 
 static struct dz_serve serve; /* one process, one machine */
@@ -57,8 +57,8 @@ void dz_serve_warm(void)
     dz_vm_populate((void *)from, (uintptr_t)serve.payload - from + page);
 }
 
-static void say(struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
-                size_t n)
+static void send_frame(struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
+                       size_t n)
 {
     struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)n};
     (void)dz_out_add(&s->out, &f, p, true);
@@ -247,31 +247,31 @@ static int wake(struct dz_serve *s, struct dz_buf *live, uint32_t *ret_count, st
 
 static void go(struct dz_serve *s)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf told = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf up = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
     struct dz_frame_up head = {.pid = getpid()};
     struct dz_err err = {0};
     if (s->up)
         return;
-    dz_buf_add(&told, &head, sizeof head);
+    dz_buf_add(&up, &head, sizeof head);
     dz_put_release(&s->put);
     int rc = s->start.readonly
                  ? dz_fail(&err, DZ_ESTATE, "a file that is only looked at has no machine")
                  : dz_cell_machine_up(&s->machine, &s->start, &err);
     if (rc == 0)
-        rc = s->machine.wakes ? wake(s, &told, &head.live, &err)
+        rc = s->machine.wakes ? wake(s, &up, &head.live, &err)
                               : dz_execs_lose(s->machine.execs, &err);
     if (rc == 0 && s->machine.wakes && s->start.ends_with_main && !dz_execs_main(s->machine.execs))
         rc = dz_fail(&err, DZ_ESTATE,
                      "the machine in the file has no main command: a daemon put it to sleep, and "
                      "a daemon can wake it");
-    if (rc == 0 && told.err)
-        rc = dz_fail(&err, told.err, "wake the machine: out of memory");
+    if (rc == 0 && up.err)
+        rc = dz_fail(&err, up.err, "wake the machine: out of memory");
     if (rc < 0)
         fail(s, rc, &err);
-    memcpy(told.p, &head, sizeof head);
+    memcpy(up.p, &head, sizeof head);
     s->up = true;
     dz_ops_let_go(s->ops);
-    say(s, DZ_FRAME_UP, 0, told.p, told.len);
+    send_frame(s, DZ_FRAME_UP, 0, up.p, up.len);
 }
 
 static void begin(struct dz_serve *s)
@@ -287,18 +287,18 @@ static void begin(struct dz_serve *s)
     if (rc < 0)
         fail(s, rc, &err);
     if (s->machine.lost)
-        say(s, DZ_FRAME_LOST, 0, NULL, 0);
+        send_frame(s, DZ_FRAME_LOST, 0, NULL, 0);
     if (s->start.go) {
         go(s);
         return;
     }
     const struct dz_frame_ready r = {.wake_at = sleeper_wakes_at(s), .pid = getpid()};
-    say(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &r, sizeof r);
+    send_frame(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &r, sizeof r);
 }
 
 /* --- down ------------------------------------------------------------------------------------ */
 
-static int give_up_memory(struct dz_serve *s, struct dz_err *err)
+static int discard_memory(struct dz_serve *s, struct dz_err *err)
 {
     int rc = dz_cell_machine_commit(&s->machine, err);
     struct dz_execs *x = s->machine.execs;
@@ -319,36 +319,36 @@ static int64_t next_deadline(const struct dz_serve *s)
 }
 
 struct used {
-    struct dz_nest_warm head;
-    uint32_t numbers[DZ_NEST_WARM_MAX];
+    struct dz_zygote_warm head;
+    uint32_t numbers[DZ_ZYGOTE_WARM_MAX];
 };
 
-static int words; /* about functions */
+static int used_reports; /* about functions */
 
 /* Report which functions of the image's modules were used, so that the image's zygote can translate
  * them for the cells after this one. */
-static void tell_used(struct dz_serve *s)
+static void report_used(struct dz_serve *s)
 {
     static struct used body;
-    size_t n = DZ_NEST_WARM_MAX;
-    while (s->start.nested && words < USED_MAX &&
+    size_t n = DZ_ZYGOTE_WARM_MAX;
+    while (s->start.forked && used_reports < USED_MAX &&
            dz_modules_used(s->machine.modules, body.head.sha256, body.numbers, &n)) {
-        words++;
-        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
-        n = DZ_NEST_WARM_MAX;
+        used_reports++;
+        send_frame(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
+        n = DZ_ZYGOTE_WARM_MAX;
     }
 }
 
 /* Report which pages of the heap were written; the cells after this one get copies of them ahead. A
  * cell that had to translate functions wrote more pages than those will. */
-static void tell_written(struct dz_serve *s)
+static void report_written(struct dz_serve *s)
 {
     static struct used body;
-    size_t n = s->start.nested && s->up && words == 0
-                   ? dz_os_warm_wrote(s->machine.dirty, body.numbers, DZ_NEST_WARM_MAX)
+    size_t n = s->start.forked && s->up && used_reports == 0
+                   ? dz_os_warm_wrote(s->machine.dirty, body.numbers, DZ_ZYGOTE_WARM_MAX)
                    : 0;
     if (n > 0)
-        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
+        send_frame(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
 }
 
 /* Let processes come out of vfork, send their output as far as the host takes it now, and write the
@@ -362,8 +362,8 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
                        : dz_fail(err, DZ_EUNSUPPORTED,
                                  "suspend the machine: the memory of native Linux programs cannot "
                                  "be kept; let them end, or keep the files only");
-    for (int i = 0; i < SETTLE_TURNS && !dz_kernel_settled(k); i++)
-        (void)run(s, SETTLE_NS);
+    for (int i = 0; i < VFORK_TURNS && !dz_kernel_settled(k); i++)
+        (void)run(s, VFORK_NS);
     int rc = dz_kernel_settle(k, err);
     if (rc == 0)
         rc = dz_kernel_flush(k, err);
@@ -386,23 +386,23 @@ static void suspend(struct dz_serve *s)
     s->suspend = false;
     dz_ops_cancel(s->ops);
     if (s->up)
-        tell_used(s); /* the machine may have run for less than TELL_NS */
-    tell_written(s);
+        report_used(s); /* the machine may have run for less than REPORT_NS */
+    report_written(s);
     int rc = memory               ? sleep_now(s, false, &wake_at, &err)
              : s->start.ephemeral ? 0
              : s->start.readonly  ? dz_cell_sleep_close(&s->machine, &err)
-             : s->up              ? give_up_memory(s, &err)
+             : s->up              ? discard_memory(s, &err)
                                   : dz_cell_sleep_leave(&s->machine, &err);
     if (rc == 1)
         return;
     if (rc < 0 && memory) {
-        say(s, DZ_FRAME_AWAKE, (uint64_t)-rc, err.msg, strlen(err.msg));
+        send_frame(s, DZ_FRAME_AWAKE, (uint64_t)-rc, err.msg, strlen(err.msg));
         return;
     }
     if (rc < 0)
         fail(s, rc, &err);
     if (memory)
-        dz_execs_say_ended(s->machine.execs);
+        dz_execs_report_ended(s->machine.execs);
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
     f.stream = memory && dz_kernel_runnable(s->machine.kernel);
     (void)dz_out_add(&s->out, &f, NULL, true);
@@ -455,7 +455,7 @@ static void snapshot(struct dz_serve *s)
 /* --- frames ------------------------------------------------------------------------------------
  */
 
-static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
+static void accept_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
 {
     struct dz_frame_fds got = *fds;
     if (got.count == 1 && s->copy.count == 0) {
@@ -480,7 +480,7 @@ static void limit_disk(struct dz_serve *s)
     dz_vfs_set_limits(s->machine.vfs, bytes, 0);
 }
 
-static void take_limits(struct dz_serve *s, const struct dz_frame *f)
+static void set_limits(struct dz_serve *s, const struct dz_frame *f)
 {
     struct dz_frame_limits l;
     if (f->size != sizeof l || !s->machine.vfs)
@@ -520,20 +520,20 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
         s->files_only = f->value == 1;
         break;
     case DZ_FRAME_SNAPSHOT:
-        take_copy(s, fds);
+        accept_copy(s, fds);
         break;
     case DZ_FRAME_ROOM:
         s->room = f->value;
         limit_disk(s);
         break;
     case DZ_FRAME_LIMITS:
-        take_limits(s, f);
+        set_limits(s, f);
         break;
     case DZ_FRAME_OP:
     case DZ_FRAME_OP_INPUT:
     case DZ_FRAME_OP_END:
     case DZ_FRAME_OP_CANCEL:
-    case DZ_FRAME_OP_TOOK:
+    case DZ_FRAME_OP_ACK:
         dz_ops_frame(s->ops, f, s->payload);
         break;
     default:
@@ -543,7 +543,7 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
 }
 
 /* What came with the start. */
-static void take_early(struct dz_serve *s)
+static void handle_early(struct dz_serve *s)
 {
     struct dz_started *st = &s->start;
     struct dz_frame f;
@@ -597,37 +597,37 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
 
 /* Report activity, if there was any and the last report is old enough. Returns the nanoseconds
  * until the next report may be sent; -1: there is nothing to report. */
-static int64_t tell_activity(struct dz_serve *s)
+static int64_t report_activity(struct dz_serve *s)
 {
     struct dz_kernel_misc misc;
     const struct dz_execs *x = s->machine.execs;
     dz_kernel_misc_get(s->machine.kernel, &misc);
-    if (s->told_at != 0 && (int64_t)misc.total_cpu_ns == s->told.cpu_ns &&
-        x->bytes_in == s->told.bytes_in && x->bytes_out == s->told.bytes_out)
+    if (s->reported_at != 0 && (int64_t)misc.total_cpu_ns == s->reported.cpu_ns &&
+        x->bytes_in == s->reported.bytes_in && x->bytes_out == s->reported.bytes_out)
         return -1;
     int64_t now = dz_clock_boot_ns();
-    if (s->told_at != 0 && now - s->told_at < TELL_NS)
-        return TELL_NS - (now - s->told_at);
-    bool first = s->told_at == 0; /* it would come just when somebody waits for an answer */
-    s->told = activity(s);
-    s->told_at = now;
-    say(s, DZ_FRAME_ACTIVITY, 0, &s->told, sizeof s->told);
-    if (s->told.wake_at != 0)
-        tell_used(s);
-    if (s->told.wake_at != 0 && !first)
-        tell_written(s);
+    if (s->reported_at != 0 && now - s->reported_at < REPORT_NS)
+        return REPORT_NS - (now - s->reported_at);
+    bool first = s->reported_at == 0; /* it would come just when somebody waits for an answer */
+    s->reported = activity(s);
+    s->reported_at = now;
+    send_frame(s, DZ_FRAME_ACTIVITY, 0, &s->reported, sizeof s->reported);
+    if (s->reported.wake_at != 0)
+        report_used(s);
+    if (s->reported.wake_at != 0 && !first)
+        report_written(s);
     return -1;
 }
 
 /* --- a full disk -------------------------------------------------------------------------- */
 
 /* The disk is full. Report it to the host, which may make room or put the machine to sleep. */
-static void stand_still(struct dz_serve *s)
+static void wait_for_room(struct dz_serve *s)
 {
     int64_t now = dz_clock_boot_ns();
     if (s->full_at == 0 || now - s->full_at >= FULL_NS) {
         s->full_at = now;
-        say(s, DZ_FRAME_FULL, 0, s->full.msg, strlen(s->full.msg));
+        send_frame(s, DZ_FRAME_FULL, 0, s->full.msg, strlen(s->full.msg));
     }
     (void)dz_out_flush(&s->out, false);
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
@@ -667,7 +667,7 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
     if (kill_at != INT64_MAX && (left < 0 || until < left))
         left = until > 0 ? until : 0;
-    bool told = left == most_ns; /* the wait ends for a report of activity: that is no event */
+    bool reporting = left == most_ns; /* the wait ends for a report of activity: that is no event */
     int64_t rest = rest_ns(s);
     bool rests = rest != INT64_MAX && (left < 0 || left > rest);
     if (rests)
@@ -678,10 +678,10 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int n = ppoll(p, DZ_ARRAY_LEN(p), left < 0 ? NULL : &ts, NULL);
     if (n == 0 && rests) {
         if (!s->rested) /* before memory is given back: the next cells get these pages ahead */
-            tell_written(s);
+            report_written(s);
         s->rested = true;
         tidy_up(s);
-    } else if (n != 0 || !told) {
+    } else if (n != 0 || !reporting) {
         s->trimmed = false;
     }
     return n > 0 && p[0].revents != 0;
@@ -699,7 +699,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
     struct dz_execs *x = s->machine.execs;
     bool look = true; /* at the socket: not after each call of a native program */
     for (;;) {
-        int64_t tell_in = -1;
+        int64_t report_in = -1;
         if (look)
             receive_all(s);
         look = true;
@@ -709,21 +709,21 @@ DZ_NORETURN static void loop(struct dz_serve *s)
             snapshot(s);
         bool busy = dz_ops_turn(s->ops);
         if (s->stalled && !goes_on(s)) {
-            stand_still(s);
+            wait_for_room(s);
             continue;
         }
         if (s->up) {
             (void)dz_execs_turn(x);
             busy |= run(s, s->out.count ? HOLD_NS : RUN_NS) != DZ_KERNEL_IDLE;
             if (s->stalled) {
-                stand_still(s);
+                wait_for_room(s);
                 continue;
             }
             busy |= dz_execs_turn(x);
             busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             if (s->start.ends_with_main && x->main_ended)
                 end_with_main(s);
-            tell_in = tell_activity(s);
+            report_in = report_activity(s);
         }
         /* What the socket does not take is sent later: wait_for_anything() polls for that. */
         (void)dz_out_flush(&s->out, false);
@@ -734,19 +734,19 @@ DZ_NORETURN static void loop(struct dz_serve *s)
         if (s->up && !s->cool)
             dz_machine_cool();
         s->cool = s->up;
-        look = wait_for_anything(s, tell_in);
+        look = wait_for_anything(s, report_in);
     }
 }
 
 /* Become the tenant's user, together with the stubs: other users may not reach their memory. */
-static int settle(struct dz_serve *s, uint32_t user, struct dz_err *err)
+static int become_user(struct dz_serve *s, uint32_t user, struct dz_err *err)
 {
     int rc = s->machine.native ? dz_stub_host_settle(s->machine.native->stub, user, err) : 0;
     return rc < 0 ? rc : dz_os_user_settle(user, err);
 }
 
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell_native *native,
-                               struct dz_nest *nest)
+                               struct dz_zygote *zygote)
 {
     struct dz_serve *s = &serve;
     struct dz_err err = {0};
@@ -754,16 +754,16 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell
     s->fd = s->out.fd = fd;
     s->machine.dirty = dirty;
     s->machine.native = native;
-    s->machine.nest = nest;
+    s->machine.zygote = zygote;
     s->room = UINT64_MAX;
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
-    if (rc == 0 && nest && nest->users.count)
-        rc = settle(s, s->start.settle_as ? s->start.settle_as : nest->user, &err);
+    if (rc == 0 && zygote && zygote->users.count)
+        rc = become_user(s, s->start.host_user ? s->start.host_user : zygote->user, &err);
     if (rc < 0)
         fail(s, rc, &err);
     begin(s);
-    take_early(s);
+    handle_early(s);
     loop(s);
 }

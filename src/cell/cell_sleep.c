@@ -70,7 +70,7 @@ static void on_unmark(void *arg, const void *at)
 
 /* --- memory by need ------------------------------------------------------------------- */
 
-static int on_absent(void *arg, void *at, size_t size, struct dz_err *err)
+static int on_missing(void *arg, void *at, size_t size, struct dz_err *err)
 {
     return dz_os_dirty_absent(((struct dz_cell_machine *)arg)->dirty, at, size, err);
 }
@@ -156,7 +156,7 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .written = scan ? on_written : NULL,
                                           .mark = scan ? on_mark : NULL,
                                           .unmark = scan ? on_unmark : NULL,
-                                          .absent = need ? on_absent : NULL,
+                                          .make_missing = need ? on_missing : NULL,
                                           .fill = need ? on_fill : NULL,
                                           .watch = need ? on_watch : NULL,
                                           .base_get = on_base_get,
@@ -196,7 +196,7 @@ static struct dz_cell_input *find_input(const struct dz_cell_inputs *in, uint32_
     return NULL;
 }
 
-static int take_inputs(struct dz_cell_inputs *in, const uint8_t *at, size_t left,
+static int read_inputs(struct dz_cell_inputs *in, const uint8_t *at, size_t left,
                        struct dz_err *err)
 {
     while (left > 0) {
@@ -227,7 +227,7 @@ int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, str
 {
     size_t size;
     const uint8_t *bytes = dz_machine_host_bytes(m->keep, &size);
-    int rc = take_inputs(in, bytes, size, err);
+    int rc = read_inputs(in, bytes, size, err);
     if (rc == 0)
         rc = dz_machine_wake(m->keep, m->kernel, m->vfs, err);
     if (rc == 0)

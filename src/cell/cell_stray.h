@@ -3,12 +3,12 @@
  * cell_stray.h - children that nobody knows.
  *
  *     dz_strays_init(&s, epoll, every_ms, err);
- *     dz_strays_session(&s, seed);          whose descendants may have forked some
+ *     dz_strays_session(&s, root);          whose descendants may have forked some
  *     ... epoll is readable: dz_strays_run(&s, found, arg) ...
  *
  * A zygote forks children of its host (CLONE_PARENT). One that was taken over forks some that never
  * say which process they are (dz_cell_learn()): nobody would end them, or reap them. So the host
- * looks at its children now and then. One of a seed's session whose number has no holder
+ * looks at its children now and then. One of a root zygote's session whose number has no holder
  * (dz_reap_claim()), and that was born before the last look but this one, is a stray. It is
  * claimed, killed and reaped here.
  *
@@ -28,7 +28,7 @@
 
 enum {
     DZ_STRAY_EVERY_MS = 10000, /* an honest child is known milliseconds after its birth */
-    DZ_STRAY_SESSIONS = 16,    /* of the last seeds */
+    DZ_STRAY_SESSIONS = 16,    /* of the last root zygotes */
     DZ_STRAYS_AT_ONCE = 64,    /* killed in one turn, and so many of those killed before reaped */
     DZ_STRAYS_LISTED = 4096,   /* by one look: what is behind them is for the next one */
 };

@@ -33,7 +33,7 @@ struct dz_os_users dz_cell_users(void)
     return range;
 }
 
-int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err)
+int dz_cell_user_acquire(uint32_t *ret_user, struct dz_err *err)
 {
     uint32_t found = DZ_USER_NONE;
     (void)pthread_mutex_lock(&users.lock);
@@ -69,7 +69,7 @@ void dz_cell_user_hold(uint32_t user)
     count(user, true);
 }
 
-void dz_cell_user_give(uint32_t user)
+void dz_cell_user_release(uint32_t user)
 {
     count(user, false);
 }

@@ -32,9 +32,9 @@ struct dz_os_users dz_cell_users(void);
 /* An id that no other zygote or call has; DZ_USER_NONE without a range. DZ_EBUSY: there is none
  * left. The id has one holder; each other process that is it holds it, too. When all have given it
  * back another may get it, those that were free for longer before. */
-DZ_NODISCARD int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err);
+DZ_NODISCARD int dz_cell_user_acquire(uint32_t *ret_user, struct dz_err *err);
 void dz_cell_user_hold(uint32_t user);
-void dz_cell_user_give(uint32_t user);
+void dz_cell_user_release(uint32_t user);
 
 /* How many tenants can have a user: INT64_MAX without a range. And that of a number below. */
 int64_t dz_cell_users_tenants(void);

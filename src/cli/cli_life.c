@@ -21,7 +21,7 @@ static int show_state(struct dz_cli *c, json_t *answer, struct dz_err *err)
     return dz_cli_show_one(c, answer, "state", err);
 }
 
-static int hop(struct dz_cli *c, const char *verb, json_t *body, struct dz_err *err)
+static int change_state(struct dz_cli *c, const char *verb, json_t *body, struct dz_err *err)
 {
     json_t *answer = NULL;
     int rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/sandboxes/{}/{}", c->argv[0], verb);
@@ -98,7 +98,7 @@ static int suspend(struct dz_cli *c, struct dz_err *err)
     json_t *body = NULL;
     if (dz_cli_value(c, "keep"))
         body = json_pack("{s:s}", "keep", dz_cli_value(c, "keep"));
-    return hop(c, "suspend", body, err);
+    return change_state(c, "suspend", body, err);
 }
 
 static int archive(struct dz_cli *c, struct dz_err *err)
@@ -106,7 +106,7 @@ static int archive(struct dz_cli *c, struct dz_err *err)
     json_t *body = NULL;
     if (dz_cli_value(c, "keep"))
         body = json_pack("{s:s}", "keep", dz_cli_value(c, "keep"));
-    return hop(c, "archive", body, err);
+    return change_state(c, "archive", body, err);
 }
 
 const struct dz_cli_command dz_cmd_archive = {
@@ -147,10 +147,10 @@ const struct dz_cli_command dz_cmd_suspend = {
     .run = suspend,
 };
 
-#define HOP(id, text, what)                             \
+#define TRANSITION(id, text, what)                      \
     static int id(struct dz_cli *c, struct dz_err *err) \
     {                                                   \
-        return hop(c, #id, NULL, err);                  \
+        return change_state(c, #id, NULL, err);         \
     }                                                   \
     const struct dz_cli_command dz_cmd_##id = {         \
         .name = #id,                                    \
@@ -164,14 +164,14 @@ const struct dz_cli_command dz_cmd_suspend = {
         .run = id,                                      \
     }
 
-HOP(freeze, "move a suspended sandbox to cold storage",
-    "Moves its file to the cold directory and records its hash. Waking the sandbox\n"
-    "brings the file back.\n");
-HOP(revive, "restore an archived sandbox",
-    "The sandbox is active afterwards. Its processes resume where they stopped, as\n"
-    "after any suspend. A sandbox archived with --keep files starts from its files.\n");
-HOP(prefetch, "fetch a frozen sandbox's file from cold storage",
-    "The next wake then does not wait for cold storage. The sandbox stays frozen.\n");
+TRANSITION(freeze, "move a suspended sandbox to cold storage",
+           "Moves its file to the cold directory and records its hash. Waking the sandbox\n"
+           "brings the file back.\n");
+TRANSITION(revive, "restore an archived sandbox",
+           "The sandbox is active afterwards. Its processes resume where they stopped, as\n"
+           "after any suspend. A sandbox archived with --keep files starts from its files.\n");
+TRANSITION(prefetch, "fetch a frozen sandbox's file from cold storage",
+           "The next wake then does not wait for cold storage. The sandbox stays frozen.\n");
 
 /* --- hold
  * ------------------------------------------------------------------------------------------ */
@@ -190,7 +190,7 @@ static int hold(struct dz_cli *c, struct dz_err *err)
     length = length ? length : "1h";
     if (dz_duration_parse(dz_str(length), 1, INT64_MAX, &ms, NULL) < 0)
         return dz_cli_usage(c, err, "--for must be a duration such as 1h, not %s", length);
-    return hop(c, "hold", json_pack("{s:s}", "for", length), err);
+    return change_state(c, "hold", json_pack("{s:s}", "for", length), err);
 }
 
 const struct dz_cli_command dz_cmd_hold = {
@@ -231,7 +231,7 @@ static int timeout(struct dz_cli *c, struct dz_err *err)
     json_t *body = json_pack("{s:s}", "after", after);
     if (action)
         (void)json_object_set_new(body, "action", json_string(action));
-    return hop(c, "timeout", body, err);
+    return change_state(c, "timeout", body, err);
 }
 
 const struct dz_cli_command dz_cmd_timeout = {

@@ -23,7 +23,7 @@
 /* One line, and nothing in it that steers a terminal, whatever the sentence
  * quotes. */
 DZ_PRINTF(2, 0)
-static void say(struct dz_cli *c, const char *fmt, va_list ap)
+static void print_line(struct dz_cli *c, const char *fmt, va_list ap)
 {
     char text[MESSAGE_MAX];
     (void)vsnprintf(text, sizeof text, fmt, ap);
@@ -36,7 +36,7 @@ void dz_cli_warn(struct dz_cli *c, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    say(c, fmt, ap);
+    print_line(c, fmt, ap);
     va_end(ap);
 }
 
@@ -46,7 +46,7 @@ void dz_cli_note(struct dz_cli *c, const char *fmt, ...)
     if (c->quiet)
         return;
     va_start(ap, fmt);
-    say(c, fmt, ap);
+    print_line(c, fmt, ap);
     va_end(ap);
 }
 

@@ -98,7 +98,7 @@ static void decode(struct dz_buf *out, const char *s)
     }
 }
 
-static int take_output(void *arg, const struct dz_client_event *e, struct dz_err *err)
+static int on_output(void *arg, const struct dz_client_event *e, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX);
     struct logs *l = arg;
@@ -171,7 +171,7 @@ static int logs(struct dz_cli *c, struct dz_err *err)
     l.at = begin > missing ? begin : missing;
     l.client = client;
     if (l.at < l.until)
-        rc = dz_client_events(client, &req, take_output, &l, err);
+        rc = dz_client_events(client, &req, on_output, &l, err);
     json_decref(exec);
     return rc < 0 ? rc : DZ_EXIT_OK;
 }
@@ -241,7 +241,7 @@ struct following {
     char last[32]; /* the id of the last event; "": none came */
 };
 
-static int take_event(void *arg, const struct dz_client_event *e, struct dz_err *err)
+static int on_event(void *arg, const struct dz_client_event *e, struct dz_err *err)
 {
     struct following *f = arg;
     struct dz_cli *c = f->c;
@@ -296,7 +296,7 @@ static int follow(struct dz_cli *c, struct dz_client **client, struct dz_err *er
     while (rc == 0) {
         event_target(c, f.last[0] ? f.last : dz_cli_value(c, "after"), &target);
         const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
-        rc = dz_client_events(*client, &req, take_event, &f, err);
+        rc = dz_client_events(*client, &req, on_event, &f, err);
         if (rc == 0 || rc == DZ_EGONE || rc == DZ_EBUSY || rc == DZ_EIO)
             rc = connect_again(c, client, err);
     }

@@ -71,7 +71,7 @@ static void terminal_back(struct session *x)
 /* --- to the command ------------------------------------------------------------------------ */
 
 /* Send a text frame. Takes the reference to j. */
-static int tell(struct session *x, json_t *j, struct dz_err *err)
+static int send_json(struct session *x, json_t *j, struct dz_err *err)
 {
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
@@ -87,11 +87,11 @@ static int send_size(struct session *x, struct dz_err *err)
     struct winsize w;
     if (!x->s->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_row || !w.ws_col)
         return 0;
-    return tell(x, json_pack("{s:s,s:i,s:i}", "type", "resize", "cols", w.ws_col, "rows", w.ws_row),
-                err);
+    return send_json(
+        x, json_pack("{s:s,s:i,s:i}", "type", "resize", "cols", w.ws_col, "rows", w.ws_row), err);
 }
 
-static int take_input(struct session *x, struct dz_err *err)
+static int forward_input(struct session *x, struct dz_err *err)
 {
     char step[INPUT_STEP];
     ssize_t n = read(STDIN_FILENO, step, sizeof step);
@@ -100,12 +100,12 @@ static int take_input(struct session *x, struct dz_err *err)
     if (n > 0)
         return dz_client_ws_send(x->ws, false, dz_str_n(step, (size_t)n), err);
     x->input = false;
-    return tell(x, json_pack("{s:s}", "type", "close_stdin"), err);
+    return send_json(x, json_pack("{s:s}", "type", "close_stdin"), err);
 }
 
 static int send_signal(struct session *x, int sig, struct dz_err *err)
 {
-    return tell(x, json_pack("{s:s,s:s}", "type", "signal", "signal", sigabbrev_np(sig)), err);
+    return send_json(x, json_pack("{s:s,s:s}", "type", "signal", "signal", sigabbrev_np(sig)), err);
 }
 
 static void close_socket(struct session *x)
@@ -150,7 +150,7 @@ static void keep_signal(struct session *x, int sig)
                     sigabbrev_np(sig));
 }
 
-static int take_signal(struct session *x, struct dz_err *err)
+static int forward_signal(struct session *x, struct dz_err *err)
 {
     struct signalfd_siginfo info;
     if (read(x->signals, &info, sizeof info) != (ssize_t)sizeof info)
@@ -173,7 +173,7 @@ static int signal_number(const char *name)
     return SIGKILL;
 }
 
-static int take_exit(struct session *x, json_t *m)
+static int on_exited(struct session *x, json_t *m)
 {
     const json_t *code = json_object_get(m, "exit_code");
     const char *limit = dz_cli_text(x->s->request, "timeout");
@@ -195,7 +195,7 @@ static int take_exit(struct session *x, json_t *m)
     return 0;
 }
 
-static int take_error(struct session *x, const json_t *m, struct dz_err *err)
+static int on_error(struct session *x, const json_t *m, struct dz_err *err)
 {
     int rc = dz_client_problem_of(x->client, m, 0, err);
     const char *reason = dz_client_problem(x->client)->reason;
@@ -206,7 +206,7 @@ static int take_error(struct session *x, const json_t *m, struct dz_err *err)
 }
 
 /* The size may have changed since the request. */
-static int take_start(struct session *x, const json_t *m, struct dz_err *err)
+static int on_start(struct session *x, const json_t *m, struct dz_err *err)
 {
     (void)snprintf(x->s->exec_id, sizeof x->s->exec_id, "%s", dz_cli_text(m, "exec_id"));
     x->started = true;
@@ -218,17 +218,17 @@ static int take_start(struct session *x, const json_t *m, struct dz_err *err)
     return rc;
 }
 
-static int take_text(struct session *x, struct dz_str data, struct dz_err *err)
+static int on_text(struct session *x, struct dz_str data, struct dz_err *err)
 {
     json_t *m = json_loadb(data.p, data.n, 0, NULL);
     const char *type = dz_cli_text(m, "type");
     int rc = 0;
     if (strcmp(type, "start") == 0)
-        rc = take_start(x, m, err);
+        rc = on_start(x, m, err);
     else if (strcmp(type, "exit") == 0)
-        rc = take_exit(x, m);
+        rc = on_exited(x, m);
     else if (strcmp(type, "error") == 0)
-        rc = take_error(x, m, err);
+        rc = on_error(x, m, err);
     json_decref(m);
     return rc;
 }
@@ -242,11 +242,11 @@ static void keep(struct dz_cli_kept *k, struct dz_str data)
     k->truncated = k->truncated || n > room || b->err;
 }
 
-static int take_message(void *arg, bool text, struct dz_str data, struct dz_err *err)
+static int on_message(void *arg, bool text, struct dz_str data, struct dz_err *err)
 {
     struct session *x = arg;
     if (text)
-        return take_text(x, data, err);
+        return on_text(x, data, err);
     if (data.n == 0)
         return 0;
     x->s->offset += data.n - 1;
@@ -262,7 +262,7 @@ static int take_message(void *arg, bool text, struct dz_str data, struct dz_err 
 
 static int open_socket(struct session *x, struct dz_err *err)
 {
-    static const struct dz_client_ws_ops ops = {.message = take_message};
+    static const struct dz_client_ws_ops ops = {.message = on_message};
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     bool attach = x->s->exec_id[0];
     char offset[24];
@@ -277,7 +277,7 @@ static int open_socket(struct session *x, struct dz_err *err)
         rc = dz_client_ws_open(x->client, target.p, &ops, x, &x->ws, err);
     x->fresh = true;
     if (rc == 0 && !attach)
-        rc = tell(x, json_incref(x->s->request), err);
+        rc = send_json(x, json_incref(x->s->request), err);
     return rc;
 }
 
@@ -333,15 +333,15 @@ static int turn(struct session *x, struct dz_err *err)
     if (poll(p, DZ_ARRAY_LEN(p), wait_ms) < 0 && errno != EINTR)
         return dz_fail_sys(err, errno, "wait for the command");
     if (p[1].revents)
-        rc = take_signal(x, err);
+        rc = forward_signal(x, err);
     if (rc == 0 && p[2].revents)
-        rc = take_input(x, err);
+        rc = forward_input(x, err);
     if (rc == 0)
         rc = dz_client_ws_io(x->ws, err);
     return rc;
 }
 
-static int carry(struct session *x, struct dz_err *err)
+static int relay(struct session *x, struct dz_err *err)
 {
     int rc = open_socket(x, err);
     while (rc == 0 && !x->over) {
@@ -358,7 +358,7 @@ int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *er
     if (x.signals < 0)
         return x.signals;
     (void)fflush(c->out);
-    int rc = carry(&x, err);
+    int rc = relay(&x, err);
     terminal_back(&x);
     close_socket(&x);
     dz_fd_close(&x.signals);

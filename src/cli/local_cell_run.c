@@ -27,7 +27,7 @@ enum {
     LAST_WORDS_MS = 2000, /* time for a cell to exit after its time limit */
 };
 
-struct carrier {
+struct relay {
     struct dz_cell *cell;
     struct dz_cli *cli;
     uint32_t exec; /* the main command in the cell */
@@ -44,7 +44,7 @@ struct carrier {
 
 /* --- the terminal -------------------------------------------------------------------------- */
 
-static void terminal_raw(struct carrier *r)
+static void terminal_raw(struct relay *r)
 {
     struct termios t;
     if (!r->tty || tcgetattr(STDIN_FILENO, &r->saved) < 0)
@@ -54,13 +54,13 @@ static void terminal_raw(struct carrier *r)
     r->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0;
 }
 
-static void terminal_back(const struct carrier *r)
+static void terminal_back(const struct relay *r)
 {
     if (r->raw)
         (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &r->saved);
 }
 
-static int send_size(const struct carrier *r, struct dz_err *err)
+static int send_size(const struct relay *r, struct dz_err *err)
 {
     struct winsize w;
     if (!r->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_row || !w.ws_col)
@@ -85,14 +85,14 @@ static int failed(struct dz_cli *cli, const struct dz_cell_event *e)
 }
 
 /* The cell says what became of it: what cannot be run, or kept, is over. */
-static void give_up(struct carrier *r, const struct dz_cell_event *e)
+static void give_up(struct relay *r, const struct dz_cell_event *e)
 {
     r->over = r->failed = true;
     r->status = failed(r->cli, e);
 }
 
 /* With a file, the cell is over when it has closed that. */
-static void on_exited(struct carrier *r, const struct dz_cell_event *e)
+static void on_exited(struct relay *r, const struct dz_cell_event *e)
 {
     r->exited = true;
     r->over = r->ephemeral;
@@ -101,7 +101,7 @@ static void on_exited(struct carrier *r, const struct dz_cell_event *e)
         dz_cli_warn(r->cli, "%s", e->text);
 }
 
-static void on_suspended(struct carrier *r)
+static void on_suspended(struct relay *r)
 {
     r->over = true;
     if (r->exited)
@@ -111,15 +111,15 @@ static void on_suspended(struct carrier *r)
         dz_cli_warn(r->cli, "suspended: `doze resume %s` resumes it", r->file);
 }
 
-static int on_output(const struct carrier *r, const struct dz_cell_event *e, struct dz_err *err)
+static int on_output(const struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
 {
     int rc = dz_fd_write(e->stream == DZ_CELL_STDERR ? STDERR_FILENO : STDOUT_FILENO, e->data,
                          e->size, err);
-    (void)dz_cell_exec_took(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
+    (void)dz_cell_exec_ack(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
     return rc < 0 ? rc : 0;
 }
 
-static int take_event(struct carrier *r, const struct dz_cell_event *e, struct dz_err *err)
+static int on_event(struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
 {
     switch (e->type) {
     case DZ_CELL_OUTPUT:
@@ -163,7 +163,7 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
     return 0;
 }
 
-static int take_events(struct carrier *r, struct dz_err *err)
+static int on_events(struct relay *r, struct dz_err *err)
 {
     struct dz_cell_event e;
     int rc = 0;
@@ -171,12 +171,12 @@ static int take_events(struct carrier *r, struct dz_err *err)
         rc = dz_cell_receive(r->cell, &e, err);
         if (rc <= 0)
             return rc;
-        rc = take_event(r, &e, err);
+        rc = on_event(r, &e, err);
     }
     return rc;
 }
 
-static int take_input(struct carrier *r, struct dz_err *err)
+static int forward_input(struct relay *r, struct dz_err *err)
 {
     char step[INPUT_STEP];
     size_t room = dz_cell_exec_window(r->cell, r->exec);
@@ -198,20 +198,20 @@ static int take_input(struct carrier *r, struct dz_err *err)
     return 0;
 }
 
-static int suspend(struct carrier *r, struct dz_err *err)
+static int suspend(struct relay *r, struct dz_err *err)
 {
     r->suspending = true;
     return dz_cell_suspend(r->cell, false, err);
 }
 
 /* While the machine is being put to sleep, or is over, nobody gets them. */
-static int send_signal(const struct carrier *r, int signo, struct dz_err *err)
+static int send_signal(const struct relay *r, int signo, struct dz_err *err)
 {
     return r->suspending || r->exited ? 0
                                       : dz_cell_exec_signal(r->cell, r->exec, signo, false, err);
 }
 
-static int take_signal(struct carrier *r, struct dz_err *err)
+static int forward_signal(struct relay *r, struct dz_err *err)
 {
     struct signalfd_siginfo info;
     if (read(r->signals, &info, sizeof info) != (ssize_t)sizeof info)
@@ -224,7 +224,7 @@ static int take_signal(struct carrier *r, struct dz_err *err)
 }
 
 /* Another process requests a copy of the machine. */
-static int take_request(struct carrier *r, struct dz_err *err)
+static int on_request(struct relay *r, struct dz_err *err)
 {
     int fds[2];
     if (!dz_cli_control_accept(&r->control, fds))
@@ -256,7 +256,7 @@ static int open_signals(struct dz_err *err)
 }
 
 /* The time limit has expired: kill the programs, and soon afterwards the cell. */
-static int time_is_over(struct carrier *r, struct dz_err *err)
+static int time_is_over(struct relay *r, struct dz_err *err)
 {
     if (r->timed_out)
         return dz_fail(err, DZ_ETIMEOUT, "the cell did not exit in time and was killed");
@@ -267,7 +267,7 @@ static int time_is_over(struct carrier *r, struct dz_err *err)
 }
 
 /* Do what is due. Returns the milliseconds until the next deadline, -1 for none. */
-static int64_t due(struct carrier *r, int *rc, struct dz_err *err)
+static int64_t due(struct relay *r, int *rc, struct dz_err *err)
 {
     int64_t now = dz_clock_boot_ns(), next = INT64_MAX;
     if (r->suspend_at && now >= r->suspend_at) {
@@ -281,7 +281,7 @@ static int64_t due(struct carrier *r, int *rc, struct dz_err *err)
     return next == INT64_MAX ? -1 : (next - now) / DZ_NS_PER_MS + 1;
 }
 
-static int carry(struct carrier *r, struct dz_err *err)
+static int relay(struct relay *r, struct dz_err *err)
 {
     int rc = 0;
     while (rc >= 0 && !r->over) {
@@ -296,24 +296,24 @@ static int carry(struct carrier *r, struct dz_err *err)
             errno != EINTR)
             rc = dz_fail_sys(err, errno, "wait for the cell");
         if (rc >= 0 && p[1].revents)
-            rc = take_signal(r, err);
+            rc = forward_signal(r, err);
         if (rc >= 0 && p[2].revents)
-            rc = take_input(r, err);
+            rc = forward_input(r, err);
         if (rc >= 0 && p[3].revents)
-            rc = take_request(r, err);
+            rc = on_request(r, err);
         if (rc >= 0 && (p[0].revents & POLLOUT))
             rc = dz_cell_flush(r->cell, err);
         if (rc >= 0 && (p[0].revents & ~POLLOUT))
-            rc = take_events(r, err);
+            rc = on_events(r, err);
         else if (rc < 0) /* the cell is gone; it may have sent the reason */
-            (void)take_events(r, NULL);
+            (void)on_events(r, NULL);
     }
     return r->over ? r->status : rc;
 }
 
 /* Bring up the machine, with the command that is run or the one that sleeps. All of it is sent at
  * once. */
-static int begin(struct carrier *r, const struct dz_cli_cell *c, struct dz_err *err)
+static int begin(struct relay *r, const struct dz_cli_cell *c, struct dz_err *err)
 {
     int rc = dz_cell_go(c->cell, err);
     if (rc == 0 && c->main.argv)
@@ -324,13 +324,13 @@ static int begin(struct carrier *r, const struct dz_cli_cell *c, struct dz_err *
 
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err)
 {
-    struct carrier r = {.cell = c->cell,
-                        .cli = cli,
-                        .ephemeral = c->start.ephemeral,
-                        .tty = c->main.tty,
-                        .keep = c->keep,
-                        .file = c->file,
-                        .control = DZ_CLI_CONTROL_INIT};
+    struct relay r = {.cell = c->cell,
+                      .cli = cli,
+                      .ephemeral = c->start.ephemeral,
+                      .tty = c->main.tty,
+                      .keep = c->keep,
+                      .file = c->file,
+                      .control = DZ_CLI_CONTROL_INIT};
     r.input = c->main.open_stdin;
     r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;
     r.suspend_at = c->suspend_ns ? dz_clock_boot_ns() + c->suspend_ns : 0;
@@ -345,7 +345,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
     terminal_raw(&r);
     rc = send_size(&r, err);
     if (rc >= 0)
-        rc = carry(&r, err);
+        rc = relay(&r, err);
     c->failed = r.failed;
     terminal_back(&r);
     dz_fd_close(&r.signals);

@@ -116,9 +116,10 @@ static int show_table(struct dz_cli *c, const struct dz_config *config, struct d
     dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
     for (size_t i = 0; i < DZ_CONFIG_COUNT; i++) {
         enum dz_config_key key = (enum dz_config_key)i;
-        bool said = config->values[i].origin && strcmp(config->values[i].origin, BY_DEFAULT) != 0;
+        bool changed =
+            config->values[i].origin && strcmp(config->values[i].origin, BY_DEFAULT) != 0;
         dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(dz_config_name(&dz_config_rows[i], name)));
-        dz_cli_table_cell(&t, said ? DZ_CLI_BOLD : DZ_CLI_PLAIN,
+        dz_cli_table_cell(&t, changed ? DZ_CLI_BOLD : DZ_CLI_PLAIN,
                           dz_str(dz_config_text(config, key)));
         dz_cli_table_cell(&t, DZ_CLI_DIM, dz_str(dz_config_origin(config, key)));
     }

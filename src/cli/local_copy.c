@@ -204,7 +204,7 @@ static int run_flat(struct dz_cli *c, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = open_copy(c, &db, err);
     if (rc == 0)
-        rc = dz_machine_seal(d.db, d.image, &d.pack, db, err);
+        rc = dz_machine_flatten(d.db, d.image, &d.pack, db, err);
     rc = close_copy(db, rc, err);
     if (rc == 0)
         rc = print(c, NULL, NULL, err);

@@ -16,7 +16,7 @@
 #include "cli/local_hash.h"
 #include "cli/local_jail.h"
 #include "image/image.h"
-#include "machine/machine_peek.h"
+#include "machine/machine_inspect.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ static int open_around_sleeper(struct dz_disk *d, struct dz_vfs_opts *opts, stru
     opts->keep_orphans = d->sleeper;
     int rc = dz_vfs_open(opts, &d->vfs, err);
     if (rc == 0 && d->sleeper)
-        rc = dz_machine_peek_inodes(m, hold, d->vfs, err);
+        rc = dz_machine_inspect_inodes(m, hold, d->vfs, err);
     dz_machine_close(m);
     return rc;
 }

@@ -173,7 +173,7 @@ static int take(void *arg, const struct dz_call_msg *m, struct dz_err *err)
 
 static int get_jail(struct dz_cli *c, struct dz_err *err)
 {
-    struct dz_cli_jail j = {.take = take, .host = &host};
+    struct dz_cli_jail j = {.receive = take, .host = &host};
     const char *to = c->argv[c->argc - 1];
     struct stat st;
     host.c = c;
@@ -214,7 +214,7 @@ static int say(uint32_t tag, uint64_t value, const void *data, size_t size, stru
 {
     if (dz_cli_interrupted())
         return dz_fail(err, DZ_ECANCELED, "copy out of a disk: interrupted");
-    int rc = dz_call_say(dz_cli_jail_call(), &(struct dz_call_msg){tag, value, data, size});
+    int rc = dz_call_send(dz_cli_jail_call(), &(struct dz_call_msg){tag, value, data, size});
     return rc < 0 ? dz_fail(err, rc, "copy out of a disk: send a message to the host") : 0;
 }
 

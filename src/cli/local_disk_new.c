@@ -30,7 +30,7 @@ static int stop_clock(struct dz_db *db, int64_t epoch_s, struct dz_err *err)
 }
 
 /* In the jail: a file that cannot be opened is not an image. */
-static int settle(struct dz_cli *c, void *arg, struct dz_err *err)
+static int set_origin(struct dz_cli *c, void *arg, struct dz_err *err)
 {
     struct dz_disk d;
     int64_t epoch = 0;
@@ -72,7 +72,7 @@ static int create(struct dz_cli *c, struct dz_err *err)
     if (rc < 0)
         return rc;
     if (stopped || image)
-        rc = dz_disk_jail_with(c, true, &(struct dz_cli_jail){.body = settle}, err);
+        rc = dz_disk_jail_with(c, true, &(struct dz_cli_jail){.body = set_origin}, err);
     if (rc < 0) {
         (void)unlink(file);
         return rc;

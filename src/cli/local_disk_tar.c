@@ -127,7 +127,7 @@ static int tar_jail(struct dz_cli *c, struct dz_err *err)
 {
     const char *output = dz_cli_value(c, "output");
     int fd = STDOUT_FILENO;
-    struct dz_cli_jail j = {.take = take_archive, .host = &fd};
+    struct dz_cli_jail j = {.receive = take_archive, .host = &fd};
     if (!output && c->json)
         return dz_cli_usage(
             c, err, "--json requires -o, because the archive itself goes to standard output");

@@ -61,7 +61,7 @@ struct sink {
 /* --- the cell ----------------------------------------------------------------------------- */
 
 /* Make an error of a cell's message, which a hostile file may have chosen. */
-static int said(int code, const char *text, struct dz_err *err)
+static int cell_error(int code, const char *text, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf clean = DZ_BUF_INIT(DZ_LINE_MAX);
     dz_cli_escape(&clean, dz_str(text));
@@ -81,7 +81,7 @@ static int could_not_open(const struct dz_files *f, const struct dz_cell_event *
 {
     if (e->code == DZ_EBUSY)
         return in_use(f->file, err);
-    int rc = said(e->code, e->text, err);
+    int rc = cell_error(e->code, e->text, err);
     if (rc == DZ_ENOENT && f->cell.start.image_fd < 0)
         return dz_wrap(err, rc,
                        f->disk ? "open %s (--image names the image's file)"
@@ -117,7 +117,7 @@ static int wait_for(struct dz_files *f, enum dz_cell_event_type type, struct dz_
     while (rc == 0 && e.type != type) {
         rc = next_event(f, &e, err);
         if (rc == 0 && e.type == DZ_CELL_AWAKE)
-            rc = said(e.code, e.text, err);
+            rc = cell_error(e.code, e.text, err);
     }
     return rc;
 }
@@ -253,7 +253,7 @@ static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, bool *
             *ret_ended = true;
             if (sink)
                 sink->count = e.count;
-            return e.code < 0 ? said(e.code, e.text, err) : 0;
+            return e.code < 0 ? cell_error(e.code, e.text, err) : 0;
         }
         if (e.type != DZ_CELL_OP_DATA)
             continue;
@@ -261,7 +261,7 @@ static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, bool *
         if (sink)
             rc = sink->data(sink, &v, err);
         if (rc == 0)
-            rc = dz_cell_op_took(f->cell.cell, handle, e.size, err);
+            rc = dz_cell_op_ack(f->cell.cell, handle, e.size, err);
     }
     return rc;
 }
@@ -288,10 +288,10 @@ static int parse(struct sink *s, const char *what, json_t **ret, struct dz_err *
 static int each_stat(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
 {
     struct dz_cell_stat st;
-    int rc, told = 0;
-    while (told == 0 && (rc = dz_cell_stat_next(v, &st, err)) > 0)
-        told = s->each(s->arg, &st, err);
-    return told < 0 ? told : rc;
+    int rc, stop = 0;
+    while (stop == 0 && (rc = dz_cell_stat_next(v, &st, err)) > 0)
+        stop = s->each(s->arg, &st, err);
+    return stop < 0 ? stop : rc;
 }
 
 int dz_files_do(struct dz_files *f, const struct dz_cell_op *op, dz_files_stat_fn *each, void *arg,
@@ -360,7 +360,7 @@ int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer, str
 static int next_piece(struct dz_files *f, struct dz_err *err)
 {
     struct dz_cell_event e;
-    int rc = f->piece_size > 0 ? dz_cell_op_took(f->cell.cell, f->reading, f->piece_size, err) : 0;
+    int rc = f->piece_size > 0 ? dz_cell_op_ack(f->cell.cell, f->reading, f->piece_size, err) : 0;
     f->piece_size = f->piece_at = 0;
     while (rc == 0 && f->reading) {
         rc = next_event(f, &e, err);
@@ -368,7 +368,7 @@ static int next_piece(struct dz_files *f, struct dz_err *err)
             continue;
         if (e.type == DZ_CELL_OP_DONE) {
             f->reading = 0;
-            return e.code < 0 ? said(e.code, e.text, err) : 0;
+            return e.code < 0 ? cell_error(e.code, e.text, err) : 0;
         }
         if (e.type == DZ_CELL_OP_DATA && e.size > 0) {
             f->piece = e.data;
@@ -451,7 +451,7 @@ static int send_piece(struct dz_files *f, uint32_t handle, const char *p, size_t
         if (rc < 0)
             return rc;
         if (took == 0 && e.op == handle && e.type == DZ_CELL_OP_DONE)
-            return said(e.code < 0 ? e.code : DZ_EIO, e.text, err);
+            return cell_error(e.code < 0 ? e.code : DZ_EIO, e.text, err);
     }
     return 0;
 }

@@ -138,7 +138,7 @@ static int print_result(struct dz_cli *c, struct dz_image_store *s, const char *
 /* --- build --------------------------------------------------------------------------------- */
 
 /* Name the log after the error. */
-static void tell_log(struct dz_cli *c, const struct dz_image_store *s, const char *name)
+static void show_log(struct dz_cli *c, const struct dz_image_store *s, const char *name)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
     if (name && dz_image_log(s, name, &path, NULL) == 0 && access(path.p, R_OK) == 0)
@@ -181,7 +181,7 @@ static int build(struct dz_cli *c, struct dz_err *err)
     rc = dz_image_build(s, &how, sha256, err);
     end_step(&b);
     if (rc < 0 && rc != DZ_ECANCELED)
-        tell_log(c, s, how.name);
+        show_log(c, s, how.name);
     return rc < 0 ? rc : print_result(c, s, sha256, err);
 }
 

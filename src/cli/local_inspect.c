@@ -9,7 +9,7 @@
 #include "cli/cli_stats.h"
 #include "cli/cli_table.h"
 #include "cli/local_disk.h"
-#include "machine/machine_peek.h"
+#include "machine/machine_inspect.h"
 
 enum {
     JSON_MAX = 16 << 20,
@@ -17,18 +17,18 @@ enum {
 
 struct look {
     struct dz_cli *c;
-    DZ_VEC(, struct dz_peek_proc) procs;
-    DZ_VEC(, struct dz_peek_fd) fds;
-    struct dz_peek_total total;
+    DZ_VEC(, struct dz_inspect_proc) procs;
+    DZ_VEC(, struct dz_inspect_fd) fds;
+    struct dz_inspect_total total;
 };
 
-static int on_proc(void *arg, const struct dz_peek_proc *p, struct dz_err *err)
+static int on_proc(void *arg, const struct dz_inspect_proc *p, struct dz_err *err)
 {
     struct look *l = arg;
     return dz_vec_push(&l->procs, *p) < 0 ? dz_fail(err, l->procs.err, "list processes") : 0;
 }
 
-static int on_fd(void *arg, const struct dz_peek_fd *f, struct dz_err *err)
+static int on_fd(void *arg, const struct dz_inspect_fd *f, struct dz_err *err)
 {
     struct look *l = arg;
     return dz_vec_push(&l->fds, *f) < 0 ? dz_fail(err, l->fds.err, "list descriptors") : 0;
@@ -42,7 +42,7 @@ static void release(struct look *l)
 
 /* --- words -------------------------------------------------------------------------- */
 
-static const char *state_of(const struct dz_peek_proc *p)
+static const char *state_of(const struct dz_inspect_proc *p)
 {
     if (p->row.flags & DZ_PROC_STOPPED)
         return "stopped";
@@ -74,7 +74,7 @@ static int print_procs(struct look *l, struct dz_err *err)
     char text[DZ_CLI_SIZE_TEXT];
     dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
     for (size_t i = 0; i < l->procs.n; i++) {
-        const struct dz_peek_proc *p = &l->procs.p[i];
+        const struct dz_inspect_proc *p = &l->procs.p[i];
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%d", p->row.pid);
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%d", p->row.ppid);
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%u", p->row.uid);
@@ -98,7 +98,7 @@ static int print_fds(struct look *l, struct dz_err *err)
     struct dz_cli_table t;
     dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
     for (size_t i = 0; i < l->fds.n; i++) {
-        const struct dz_peek_fd *f = &l->fds.p[i];
+        const struct dz_inspect_fd *f = &l->fds.p[i];
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%d", f->pid);
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%u", f->fd);
         dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(f->kind));
@@ -113,7 +113,7 @@ static int print_fds(struct look *l, struct dz_err *err)
 
 static void print_total(const struct look *l)
 {
-    const struct dz_peek_total *t = &l->total;
+    const struct dz_inspect_total *t = &l->total;
     char a[DZ_RFC3339_TEXT], b[DZ_RFC3339_TEXT], s[DZ_CLI_SIZE_TEXT], k[DZ_CLI_SIZE_TEXT];
     DZ_AUTO(dz_buf_release) struct dz_buf policy = DZ_BUF_INIT(DZ_LINE_MAX);
     dz_cli_escape(&policy, dz_str(t->policy));
@@ -164,7 +164,7 @@ static void put_time(struct dz_json *j, const char *key, int64_t ns)
     dz_json_put_strz(j, key, ns == INT64_MAX ? NULL : time_text(ns, text));
 }
 
-static void put_total(struct dz_json *j, const struct dz_peek_total *t)
+static void put_total(struct dz_json *j, const struct dz_inspect_total *t)
 {
     put_time(j, "asleep_since", t->slept_real_ns);
     put_time(j, "wake_at", t->wake_real_ns);
@@ -186,7 +186,7 @@ static void put_procs(struct dz_json *j, const struct look *l)
     dz_json_key(j, "processes");
     dz_json_array(j);
     for (size_t i = 0; i < l->procs.n; i++) {
-        const struct dz_peek_proc *p = &l->procs.p[i];
+        const struct dz_inspect_proc *p = &l->procs.p[i];
         dz_json_object(j);
         dz_json_put_i64(j, "pid", p->row.pid);
         dz_json_put_i64(j, "ppid", p->row.ppid);
@@ -207,7 +207,7 @@ static void put_fds(struct dz_json *j, const struct look *l)
     dz_json_key(j, "descriptors");
     dz_json_array(j);
     for (size_t i = 0; i < l->fds.n; i++) {
-        const struct dz_peek_fd *f = &l->fds.p[i];
+        const struct dz_inspect_fd *f = &l->fds.p[i];
         dz_json_object(j);
         dz_json_put_i64(j, "pid", f->pid);
         dz_json_put_u64(j, "fd", f->fd);
@@ -248,7 +248,7 @@ static int print_json(struct look *l, enum dz_machine_found found, struct dz_db 
 /* --- the commands ------------------------------------------------------------------------------
  */
 
-static uint64_t cpu_of(const struct dz_peek_proc *p)
+static uint64_t cpu_of(const struct dz_inspect_proc *p)
 {
     return p->row.utime_ns + p->row.stime_ns;
 }
@@ -257,7 +257,7 @@ static uint64_t cpu_of(const struct dz_peek_proc *p)
 static void sort_by_cpu(struct look *l)
 {
     for (size_t i = 1; i < l->procs.n; i++) {
-        struct dz_peek_proc p = l->procs.p[i];
+        struct dz_inspect_proc p = l->procs.p[i];
         size_t at = i;
         for (; at > 0 && cpu_of(&l->procs.p[at - 1]) < cpu_of(&p); at--)
             l->procs.p[at] = l->procs.p[at - 1];
@@ -295,12 +295,12 @@ static int look_at(struct dz_cli *c, struct dz_disk *d, bool top, struct dz_err 
     static const struct dz_machine_ops none;
     const struct dz_machine_opts opts = {.db = d->db, .ops = &none};
     struct look l = {.c = c, .procs.max = DZ_KERNEL_PROCS_MAX, .fds.max = DZ_KERNEL_FILES_MAX};
-    const struct dz_peek_ops ops = {.proc = on_proc, .fd = top ? NULL : on_fd, .arg = &l};
+    const struct dz_inspect_ops ops = {.proc = on_proc, .fd = top ? NULL : on_fd, .arg = &l};
     struct dz_machine *m = NULL;
     int rc = dz_machine_open(&opts, &m, err);
     enum dz_machine_found found = rc == 0 ? dz_machine_found(m) : DZ_MACHINE_NONE;
     if (rc == 0 && found == DZ_MACHINE_ASLEEP)
-        rc = dz_machine_peek(m, &ops, &l.total, err);
+        rc = dz_machine_inspect(m, &ops, &l.total, err);
     if (rc == 0 && top)
         sort_by_cpu(&l);
     if (rc == 0)

@@ -49,7 +49,7 @@ static FILE *open_out(uint32_t *tag, int mode, struct dz_err *err)
     return f;
 }
 
-static void tell_progress(const struct dz_cli_progress *p, enum dz_cli_progress_step step,
+static void show_progress(const struct dz_cli_progress *p, enum dz_cli_progress_step step,
                           uint64_t done)
 {
     struct dz_call_msg m = {.tag = TAG_AT, .value = done};
@@ -58,7 +58,7 @@ static void tell_progress(const struct dz_cli_progress *p, enum dz_cli_progress_
                                  strlen(p->what)};
     else if (step == DZ_CLI_PROGRESS_END)
         m = (struct dz_call_msg){.tag = TAG_END};
-    (void)dz_call_say(inside.call, &m);
+    (void)dz_call_send(inside.call, &m);
 }
 
 static bool asked_to_stop(void)
@@ -95,12 +95,12 @@ static int body(struct dz_call *call, void *arg, struct dz_err *err)
     c->err = open_out(&tag_err, _IOLBF, err);
     if (!c->out || !c->err)
         return DZ_ENOMEM;
-    c->progress = tell_progress;
+    c->progress = show_progress;
     dz_cli_signal_follow(asked_to_stop);
     int rc = j->body(c, j->arg, err);
     bool failed = fflush(c->out) != 0 || ferror(c->out) || fflush(c->err) != 0;
     if (c->usage_status)
-        (void)dz_call_say(call, &(struct dz_call_msg){.tag = TAG_USAGE});
+        (void)dz_call_send(call, &(struct dz_call_msg){.tag = TAG_USAGE});
     return rc >= 0 && failed
                ? dz_fail(err, DZ_EIO, "send a message to the host: %s", strerror(EPIPE))
                : rc;
@@ -216,7 +216,7 @@ static int start_progress(struct host *h, const struct dz_call_msg *m)
     return 0;
 }
 
-static int take(void *host, const struct dz_call_msg *m, struct dz_err *err)
+static int pass_message(void *host, const struct dz_call_msg *m, struct dz_err *err)
 {
     struct host *h = host;
     switch (m->tag) {
@@ -239,9 +239,9 @@ static int take(void *host, const struct dz_call_msg *m, struct dz_err *err)
     default:
         break;
     }
-    if (m->tag < DZ_CLI_TAG_OWN || !h->j->take)
+    if (m->tag < DZ_CLI_TAG_OWN || !h->j->receive)
         return dz_fail(err, DZ_EIO, "a cell sent an invalid message (tag %u)", m->tag);
-    return h->j->take(h->j->host, m, err);
+    return h->j->receive(h->j->host, m, err);
 }
 
 static void read_input(struct host *h, uint64_t most, struct dz_call_msg *ret)
@@ -286,7 +286,7 @@ int dz_cli_jail_run(struct dz_cli *c, const struct dz_cli_jail *j, struct dz_err
                              .fds = j->fds,
                              .fd_count = j->fd_count,
                              .memory_bytes = j->memory_bytes,
-                             .take = take,
+                             .receive = pass_message,
                              .answer = answer,
                              .stop = stop,
                              .host = &h};

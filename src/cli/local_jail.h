@@ -27,7 +27,7 @@ struct dz_cli_jail {
     size_t fd_count;
     uint64_t memory_bytes; /* 0: DZ_CELL_MEMORY */
     /* Messages with tags from DZ_CLI_TAG_OWN; as in struct dz_call_opts. */
-    int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
+    int (*receive)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
     int (*answer)(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
                   struct dz_err *err);
     void *host;

@@ -28,22 +28,22 @@ static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *ou
     return rc < 0 ? rc : dz_blob_out_write(out, t.p, t.len, err);
 }
 
-static int settle(void *arg, const char *id, struct dz_err *err)
+static int checkpoint(void *arg, const char *id, struct dz_err *err)
 {
     const struct dz_cli_registry *r = arg;
     char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
     int n = snprintf(path, sizeof path, "%s/%s", r->live, dz_cold_key(id, DZ_COLD_LIVE, key));
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
-    return dz_cell_disk_settle(path, err);
+    return dz_cell_disk_checkpoint(path, err);
 }
 
-static int carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
+static int transfer(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
-    static const enum dz_cell_carry kinds[] = {
-        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_CARRY_SHARE,
+    static const enum dz_cell_transfer kinds[] = {
+        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_TRANSFER_COMPACT,
+        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_TRANSFER_CLONE,
+        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_TRANSFER_SHARE,
     };
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     struct dz_image info = {0};
@@ -68,13 +68,13 @@ static int carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *
                                    .image_sha256 = below ? sha256 : NULL,
                                    .label = c->row->id,
                                    .cancel = c->cancel};
-    return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
+    return rc < 0 ? rc : dz_cell_disk_transfer(&d, kinds[c->what], err);
 }
 
 static const struct dz_sandbox_files disks = {
     .make = make,
-    .checkpoint = settle,
-    .transfer = carry,
+    .checkpoint = checkpoint,
+    .transfer = transfer,
 };
 
 static int open_dir(const char *data, const char *name, char path[static DZ_PATH_MAX],

@@ -98,12 +98,12 @@ struct dz_client_event {
     const char *id;    /* the last one given, "" at first */
     struct dz_str data;
 };
-/* GET an event stream (or do what req says) and call take() for each event. Ends when take()
- * returns something other than 0, and returns that (negative with *err); 0 at the end of the
- * stream. */
+/* GET an event stream (or do what req says) and call on_event() for each event. Ends when
+ * on_event() returns something other than 0, and returns that (negative with *err); 0 at the end of
+ * the stream. */
 DZ_NODISCARD int dz_client_events(struct dz_client *c, const struct dz_client_req *req,
-                                  int (*take)(void *arg, const struct dz_client_event *e,
-                                              struct dz_err *err),
+                                  int (*on_event)(void *arg, const struct dz_client_event *e,
+                                                  struct dz_err *err),
                                   void *arg, struct dz_err *err);
 
 /* --- WebSocket --------------------------------------------------------------------------- */

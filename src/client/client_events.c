@@ -10,7 +10,7 @@
 struct stream {
     struct dz_buf line, event, id, data;
     bool has_data;
-    int (*take)(void *arg, const struct dz_client_event *e, struct dz_err *err);
+    int (*on_event)(void *arg, const struct dz_client_event *e, struct dz_err *err);
     void *arg;
 };
 
@@ -29,14 +29,14 @@ static int deliver(struct stream *s, struct dz_err *err)
     if (s->data.err || s->event.err || s->id.err)
         return dz_fail(err, DZ_EIO, "the daemon sent an event that is too large");
     if (s->has_data)
-        rc = s->take(s->arg, &e, err);
+        rc = s->on_event(s->arg, &e, err);
     dz_buf_reset(&s->event);
     dz_buf_reset(&s->data);
     s->has_data = false;
     return rc;
 }
 
-static int take_line(struct stream *s, struct dz_err *err)
+static int parse_line(struct stream *s, struct dz_err *err)
 {
     struct dz_str line = dz_str_n(s->line.p, s->line.len), name;
     if (line.n > 0 && line.p[line.n - 1] == '\r')
@@ -61,7 +61,7 @@ static int take_line(struct stream *s, struct dz_err *err)
     return 0;
 }
 
-static int take_bytes(struct stream *s, const char *p, size_t n, struct dz_err *err)
+static int parse_bytes(struct stream *s, const char *p, size_t n, struct dz_err *err)
 {
     int rc = 0;
     while (n > 0 && rc == 0) {
@@ -71,7 +71,7 @@ static int take_bytes(struct stream *s, const char *p, size_t n, struct dz_err *
         if (s->line.err)
             return dz_fail(err, DZ_EIO, "the daemon sent an event that is too large");
         if (end) {
-            rc = take_line(s, err);
+            rc = parse_line(s, err);
             dz_buf_reset(&s->line);
         }
         p += part + (end != NULL);
@@ -81,14 +81,15 @@ static int take_bytes(struct stream *s, const char *p, size_t n, struct dz_err *
 }
 
 int dz_client_events(struct dz_client *c, const struct dz_client_req *req,
-                     int (*take)(void *arg, const struct dz_client_event *e, struct dz_err *err),
+                     int (*on_event)(void *arg, const struct dz_client_event *e,
+                                     struct dz_err *err),
                      void *arg, struct dz_err *err)
 {
     struct stream s = {.line = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX),
                        .event = DZ_BUF_INIT(DZ_LINE_MAX),
                        .id = DZ_BUF_INIT(DZ_LINE_MAX),
                        .data = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX),
-                       .take = take,
+                       .on_event = on_event,
                        .arg = arg};
     struct dz_client_req r = *req;
     char piece[DZ_IO_PIECE];
@@ -97,7 +98,7 @@ int dz_client_events(struct dz_client *c, const struct dz_client_req *req,
     int rc = dz_client_begin(c, &r, err);
     rc = rc < 0 ? rc : 0;
     while (rc == 0 && (n = dz_client_read(c, piece, sizeof piece, err)) > 0)
-        rc = take_bytes(&s, piece, (size_t)n, err);
+        rc = parse_bytes(&s, piece, (size_t)n, err);
     if (rc == 0)
         rc = (int)n;
     else

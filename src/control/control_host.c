@@ -87,16 +87,16 @@ static int host_checkpoint(void *arg, const char *id, struct dz_err *err)
     int n = snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
-    return dz_cell_disk_settle(path, err);
+    return dz_cell_disk_checkpoint(path, err);
 }
 
 static int host_transfer(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
-    static const enum dz_cell_carry kinds[] = {
-        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_SANDBOX_TRANSFER_FILES] = DZ_CELL_CARRY_FILES,
-        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_CARRY_SHARE,
+    static const enum dz_cell_transfer kinds[] = {
+        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_TRANSFER_COMPACT,
+        [DZ_SANDBOX_TRANSFER_FILES] = DZ_CELL_TRANSFER_FILES,
+        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_TRANSFER_CLONE,
+        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_TRANSFER_SHARE,
     };
     const struct dz_control *e = arg;
     struct dz_image info = {0};
@@ -117,7 +117,7 @@ static int host_transfer(void *arg, const struct dz_sandbox_transfer *c, struct 
         .label = c->row->id,
         .cancel = c->cancel,
     };
-    return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
+    return rc < 0 ? rc : dz_cell_disk_transfer(&d, kinds[c->what], err);
 }
 
 static bool host_claimed(void *arg, const char *id)
@@ -240,7 +240,7 @@ static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sand
     if (rc == 0)
         rc = open_files(e, row->id, o, err);
     if (rc == 0)
-        rc = user_of(e, row->tenant, &f->start.settle_as, err);
+        rc = user_of(e, row->tenant, &f->start.host_user, err);
     if (rc < 0) {
         dz_control_image_put(e, image);
         opened_free(o);

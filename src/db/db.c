@@ -196,7 +196,7 @@ static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct
     return migrate(db, schema, (int)version, err);
 }
 
-static int settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
+static int read_versions(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
 {
     db->wal_pages = count_wal_pages(db);
     return check_version(db, opts, err);
@@ -253,7 +253,7 @@ int dz_db_open_on(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_disk,
             r = dz_db_fail(db, rc, err, "open");
     }
     if (r == 0)
-        r = settle(db, opts, err);
+        r = read_versions(db, opts, err);
     if (r < 0) {
         disconnect(db);
         free_db(db, false);
@@ -399,14 +399,14 @@ static int open_file(struct dz_db *db, struct dz_err *err)
         if (rc != SQLITE_OK)
             return dz_db_fail(db, rc, err, "open");
     }
-    return settle(db, &db->opts, err);
+    return read_versions(db, &db->opts, err);
 }
 
 int dz_db_open_prepared(struct dz_db **ret_db, struct dz_db *db, int db_fd, int wal_fd,
                         struct dz_err *err)
 {
     assert(db->prepared && db_fd >= 0 && wal_fd >= 0);
-    dz_db_fd_disk_give(db->disk, db_fd, wal_fd);
+    dz_db_fd_disk_set(db->disk, db_fd, wal_fd);
     db->prepared = false;
     int r = open_file(db, err);
     if (r < 0) {

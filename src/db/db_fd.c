@@ -300,7 +300,7 @@ struct dz_db_disk *dz_db_fd_disk_standin(const void *bytes, size_t size)
     return base;
 }
 
-void dz_db_fd_disk_give(struct dz_db_disk *base, int db_fd, int wal_fd)
+void dz_db_fd_disk_set(struct dz_db_disk *base, int db_fd, int wal_fd)
 {
     struct fd_disk *d = (struct fd_disk *)base;
     assert(base->ops == &standin_ops);

@@ -174,7 +174,7 @@ static char *cut(size_t n)
     return r->end;
 }
 
-void *dz_db_lent_take(size_t size)
+void *dz_db_lent_alloc(size_t size)
 {
     for (struct slot *s = ahead.slot; ahead.there && s < ahead.slot + SLOTS; s++) {
         if (!s->at && (s->at = cut(size + SLACK)) != NULL)
@@ -246,7 +246,7 @@ static void *carve(size_t c)
 
 static void *take_large(int n)
 {
-    uint64_t *lent = n >= LENT_MIN ? dz_db_lent_take((size_t)n + sizeof *lent) : NULL;
+    uint64_t *lent = n >= LENT_MIN ? dz_db_lent_alloc((size_t)n + sizeof *lent) : NULL;
     uint64_t *head = lent ? lent : own.xMalloc(n + (int)sizeof *head);
     if (!head)
         return NULL;

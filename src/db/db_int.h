@@ -86,7 +86,7 @@ void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c
 int dz_db_heap_use(void);
 /* Part of the memory of dz_db_ahead(), aligned to 64 bytes; NULL: none is left. The second call
  * gives it back: false when p is not part of it. */
-void *dz_db_lent_take(size_t size);
+void *dz_db_lent_alloc(size_t size);
 bool dz_db_lent_back(const void *p);
 
 /* db_vfs.c */
@@ -110,7 +110,7 @@ void dz_db_fd_disk_free(struct dz_db_disk *disk, bool close_fds);
 int dz_db_fd_disk_fd(const struct dz_db_disk *disk, enum dz_db_file f);
 /* A disk that shows these bytes as its main file, read only, until it is given descriptors. */
 struct dz_db_disk *dz_db_fd_disk_standin(const void *bytes, size_t size);
-void dz_db_fd_disk_give(struct dz_db_disk *disk, int db_fd, int wal_fd);
+void dz_db_fd_disk_set(struct dz_db_disk *disk, int db_fd, int wal_fd);
 unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stand-in, also after */
 
 /* db.c: open the database on a disk, which belongs to it from now on if own_disk; on failure the

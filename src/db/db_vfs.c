@@ -154,7 +154,7 @@ static void tail_grow(struct tail *t)
 {
     if (t->room == TAIL_BYTES)
         return;
-    void *lent = dz_db_lent_take(TAIL_BYTES), *p = lent ? lent : dz_vm_reserve(TAIL_MAP, NULL);
+    void *lent = dz_db_lent_alloc(TAIL_BYTES), *p = lent ? lent : dz_vm_reserve(TAIL_MAP, NULL);
     if (p && !lent && dz_vm_commit(p, TAIL_MAP, NULL) < 0) {
         dz_vm_release(p, TAIL_MAP);
         p = NULL;

@@ -530,7 +530,7 @@ static int do_steps(struct assembly *a)
         a->step = &r->steps[i];
         a->put.uid = a->step->uid;
         a->put.gid = a->step->gid;
-        rc = dz_call_say(a->call, &at);
+        rc = dz_call_send(a->call, &at);
         if (rc == 0)
             rc = do_step(a);
         if (rc == 0)
@@ -688,7 +688,7 @@ int dz_build_assemble(struct dz_build *b, size_t steps, int fd, bool fresh, stru
                                       .fd_count = n,
                                       .timeout_ms = DZ_IMAGE_CALL_MS,
                                       .file_bytes = DZ_IMAGE_FILE_MAX,
-                                      .take = on_say,
+                                      .receive = on_say,
                                       .answer = on_ask,
                                       .stop = on_stop,
                                       .host = &l};

@@ -108,7 +108,7 @@ static int seal_inside(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = check_machine(w, err);
     if (rc == 0)
-        rc = dz_machine_seal(w->db, w->image, &w->pack, w->to, err);
+        rc = dz_machine_flatten(w->db, w->image, &w->pack, w->to, err);
     if (rc == 0)
         rc = write_tables(w, err);
     return rc < 0 ? rc : dz_db_close(w->to, false, err);

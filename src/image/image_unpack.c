@@ -89,7 +89,7 @@ static int say(struct telling *t, uint32_t tag, uint64_t value, struct dz_str da
     const struct dz_call_msg m = {.tag = tag, .value = value, .data = data.p, .size = data.n};
     if (dz_call_stopped(t->call))
         return dz_fail(err, DZ_ECANCELED, "stopped");
-    int rc = dz_call_say(t->call, &m);
+    int rc = dz_call_send(t->call, &m);
     return rc < 0 ? dz_fail(err, rc, "unpack an archive: send a message to the host") : 0;
 }
 
@@ -199,7 +199,7 @@ static int out_of_disk(struct dz_build *b, int disk, const char *place, const ch
                                       .fds = &disk,
                                       .fd_count = 1,
                                       .timeout_ms = DZ_IMAGE_CALL_MS,
-                                      .take = on_say,
+                                      .receive = on_say,
                                       .stop = on_stop,
                                       .host = &u};
     int rc = dz_tree_write_open(to, "", how, &u.w, err);

@@ -7,7 +7,7 @@
  * meta.machine_live  1: it has run since they were written, and done something
  *
  * Invariants:
- *   1. machine_live is absent or 0 exactly when memory (the rows) and files are of
+ *   1. machine_live is missing or 0 exactly when memory (the rows) and files are of
  *      one instant;
  *   2. nothing leaves a woken machine before machine_live = 1 is committed.
  * Both speak of what is on the disk: no assertion can look at that. tests/freeze compares a machine
@@ -155,7 +155,7 @@ uint64_t dz_machine_memory_bytes(const struct dz_machine *m)
 void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats)
 {
     *ret_stats = m->stats;
-    ret_stats->absent = m->mem.absent;
+    ret_stats->missing = m->mem.missing;
 }
 
 /* --- waking ----------------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
     dz_machine_modules_close(m);
     m->kernel = k;
     if (rc == 0)
-        rc = dz_machine_mem_lay(m, k, err);
+        rc = dz_machine_mem_map(m, k, err);
     if (rc < 0)
         dz_kernel_unput(k);
     else

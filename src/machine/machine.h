@@ -99,12 +99,12 @@ struct dz_machine_ops {
     int (*mark)(void *arg, const struct dz_machine_range *r, struct dz_err *err);
     void (*unmark)(void *arg, const void *at);
 
-    /* Memory that is read on first access, as in os/os_dirty.h and os/os_fault.h. `absent` makes a
-     * range in which no page is present. `fill` makes pages present, with zeros where bytes is
-     * NULL. After watch(m) the embedder calls dz_machine_touched(m) when the program touches an
-     * absent page, until watch(NULL). Either all three are set or none; without them a wake reads
+    /* Memory that is read on first access, as in os/os_dirty.h and os/os_fault.h. `make_missing`
+     * makes a range in which no page is present. `fill` makes pages present, with zeros where bytes
+     * is NULL. After watch(m) the embedder calls dz_machine_touched(m) when the program touches an
+     * missing page, until watch(NULL). Either all three are set or none; without them a wake reads
      * all memory. They need `mark`. */
-    int (*absent)(void *arg, void *at, size_t size, struct dz_err *err);
+    int (*make_missing)(void *arg, void *at, size_t size, struct dz_err *err);
     int (*fill)(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err);
     int (*watch)(void *arg, struct dz_machine *m, struct dz_err *err);
 
@@ -198,7 +198,7 @@ void dz_machine_tidy(struct dz_machine *m);
  * deletion with it. */
 DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
 
-/* The program touched an absent page: read it from the file. False: the address is in no memory of
+/* The program touched a missing page: read it from the file. False: the address is in no memory of
  * this machine. When the file's copy is damaged, the page becomes as the memory began and
  * dz_machine_damage() tells. Uses the file's SQLite handle, so SQLite itself must not touch guest
  * memory. */
@@ -215,7 +215,7 @@ DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struc
 struct dz_machine_stats {
     uint64_t state_bytes;         /* the size of all that was written or read but memory */
     uint64_t pages, bytes;        /* of memory that was written by the sleep, or read by the wake */
-    uint64_t absent;              /* pages that the wake left to be read on first access */
+    uint64_t missing;             /* pages that the wake left to be read on first access */
     uint64_t rows, live, garbage; /* of the table mem: rows, pages in use, other pages */
     uint64_t spaces, modules;
 };

@@ -161,7 +161,7 @@ static int fill(struct dz_machine *m, uint8_t *to, size_t size, struct dz_err *e
             return rc;
         at += s->range.size;
     }
-    return dz_mem_read_all(m, dz_mem_lay_piece, m, &bytes, err);
+    return dz_mem_read_all(m, dz_mem_map_piece, m, &bytes, err);
 }
 
 /* m was opened on the image's file. The caller releases *ret_base with dz_vm_release(). */

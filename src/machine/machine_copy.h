@@ -45,8 +45,8 @@ DZ_NODISCARD int dz_machine_share(struct dz_vfs *from, struct dz_vfs *to,
 /* Merge a file and its image into one file that stands on no image, with the machine that sleeps in
  * `from`. The result may serve as an image, and needs no pack: what was in that of the image (NULL:
  * it has none) is in rows. image NULL: `from` stands on none. */
-DZ_NODISCARD int dz_machine_seal(struct dz_db *from, struct dz_db *image,
-                                 const struct dz_vfs_pack *pack, struct dz_db *to,
-                                 struct dz_err *err);
+DZ_NODISCARD int dz_machine_flatten(struct dz_db *from, struct dz_db *image,
+                                    const struct dz_vfs_pack *pack, struct dz_db *to,
+                                    struct dz_err *err);
 
 #endif

@@ -140,8 +140,8 @@ struct dz_space {
     size_t base_size;
     uint32_t *home; /* for each page the index of its row plus 1; 0: it equals the base */
     size_t homes;
-    uint8_t *absent; /* for each page its enum dz_absent; NULL: every page is present */
-    size_t absents;
+    uint8_t *page_state; /* for each page its enum dz_page_state; NULL: every page is present */
+    size_t page_states;
     bool marked, seen;
     bool apart; /* it did not begin as its base: written pages do not tell all */
 };
@@ -152,16 +152,16 @@ struct dz_mem_row {
     bool gone;
 };
 DZ_VEC(dz_mem_rows, struct dz_mem_row);
-enum dz_absent {
-    DZ_ABSENT_NO = 0,
-    DZ_ABSENT_NAMED = 1, /* a row names it: it will be absent once memory is laid out */
-    DZ_ABSENT_YES = 2,   /* it is read on first access, from its row, or it becomes as its base */
+enum dz_page_state {
+    DZ_PAGE_PRESENT = 0,
+    DZ_PAGE_NAMED = 1,   /* a row names it: it will be missing once memory is mapped */
+    DZ_PAGE_MISSING = 2, /* it is read on first access, from its row, or it becomes as its base */
 };
 struct dz_mem {
     DZ_VEC(, struct dz_space) spaces;
     struct dz_mem_rows rows;
     int64_t gen;          /* the newest generation */
-    uint64_t absent;      /* the number of absent pages */
+    uint64_t missing;     /* the number of missing pages */
     struct dz_err damage; /* the first damaged page that was touched; code 0: none was */
 };
 /* Reads rows by their SQLite id, one after the other: their bytes as stored, and room for the
@@ -193,7 +193,7 @@ struct dz_machine {
     struct dz_db *from;       /* the file or the image, whichever holds the sleeping machine */
     struct dz_vfs *vfs;       /* set during a wake and during a sleep */
     struct dz_kernel *kernel; /* the kernel in which the machine runs; NULL: it does not run */
-    bool watching, filling;   /* the embedder watches for absent pages; one is being read */
+    bool watching, filling;   /* the embedder watches for missing pages; one is being read */
     struct dz_mem_reader reader;
     const struct dz_machine_ops *ops;
     enum dz_machine_found found;
@@ -239,13 +239,13 @@ int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tid
 int dz_machine_mem_tidy(struct dz_machine *m, struct dz_err *err);
 void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool committed);
 /* Lay the pages of all rows over the memories of a kernel that was just restored. */
-int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
+int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
 /* Have the embedder record which pages are written from now on. */
 void dz_machine_mem_mark(struct dz_machine *m);
 void dz_machine_mem_release(struct dz_machine *m);
-/* Make [at, at + size) of a memory present, where pages of it are absent. */
-int dz_machine_mem_need(struct dz_machine *m, struct dz_space *s, size_t at, size_t size,
-                        struct dz_err *err);
+/* Make [at, at + size) of a memory present, where pages of it are missing. */
+int dz_machine_mem_page_in(struct dz_machine *m, struct dz_space *s, size_t at, size_t size,
+                           struct dz_err *err);
 
 /* dz_machine_base: set m->base, from the embedder or from rows. dz_base_memory: memory number id in
  * it. */

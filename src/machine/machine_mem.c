@@ -25,10 +25,10 @@
  * Invariants (dz_mem_assert, after a wake and after each commit of a sleep):
  *   1. A row's live count is the number of pages that have it as home, and at most its pages; a
  *      deleted row has none.
- *   2. `absent` is the number of absent pages of all memories.
+ *   2. `missing` is the number of missing pages of all memories.
  *   3. Homes and live counts are those of the committed file: a sleep works on copies, which
  *      dz_machine_mem_done() puts in their place. No assertion reads the file again; each wake
- *      counts anew what its rows name (machine_lay.c).
+ *      counts anew what its rows name (machine_map.c).
  */
 #include "machine/machine_mem.h"
 
@@ -93,7 +93,7 @@ static bool fits(const struct dz_space *s, const struct dz_space *base)
            base->base_size >= s->range.image_at + s->range.image_size;
 }
 
-static void stand_on(struct dz_space *s, const struct dz_space *base)
+static void rebase(struct dz_space *s, const struct dz_space *base)
 {
     s->base = base->base;
     s->base_size = base->base_size;
@@ -143,7 +143,7 @@ static void choose_base(const struct dz_machine *m, struct dz_space *s,
     if (!best)
         return;
     dz_vec_release(&own);
-    stand_on(s, best);
+    rebase(s, best);
 }
 
 /* --- the tables of spaces and rows ------------------------------------------------------- */
@@ -157,7 +157,7 @@ static void forget_space(const struct dz_machine *m, struct dz_space *s)
     if (s->marked && m->ops->unmark)
         m->ops->unmark(m->ops->arg, s->range.at);
     dz_free(s->home);
-    dz_free(s->absent);
+    dz_free(s->page_state);
 }
 
 void dz_machine_mem_release(struct dz_machine *m)
@@ -257,7 +257,7 @@ static int compare_row(void *arg, uint32_t row, const struct dz_mem_piece *p, st
         return 0;
     for (uint32_t i = 0; i < p->run.count; i++) {
         size_t page = (size_t)p->run.first + i;
-        if (page >= c->s->homes || c->s->home[page] != row + 1 || dz_mem_absent(c->s, page))
+        if (page >= c->s->homes || c->s->home[page] != row + 1 || dz_mem_missing(c->s, page))
             continue;
         c->same[page] = p->bytes
                             ? memcmp(c->s->range.at + page * PAGE, p->bytes + i * PAGE, PAGE) == 0
@@ -280,7 +280,7 @@ static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
             rc = dz_mem_row_each(&r, m, i, compare_row, &c, err);
     dz_mem_reader_close(&r);
     for (size_t page = 0; rc == 0 && page < s->homes; page++)
-        if (!dz_mem_absent(s, page) &&
+        if (!dz_mem_missing(s, page) &&
             (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE)))
             add_run(runs, page * PAGE);
     dz_free(c.same);
@@ -313,8 +313,8 @@ struct dz_mem_change {
 };
 
 /* Find the memories of all processes that live now, and mark them `seen`. */
-static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t memory,
-                      struct dz_err *err)
+static int add_space(struct dz_machine *m, const struct dz_task *t, uint32_t memory,
+                     struct dz_err *err)
 {
     struct dz_space *s = NULL;
     for (size_t i = 0; !s && i < m->mem.spaces.n; i++)
@@ -336,7 +336,7 @@ static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t me
     return dz_mem_grow_homes(s, err);
 }
 
-static int take_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+static int add_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < m->mem.spaces.n; i++)
@@ -347,7 +347,7 @@ static int take_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
             continue;
         for (uint32_t memory = 0; rc == 0 && memory < dz_wasm_mem_count(dz_kernel_wasm_inst(t));
              memory++)
-            rc = take_space(m, t, memory, err);
+            rc = add_space(m, t, memory, err);
     }
     return rc;
 }
@@ -425,16 +425,16 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
     }
 }
 
-/* Read the absent pages of the rows that are to be emptied. A page that cannot be read keeps its
+/* Read the missing pages of the rows that are to be emptied. A page that cannot be read keeps its
  * row, and the row its damage. */
 static void lay_bad_rows(struct dz_machine *m, const struct dz_mem_change *c, uint8_t *bad)
 {
     for (size_t i = 0; i < c->spaces; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
-        for (size_t page = 0; s->seen && page < s->absents; page++) {
+        for (size_t page = 0; s->seen && page < s->page_states; page++) {
             uint32_t home = c->home[i][page];
-            if (home && bad[home - 1] && s->absent[page] &&
-                dz_machine_mem_need(m, s, page * PAGE, PAGE, NULL) < 0)
+            if (home && bad[home - 1] && s->page_state[page] &&
+                dz_machine_mem_page_in(m, s, page * PAGE, PAGE, NULL) < 0)
                 bad[home - 1] = 0;
         }
     }
@@ -465,10 +465,10 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
 static int lay_dirty(struct dz_machine *m, const struct dz_mem_change *c, struct dz_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && m->mem.absent > 0 && i < c->spaces; i++) {
+    for (size_t i = 0; rc == 0 && m->mem.missing > 0 && i < c->spaces; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
         for (size_t r = 0; rc == 0 && s->seen && r < c->dirty.p[i].n; r++)
-            rc = dz_machine_mem_need(m, s, c->dirty.p[i].p[r].at, c->dirty.p[i].p[r].size, err);
+            rc = dz_machine_mem_page_in(m, s, c->dirty.p[i].p[r].at, c->dirty.p[i].p[r].size, err);
     }
     return rc;
 }
@@ -481,7 +481,7 @@ int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem
         return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     *ret = c;
     c->gen = m->mem.gen + 1;
-    int rc = take_spaces(m, k, err);
+    int rc = add_spaces(m, k, err);
     if (rc == 0)
         rc = copy_homes(m, c, err);
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)
@@ -663,7 +663,7 @@ static void compact_rows(struct dz_mem *mem)
 
 void dz_mem_assert(const struct dz_mem *mem)
 {
-    uint64_t live = 0, homes = 0, absent = 0;
+    uint64_t live = 0, homes = 0, missing = 0;
     for (size_t i = 0; i < mem->rows.n; i++) {
         assert(mem->rows.p[i].live <= (mem->rows.p[i].gone ? 0 : mem->rows.p[i].pages));
         live += mem->rows.p[i].live;
@@ -674,11 +674,11 @@ void dz_mem_assert(const struct dz_mem *mem)
             assert(s->home[page] <= mem->rows.n);
             homes += s->home[page] != 0;
         }
-        for (size_t page = 0; page < s->absents; page++)
-            absent += s->absent[page] != DZ_ABSENT_NO;
-        assert(s->absents <= s->homes);
+        for (size_t page = 0; page < s->page_states; page++)
+            missing += s->page_state[page] != DZ_PAGE_PRESENT;
+        assert(s->page_states <= s->homes);
     }
-    assert(!DZ_CHECK_DEEP || (homes == live && absent == mem->absent));
+    assert(!DZ_CHECK_DEEP || (homes == live && missing == mem->missing));
 }
 
 static void adopt(struct dz_machine *m, struct dz_mem_change *c)

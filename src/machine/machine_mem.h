@@ -118,13 +118,13 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
 
 /* Copy a run into its memory, but for the pages that a newer row has set (arg: struct dz_machine
  * *). */
-int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
+int dz_mem_map_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
 
 void dz_mem_unwatch(struct dz_machine *m);
 void dz_mem_assert(const struct dz_mem *mem); /* the invariants of machine_mem.c */
-static inline bool dz_mem_absent(const struct dz_space *s, size_t page)
+static inline bool dz_mem_missing(const struct dz_space *s, size_t page)
 {
-    return page < s->absents && s->absent[page];
+    return page < s->page_states && s->page_state[page];
 }
 
 /* Set s->range to a memory of an instance, with its base. */

@@ -101,7 +101,7 @@ struct dz_cell_start {
     int64_t lock_wait_ms; /* for a cell that has the file still; then FAILED with DZ_EBUSY */
     const char *label;    /* the sandbox's id, in the log beside what the cell writes to standard
                              error; NULL: none */
-    uint32_t settle_as;   /* of a pool with users (cell_users.h): whom it becomes, the tenant's */
+    uint32_t host_user;   /* of a pool with users (cell_users.h): whom it becomes, the tenant's */
 };
 
 enum dz_cell_event_type {
@@ -185,14 +185,14 @@ struct dz_cell_exec_ops {
     int (*input_end)(struct dz_cell *c, uint32_t exec, struct dz_err *err);
     /* Bytes of input that it will take when its machine wakes: of one whose machine has been put
      * to sleep. */
-    size_t (*takes)(const struct dz_cell *c, uint32_t exec);
+    size_t (*room)(const struct dz_cell *c, uint32_t exec);
     int (*signal)(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);
     int (*resize)(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,
                   struct dz_err *err);
     /* Send output from this offset on, or from the first byte that is kept. */
     int (*attach)(struct dz_cell *c, uint32_t exec, uint64_t offset, struct dz_err *err);
     int (*detach)(struct dz_cell *c, uint32_t exec, struct dz_err *err);
-    int (*took)(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);
+    int (*ack)(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);
 };
 
 /* Operations on files. One that is under way when the machine goes up goes on in the same cell. */
@@ -206,7 +206,7 @@ struct dz_cell_file_ops {
     int (*end)(struct dz_cell *c, uint32_t op, struct dz_err *err);
     /* OP_DONE follows, with DZ_ECANCELED unless the operation was faster. */
     int (*cancel)(struct dz_cell *c, uint32_t op, struct dz_err *err);
-    int (*took)(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err);
+    int (*ack)(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err);
 };
 
 /* One kind of cells. Nothing here waits or calls the caller back; every function is called from

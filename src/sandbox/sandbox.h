@@ -159,7 +159,7 @@ int dz_sandbox_cell_code(int code);
 
 /* What a cell is started with, besides what this module knows. */
 struct dz_sandbox_resources {
-    /* Descriptors, image, env, policy, memory, fresh, strict, settle_as. All that it points to is
+    /* Descriptors, image, env, policy, memory, fresh, strict, host_user. All that it points to is
      * the host's until dz_sandbox_host.started. */
     struct dz_cell_start start;
     void *image;                /* kept until the cell has gone; then image_put. May be NULL */

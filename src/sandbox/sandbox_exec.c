@@ -304,8 +304,7 @@ static void open_window(struct exec *x)
     least = least < x->next ? least : x->next; /* who begins later has taken all until then */
     if (least <= x->acked)
         return;
-    (void)x->sandbox->ops->exec->took(x->sandbox->cell, x->handle, (size_t)(least - x->acked),
-                                      NULL);
+    (void)x->sandbox->ops->exec->ack(x->sandbox->cell, x->handle, (size_t)(least - x->acked), NULL);
     x->acked = least;
     dz_sandbox_watch_cell(x->sandbox);
 }
@@ -544,7 +543,7 @@ void dz_exec_named(struct dz_sandbox *s)
 void dz_exec_asleep(struct dz_sandbox *s)
 {
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
-        x->input_window = x->handle ? s->ops->exec->takes(s->cell, x->handle) : 0;
+        x->input_window = x->handle ? s->ops->exec->room(s->cell, x->handle) : 0;
 }
 
 /* What was given to it was not. */

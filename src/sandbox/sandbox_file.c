@@ -129,7 +129,7 @@ void dz_file_op_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         if (op->ops && op->ops->data)
             op->ops->data(op->arg, event->data, event->size);
         else
-            (void)s->ops->file->took(s->cell, op->handle, event->size, NULL);
+            (void)s->ops->file->ack(s->cell, op->handle, event->size, NULL);
     } else if (event->type == DZ_CELL_OP_WINDOW_OPEN) {
         if (op->ops && op->ops->room)
             op->ops->room(op->arg);
@@ -376,7 +376,7 @@ void dz_file_op_ack(struct dz_file_op *op, size_t n)
 {
     if (!op->handle)
         return;
-    (void)op->sandbox->ops->file->took(op->sandbox->cell, op->handle, n, NULL);
+    (void)op->sandbox->ops->file->ack(op->sandbox->cell, op->handle, n, NULL);
     dz_sandbox_watch_cell(op->sandbox);
 }
 

@@ -66,7 +66,7 @@ static int64_t stat_fd(const struct call *c, int fd, struct dz_kstat *ret)
     return dz_sys_fstatat(c->k, c->p, dz_at_fd(fd), ret);
 }
 
-int64_t dz_wasi_need(const struct call *c, int fd, enum wasi_right right)
+int64_t dz_wasi_check(const struct call *c, int fd, enum wasi_right right)
 {
     const struct dz_fd *slot = dz_sys_fd(c->k, c->p, fd);
     if (!slot)
@@ -74,10 +74,10 @@ int64_t dz_wasi_need(const struct call *c, int fd, enum wasi_right right)
     return slot->rights >> right & 1 ? 0 : -WASI_ENOTCAPABLE;
 }
 
-int64_t dz_wasi_need_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type)
+int64_t dz_wasi_check_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type)
 {
     struct dz_kstat st = {0};
-    int64_t r = dz_wasi_need(c, fd, right);
+    int64_t r = dz_wasi_check(c, fd, right);
     if (r == 0)
         r = stat_fd(c, fd, &st);
     if (r == 0)
@@ -101,7 +101,7 @@ void dz_wasi_put_filestat(uint8_t *at, const struct dz_kstat *st)
 WASI_P1(fd_advise)
 {
     uint32_t type = 0;
-    int64_t r = dz_wasi_need_type(c, arg_i32(c, 0), RIGHT_FD_ADVISE, &type);
+    int64_t r = dz_wasi_check_type(c, arg_i32(c, 0), RIGHT_FD_ADVISE, &type);
     if (r < 0)
         return r;
     if (arg_u32(c, 3) > 5 || arg_i64(c, 1) < 0 || arg_i64(c, 2) < 0)
@@ -111,7 +111,7 @@ WASI_P1(fd_advise)
 
 WASI_P1(fd_allocate)
 {
-    int64_t r = dz_wasi_need(c, arg_i32(c, 0), RIGHT_FD_ALLOCATE);
+    int64_t r = dz_wasi_check(c, arg_i32(c, 0), RIGHT_FD_ALLOCATE);
     if (r < 0)
         return r;
     if (arg_i64(c, 1) < 0 || arg_i64(c, 2) <= 0)
@@ -127,13 +127,13 @@ WASI_P1(fd_close)
 
 WASI_P1(fd_datasync)
 {
-    int64_t r = dz_wasi_need(c, arg_i32(c, 0), RIGHT_FD_DATASYNC);
+    int64_t r = dz_wasi_check(c, arg_i32(c, 0), RIGHT_FD_DATASYNC);
     return r < 0 ? r : dz_sys_fsync(c->k, c->p, arg_i32(c, 0));
 }
 
 WASI_P1(fd_sync)
 {
-    int64_t r = dz_wasi_need(c, arg_i32(c, 0), RIGHT_FD_SYNC);
+    int64_t r = dz_wasi_check(c, arg_i32(c, 0), RIGHT_FD_SYNC);
     return r < 0 ? r : dz_sys_fsync(c->k, c->p, arg_i32(c, 0));
 }
 
@@ -176,7 +176,7 @@ WASI_P1(fd_fdstat_get)
 WASI_P1(fd_fdstat_set_flags)
 {
     uint32_t want = arg_u32(c, 1);
-    int64_t r = dz_wasi_need(c, arg_i32(c, 0), RIGHT_FD_FDSTAT_SET_FLAGS);
+    int64_t r = dz_wasi_check(c, arg_i32(c, 0), RIGHT_FD_FDSTAT_SET_FLAGS);
     if (r < 0)
         return r;
     if (want & ~31u)
@@ -210,7 +210,7 @@ WASI_P1(fd_filestat_get)
     struct dz_kstat st = {0};
     int fd = arg_i32(c, 0);
     uint8_t *out = guest(c, arg_u32(c, 1), 64);
-    int64_t r = dz_wasi_need(c, fd, RIGHT_FD_FILESTAT_GET);
+    int64_t r = dz_wasi_check(c, fd, RIGHT_FD_FILESTAT_GET);
     if (r == 0 && !out)
         r = -EFAULT;
     if (r == 0)
@@ -223,7 +223,7 @@ WASI_P1(fd_filestat_get)
 
 WASI_P1(fd_filestat_set_size)
 {
-    int64_t r = dz_wasi_need(c, arg_i32(c, 0), RIGHT_FD_FILESTAT_SET_SIZE);
+    int64_t r = dz_wasi_check(c, arg_i32(c, 0), RIGHT_FD_FILESTAT_SET_SIZE);
     if (r < 0)
         return r;
     if (arg_i64(c, 1) < 0)
@@ -234,7 +234,7 @@ WASI_P1(fd_filestat_set_size)
 WASI_P1(fd_filestat_set_times)
 {
     int64_t times[2];
-    int64_t r = dz_wasi_need(c, arg_i32(c, 0), RIGHT_FD_FILESTAT_SET_TIMES);
+    int64_t r = dz_wasi_check(c, arg_i32(c, 0), RIGHT_FD_FILESTAT_SET_TIMES);
     if (r == 0)
         r = dz_wasi_times(c->slots[1], c->slots[2], arg_u32(c, 3), times);
     return r < 0 ? r : dz_sys_utimensat(c->k, c->p, dz_at_fd(arg_i32(c, 0)), times);
@@ -251,9 +251,9 @@ static int64_t move(struct call *c, enum direction dir, bool positioned)
     struct iovec iov[DZ_KERNEL_IOV_MAX];
     int fd = arg_i32(c, 0);
     uint32_t count = arg_u32(c, 2);
-    int64_t r = dz_wasi_need(c, fd, dir == READING ? RIGHT_FD_READ : RIGHT_FD_WRITE);
+    int64_t r = dz_wasi_check(c, fd, dir == READING ? RIGHT_FD_READ : RIGHT_FD_WRITE);
     if (r == 0 && positioned)
-        r = dz_wasi_need(c, fd, RIGHT_FD_SEEK);
+        r = dz_wasi_check(c, fd, RIGHT_FD_SEEK);
     if (r == 0)
         r = dz_wasi_iov(c, arg_u32(c, 1), count, iov);
     if (r < 0)
@@ -384,7 +384,7 @@ WASI_P1(fd_readdir)
     struct listing l = {.size = arg_u32(c, 2)};
     uint8_t *out = guest(c, arg_u32(c, 4), 4);
     uint32_t type = 0;
-    int64_t r = dz_wasi_need_type(c, arg_i32(c, 0), RIGHT_FD_READDIR, &type);
+    int64_t r = dz_wasi_check_type(c, arg_i32(c, 0), RIGHT_FD_READDIR, &type);
     if (r < 0)
         return r;
     if (type != S_IFDIR)
@@ -424,7 +424,7 @@ static int64_t seek(struct call *c, int64_t off, uint32_t whence, uint32_t resul
     uint32_t type = 0;
     int fd = arg_i32(c, 0);
     uint8_t *out = guest(c, result, 8);
-    int64_t r = dz_wasi_need_type(c, fd, right, &type);
+    int64_t r = dz_wasi_check_type(c, fd, right, &type);
     if (r < 0)
         return r;
     if (type == S_IFDIR)

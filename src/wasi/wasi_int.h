@@ -174,8 +174,8 @@ enum wasi_right {
 
 /* Is fd open, and may it do this? 0, -EBADF, -WASI_ENOTCAPABLE. The second one
  * also answers its type (S_IFMT bits). */
-int64_t dz_wasi_need(const struct call *c, int fd, enum wasi_right right);
-int64_t dz_wasi_need_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type);
+int64_t dz_wasi_check(const struct call *c, int fd, enum wasi_right right);
+int64_t dz_wasi_check_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type);
 
 /* The 64 bytes of a filestat. */
 void dz_wasi_put_filestat(uint8_t *at, const struct dz_kstat *st);

@@ -42,7 +42,7 @@ static int64_t at_arg(const struct call *c, int dir, int i, enum wasi_right righ
                       struct dz_at *ret)
 {
     uint32_t type = 0;
-    int64_t r = dz_wasi_need_type(c, arg_i32(c, dir), right, &type);
+    int64_t r = dz_wasi_check_type(c, arg_i32(c, dir), right, &type);
     if (r == 0 && type != S_IFDIR)
         r = -ENOTDIR;
     if (r == 0)

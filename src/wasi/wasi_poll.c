@@ -76,7 +76,7 @@ static void read_file(const struct call *c, struct subscriptions *s, uint32_t i)
     const uint8_t *sub = s->at + (size_t)i * SUBSCRIPTION_SIZE;
     int fd = (int)get_u32(sub + 16);
     s->fds[i].events = sub[8] == EVENT_READ ? POLLIN : POLLOUT;
-    if (dz_wasi_need(c, fd, RIGHT_POLL_FD_READWRITE) == -WASI_ENOTCAPABLE)
+    if (dz_wasi_check(c, fd, RIGHT_POLL_FD_READWRITE) == -WASI_ENOTCAPABLE)
         s->refused = true;
     else
         s->fds[i].fd = fd < 0 ? INT32_MAX : fd; /* poll(2) passes over negative ones */

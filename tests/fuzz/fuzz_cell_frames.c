@@ -89,7 +89,8 @@ static void call_host(int fd)
     struct dz_buf reply = DZ_BUF_INIT(REPLY_MAX);
     struct dz_err err = {0};
     size_t took = 0;
-    const struct dz_call_opts o = {.what = "fuzz", .take = take, .answer = answer, .host = &took};
+    const struct dz_call_opts o = {
+        .what = "fuzz", .receive = take, .answer = answer, .host = &took};
     int rc = dz_call_listen(fd, &o, &reply, &err);
     assert(rc >= 0 || err.code < 0);
     assert(reply.len <= REPLY_MAX);

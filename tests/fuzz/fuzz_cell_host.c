@@ -128,7 +128,7 @@ static void name_sleepers(struct dz_cell *c)
                                         .sleepers = sleepers,
                                         .sleeper_count = 2};
     struct dz_err err;
-    assert(dz_cell_give_start(c, &start, false, &err) == 0);
+    assert(dz_cell_send_start(c, &start, false, &err) == 0);
     assert(dz_cell_exec_input(c, 1, "early", 5, &err) == 5);
     (void)close(null);
 }
@@ -173,7 +173,7 @@ static void hear(const uint8_t *data, size_t size, bool wakes)
         up |= e.type == DZ_CELL_UP;
         assert(up || !is_of_command(e.type));
         if (e.type == DZ_CELL_OUTPUT)
-            (void)dz_cell_exec_took(c, e.exec, e.size, &err);
+            (void)dz_cell_exec_ack(c, e.exec, e.size, &err);
         if (e.type == DZ_CELL_OP_DATA)
             records(e.data, e.size);
         if (e.type == DZ_CELL_GONE)

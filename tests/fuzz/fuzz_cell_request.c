@@ -49,19 +49,19 @@ static void check(enum dz_request_reader by, const struct dz_request *r, const u
         check_call(r, payload, size, fd_count);
         return;
     }
-    if (r->type == DZ_FRAME_NEST_USER)
+    if (r->type == DZ_FRAME_ZYGOTE_USER)
         check_user(&r->who.users, r->who.user);
     if (by == DZ_READER_ZYGOTE_IMAGE)
         assert(strlen(r->image_sha256) == 64);
-    if (r->type == DZ_FRAME_NEST_WARM) {
-        assert(r->warm.count <= DZ_NEST_WARM_MAX);
+    if (r->type == DZ_FRAME_ZYGOTE_WARM) {
+        assert(r->warm.count <= DZ_ZYGOTE_WARM_MAX);
         assert(r->warm.numbers + r->warm.count * sizeof(uint32_t) == payload + size);
         assert(!r->warm.sha256 || r->warm.sha256 == payload);
     }
-    if (by == DZ_READER_SEED || by == DZ_READER_SEED_CALLS)
+    if (by == DZ_READER_ROOT || by == DZ_READER_ROOT_CALLS)
         assert(fd_count >= 1 && fd_count < DZ_FRAME_FDS_MAX);
     if (by == DZ_READER_ZYGOTE)
-        assert(r->type == DZ_FRAME_NEST_FORK ? fd_count == 1 || fd_count == 2 : fd_count == 0);
+        assert(r->type == DZ_FRAME_ZYGOTE_FORK ? fd_count == 1 || fd_count == 2 : fd_count == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

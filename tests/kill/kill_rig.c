@@ -131,31 +131,31 @@ static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *ou
     return rc < 0 ? rc : dz_db_create_fd(out->fd, t.p, t.len, false, err);
 }
 
-static int settle(void *arg, const char *id, struct dz_err *err)
+static int checkpoint(void *arg, const char *id, struct dz_err *err)
 {
     char path[DZ_PATH_MAX];
     live_path(arg, id, path);
-    return dz_cell_disk_settle(path, err);
+    return dz_cell_disk_checkpoint(path, err);
 }
 
-static int carry(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
+static int transfer(void *arg, const struct dz_sandbox_transfer *c, struct dz_err *err)
 {
-    static const enum dz_cell_carry kinds[] = {
-        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_CARRY_COMPACT,
-        [DZ_SANDBOX_TRANSFER_FILES] = DZ_CELL_CARRY_FILES,
-        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_CARRY_CLONE,
-        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_CARRY_SHARE,
+    static const enum dz_cell_transfer kinds[] = {
+        [DZ_SANDBOX_TRANSFER_COMPACT] = DZ_CELL_TRANSFER_COMPACT,
+        [DZ_SANDBOX_TRANSFER_FILES] = DZ_CELL_TRANSFER_FILES,
+        [DZ_SANDBOX_TRANSFER_CLONE] = DZ_CELL_TRANSFER_CLONE,
+        [DZ_SANDBOX_TRANSFER_SHARE] = DZ_CELL_TRANSFER_SHARE,
     };
     const struct dz_cell_disk d = {
         .from = c->from, .to = c->to, .image_fd = -1, .label = c->row->id, .cancel = c->cancel};
     (void)arg;
-    return dz_cell_disk_carry(&d, kinds[c->what], err);
+    return dz_cell_disk_transfer(&d, kinds[c->what], err);
 }
 
 static const struct dz_sandbox_files files = {
     .make = make,
-    .checkpoint = settle,
-    .transfer = carry,
+    .checkpoint = checkpoint,
+    .transfer = transfer,
 };
 
 /* --- the rig --------------------------------------------------------------------- */

@@ -99,7 +99,7 @@ static inline void crig_take(struct crig *r, const struct dz_cell_event *e)
         r->offset += e->size;
         if (r->slow)
             break;
-        (void)dz_cell_exec_took(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
+        (void)dz_cell_exec_ack(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
         break;
     case DZ_CELL_READY:
     case DZ_CELL_UP:

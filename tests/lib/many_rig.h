@@ -84,7 +84,7 @@ static inline void mrig_output(struct mrig *r, struct mexec *e, const struct dz_
     e->seen += ev->size;
     dz_buf_add(ev->stream == DZ_CELL_STDERR ? &e->err_out : &e->out, ev->data, ev->size);
     if (!e->slow)
-        CHECK_INT(dz_cell_exec_took(r->cell, e->exec, ev->size, &r->err), 0);
+        CHECK_INT(dz_cell_exec_ack(r->cell, e->exec, ev->size, &r->err), 0);
 }
 
 static inline void mrig_op_event(struct mrig *r, const struct dz_cell_event *ev)
@@ -97,7 +97,7 @@ static inline void mrig_op_event(struct mrig *r, const struct dz_cell_event *ev)
     if (o && ev->type == DZ_CELL_OP_DATA) {
         dz_buf_add(&o->data, ev->data, ev->size);
         if (!o->slow)
-            CHECK_INT(dz_cell_op_took(r->cell, o->op, ev->size, &r->err), 0);
+            CHECK_INT(dz_cell_op_ack(r->cell, o->op, ev->size, &r->err), 0);
     } else if (o && ev->type == DZ_CELL_OP_DONE) {
         o->over = true;
         o->end = *ev;

@@ -73,7 +73,7 @@ static inline void need_all(struct world *w)
     w->ops.written = need_written;
     w->ops.mark = need_mark;
     w->ops.unmark = need_unmark;
-    w->ops.absent = need_absent;
+    w->ops.make_missing = need_absent;
     w->ops.fill = need_fill;
     w->ops.watch = need_watch;
 }

@@ -247,14 +247,14 @@ static bool many_descriptors(const struct taken *t, struct board *b)
 static bool name_another(const struct taken *t, struct board *b)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
-    const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY},
-                          forked = {.type = DZ_FRAME_NEST_FORKED, .value = (uint64_t)b->victim};
+    const struct dz_frame ready = {.type = DZ_FRAME_ZYGOTE_READY},
+                          forked = {.type = DZ_FRAME_ZYGOTE_FORKED, .value = (uint64_t)b->victim};
     struct dz_frame f;
     struct dz_frame_fds fds;
     int rc = dz_frame_send(t->socket, &ready, NULL, true, NULL);
     try(b);
     while (rc > 0 && dz_frame_receive_fds(t->socket, &f, payload, true, &fds, NULL) > 0) {
-        if (f.type == DZ_FRAME_NEST_FORK)
+        if (f.type == DZ_FRAME_ZYGOTE_FORK)
             rc = dz_frame_send(t->socket, &forked, NULL, true, NULL);
         for (size_t i = 0; i < fds.count; i++)
             (void)close(fds.fds[i]);
@@ -266,7 +266,7 @@ static bool name_another(const struct taken *t, struct board *b)
 static bool never_answer(const struct taken *t, struct board *b, bool closes)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
-    const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY};
+    const struct dz_frame ready = {.type = DZ_FRAME_ZYGOTE_READY};
     struct dz_frame f;
     struct dz_frame_fds fds;
     int rc = dz_frame_send(t->socket, &ready, NULL, true, NULL);
@@ -280,7 +280,7 @@ static bool never_answer(const struct taken *t, struct board *b, bool closes)
 /* In a zygote: children of the host that never say who they are; half of them end at once. */
 static bool fork_strays(const struct taken *t, struct board *b)
 {
-    const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY};
+    const struct dz_frame ready = {.type = DZ_FRAME_ZYGOTE_READY};
     (void)dz_frame_send(t->socket, &ready, NULL, true, NULL);
     for (uint32_t i = 0; i < b->count; i++) {
         if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) != 0)
@@ -326,13 +326,13 @@ static bool write_without_end(const struct taken *t, struct board *b)
 
 static bool be_ready_without_end(const struct taken *t, struct board *b)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_READY};
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_READY};
     repeat(t, b, &f, sizeof f);
 }
 
 static bool fail_without_end(const struct taken *t, struct board *b)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_FAILED, .value = 5};
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_FAILED, .value = 5};
     repeat(t, b, &f, sizeof f);
 }
 

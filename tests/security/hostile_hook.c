@@ -14,8 +14,8 @@
 #include "hostile.h"
 
 #include "base/fd.h"
-#include "cell/cell_nest.h"
 #include "cell/cell_serve.h"
+#include "cell/cell_zygote.h"
 #include "os/os_jail.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ const struct attack *hostile_attack(size_t index)
 
 static const char variable[] = "DZ_HOSTILE";
 
-/* Before be_what_argv_says() of cell_nest.c, which does not return in a seed or zygote. */
+/* Before be_what_argv_says() of cell_zygote.c, which does not return in a seed or zygote. */
 __attribute__((constructor(200))) static void find_board(void)
 {
     const char *path = getenv(variable);
@@ -198,14 +198,14 @@ int __wrap_dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *st
 int __wrap_dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start,
                                 struct dz_err *err)
 {
-    const struct dz_nest *nest = m->nest;
+    const struct dz_zygote *zygote = m->zygote;
     const void *serve = (const char *)m - offsetof(struct dz_serve, machine);
-    struct taken t = {.place = nest && nest->image ? PLACE_CELL : PLACE_FIRST,
+    struct taken t = {.place = zygote && zygote->image ? PLACE_CELL : PLACE_FIRST,
                       .socket = ((const struct dz_serve *)serve)->fd,
                       .disk = start->fds[0],
                       .wal = start->fds[1],
-                      .image = nest && nest->fd_count > 0 ? nest->fds[0] : start->image_fd};
-    if (nest)
+                      .image = zygote && zygote->fd_count > 0 ? zygote->fds[0] : start->image_fd};
+    if (zygote)
         hostile_arrive(&t);
     return __real_dz_cell_machine_open(m, start, err);
 }
@@ -233,7 +233,7 @@ void __wrap_dz_vfs_prepare_image(struct dz_db *image);
 void __wrap_dz_vfs_prepare_image(struct dz_db *image)
 {
     enum {
-        CONTROL_FD = 3, /* of a zygote: cell_nest.c */
+        CONTROL_FD = 3, /* of a zygote: cell_zygote.c */
     };
     struct taken t = {PLACE_ZYGOTE, CONTROL_FD, -1, -1, DZ_OS_JAIL_SHARED_FD};
     hostile_arrive(&t);

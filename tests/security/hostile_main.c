@@ -246,7 +246,7 @@ static void rig_open(struct rig *r, const struct host *h)
                                       .fresh = true,
                                       .lock_wait_ms = 10000};
     if (h->users)
-        r->start.settle_as = dz_cell_user_of_tenant(0);
+        r->start.host_user = dz_cell_user_of_tenant(0);
     r->listener = listen_abstract();
     struct dz_cell *c = start_of(r, 0);
     while (s.zygotes < 2 || s.waiting < 4 || (!s.fences && !(h->without & BY(CAPS)))) {
@@ -547,7 +547,7 @@ TEST(a_call_that_fills_its_log_is_killed)
         .from = &from, .to = &to, .image_fd = -1, .label = "a sandbox's file"};
     hostile_board->mib = 0;
     arm("fills its log and stays", PLACE_CALL);
-    CHECK_INT(dz_cell_disk_carry(&d, DZ_CELL_CARRY_CLONE, &r.err), DZ_ELIMIT);
+    CHECK_INT(dz_cell_disk_transfer(&d, DZ_CELL_TRANSFER_CLONE, &r.err), DZ_ELIMIT);
     CHECK(hostile_board->tried && hostile_board->mib > 0);
     (void)close(to.fd);
     rig_close(&r);

@@ -167,7 +167,7 @@ TEST(a_host_of_a_call_believes_nothing)
                                        .run = speak_in_tongues,
                                        .arg = &seed,
                                        .timeout_ms = 5000,
-                                       .take = take,
+                                       .receive = take,
                                        .answer = answer,
                                        .host = &took};
         int rc = dz_cell_call(&o, &reply, &err);

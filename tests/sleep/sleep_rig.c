@@ -123,7 +123,7 @@ static int take(struct srig *r, struct dz_cell *c, const struct dz_cell_event *e
     switch ((int)e->type) {
     case DZ_CELL_OUTPUT:
         dz_buf_add(&r->out, e->data, e->size);
-        (void)dz_cell_exec_took(c, e->exec, e->size, NULL); /* it may have ended meanwhile */
+        (void)dz_cell_exec_ack(c, e->exec, e->size, NULL); /* it may have ended meanwhile */
         return 0;
     case DZ_CELL_EXITED: /* the file closes: SUSPENDED follows */
         r->over = true;

@@ -206,7 +206,7 @@ static struct dz_db_sim *sealed(struct world *w, uint64_t seed)
     struct dz_db_sim *sim = rig_device(seed, NULL);
     struct dz_db *to;
     CHECK_INT(dz_db_open_disk(&to, dz_db_sim_disk(sim), &opts, &w->err), 0);
-    CHECK_INT(dz_machine_seal(w->db, w->image, NULL, to, &w->err), 0);
+    CHECK_INT(dz_machine_flatten(w->db, w->image, NULL, to, &w->err), 0);
     CHECK_INT(dz_db_close(to, false, &w->err), 0);
     return sim;
 }

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "cell/cell_call.h"
 #include "cell/cell_called.h"
-#include "cell/cell_nest.h"
+#include "cell/cell_zygote.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -287,7 +287,7 @@ static int talk(struct dz_call *c, void *arg, struct dz_err *e)
     }
     int n = snprintf(text, sizeof text, "%u %llu %s", a.tag, (unsigned long long)a.value,
                      (const char *)a.data);
-    return dz_call_say(c, &(struct dz_call_msg){8, 9, text, (size_t)n});
+    return dz_call_send(c, &(struct dz_call_msg){8, 9, text, (size_t)n});
 }
 
 static int call_talking(dz_call_fn *run, struct talk *t)
@@ -296,7 +296,7 @@ static int call_talking(dz_call_fn *run, struct talk *t)
     const struct dz_call_opts o = {.what = "test",
                                    .run = run,
                                    .arg = &yes,
-                                   .take = take,
+                                   .receive = take,
                                    .answer = answer,
                                    .stop = stop,
                                    .host = t};
@@ -334,7 +334,7 @@ TEST(it_can_be_asked_to_stop)
 static int stays(struct dz_call *c, void *arg, struct dz_err *e)
 {
     *(volatile int *)(uintptr_t)c->stop = 1;
-    (void)dz_call_say(c, &(struct dz_call_msg){.tag = 1});
+    (void)dz_call_send(c, &(struct dz_call_msg){.tag = 1});
     return for_ever(c, arg, e);
 }
 
@@ -351,7 +351,7 @@ TEST(a_cell_that_writes_its_stop_word_is_stopped)
     const struct dz_call_opts o = {.what = "test",
                                    .run = stays,
                                    .arg = &never,
-                                   .take = take,
+                                   .receive = take,
                                    .stop = stop_when_told,
                                    .host = &t,
                                    .timeout_ms = DZ_CALL_STOP_GRACE_MS * 4};
@@ -420,17 +420,17 @@ static bool waits_in_poll(int tid)
 
 TEST(who_waits_for_a_seed_does_not_hold_up_who_changes_it)
 {
-    static const struct dz_frame junk = {.type = DZ_FRAME_NEST_FORK};
+    static const struct dz_frame junk = {.type = DZ_FRAME_ZYGOTE_FORK};
     int ends[2], got = 0;
     pthread_t caller;
     CHECK_INT(dz_frame_pair(ends, &err), 0);
     while (dz_frame_send(ends[0], &junk, NULL, false, &err) > 0)
         ;
-    dz_call_set_seed(ends[0]);
+    dz_call_set_root(ends[0]);
     CHECK_INT(pthread_create(&caller, NULL, call_by_seed, &got), 0);
     while (!atomic_load(&caller_tid) || !waits_in_poll(atomic_load(&caller_tid)))
         (void)sched_yield();
-    dz_call_set_seed(-1); /* the loop does this when a seed has died */
+    dz_call_set_root(-1); /* the loop does this when a seed has died */
     CHECK(!atomic_load(&caller_done));
     (void)close(ends[1]);
     CHECK_INT(pthread_join(caller, NULL), 0);

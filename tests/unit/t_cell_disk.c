@@ -140,7 +140,7 @@ static void make_source(const char *image)
     close_disk(&d);
 }
 
-static int carry_with(const struct dz_cell_disk *more, enum dz_cell_carry what, const char *to,
+static int carry_with(const struct dz_cell_disk *more, enum dz_cell_transfer what, const char *to,
                       struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
@@ -151,11 +151,11 @@ static int carry_with(const struct dz_cell_disk *more, enum dz_cell_carry what, 
     d.from = in;
     d.to = out;
     d.label = "a";
-    int rc = dz_cell_disk_carry(&d, what, err);
+    int rc = dz_cell_disk_transfer(&d, what, err);
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
 }
 
-static int carry(enum dz_cell_carry what, const char *to)
+static int carry(enum dz_cell_transfer what, const char *to)
 {
     struct dz_err err = {0};
     int rc = carry_with(&(struct dz_cell_disk){.image_fd = -1}, what, to, &err);
@@ -184,7 +184,7 @@ TEST(compacted_to_its_files_it_is_the_same_sandbox_and_small)
     struct disk d;
     open_store();
     make_source(NULL);
-    CHECK_INT(carry(DZ_CELL_CARRY_FILES, "b.doze"), 0);
+    CHECK_INT(carry(DZ_CELL_TRANSFER_FILES, "b.doze"), 0);
     CHECK(size_of("b.doze") < size_of("a.doze") / 4);
     CHECK(!has_bytes("b.doze", SECRET));
     open_disk(&d, "b.doze", NULL, false);
@@ -223,7 +223,7 @@ TEST(compacted_it_keeps_the_machine_that_sleeps)
     struct disk d;
     open_store();
     make_sleeper();
-    CHECK_INT(carry(DZ_CELL_CARRY_COMPACT, "b.doze"), 0);
+    CHECK_INT(carry(DZ_CELL_TRANSFER_COMPACT, "b.doze"), 0);
     CHECK(size_of("b.doze") < size_of("a.doze") / 4);
     CHECK(!has_bytes("b.doze", SECRET));
     open_disk(&d, "b.doze", NULL, false);
@@ -247,7 +247,7 @@ TEST(compacted_a_lost_machine_stays_lost_without_its_rows)
     struct disk d;
     open_store();
     make_source(NULL); /* machine_live is 1 */
-    CHECK_INT(carry(DZ_CELL_CARRY_COMPACT, "b.doze"), 0);
+    CHECK_INT(carry(DZ_CELL_TRANSFER_COMPACT, "b.doze"), 0);
     open_disk(&d, "b.doze", NULL, false);
     CHECK_INT(number(&d, "SELECT count(*) FROM machine"), 0);
     CHECK_INT(number(&d, "SELECT v FROM meta WHERE k='machine_live'"), 1);
@@ -260,7 +260,7 @@ TEST(compacted_to_its_files_it_does_not_take_the_machine_of_the_image)
     struct disk d;
     open_store();
     make_sleeper();
-    CHECK_INT(carry(DZ_CELL_CARRY_FILES, "b.doze"), 0);
+    CHECK_INT(carry(DZ_CELL_TRANSFER_FILES, "b.doze"), 0);
     open_disk(&d, "b.doze", NULL, false);
     CHECK_INT(number(&d, "SELECT v FROM meta WHERE k='machine'"), 0);
     CHECK_INT(number(&d, "SELECT count(*) FROM exec"), 0);
@@ -273,7 +273,7 @@ TEST(a_clone_has_the_files_and_nothing_of_who_it_was)
     struct disk d;
     open_store();
     make_source(NULL);
-    CHECK_INT(carry(DZ_CELL_CARRY_CLONE, "b.doze"), 0);
+    CHECK_INT(carry(DZ_CELL_TRANSFER_CLONE, "b.doze"), 0);
     CHECK(!has_bytes("b.doze", SECRET));
     open_disk(&d, "b.doze", NULL, false);
     CHECK_STR(get(&d, "/workspace/note"), "the work");
@@ -296,7 +296,7 @@ TEST(a_share_has_the_public_volume_and_what_it_has_from_the_image)
     make_source("image");
     DZ_AUTO(dz_fd_close) int fd = open(in_dir("image"), O_RDONLY | O_CLOEXEC);
     const struct dz_cell_disk over = {.image_fd = fd, .pack_fd = -1, .image_sha256 = SHA};
-    CHECK_INT(carry_with(&over, DZ_CELL_CARRY_SHARE, "b.doze", &err), 0);
+    CHECK_INT(carry_with(&over, DZ_CELL_TRANSFER_SHARE, "b.doze", &err), 0);
     CHECK(!has_bytes("b.doze", SECRET) && !has_bytes("b.doze", "what was learned") &&
           !has_bytes("b.doze", "not public"));
     open_disk(&d, "b.doze", NULL, false);
@@ -305,12 +305,12 @@ TEST(a_share_has_the_public_volume_and_what_it_has_from_the_image)
     close_disk(&d);
     /* without the image, or with another, it says so */
     const struct dz_cell_disk none = {.image_fd = -1};
-    CHECK_INT(carry_with(&none, DZ_CELL_CARRY_SHARE, "c.doze", &err), DZ_ENOENT);
+    CHECK_INT(carry_with(&none, DZ_CELL_TRANSFER_SHARE, "c.doze", &err), DZ_ENOENT);
     const struct dz_cell_disk wrong = {
         .image_fd = fd,
         .pack_fd = -1,
         .image_sha256 = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
-    CHECK_INT(carry_with(&wrong, DZ_CELL_CARRY_SHARE, "c.doze", &err), DZ_ECORRUPT);
+    CHECK_INT(carry_with(&wrong, DZ_CELL_TRANSFER_SHARE, "c.doze", &err), DZ_ECORRUPT);
     CHECK(strstr(err.msg, "share a") != NULL);
     close_store();
 }
@@ -329,7 +329,7 @@ TEST(a_share_of_a_disk_that_no_cell_has_opened_has_what_its_image_has)
     close_disk(&d);
     DZ_AUTO(dz_fd_close) int fd = open(in_dir("image"), O_RDONLY | O_CLOEXEC);
     const struct dz_cell_disk over = {.image_fd = fd, .pack_fd = -1, .image_sha256 = SHA};
-    CHECK_INT(carry_with(&over, DZ_CELL_CARRY_SHARE, "b.doze", &err), 0);
+    CHECK_INT(carry_with(&over, DZ_CELL_TRANSFER_SHARE, "b.doze", &err), 0);
     CHECK_STR(err.msg, "");
     CHECK(!has_bytes("b.doze", "not public"));
     open_disk(&d, "b.doze", NULL, false);
@@ -374,11 +374,11 @@ TEST(what_is_no_disk_is_refused_and_leaves_nothing)
     const struct dz_cell_disk plain = {.image_fd = -1};
     open_store();
     CHECK_INT(dz_fd_replace(AT_FDCWD, in_dir("a.doze"), "no database", 11, 0600, NULL), 0);
-    CHECK_INT(carry_with(&plain, DZ_CELL_CARRY_COMPACT, "b.doze", &err), DZ_ECORRUPT);
+    CHECK_INT(carry_with(&plain, DZ_CELL_TRANSFER_COMPACT, "b.doze", &err), DZ_ECORRUPT);
     CHECK(strstr(err.msg, "compact a") != NULL);
     CHECK_INT(size_of("b.doze"), -1);
-    CHECK_INT(dz_cell_disk_settle(in_dir("a.doze"), &err), DZ_ECORRUPT);
-    CHECK_INT(dz_cell_disk_settle(in_dir("none.doze"), &err), DZ_ENOENT);
+    CHECK_INT(dz_cell_disk_checkpoint(in_dir("a.doze"), &err), DZ_ECORRUPT);
+    CHECK_INT(dz_cell_disk_checkpoint(in_dir("none.doze"), &err), DZ_ENOENT);
     close_store();
 }
 
@@ -389,7 +389,7 @@ TEST(a_carry_that_is_called_off_ends)
     const struct dz_cell_disk d = {.image_fd = -1, .cancel = &yes};
     open_store();
     make_source(NULL);
-    int rc = carry_with(&d, DZ_CELL_CARRY_COMPACT, "b.doze", &err);
+    int rc = carry_with(&d, DZ_CELL_TRANSFER_COMPACT, "b.doze", &err);
     CHECK(rc == 0 || rc == DZ_ECANCELED); /* it may have been faster */
     close_store();
 }
@@ -402,11 +402,11 @@ TEST(a_log_is_moved_into_its_file)
     open_disk(&d, "a.doze", NULL, true);
     put(&d, DZ_VFS_WORKSPACE, "note", "committed");
     CHECK_INT(dz_vfs_commit(d.v, NULL), 0);
-    CHECK_INT(dz_cell_disk_settle(in_dir("a.doze"), &err), DZ_EBUSY);
+    CHECK_INT(dz_cell_disk_checkpoint(in_dir("a.doze"), &err), DZ_EBUSY);
     dz_vfs_abandon(d.v);
     CHECK_INT(dz_db_close(d.db, true, NULL), 0);
     CHECK(size_of("a.doze-wal") > 0);
-    CHECK_INT(dz_cell_disk_settle(in_dir("a.doze"), &err), 0);
+    CHECK_INT(dz_cell_disk_checkpoint(in_dir("a.doze"), &err), 0);
     CHECK_INT(size_of("a.doze-wal"), -1);
     open_disk(&d, "a.doze", NULL, false);
     CHECK_STR(get(&d, "/workspace/note"), "committed");

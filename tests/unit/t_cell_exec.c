@@ -79,7 +79,7 @@ TEST(a_slow_reader_stops_its_own_command_only)
     struct mexec *e = mrig_exec(&r, says, 0);
     mrig_until(&r, e, DZ_CELL_EXITED);
     CHECK_INT(f->seen, DZ_CELL_WINDOW);
-    CHECK_INT(dz_cell_exec_took(r.cell, f->exec, 5000, &r.err), 0);
+    CHECK_INT(dz_cell_exec_ack(r.cell, f->exec, 5000, &r.err), 0);
     while (f->seen < DZ_CELL_WINDOW + 5000)
         mrig_step(&r);
     CHECK_INT(dz_cell_exec_detach(r.cell, f->exec, &r.err), 0);
@@ -94,7 +94,7 @@ TEST(a_slow_reader_stops_its_own_command_only)
     CHECK(f->offset > DZ_CELL_WINDOW);
     CHECK_INT(dz_cell_exec_signal(r.cell, f->exec, SIGKILL, true, &r.err), 0);
     f->slow = false;
-    CHECK_INT(dz_cell_exec_took(r.cell, f->exec, f->seen - seen, &r.err), 0);
+    CHECK_INT(dz_cell_exec_ack(r.cell, f->exec, f->seen - seen, &r.err), 0);
     mrig_until(&r, f, DZ_CELL_EXITED);
     CHECK_INT(f->end.signal, SIGKILL);
     mrig_free(&r);
@@ -191,7 +191,7 @@ TEST(those_that_sleep_are_told_things_before_they_wake)
     mrig_input(&r, c, "before ");
     while (c->seen < 7)
         mrig_step(&r);
-    CHECK_INT(dz_cell_exec_takes(r.cell, c->exec), DZ_CELL_WINDOW);
+    CHECK_INT(dz_cell_exec_room(r.cell, c->exec), DZ_CELL_WINDOW);
     mrig_sleep(&r, false);
     r.start.go = true;
     r.start.sleepers = sleepers;

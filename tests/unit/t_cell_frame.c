@@ -69,7 +69,7 @@ TEST(a_packet_of_text_is_words)
         memset(payload, '-', sizeof payload);
         CHECK_INT(write(pair[0], text, sizes[i]), sizes[i]);
         CHECK_INT(dz_frame_receive(pair[1], &got, payload, false, &err), 1);
-        CHECK_INT(got.type, DZ_FRAME_WORDS);
+        CHECK_INT(got.type, DZ_FRAME_STDERR);
         CHECK_INT(got.size, want);
         CHECK(memcmp(payload, text, want) == 0 && payload[want] == '-');
         close_pair();
@@ -385,7 +385,7 @@ static struct dz_cell *started_for_two(bool hold)
     s.sleepers = sleepers;
     s.sleeper_count = 2;
     struct dz_cell *c = dz_cell_adopt(pair[1]);
-    CHECK_INT(dz_cell_give_start(c, &s, false, &err), 0);
+    CHECK_INT(dz_cell_send_start(c, &s, false, &err), 0);
     if (!hold)
         dz_fd_close(&fd);
     return c;

@@ -88,7 +88,7 @@ TEST(after_a_sleep_output_goes_on_where_the_host_was_sent_it)
     }
     CHECK_INT(dz_cell_exec_signal(r.cell, r.exec, SIGKILL, false, &r.err), 0);
     r.slow = false;
-    CHECK_INT(dz_cell_exec_took(r.cell, r.exec, (size_t)r.offset - 3 * DZ_CELL_WINDOW, &r.err), 0);
+    CHECK_INT(dz_cell_exec_ack(r.cell, r.exec, (size_t)r.offset - 3 * DZ_CELL_WINDOW, &r.err), 0);
     ends(&r);
     CHECK_INT(r.end.type, DZ_CELL_SUSPENDED);
     crig_free(&r);
@@ -114,7 +114,7 @@ TEST(an_ephemeral_cell_keeps_no_records_and_no_more_than_its_windows)
         crig_take(&r, &e);
     CHECK_INT(r.offset, DZ_CELL_WINDOW);
     r.slow = false;
-    CHECK_INT(dz_cell_exec_took(r.cell, r.exec, DZ_CELL_WINDOW, &r.err), 0);
+    CHECK_INT(dz_cell_exec_ack(r.cell, r.exec, DZ_CELL_WINDOW, &r.err), 0);
     while (r.offset < (uint64_t)40 * DZ_CELL_WINDOW)
         CHECK_INT(crig_wait(&r, DZ_CELL_OUTPUT), DZ_CELL_OUTPUT);
     CHECK_INT(dz_cell_exec_signal(r.cell, r.exec, SIGKILL, false, &r.err), 0);
@@ -165,7 +165,7 @@ TEST(a_machine_whose_main_command_is_over_does_not_sleep)
         CHECK_INT(crig_wait(&r, DZ_CELL_OUTPUT), DZ_CELL_OUTPUT);
     CHECK_INT(dz_cell_suspend(r.cell, false, &r.err), 0);
     r.slow = false;
-    CHECK_INT(dz_cell_exec_took(r.cell, r.exec, DZ_CELL_WINDOW, &r.err), 0);
+    CHECK_INT(dz_cell_exec_ack(r.cell, r.exec, DZ_CELL_WINDOW, &r.err), 0);
     ends(&r);
     CHECK_INT(r.offset, sizeof text);
     CHECK_INT(crig_again(&r, DZ_CELL_WAKE_ONLY), 0);

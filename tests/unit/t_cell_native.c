@@ -42,7 +42,7 @@ static void make_image(struct mrig *r)
 }
 
 static void of_image(struct mrig *r, struct dz_cell_pool *p, const struct mrig *image,
-                     uint32_t settle_as)
+                     uint32_t host_user)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     *r = (struct mrig){.spawn = p ? from_pool : NULL, .arg = p, .next_id = 1};
@@ -53,7 +53,7 @@ static void of_image(struct mrig *r, struct dz_cell_pool *p, const struct mrig *
                                       .env = crig_env,
                                       .policy = dz_policy_find("posix"),
                                       .native = true,
-                                      .settle_as = settle_as,
+                                      .host_user = host_user,
                                       .fresh = true};
     CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r->err), 0);
     CHECK_INT(dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err), 0);

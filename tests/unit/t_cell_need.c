@@ -38,7 +38,7 @@ static int on_absent(void *arg, void *at, size_t size, struct dz_err *err)
 static void by_need(struct world *w)
 {
     need_all(w);
-    w->ops.absent = on_absent;
+    w->ops.make_missing = on_absent;
 }
 
 /* No marks: a sleep compares with the file. */
@@ -96,7 +96,7 @@ static uint64_t absent(struct world *w)
 {
     struct dz_machine_stats stats;
     dz_machine_stats_get(w->machine, &stats);
-    return stats.absent;
+    return stats.missing;
 }
 
 /* --- its life --------------------------------------------------------------------------------- */
@@ -276,7 +276,7 @@ static void unread(bool marked)
         put_page(&w, 601, 0);
         CHECK_INT(world_sleep(&w), 0);
         dz_machine_stats_get(w.machine, &stats);
-        CHECK(stats.pages < 40 && stats.absent + 128 + 8 >= before && stats.absent > 1000);
+        CHECK(stats.pages < 40 && stats.missing + 128 + 8 >= before && stats.missing > 1000);
         world_crash(&w);
     }
     CHECK_INT(world_wake(&w), 0);

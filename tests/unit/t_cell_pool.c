@@ -8,8 +8,8 @@
 #include "cell/cell_call.h"
 #include "cell/cell_host.h"
 #include "cell/cell_int.h"
-#include "cell/cell_nest.h"
 #include "cell/cell_pool.h"
+#include "cell/cell_zygote.h"
 #include "os/os_jail.h"
 
 #include <dirent.h>
@@ -460,7 +460,7 @@ static int64_t a_number(struct mrig *r, const char *sql)
 static void tell(struct mrig *r, uint32_t first, uint32_t count)
 {
     struct {
-        struct dz_nest_warm head;
+        struct dz_zygote_warm head;
         uint32_t numbers[32];
     } used = {.head.sha256 = {1}};
     for (uint32_t i = 0; i < count; i++)
@@ -544,7 +544,7 @@ TEST(what_a_sandbox_says_of_its_use_has_a_bound)
     CHECK_INT(stats(p).uses, 32);
     r[1] = (struct mrig){.cell = NULL};
     of_image(&r[1], p, &image);
-    (void)snprintf(r[1].cell->words.label, sizeof r[1].cell->words.label, "another sandbox");
+    (void)snprintf(r[1].cell->text.label, sizeof r[1].cell->text.label, "another sandbox");
     tell(&r[1], 1000, 1);
     CHECK_INT(stats(p).uses, 33);
     for (int i = 0; i < 2; i++)

@@ -5,8 +5,8 @@
 #include "base/fd.h"
 #include "cell/cell_called.h"
 #include "cell/cell_disk.h"
-#include "cell/cell_nest.h"
 #include "cell/cell_request.h"
+#include "cell/cell_zygote.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,10 +42,10 @@ TEST(each_socket_takes_its_own_types)
         enum dz_request_reader by;
         uint32_t type;
         size_t fds;
-    } takes[] = {{DZ_READER_SEED, DZ_FRAME_NEST_FORK, 1},
-                 {DZ_READER_SEED, DZ_FRAME_NEST_IMAGE, 2},
-                 {DZ_READER_SEED_CALLS, DZ_FRAME_NEST_CALL, 2},
-                 {DZ_READER_ZYGOTE, DZ_FRAME_NEST_FORK, 1}};
+    } takes[] = {{DZ_READER_ROOT, DZ_FRAME_ZYGOTE_FORK, 1},
+                 {DZ_READER_ROOT, DZ_FRAME_ZYGOTE_IMAGE, 2},
+                 {DZ_READER_ROOT_CALLS, DZ_FRAME_ZYGOTE_CALL, 2},
+                 {DZ_READER_ZYGOTE, DZ_FRAME_ZYGOTE_FORK, 1}};
     for (unsigned by = 0; by < DZ_READERS; by++)
         for (uint32_t type = 0; type < DZ_FRAME_TYPES; type++) {
             const struct dz_frame f = {.type = type};
@@ -62,49 +62,50 @@ TEST(each_socket_takes_its_own_types)
 
 TEST(a_request_has_its_number_of_descriptors)
 {
-    const struct dz_frame fork = {.type = DZ_FRAME_NEST_FORK},
-                          image = {.type = DZ_FRAME_NEST_IMAGE},
-                          call = {.type = DZ_FRAME_NEST_CALL};
-    CHECK(is(DZ_READER_SEED, &fork, 0, "0 descriptors, not 1 to 1"));
-    CHECK(is(DZ_READER_SEED, &fork, 2, "2 descriptors, not 1 to 1"));
+    const struct dz_frame fork = {.type = DZ_FRAME_ZYGOTE_FORK},
+                          image = {.type = DZ_FRAME_ZYGOTE_IMAGE},
+                          call = {.type = DZ_FRAME_ZYGOTE_CALL};
+    CHECK(is(DZ_READER_ROOT, &fork, 0, "0 descriptors, not 1 to 1"));
+    CHECK(is(DZ_READER_ROOT, &fork, 2, "2 descriptors, not 1 to 1"));
     CHECK(is(DZ_READER_ZYGOTE, &fork, 0, "0 descriptors"));
     CHECK(is(DZ_READER_ZYGOTE, &fork, 2, NULL)); /* with a gate */
     CHECK(is(DZ_READER_ZYGOTE, &fork, 3, "3 descriptors"));
-    CHECK(is(DZ_READER_SEED, &image, 1, "1 descriptors, not 2 to 66"));
-    CHECK(is(DZ_READER_SEED, &image, 66, NULL));
-    CHECK(is(DZ_READER_SEED, &image, 67, "67 descriptors"));
-    CHECK(is(DZ_READER_SEED_CALLS, &call, 1, "1 descriptors, not 2 to 66"));
-    CHECK(is(DZ_READER_SEED_CALLS, &call, 66, NULL));
-    CHECK(is(DZ_READER_SEED_CALLS, &call, 67, "67 descriptors"));
+    CHECK(is(DZ_READER_ROOT, &image, 1, "1 descriptors, not 2 to 66"));
+    CHECK(is(DZ_READER_ROOT, &image, 66, NULL));
+    CHECK(is(DZ_READER_ROOT, &image, 67, "67 descriptors"));
+    CHECK(is(DZ_READER_ROOT_CALLS, &call, 1, "1 descriptors, not 2 to 66"));
+    CHECK(is(DZ_READER_ROOT_CALLS, &call, 66, NULL));
+    CHECK(is(DZ_READER_ROOT_CALLS, &call, 67, "67 descriptors"));
 }
 
 TEST(a_request_with_descriptors_is_empty)
 {
-    CHECK(is(DZ_READER_SEED, &(struct dz_frame){.type = DZ_FRAME_NEST_FORK, .size = 1}, 1,
+    CHECK(is(DZ_READER_ROOT, &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_FORK, .size = 1}, 1,
              "must be empty"));
-    CHECK(is(DZ_READER_SEED, &(struct dz_frame){.type = DZ_FRAME_NEST_IMAGE, .stream = 1}, 2,
+    CHECK(is(DZ_READER_ROOT, &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_IMAGE, .stream = 1}, 2,
              "must be empty"));
-    CHECK(is(DZ_READER_ZYGOTE, &(struct dz_frame){.type = DZ_FRAME_NEST_FORK, .value = 1}, 1,
+    CHECK(is(DZ_READER_ZYGOTE, &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_FORK, .value = 1}, 1,
              "must be empty"));
 }
 
 static bool user_is(uint64_t first, uint32_t count, uint32_t user, const char *why)
 {
-    const struct dz_nest_who who = {.user = user, .native = user % 2};
+    const struct dz_zygote_user who = {.user = user, .native = user % 2};
     const struct dz_frame f = {
-        .type = DZ_FRAME_NEST_USER, .value = first, .stream = count, .size = sizeof who};
+        .type = DZ_FRAME_ZYGOTE_USER, .value = first, .stream = count, .size = sizeof who};
     memcpy(payload, &who, sizeof who);
     return is(DZ_READER_ZYGOTE_FIRST, &f, 0, why);
 }
 
 TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_USER, .size = 3};
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_USER, .size = 3};
     CHECK(user_is(0, 0, 0, NULL));
-    const struct dz_nest_who other = {.native = 2};
+    const struct dz_zygote_user other = {.native = 2};
     memcpy(payload, &other, sizeof other);
     CHECK(is(DZ_READER_ZYGOTE_FIRST,
-             &(struct dz_frame){.type = DZ_FRAME_NEST_USER, .size = sizeof other}, 0, "no kind 2"));
+             &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other}, 0,
+             "no kind 2"));
     CHECK(user_is(FIRST, COUNT, FIRST, NULL));
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
     CHECK(user_is(0, 0, 1, "no range"));     /* any user at all */
@@ -124,7 +125,7 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
 
 static bool image_is(const char *hash, uint32_t size, const char *why)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_IMAGE, .size = size};
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_IMAGE, .size = size};
     memset(payload, 'a', 100);
     memcpy(payload, hash, strlen(hash) + 1);
     return is(DZ_READER_ZYGOTE_IMAGE, &f, 0, why);
@@ -143,7 +144,7 @@ TEST(an_image_has_a_hash)
 
 TEST(numbers_are_whole)
 {
-    struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = 40};
+    struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_WARM, .size = 40};
     struct dz_request r;
     memset(payload, 0, sizeof payload);
     CHECK_INT(dz_request_read(DZ_READER_ZYGOTE, &f, payload, 0, &r, NULL), 0);
@@ -153,7 +154,7 @@ TEST(numbers_are_whole)
     CHECK(r.warm.sha256 == payload);
     f.size = DZ_CELL_FRAME_MAX;
     CHECK_INT(dz_request_read(DZ_READER_ZYGOTE, &f, payload, 0, &r, NULL), 0);
-    CHECK_INT(r.warm.count, DZ_NEST_WARM_MAX);
+    CHECK_INT(r.warm.count, DZ_ZYGOTE_WARM_MAX);
     f.size = 31;
     CHECK(is(DZ_READER_ZYGOTE, &f, 0, "no list of them"));
     f.size = 39;
@@ -180,7 +181,7 @@ static void call_of(enum dz_call_id id, uint64_t present)
 
 static bool call_is(size_t fds, const char *why)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_CALL,
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_CALL,
                                .stream = function,
                                .size = (uint32_t)sizeof head + head.arg_size + more};
     memcpy(payload, &head, sizeof head);
@@ -189,9 +190,9 @@ static bool call_is(size_t fds, const char *why)
 
 TEST(a_call_finds_its_files)
 {
-    struct dz_frame f = {.type = DZ_FRAME_NEST_CALL, .stream = DZ_CALL_CARRY};
+    struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_CALL, .stream = DZ_CALL_TRANSFER};
     struct dz_request r;
-    call_of(DZ_CALL_CARRY, 0xd); /* no image */
+    call_of(DZ_CALL_TRANSFER, 0xd); /* no image */
     f.size = (uint32_t)sizeof head + head.arg_size;
     memcpy(payload, &head, sizeof head);
     CHECK_INT(dz_request_read(DZ_READER_CALL, &f, payload, 3, &r, NULL), 0);
@@ -237,13 +238,14 @@ TEST(a_call_is_of_a_function_that_takes_it)
     CHECK(call_is(0, "does not take"));
     CHECK(is(DZ_READER_CALL,
              &(struct dz_frame){
-                 .type = DZ_FRAME_NEST_CALL, .stream = DZ_CALL_EXPAND, .size = sizeof head - 1},
+                 .type = DZ_FRAME_ZYGOTE_CALL, .stream = DZ_CALL_EXPAND, .size = sizeof head - 1},
              0, "head is malformed"));
-    CHECK(is(
-        DZ_READER_CALL,
-        &(struct dz_frame){
-            .type = DZ_FRAME_NEST_CALL, .stream = DZ_CALL_EXPAND, .value = 1, .size = sizeof head},
-        0, "head is malformed"));
+    CHECK(is(DZ_READER_CALL,
+             &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_CALL,
+                                .stream = DZ_CALL_EXPAND,
+                                .value = 1,
+                                .size = sizeof head},
+             0, "head is malformed"));
 }
 
 TEST(a_call_becomes_a_user_of_a_range_or_stays)
@@ -262,12 +264,12 @@ TEST(a_call_becomes_a_user_of_a_range_or_stays)
 TEST(what_is_carried_is_named_by_strings_that_end)
 {
     uint8_t *arg = payload + sizeof head;
-    call_of(DZ_CALL_CARRY, 0xf);
+    call_of(DZ_CALL_TRANSFER, 0xf);
     CHECK_INT(head.arg_size, CARRY_BYTES);
     CHECK(call_is(4, NULL));
-    arg[0] = DZ_CELL_CARRY_SHARE + 1;
+    arg[0] = DZ_CELL_TRANSFER_SHARE + 1;
     CHECK(call_is(4, "argument of function 2 is malformed"));
-    arg[0] = DZ_CELL_CARRY_SHARE;
+    arg[0] = DZ_CELL_TRANSFER_SHARE;
     CHECK(call_is(4, NULL));
     memset(arg + 4, 'a', 128); /* a name without an end */
     CHECK(call_is(4, "argument of function 2 is malformed"));
@@ -292,7 +294,7 @@ static void plant(struct planted *s)
     CHECK_INT(pipe2(host, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0)
-        dz_nest_begin(control[1], calls[1], host[0]);
+        dz_zygote_begin(control[1], calls[1], host[0]);
     (void)close(control[1]);
     (void)close(calls[1]);
     (void)close(host[0]);
@@ -324,9 +326,9 @@ TEST(a_seed_that_is_asked_for_nonsense_says_so_and_ends)
     int pair[2], status = 0;
     plant(&s);
     CHECK_INT(dz_frame_pair(pair, NULL), 0);
-    send_many(s.control, DZ_FRAME_NEST_IMAGE, pair[1], DZ_FRAME_FDS_MAX); /* one too many */
+    send_many(s.control, DZ_FRAME_ZYGOTE_IMAGE, pair[1], DZ_FRAME_FDS_MAX); /* one too many */
     CHECK_INT(dz_frame_receive(s.control, &f, payload, true, NULL), 1);
-    CHECK_INT(f.type, DZ_FRAME_NEST_FAILED);
+    CHECK_INT(f.type, DZ_FRAME_ZYGOTE_FAILED);
     payload[f.size] = 0;
     CHECK(strstr((char *)payload, "67 descriptors"));
     CHECK(waitpid(s.pid, &status, 0) == s.pid && WIFEXITED(status) && WEXITSTATUS(status) == 1);
@@ -345,9 +347,9 @@ TEST(a_seed_that_is_asked_for_half_a_call_tells_the_caller)
     plant(&s);
     CHECK_INT(dz_frame_pair(pair, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        send_many(s.calls, DZ_FRAME_NEST_CALL, pair[1], 1); /* no stop word */
+        send_many(s.calls, DZ_FRAME_ZYGOTE_CALL, pair[1], 1); /* no stop word */
         CHECK_INT(dz_frame_receive(pair[0], &f, payload, true, NULL), 1);
-        CHECK_INT(f.type, DZ_FRAME_NEST_CALLED);
+        CHECK_INT(f.type, DZ_FRAME_ZYGOTE_CALLED);
         CHECK_INT(f.stream, EPROTO);
         CHECK_INT(f.value, 0);
     }
@@ -360,15 +362,15 @@ TEST(a_seed_that_is_asked_for_half_a_call_tells_the_caller)
 TEST(a_call_that_makes_no_sense_is_refused_by_its_process)
 {
     struct planted s;
-    struct dz_frame f = {.type = DZ_FRAME_NEST_CALL, .stream = DZ_CALL_EXPAND, .size = 3};
+    struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_CALL, .stream = DZ_CALL_EXPAND, .size = 3};
     int pair[2];
     plant(&s);
     CHECK_INT(dz_frame_pair(pair, NULL), 0);
-    send_many(s.calls, DZ_FRAME_NEST_CALL, pair[1], 2);
+    send_many(s.calls, DZ_FRAME_ZYGOTE_CALL, pair[1], 2);
     CHECK_INT(dz_frame_receive(pair[0], &f, payload, true, NULL), 1);
-    CHECK(f.type == DZ_FRAME_NEST_CALLED && f.value > 1);
+    CHECK(f.type == DZ_FRAME_ZYGOTE_CALLED && f.value > 1);
     pid_t pid = (pid_t)f.value;
-    f = (struct dz_frame){.type = DZ_FRAME_NEST_CALL, .stream = DZ_CALL_EXPAND, .size = 3};
+    f = (struct dz_frame){.type = DZ_FRAME_ZYGOTE_CALL, .stream = DZ_CALL_EXPAND, .size = 3};
     CHECK_INT(dz_frame_send(pair[0], &f, "abc", true, NULL), 1);
     CHECK_INT(dz_frame_receive(pair[0], &f, payload, true, NULL), 1);
     payload[f.size] = 0;

@@ -64,16 +64,16 @@ TEST(a_user_is_free_when_its_last_process_has_given_it_back)
     struct dz_err err = {0};
     uint32_t user, other;
     dz_cell_users_set(&range);
-    CHECK_INT(dz_cell_user_take(&user, &err), 0);
+    CHECK_INT(dz_cell_user_acquire(&user, &err), 0);
     dz_cell_user_hold(user); /* a cell that waits */
-    dz_cell_user_give(user);
+    dz_cell_user_release(user);
     for (int i = 1; i < DZ_USERS_HELPERS; i++) {
-        CHECK_INT(dz_cell_user_take(&other, &err), 0);
+        CHECK_INT(dz_cell_user_acquire(&other, &err), 0);
         CHECK(other != user);
     }
-    CHECK_INT(dz_cell_user_take(&other, &err), DZ_EBUSY);
-    dz_cell_user_give(user);
-    CHECK_INT(dz_cell_user_take(&other, &err), 0);
+    CHECK_INT(dz_cell_user_acquire(&other, &err), DZ_EBUSY);
+    dz_cell_user_release(user);
+    CHECK_INT(dz_cell_user_acquire(&other, &err), 0);
     CHECK_INT(other, user);
     dz_cell_users_set(NULL);
 }
@@ -84,13 +84,13 @@ TEST(zygotes_and_calls_have_users_that_nobody_has)
     uint32_t taken[DZ_USERS_HELPERS], more = 99;
     dz_cell_users_set(&range);
     for (uint32_t i = 0; i < DZ_USERS_HELPERS; i++) {
-        CHECK_INT(dz_cell_user_take(&taken[i], &err), 0);
+        CHECK_INT(dz_cell_user_acquire(&taken[i], &err), 0);
         CHECK_INT(taken[i], range.first + i);
     }
-    CHECK_INT(dz_cell_user_take(&more, &err), DZ_EBUSY);
+    CHECK_INT(dz_cell_user_acquire(&more, &err), DZ_EBUSY);
     CHECK_INT(more, 99);
-    dz_cell_user_give(taken[7]);
-    CHECK_INT(dz_cell_user_take(&more, &err), 0);
+    dz_cell_user_release(taken[7]);
+    CHECK_INT(dz_cell_user_acquire(&more, &err), 0);
     CHECK_INT(more, taken[7]);
     dz_cell_users_set(NULL);
 }
@@ -100,11 +100,11 @@ TEST(a_user_that_was_given_back_comes_last_again)
     struct dz_err err = {0};
     uint32_t first = 0, second = 0;
     dz_cell_users_set(&range);
-    CHECK_INT(dz_cell_user_take(&first, &err), 0);
-    dz_cell_user_give(first);
-    CHECK_INT(dz_cell_user_take(&second, &err), 0);
+    CHECK_INT(dz_cell_user_acquire(&first, &err), 0);
+    dz_cell_user_release(first);
+    CHECK_INT(dz_cell_user_acquire(&second, &err), 0);
     CHECK(second != first);
-    dz_cell_user_give(range.first + DZ_USERS_HELPERS); /* a tenant's */
+    dz_cell_user_release(range.first + DZ_USERS_HELPERS); /* a tenant's */
     dz_cell_users_set(NULL);
 }
 
@@ -121,9 +121,9 @@ TEST(without_a_range_all_are_who_we_are)
 {
     struct dz_err err = {0};
     uint32_t user = 99;
-    CHECK_INT(dz_cell_user_take(&user, &err), 0);
+    CHECK_INT(dz_cell_user_acquire(&user, &err), 0);
     CHECK_INT(user, DZ_USER_NONE);
-    dz_cell_user_give(user);
+    dz_cell_user_release(user);
     CHECK(dz_cell_users_tenants() == INT64_MAX);
     CHECK_INT(dz_cell_user_of_tenant(12), DZ_USER_NONE);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_words.c - see cell_words.h.
+ * cell_stderr.c - see cell_stderr.h.
  *
  * The number of lines is limited by token buckets: of_each.
  * ASan's report of one error has up to 150 lines, which the burst lets through. Labels share
  * BUCKETS buckets by a keyed hash: two sandboxes in one bucket share its lines.
  */
-#include "cell/cell_words.h"
+#include "cell/cell_stderr.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -34,7 +34,7 @@ static struct {
 static const char *const names[] = {"seed", "zygote", "cell", "call"};
 static const char *const keys[] = {NULL, "image", "sandbox_id", "call"};
 
-static bool may_log(const struct dz_cell_words *w)
+static bool may_log(const struct dz_cell_stderr *w)
 {
     int64_t now_ns = dz_clock_boot_ns();
     (void)pthread_mutex_lock(&limit.lock);
@@ -54,14 +54,14 @@ static bool may_log(const struct dz_cell_words *w)
 
 /* The thread's context may be that of a request which these words have nothing to do with; a
  * call's is that of its caller. */
-static struct dz_log_context enter(const struct dz_cell_words *w)
+static struct dz_log_context enter(const struct dz_cell_stderr *w)
 {
-    return w->of == DZ_WORDS_CALL ? dz_log_current() : dz_log_enter((struct dz_log_context){0});
+    return w->of == DZ_STDERR_CALL ? dz_log_current() : dz_log_enter((struct dz_log_context){0});
 }
 
 /* One line of the log about the process. */
-static void tell(const struct dz_cell_words *w, const char *event, struct dz_log_field what,
-                 bool cut)
+static void log_event(const struct dz_cell_stderr *w, const char *event, struct dz_log_field what,
+                      bool cut)
 {
     struct dz_log_field fields[4] = {dz_log_strz("process", names[w->of])};
     struct dz_log_context before = enter(w);
@@ -76,20 +76,20 @@ static void tell(const struct dz_cell_words *w, const char *event, struct dz_log
     (void)dz_log_enter(before);
 }
 
-static void tell_dropped(struct dz_cell_words *w)
+static void log_dropped(struct dz_cell_stderr *w)
 {
     if (w->dropped > 0)
-        tell(w, "process_stderr_dropped", dz_log_uint("count", w->dropped), false);
+        log_event(w, "process_stderr_dropped", dz_log_uint("count", w->dropped), false);
     w->dropped = 0;
 }
 
 /* False: there were too many. */
-static bool tell_line(struct dz_cell_words *w)
+static bool log_line(struct dz_cell_stderr *w)
 {
     bool may = may_log(w);
     if (may) {
-        tell_dropped(w);
-        tell(w, "process_stderr", dz_log_str("text", dz_str_n(w->line, w->size)), w->cut);
+        log_dropped(w);
+        log_event(w, "process_stderr", dz_log_str("text", dz_str_n(w->line, w->size)), w->cut);
     } else {
         w->dropped++;
     }
@@ -98,7 +98,7 @@ static bool tell_line(struct dz_cell_words *w)
     return may;
 }
 
-void dz_cell_words_init(struct dz_cell_words *w, enum dz_cell_words_of of, const char *label)
+void dz_cell_stderr_init(struct dz_cell_stderr *w, enum dz_cell_stderr_of of, const char *label)
 {
     w->of = of;
     w->size = 0;
@@ -108,7 +108,7 @@ void dz_cell_words_init(struct dz_cell_words *w, enum dz_cell_words_of of, const
 }
 
 /* Complete lines at the beginning: count them, and nothing else. Returns their bytes. */
-static size_t drop_lines(struct dz_cell_words *w, const char *p, size_t size)
+static size_t drop_lines(struct dz_cell_stderr *w, const char *p, size_t size)
 {
     const char *last = memrchr(p, '\n', size);
     size_t n = last ? (size_t)(last - p) + 1 : 0;
@@ -119,7 +119,7 @@ static size_t drop_lines(struct dz_cell_words *w, const char *p, size_t size)
 
 /* Once a line of a packet is one too many, the rest of the packet is: a packet of thousands of
  * short lines must not cost the host a look at the limits for each. */
-void dz_cell_words_take(struct dz_cell_words *w, const void *data, size_t size)
+void dz_cell_stderr_add(struct dz_cell_stderr *w, const void *data, size_t size)
 {
     const char *p = data;
     while (size > 0) {
@@ -132,7 +132,7 @@ void dz_cell_words_take(struct dz_cell_words *w, const void *data, size_t size)
         n += newline != NULL;
         p += n;
         size -= n;
-        if (newline && !tell_line(w)) {
+        if (newline && !log_line(w)) {
             n = drop_lines(w, p, size);
             p += n;
             size -= n;
@@ -140,9 +140,9 @@ void dz_cell_words_take(struct dz_cell_words *w, const void *data, size_t size)
     }
 }
 
-void dz_cell_words_end(struct dz_cell_words *w)
+void dz_cell_stderr_end(struct dz_cell_stderr *w)
 {
     if (w->size > 0)
-        (void)tell_line(w);
-    tell_dropped(w);
+        (void)log_line(w);
+    log_dropped(w);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_seal.c - flatten a sandbox and the image below it into one file without an image below
+ * machine_flatten.c - flatten a sandbox and the image below it into one file without an image below
  * it, with its suspended machine: an image for others.
  *
  * Rows of the sandbox come first, then those of the image that they do not replace
@@ -79,7 +79,7 @@ static int take(struct merge *g, struct dz_space *s, const struct dz_mem_piece *
     return rc;
 }
 
-static int take_own(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+static int add_own(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
 {
     struct merge *g = arg;
     struct dz_space *s = dz_mem_space(&g->own->mem, p->run.space);
@@ -87,7 +87,7 @@ static int take_own(void *arg, uint32_t row, const struct dz_mem_piece *p, struc
     return s ? take(g, s, p, false, err) : 0;
 }
 
-static int take_below(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+static int add_below(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
 {
     struct merge *g = arg;
     int rc = 0;
@@ -110,9 +110,9 @@ static int merge_memory(struct merge *g, struct dz_err *err)
         rc = dz_mem_grow_homes(s, err);
     }
     if (rc == 0)
-        rc = dz_mem_read_all(g->own, take_own, g, &bytes, err);
+        rc = dz_mem_read_all(g->own, add_own, g, &bytes, err);
     if (rc == 0)
-        rc = dz_mem_read_all(g->below, take_below, g, &bytes, err);
+        rc = dz_mem_read_all(g->below, add_below, g, &bytes, err);
     if (rc == 0)
         rc = flush(g, err);
     dz_mem_pack_release(&g->packer);
@@ -360,8 +360,8 @@ static int seal(struct dz_db *from, struct dz_db *image, const struct dz_vfs_pac
     return rc < 0 ? rc : dz_db_exec(to, tidy, err);
 }
 
-int dz_machine_seal(struct dz_db *from, struct dz_db *image, const struct dz_vfs_pack *pack,
-                    struct dz_db *to, struct dz_err *err)
+int dz_machine_flatten(struct dz_db *from, struct dz_db *image, const struct dz_vfs_pack *pack,
+                       struct dz_db *to, struct dz_err *err)
 {
     int rc = dz_db_begin(to, err);
     if (rc == 0)

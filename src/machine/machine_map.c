@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_lay.c - a wake maps the rows of mem over new memories: by demand paging if it can,
+ * machine_map.c - a wake maps the rows of mem over new memories: by demand paging if it can,
  * otherwise at once.
  *
  * Rows are read from the newest to the oldest. The first row that names a page is its home; what
@@ -9,14 +9,14 @@
  * the image's machine.
  *
  * With demand paging, a wake reads only the runs of each row, which give the home of each page.
- * Pages with bytes in a row are made absent in runs, including short gaps between two runs. The
- * first access to an absent page reads its row, with all pages that have it as home; a page of a
+ * Pages with bytes in a row are made missing in runs, including short gaps between two runs. The
+ * first access to a missing page reads its row, with all pages that have it as home; a page of a
  * gap comes from its base. The access is made by the program, whose fault the host's kernel reports
  * to the embedder, or by the host itself, which asks before it uses a pointer. Neither is inside
  * SQLite then, so the row is read with the same handle: a row stays as it was until a sleep deletes
  * it, and a sleep deletes only rows that are home to no page.
  *
- * An absent page equals its home, so it has not changed, and a sleep skips it. A damaged row is
+ * An missing page equals its home, so it has not changed, and a sleep skips it. A damaged row is
  * noticed when it is read: its pages then become as their base, so that the program reaches its
  * next safepoint, where it stops (dz_machine_damage()).
  */
@@ -32,7 +32,7 @@
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
 enum {
-    GAP = 8, /* gaps of at most this many pages become absent with their neighbours, which saves a
+    GAP = 8, /* gaps of at most this many pages become missing with their neighbours, which saves a
                 mapping */
     RUNS_MAX = 8192, /* each run is a mapping, and the host's kernel allows a process 65,530 */
 };
@@ -43,7 +43,8 @@ static struct dz_space *space_at(struct dz_machine *m, const uint8_t *at)
 {
     for (size_t i = 0; i < m->mem.spaces.n; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
-        if (s->absent && at >= s->range.at && (size_t)(at - s->range.at) < s->absents * PAGE)
+        if (s->page_state && at >= s->range.at &&
+            (size_t)(at - s->range.at) < s->page_states * PAGE)
             return s;
     }
     return NULL;
@@ -55,15 +56,15 @@ static int fill(struct dz_machine *m, struct dz_space *s, size_t page, size_t co
 {
     uint8_t *at = s->range.at + page * PAGE;
     int rc = 0;
-    assert(count > 0 && page + count <= s->absents);
-    if (s->absent[page] == DZ_ABSENT_YES)
+    assert(count > 0 && page + count <= s->page_states);
+    if (s->page_state[page] == DZ_PAGE_MISSING)
         rc = m->ops->fill(m->ops->arg, at, bytes, count * PAGE, err);
     else if (bytes)
         memcpy(at, bytes, count * PAGE);
     if (rc < 0)
         return rc;
-    memset(s->absent + page, DZ_ABSENT_NO, count);
-    m->mem.absent -= count;
+    memset(s->page_state + page, DZ_PAGE_PRESENT, count);
+    m->mem.missing -= count;
     return 0;
 }
 
@@ -72,13 +73,14 @@ static int fill_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, str
     struct dz_machine *m = arg;
     struct dz_space *s = dz_mem_space(&m->mem, p->run.space);
     int rc = 0;
-    if (!s || !p->bytes || p->run.first >= s->absents)
+    if (!s || !p->bytes || p->run.first >= s->page_states)
         return 0;
     size_t end = (size_t)p->run.first + p->run.count, next;
-    end = end < s->absents ? end : s->absents;
+    end = end < s->page_states ? end : s->page_states;
     for (size_t page = p->run.first; rc == 0 && page < end; page = next) {
-        uint8_t how = s->absent[page];
-        for (next = page; next < end && s->absent[next] == how && s->home[next] == row + 1; next++)
+        uint8_t how = s->page_state[page];
+        for (next = page; next < end && s->page_state[next] == how && s->home[next] == row + 1;
+             next++)
             ;
         if (next == page)
             next++;
@@ -112,11 +114,11 @@ static int fill_base(struct dz_machine *m, struct dz_space *s, size_t page, stru
     return fill(m, s, page, 1, image ? r->image + (at - r->image_at) : NULL, err);
 }
 
-static int need_page(struct dz_machine *m, struct dz_space *s, size_t page, struct dz_err *err)
+static int page_in(struct dz_machine *m, struct dz_space *s, size_t page, struct dz_err *err)
 {
     uint32_t home = s->home[page];
     int rc = home ? fill_row(m, home - 1, err) : 0;
-    if (rc < 0 || !s->absent[page])
+    if (rc < 0 || !s->page_state[page])
         return rc;
     if (home)
         return dz_fail(
@@ -126,14 +128,14 @@ static int need_page(struct dz_machine *m, struct dz_space *s, size_t page, stru
     return fill_base(m, s, page, err);
 }
 
-int dz_machine_mem_need(struct dz_machine *m, struct dz_space *s, size_t at, size_t size,
-                        struct dz_err *err)
+int dz_machine_mem_page_in(struct dz_machine *m, struct dz_space *s, size_t at, size_t size,
+                           struct dz_err *err)
 {
     size_t page = at / PAGE, end = (at + size + PAGE - 1) / PAGE;
     int rc = 0;
-    for (; rc == 0 && page < end && page < s->absents; page++)
-        if (s->absent[page])
-            rc = need_page(m, s, page, err);
+    for (; rc == 0 && page < end && page < s->page_states; page++)
+        if (s->page_state[page])
+            rc = page_in(m, s, page, err);
     return rc;
 }
 
@@ -145,8 +147,8 @@ static void damaged(struct dz_machine *m, struct dz_space *s, size_t at, size_t 
         m->mem.damage = *err;
         m->mem.damage.code = rc;
     }
-    for (size_t page = at / PAGE; page * PAGE < at + size && page < s->absents; page++)
-        if (s->absent[page])
+    for (size_t page = at / PAGE; page * PAGE < at + size && page < s->page_states; page++)
+        if (s->page_state[page])
             (void)fill_base(m, s, page, NULL);
     if (m->kernel)
         dz_kernel_interrupt(m->kernel);
@@ -155,7 +157,7 @@ static void damaged(struct dz_machine *m, struct dz_space *s, size_t at, size_t 
 static void need(struct dz_machine *m, struct dz_space *s, size_t at, size_t size)
 {
     struct dz_err err = {0};
-    int rc = dz_machine_mem_need(m, s, at, size, &err);
+    int rc = dz_machine_mem_page_in(m, s, at, size, &err);
     if (rc < 0)
         damaged(m, s, at, size, rc, &err);
 }
@@ -167,10 +169,10 @@ bool dz_machine_touched(struct dz_machine *m, const void *at)
     if (!s) /* the memory may be that of a process which has ended, and belong to another one now */
         return m->ops->fill(m->ops->arg, page, NULL, PAGE, NULL) == 0;
     size_t number = (size_t)(page - s->range.at) / PAGE;
-    if (m->filling || !s->absent[number])
+    if (m->filling || !s->page_state[number])
         return false;
     need(m, s, number * PAGE, PAGE);
-    return !s->absent[number];
+    return !s->page_state[number];
 }
 
 int dz_machine_damage(const struct dz_machine *m, struct dz_err *err)
@@ -184,10 +186,10 @@ int dz_machine_damage(const struct dz_machine *m, struct dz_err *err)
 
 /* --- calls from the engine --------------------------------------------------------------- */
 
-static void on_need(void *arg, uint8_t *at, uint64_t size)
+static void on_demand(void *arg, uint8_t *at, uint64_t size)
 {
     struct dz_machine *m = arg;
-    struct dz_space *s = m->mem.absent && size ? space_at(m, at) : NULL;
+    struct dz_space *s = m->mem.missing && size ? space_at(m, at) : NULL;
     if (s)
         need(m, s, (size_t)(at - s->range.at), (size_t)size);
 }
@@ -199,11 +201,11 @@ static void on_gone(void *arg, const uint8_t *base)
         struct dz_space *s = &m->mem.spaces.p[i];
         if (s->range.at != base)
             continue;
-        for (size_t page = 0; page < s->absents; page++)
-            m->mem.absent -= s->absent[page] != DZ_ABSENT_NO;
-        dz_free(s->absent);
-        s->absent = NULL;
-        s->absents = 0;
+        for (size_t page = 0; page < s->page_states; page++)
+            m->mem.missing -= s->page_state[page] != DZ_PAGE_PRESENT;
+        dz_free(s->page_state);
+        s->page_state = NULL;
+        s->page_states = 0;
     }
 }
 
@@ -226,12 +228,12 @@ void dz_mem_unwatch(struct dz_machine *m)
     (void)m->ops->watch(m->ops->arg, NULL, NULL);
     dz_machine_rest(m);
     m->watching = false;
-    m->mem.absent = 0;
+    m->mem.missing = 0;
 }
 
 static int watch(struct dz_machine *m, struct dz_err *err)
 {
-    const struct dz_wasm_watcher w = {.need = on_need, .gone = on_gone, .arg = m};
+    const struct dz_wasm_watcher w = {.need = on_demand, .gone = on_gone, .arg = m};
     int rc = m->ops->watch(m->ops->arg, m, err);
     if (rc < 0)
         return rc;
@@ -242,21 +244,21 @@ static int watch(struct dz_machine *m, struct dz_err *err)
 
 /* --- by demand --------------------------------------------------------------------------- */
 
-/* As dz_mem_lay_piece(), without the bytes. */
+/* As dz_mem_map_piece(), without the bytes. */
 static int name_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
 {
     struct dz_machine *m = arg;
     struct dz_space *s = dz_mem_space(&m->mem, p->run.space);
     const struct dz_mem_piece bare = {.run = p->run};
-    if (!s || !s->absent || p->run.kind != DZ_MEM_BYTES)
-        return dz_mem_lay_piece(m, row, &bare, err);
-    int rc = dz_mem_lay_piece(m, row, &bare, err);
+    if (!s || !s->page_state || p->run.kind != DZ_MEM_BYTES)
+        return dz_mem_map_piece(m, row, &bare, err);
+    int rc = dz_mem_map_piece(m, row, &bare, err);
     for (size_t i = 0; rc == 0 && i < p->run.count; i++) {
         size_t page = (size_t)p->run.first + i;
-        if (s->home[page] != row + 1 || s->absent[page])
+        if (s->home[page] != row + 1 || s->page_state[page])
             continue;
-        s->absent[page] = DZ_ABSENT_NAMED;
-        m->mem.absent++;
+        s->page_state[page] = DZ_PAGE_NAMED;
+        m->mem.missing++;
     }
     return rc;
 }
@@ -281,7 +283,7 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
     if (rc == 0)
         rc = dz_mem_index(head, have, size, &to, err);
     m->stats.bytes += have;
-    return rc == 0 ? dz_mem_row_each(r, m, row, dz_mem_lay_piece, m, err) : rc;
+    return rc == 0 ? dz_mem_row_each(r, m, row, dz_mem_map_piece, m, err) : rc;
 }
 
 static int name_rows(struct dz_machine *m, struct dz_err *err)
@@ -323,13 +325,13 @@ static int list_rows(struct dz_machine *m, struct dz_err *err)
     return rc;
 }
 
-/* The end of the run of absent pages that begins at `page`. Gaps in which nothing was laid are part
- * of the run. */
+/* The end of the run of missing pages that begins at `page`. Gaps in which nothing was mapped are
+ * part of the run. */
 static size_t run_end(const struct dz_space *s, size_t page)
 {
     size_t end = page + 1;
-    for (size_t at = end; at < s->absents && at - end < GAP; at++) {
-        if (s->absent[at])
+    for (size_t at = end; at < s->page_states && at - end < GAP; at++) {
+        if (s->page_state[at])
             end = at + 1;
         else if (s->home[at])
             break;
@@ -337,39 +339,39 @@ static size_t run_end(const struct dz_space *s, size_t page)
     return end;
 }
 
-/* No further mapping may be made: pages that are named but not absent yet are read now. */
-static int lay_rest(struct dz_machine *m, struct dz_err *err)
+/* No further mapping may be made: pages that are named but not missing yet are read now. */
+static int map_rest(struct dz_machine *m, struct dz_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < m->mem.spaces.n; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
-        for (size_t page = 0; rc == 0 && page < s->absents; page++)
-            if (s->absent[page] == DZ_ABSENT_NAMED)
-                rc = need_page(m, s, page, err);
+        for (size_t page = 0; rc == 0 && page < s->page_states; page++)
+            if (s->page_state[page] == DZ_PAGE_NAMED)
+                rc = page_in(m, s, page, err);
     }
     return rc;
 }
 
-static int make_absent(struct dz_machine *m, struct dz_err *err)
+static int mark_missing(struct dz_machine *m, struct dz_err *err)
 {
     size_t runs = 0;
     for (size_t i = 0; i < m->mem.spaces.n; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
-        for (size_t page = 0, end; page < s->absents; page = end) {
+        for (size_t page = 0, end; page < s->page_states; page = end) {
             end = page + 1;
-            if (!s->absent[page])
+            if (!s->page_state[page])
                 continue;
             end = run_end(s, page);
-            if (++runs > RUNS_MAX || m->ops->absent(m->ops->arg, s->range.at + page * PAGE,
-                                                    (end - page) * PAGE, NULL) < 0) {
+            if (++runs > RUNS_MAX || m->ops->make_missing(m->ops->arg, s->range.at + page * PAGE,
+                                                          (end - page) * PAGE, NULL) < 0) {
                 for (; page < end; page++) /* the failure may have come after new pages were made */
-                    if (!s->absent[page])
+                    if (!s->page_state[page])
                         dz_mem_to_base(&s->range, page * PAGE);
-                return lay_rest(m, err);
+                return map_rest(m, err);
             }
             for (; page < end; page++) {
-                m->mem.absent += s->absent[page] == DZ_ABSENT_NO;
-                s->absent[page] = DZ_ABSENT_YES;
+                m->mem.missing += s->page_state[page] == DZ_PAGE_PRESENT;
+                s->page_state[page] = DZ_PAGE_MISSING;
             }
         }
     }
@@ -378,10 +380,10 @@ static int make_absent(struct dz_machine *m, struct dz_err *err)
 
 /* Leave all rows to be read on first access. 0: that is not possible here, and nothing was changed.
  */
-static int lay_by_need(struct dz_machine *m, struct dz_err *err)
+static int map_on_demand(struct dz_machine *m, struct dz_err *err)
 {
     const struct dz_machine_ops *ops = m->ops;
-    if (!ops->absent || !ops->fill || !ops->watch || m->from != m->db)
+    if (!ops->make_missing || !ops->fill || !ops->watch || m->from != m->db)
         return 0;
     m->stats.bytes = 0;
     int rc = list_rows(m, err);
@@ -391,17 +393,17 @@ static int lay_by_need(struct dz_machine *m, struct dz_err *err)
     }
     for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
-        s->absent = dz_zalloc(s->homes + 1);
-        s->absents = s->absent ? s->homes : 0;
-        if (!s->absent)
+        s->page_state = dz_zalloc(s->homes + 1);
+        s->page_states = s->page_state ? s->homes : 0;
+        if (!s->page_state)
             rc = dz_fail(err, DZ_ENOMEM, "no memory to keep track of %zu pages", s->homes);
     }
     if (rc == 0)
         rc = name_rows(m, err);
-    if (rc == 0 && m->mem.absent)
+    if (rc == 0 && m->mem.missing)
         rc = watch(m, err);
     if (rc == 0)
-        rc = make_absent(m, err);
+        rc = mark_missing(m, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -487,7 +489,7 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     return rc;
 }
 
-int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+int dz_mem_map_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
 {
     struct dz_machine *m = arg;
     struct dz_mem_row *r = &m->mem.rows.p[row];
@@ -541,7 +543,7 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
     return rc;
 }
 
-int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
 {
     bool based = false;
     m->stats.pages = 0;
@@ -558,9 +560,9 @@ int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         rc = bind_spaces(m, k, err);
     if (rc < 0 || m->below) /* a machine of the image: its rows are in the base already */
         return rc;
-    rc = lay_by_need(m, err);
+    rc = map_on_demand(m, err);
     if (rc == 0)
-        rc = dz_mem_read_all(m, dz_mem_lay_piece, m, &m->stats.bytes, err);
+        rc = dz_mem_read_all(m, dz_mem_map_piece, m, &m->stats.bytes, err);
     if (rc < 0)
         return rc;
     dz_mem_assert(&m->mem);

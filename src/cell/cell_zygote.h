@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_nest.h - a zygote: a jailed process that has ready what its cells need, and
- * forks them. One is blank; one for each image in use has that image open, its modules mapped,
- * functions translated. Zygotes are exec'd, from a seed that is exec'd itself: nothing of the
- * daemon's memory is in them.
+ * cell_zygote.h - a zygote: a jailed process that prepares what its cells need, and forks them. The
+ * blank zygote has no image; one zygote for each image in use has that image open, its modules
+ * mapped and functions translated. The root zygote, which the daemon forks and execs, execs the
+ * others, so none of them has any of the daemon's memory.
  *
- * Cells are children of the nest's parent (CLONE_PARENT): that one reaps them, and a nest
- * that dies takes nothing with it.
+ * Cells are children of the zygote's parent (CLONE_PARENT), which reaps them. So the death of a
+ * zygote ends none of its cells.
  */
-#ifndef DZ_CELL_CELL_NEST_H
-#define DZ_CELL_CELL_NEST_H
+#ifndef DZ_CELL_CELL_ZYGOTE_H
+#define DZ_CELL_CELL_ZYGOTE_H
 
 #include "cell/cell_int.h"
 #include "cell/cell_request.h"
@@ -18,7 +18,7 @@
 
 struct dz_db;
 
-struct dz_nest {
+struct dz_zygote {
     int control;                 /* the socket for frames DZ_FRAME_NEST_* */
     struct dz_os_filter *filter; /* the system call filter of its cells */
     uint32_t fences;             /* the fences that hold its cells: bits of enum dz_os_fence */
@@ -37,19 +37,19 @@ struct dz_nest {
     size_t fd_count;
 };
 
-/* In a child that was just forked: exec this program as the seed. It takes requests on two sockets:
- * on `control` for zygotes, each with a control socket of its own (DZ_FRAME_NEST_FORK), some with
- * an image and its modules; on `calls` for calls (cell_call.c). `host` is for the guard
+/* In a child that was just forked: exec this program as the root zygote. It takes requests on two
+ * sockets: on `control` for zygotes, each with a control socket of its own (DZ_FRAME_ZYGOTE_FORK),
+ * some with an image and its modules; on `calls` for calls (cell_call.c). `host` is for the guard
  * (os_guard.h). */
-DZ_NORETURN void dz_nest_begin(int control, int calls, int host);
+DZ_NORETURN void dz_zygote_begin(int control, int calls, int host);
 
-/* Set the socket on which the seed takes calls, from any thread; -1: there is no seed any more.
- * Closes the socket that was set before. */
-void dz_call_set_seed(int fd);
+/* Set the socket on which the root zygote takes calls, from any thread; -1: there is no root
+ * zygote. Closes the socket that was set before. */
+void dz_call_set_root(int fd);
 /* In a process that was just exec'd: count the descriptors that are open from this number on,
  * without a gap, up to `most`. No others are open than those that it was given. */
-size_t dz_nest_inherited(int first, size_t most);
-/* In the process that the seed started for a call: receive the argument and run the function
+size_t dz_zygote_inherited(int first, size_t most);
+/* In the process that the root zygote started for a call: receive the argument and run the function
  * (cell_called.c). */
 DZ_NORETURN void dz_call_begin(void);
 

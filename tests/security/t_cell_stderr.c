@@ -183,7 +183,7 @@ static int fill(struct dz_call *c, void *arg, struct dz_err *e)
     const int *go = arg;
     (void)e;
     memset(piece, 'y', sizeof piece);
-    if (dz_call_say(c, &now) < 0)
+    if (dz_call_send(c, &now) < 0)
         return 1;
     while (write(STDERR_FILENO, piece, sizeof piece) > 0)
         ;
@@ -212,7 +212,7 @@ TEST(a_full_socket_makes_nobody_wait)
                                    .fds = &go[1],
                                    .fd_count = 1,
                                    .host = go,
-                                   .take = wait_for_full};
+                                   .receive = wait_for_full};
     begin();
     CHECK_INT(dz_cell_call(&o, NULL, &err), 0);
     (void)end();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_nest.c - see cell_nest.h.
+ * cell_zygote.c - see cell_zygote.h.
  *
- * Nothing of the host is here: seed and zygotes are exec'd. A zygote is jailed before it makes
- * anything ready: of its jail only the fork and the way into the cells' jail are left open,
+ * Nothing of the host is here: the root zygote and zygotes are exec'd. A zygote is jailed before it
+ * makes anything ready: of its jail only the fork and the way into the cells' jail are left open,
  * which each cell shuts.
  */
-#include "cell/cell_nest.h"
+#include "cell/cell_zygote.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
@@ -31,18 +31,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static struct dz_nest nest; /* each process has one */
+static struct dz_zygote zygote; /* each process has one */
 
-static void say(enum dz_frame_type type, uint32_t stream, uint64_t value, const char *text)
+static void send_frame(enum dz_frame_type type, uint32_t stream, uint64_t value, const char *text)
 {
     struct dz_frame f = {.type = type, .stream = stream, .value = value};
     f.size = text ? (uint32_t)strlen(text) : 0;
-    (void)dz_frame_send(nest.control, &f, text, true, NULL);
+    (void)dz_frame_send(zygote.control, &f, text, true, NULL);
 }
 
 DZ_NORETURN static void fail(const struct dz_err *err)
 {
-    say(DZ_FRAME_NEST_FAILED, 0, (uint64_t)-err->code, err->msg);
+    send_frame(DZ_FRAME_ZYGOTE_FAILED, 0, (uint64_t)-err->code, err->msg);
     _exit(1);
 }
 
@@ -55,12 +55,12 @@ static int prepare_disk(struct dz_err *err)
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the disk"};
     int rc = dz_vfs_template_sleeper(&t, err);
     if (rc == 0)
-        rc = dz_db_prepare(&nest.disk, &opts, t.p, t.len, err);
+        rc = dz_db_prepare(&zygote.disk, &opts, t.p, t.len, err);
     if (rc < 0)
         return rc;
-    dz_vfs_prepare(nest.disk);
-    dz_execs_prepare(nest.disk);
-    dz_machine_prepare(nest.disk);
+    dz_vfs_prepare(zygote.disk);
+    dz_execs_prepare(zygote.disk);
+    dz_machine_prepare(zygote.disk);
     return 0;
 }
 
@@ -68,21 +68,21 @@ static int open_image(const int *fds, size_t count, const char *sha256, struct d
 {
     const struct dz_db_opts opts = {
         .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
-    (void)snprintf(nest.image_sha256, sizeof nest.image_sha256, "%.64s", sha256);
-    nest.fd_count = count;
-    memcpy(nest.fds, fds, count * sizeof nest.fds[0]);
-    int rc = dz_db_open_fds(&nest.image, nest.fds[0], -1, &opts, err);
+    (void)snprintf(zygote.image_sha256, sizeof zygote.image_sha256, "%.64s", sha256);
+    zygote.fd_count = count;
+    memcpy(zygote.fds, fds, count * sizeof zygote.fds[0]);
+    int rc = dz_db_open_fds(&zygote.image, zygote.fds[0], -1, &opts, err);
     if (rc < 0)
         return rc;
-    dz_vfs_prepare_image(nest.image);
-    dz_machine_prepare_image(nest.image);
-    rc = dz_pack_among(nest.fds + 1, nest.fd_count - 1, 0, &nest.pack, &nest.pack_fd, err);
+    dz_vfs_prepare_image(zygote.image);
+    dz_machine_prepare_image(zygote.image);
+    rc = dz_pack_among(zygote.fds + 1, zygote.fd_count - 1, 0, &zygote.pack, &zygote.pack_fd, err);
     if (rc < 0)
         return rc;
-    rc =
-        dz_modules_new(nest.fds + 1, nest.fd_count - 1,
-                       &(struct dz_modules_of){NULL, nest.image, nest.pack_fd}, &nest.modules, err);
-    return rc < 0 ? rc : dz_modules_open_all(nest.modules, err);
+    rc = dz_modules_new(zygote.fds + 1, zygote.fd_count - 1,
+                        &(struct dz_modules_of){NULL, zygote.image, zygote.pack_fd},
+                        &zygote.modules, err);
+    return rc < 0 ? rc : dz_modules_open_all(zygote.modules, err);
 }
 
 /* --- forking --------------------------------------------------------------------------------- */
@@ -138,10 +138,10 @@ DZ_NORETURN static void cell(int fd, int gate)
     struct dz_err err = {0};
     struct dz_cell_native native = {0};
     int fds[2 + DZ_CELL_MODULES_MAX] = {fd};
-    memcpy(fds + 1, nest.fds, nest.fd_count * sizeof fds[0]);
+    memcpy(fds + 1, zygote.fds, zygote.fd_count * sizeof fds[0]);
     dz_db_reseed();
-    if (dz_cell_enter_nested(&nest, &dirty, nest.native ? &native : NULL, fds, nest.fd_count + 1,
-                             &err) < 0) {
+    if (dz_cell_enter_forked(&zygote, &dirty, zygote.native ? &native : NULL, fds,
+                             zygote.fd_count + 1, &err) < 0) {
         struct dz_frame f = {.type = DZ_FRAME_FAILED,
                              .value = (uint64_t)-err.code,
                              .size = (uint32_t)strlen(err.msg)};
@@ -149,13 +149,15 @@ DZ_NORETURN static void cell(int fd, int gate)
         _exit(1);
     }
     get_ready(fd, dirty);
-    dz_cell_serve(fd, dirty, nest.native ? &native : NULL, &nest);
+    dz_cell_serve(fd, dirty, zygote.native ? &native : NULL, &zygote);
 }
 
-/* A pid. The host believes it only from the seed, which reads nothing that a stranger wrote. */
+/* A pid. The host believes it only from the root zygote, which reads nothing that a stranger wrote.
+ */
 static void answer(long pid)
 {
-    say(DZ_FRAME_NEST_FORKED, pid < 0 ? (uint32_t)errno : 0, pid < 0 ? 0 : (uint64_t)pid, NULL);
+    send_frame(DZ_FRAME_ZYGOTE_FORKED, pid < 0 ? (uint32_t)errno : 0, pid < 0 ? 0 : (uint64_t)pid,
+               NULL);
 }
 
 DZ_NORETURN static void serve(void);
@@ -170,12 +172,12 @@ static void on_fork(const struct dz_frame_fds *fds)
 
 static void on_warm(const struct dz_request *r)
 {
-    static uint32_t numbers[DZ_NEST_WARM_MAX];
-    if (!nest.modules)
+    static uint32_t numbers[DZ_ZYGOTE_WARM_MAX];
+    if (!zygote.modules)
         return;
     memcpy(numbers, r->warm.numbers, r->warm.count * sizeof numbers[0]);
     if (r->warm.sha256)
-        dz_modules_warm(nest.modules, r->warm.sha256, numbers, r->warm.count);
+        dz_modules_warm(zygote.modules, r->warm.sha256, numbers, r->warm.count);
     else
         dz_os_warm_learn(numbers, r->warm.count);
 }
@@ -190,15 +192,15 @@ DZ_NORETURN static void serve(void)
     struct dz_err err = {0};
     dz_os_warm_plan(libraries);
     for (;;) {
-        if (dz_frame_receive_fds(nest.control, &f, payload, true, &fds, NULL) < 0)
+        if (dz_frame_receive_fds(zygote.control, &f, payload, true, &fds, NULL) < 0)
             _exit(0); /* the pool is gone */
         int rc = dz_request_read(DZ_READER_ZYGOTE, &f, payload, fds.count, &r, &err);
         if (rc < 0 &&
-            f.type != DZ_FRAME_NEST_WARM) /* a cell's bad report must not end its zygote */
+            f.type != DZ_FRAME_ZYGOTE_WARM) /* a cell's bad report must not end its zygote */
             fail(&err);
-        if (rc == 0 && r.type == DZ_FRAME_NEST_FORK)
+        if (rc == 0 && r.type == DZ_FRAME_ZYGOTE_FORK)
             on_fork(&fds);
-        if (rc == 0 && r.type == DZ_FRAME_NEST_WARM)
+        if (rc == 0 && r.type == DZ_FRAME_ZYGOTE_WARM)
             on_warm(&r);
         for (size_t i = 0; i < fds.count; i++)
             dz_fd_close(&fds.fds[i]);
@@ -208,7 +210,7 @@ DZ_NORETURN static void serve(void)
 /* --- the way of a process from the daemon to a zygote --------------------------------------------
  * *
  *
- *   daemon -- fork, exec --> seed -- clone, exec --> zygote -- clone --> cells
+ *   daemon -- fork, exec --> root zygote -- clone, exec --> zygote -- clone --> cells
  *                                 \ clone, exec --> a call on a hostile file
  *
  * Each exec makes a new layout of memory, a new stack canary and pointer guard, and leaves nothing
@@ -217,19 +219,19 @@ DZ_NORETURN static void serve(void)
 
 enum {
     CONTROL_FD = 3, /* then, of a zygote with an image: the image and its modules */
-    CALLS_FD = 4,   /* of a seed: the socket for calls */
-    HOST_FD = 5,    /* of a seed: for the guard; it closes when the host dies */
+    CALLS_FD = 4,   /* of a root zygote: the socket for calls */
+    HOST_FD = 5,    /* of a root zygote: for the guard; it closes when the host dies */
     FD_HIGH = 128,  /* above all of these */
     /* After the death of the host its cells have this time to put their machines to sleep. */
     GUARD_MS = 20000,
 };
-static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
+static const char root_name[] = "doze-seed", zygote_name[] = "doze-zygote",
                   call_name[] = "doze-call";
 
 /* Runs between fork and exec, so it takes no lock. The descriptors fds become CONTROL_FD and up,
  * and all others are closed. The first is the socket to the host, and also standard error. The
  * arguments of the program are the fences that every jail must have, and how many processes a
- * zygote may have with its cells (0 for a seed, which finds that out itself). */
+ * zygote may have with its cells (0 for a root zygote, which finds that out itself). */
 DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
 {
     static const char *const kept[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
@@ -240,7 +242,7 @@ DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
     int high[DZ_FRAME_FDS_MAX];
     sigset_t none;
     (void)snprintf(fences, sizeof fences, "%u", dz_os_jail_demanded());
-    (void)snprintf(processes, sizeof processes, "%" PRIu64, nest.processes);
+    (void)snprintf(processes, sizeof processes, "%" PRIu64, zygote.processes);
     for (char **e = environ; *e && n < DZ_ARRAY_LEN(kept); e++)
         for (size_t i = 0; i < DZ_ARRAY_LEN(kept); i++)
             if (strncmp(*e, kept[i], strlen(kept[i])) == 0 && n < DZ_ARRAY_LEN(kept))
@@ -261,13 +263,13 @@ DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
     _exit(127);
 }
 
-DZ_NORETURN void dz_nest_begin(int control, int calls, int host)
+DZ_NORETURN void dz_zygote_begin(int control, int calls, int host)
 {
     const int mine[3] = {control, calls, host};
     int kept[3] = {control, calls, host}; /* sorted by the next call */
     if (dz_cell_let_go(kept, 3) < 0)
         _exit(1);
-    become(seed_name, mine, 3);
+    become(root_name, mine, 3);
 }
 
 /* Start a zygote, with its control socket and, for an image, the file of the image and its modules.
@@ -288,7 +290,7 @@ static void start_call(const struct dz_frame_fds *fds, bool refused)
     long pid = refused ? -1 : fork_for_parent();
     if (pid == 0)
         become(call_name, fds->fds, fds->count);
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_CALLED,
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_CALLED,
                                .stream = refused   ? EPROTO
                                          : pid < 0 ? (uint32_t)errno
                                                    : 0,
@@ -297,17 +299,18 @@ static void start_call(const struct dz_frame_fds *fds, bool refused)
         (void)dz_frame_send(fds->fds[0], &f, NULL, false, NULL);
 }
 
-/* The seed reads nothing but requests of its host, so it needs no jail. Its children enter theirs.
+/* The root zygote reads nothing but requests of its host, so it needs no jail. Its children enter
+ * theirs.
  */
-DZ_NORETURN static void seed(void)
+DZ_NORETURN static void run_root(void)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
     struct pollfd p[] = {{.fd = CONTROL_FD, .events = POLLIN},
                          {.fd = CALLS_FD, .events = POLLIN},
                          {.events = POLLIN}};
     struct dz_err err = {0};
-    nest.control = CONTROL_FD;
-    nest.processes = dz_cell_processes(); /* in the guard's pid namespace /proc does not say it */
+    zygote.control = CONTROL_FD;
+    zygote.processes = dz_cell_processes(); /* in the guard's pid namespace /proc does not say it */
     if (dz_os_guard_start(HOST_FD, GUARD_MS, &p[2].fd, &err) < 0)
         fail(&err);
     (void)close(HOST_FD);
@@ -324,7 +327,7 @@ DZ_NORETURN static void seed(void)
             if (dz_frame_receive_fds(p[i].fd, &f, payload, true, &fds, NULL) < 0)
                 _exit(0); /* the host is gone */
             bool calls = p[i].fd == CALLS_FD;
-            int rc = dz_request_read(calls ? DZ_READER_SEED_CALLS : DZ_READER_SEED, &f, payload,
+            int rc = dz_request_read(calls ? DZ_READER_ROOT_CALLS : DZ_READER_ROOT, &f, payload,
                                      fds.count, &r, &err);
             if (calls)
                 start_call(&fds, rc < 0);
@@ -338,7 +341,7 @@ DZ_NORETURN static void seed(void)
     }
 }
 
-size_t dz_nest_inherited(int first, size_t most)
+size_t dz_zygote_inherited(int first, size_t most)
 {
     size_t n = 0;
     while (n < most && fcntl(first + (int)n, F_GETFD) >= 0)
@@ -365,7 +368,7 @@ static int hear(enum dz_request_reader by, struct dz_request *ret, struct dz_err
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
     struct dz_frame f;
-    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0)
+    if (dz_frame_receive(zygote.control, &f, payload, true, NULL) < 0)
         _exit(0); /* the pool is gone */
     return dz_request_read(by, &f, payload, 0, ret, err);
 }
@@ -386,37 +389,37 @@ static int hear_users(struct dz_err *err)
     int rc = hear(DZ_READER_ZYGOTE_FIRST, &r, err);
     if (rc < 0)
         return rc;
-    nest.users = r.who.users;
-    nest.user = r.who.user;
-    nest.native = r.who.native;
+    zygote.users = r.who.users;
+    zygote.user = r.who.user;
+    zygote.native = r.who.native;
     return 0;
 }
 
 /* The filter of the cells is compiled first, because libseccomp asks the kernel what it can do by
  * system calls that the zygote's own jail refuses. */
-DZ_NORETURN static void zygote(void)
+DZ_NORETURN static void run_zygote(void)
 {
     struct dz_err err = {0};
     struct dz_os_jail_report report = {0};
     int fds[1 + 1 + DZ_CELL_MODULES_MAX], kept[DZ_ARRAY_LEN(fds)];
-    size_t count = dz_nest_inherited(CONTROL_FD, DZ_ARRAY_LEN(fds));
+    size_t count = dz_zygote_inherited(CONTROL_FD, DZ_ARRAY_LEN(fds));
     for (size_t i = 0; i < count; i++)
         fds[i] = CONTROL_FD + (int)i;
-    nest.control = CONTROL_FD;
+    zygote.control = CONTROL_FD;
     if (hear_users(&err) < 0)
         fail(&err);
-    const struct dz_os_users *users = nest.users.count ? &nest.users : NULL;
+    const struct dz_os_users *users = zygote.users.count ? &zygote.users : NULL;
     struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
-    size_t call_count = dz_cell_calls(false, nest.native, users, calls);
+    size_t call_count = dz_cell_calls(false, zygote.native, users, calls);
     int rc = open_anew(fds + 1, count - 1, &err);
     if (rc == 0)
         rc = dz_cell_part_shared(fds + 1, count - 1, &err);
     if (rc == 0)
-        rc = dz_os_filter_new(calls, call_count, false, &nest.filter, &err);
+        rc = dz_os_filter_new(calls, call_count, false, &zygote.filter, &err);
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)
-        rc = dz_cell_enter_nest(&nest, kept, count, &report, &err);
-    nest.fences = report.fences;
+        rc = dz_cell_enter_zygote(&zygote, kept, count, &report, &err);
+    zygote.fences = report.fences;
     if (rc == 0)
         rc = prepare_disk(&err);
     if (rc == 0 && count > 1)
@@ -425,25 +428,26 @@ DZ_NORETURN static void zygote(void)
         fail(&err);
     if (count > 1)
         dz_os_warm_ask();
-    say(DZ_FRAME_NEST_READY, 0, nest.fences, NULL);
+    send_frame(DZ_FRAME_ZYGOTE_READY, 0, zygote.fences, NULL);
     serve();
 }
 
-/* A program that contains this module may be started as a seed, a zygote or the process of a call,
- * by become(). That is decided before main(), because the programs of tests have pools as well. */
-__attribute__((constructor)) static void be_what_argv_says(int argc, char **argv)
+/* A program that contains this module may be started as a root zygote, a zygote or the process of a
+ * call, by become(). That is decided before main(), because the programs of tests have pools as
+ * well. */
+__attribute__((constructor)) static void be_named_process(int argc, char **argv)
 {
     if (argc != 3 || strncmp(argv[0], "doze-", strlen("doze-")) != 0)
         return;
     uint64_t fences;
     if (dz_num_u64(dz_str(argv[1]), 0, UINT32_MAX, &fences, NULL) < 0 ||
-        dz_num_u64(dz_str(argv[2]), 0, DZ_CELL_PROCESSES_MOST, &nest.processes, NULL) < 0)
+        dz_num_u64(dz_str(argv[2]), 0, DZ_CELL_PROCESSES_MOST, &zygote.processes, NULL) < 0)
         _exit(1);
     dz_os_jail_demand((uint32_t)fences);
-    if (strcmp(argv[0], seed_name) == 0)
-        seed();
+    if (strcmp(argv[0], root_name) == 0)
+        run_root();
     if (strcmp(argv[0], zygote_name) == 0)
-        zygote();
+        run_zygote();
     if (strcmp(argv[0], call_name) == 0)
         dz_call_begin();
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_peek.c - see machine_peek.h. Rows are read into tables by their index, in the kernel's
- * layout, but no kernel objects are made.
+ * machine_inspect.c - see machine_inspect.h. Rows are read into tables by their index, in the
+ * kernel's layout, but no kernel objects are made.
  */
-#include "machine/machine_peek.h"
+#include "machine/machine_inspect.h"
 
 #include "base/mem.h"
 #include "base/num.h"
@@ -17,9 +17,9 @@ struct blob {
     struct dz_view stored;
 };
 DZ_VEC(procs, struct dz_proc);
-struct peek {
+struct look {
     struct dz_machine *m;
-    const struct dz_peek_ops *ops;
+    const struct dz_inspect_ops *ops;
     DZ_VEC(, struct blob) blobs;
     DZ_VEC(, struct dz_file) files;
     DZ_VEC(, struct dz_pipe) pipes;
@@ -28,14 +28,14 @@ struct peek {
     DZ_VEC(, struct dz_ipc) ipcs;
     DZ_VEC(, struct dz_message) messages;
     DZ_VEC(, struct dz_thread) threads;
-    struct dz_peek_total total;
+    struct dz_inspect_total total;
 };
 
 #define BAD(err, ...) dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: " __VA_ARGS__)
 
 /* --- tables ------------------------------------------------------------------------- */
 
-static int read_blobs(struct peek *p, struct dz_err *err)
+static int read_blobs(struct look *p, struct dz_err *err)
 {
     struct dz_view v = p->m->section[DZ_STATE_BLOBS];
     while (dz_view_left(&v)) {
@@ -48,7 +48,7 @@ static int read_blobs(struct peek *p, struct dz_err *err)
     return 0;
 }
 
-static const struct blob *find_blob(const struct peek *p, uint32_t index)
+static const struct blob *find_blob(const struct look *p, uint32_t index)
 {
     for (size_t i = 0; index && i < p->blobs.n; i++)
         if (p->blobs.p[i].head.index == index)
@@ -57,11 +57,11 @@ static const struct blob *find_blob(const struct peek *p, uint32_t index)
 }
 
 /* The text of a blob; each NUL between strings becomes a space. */
-static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEEK_TEXT])
+static void text_of(const struct look *p, uint32_t index, char ret[static DZ_INSPECT_TEXT])
 {
     const struct blob *b = find_blob(p, index);
     size_t n = b && b->head.kind == DZ_BLOB_RAW ? dz_view_left(&b->stored) : 0;
-    n = n < DZ_PEEK_TEXT - 1 ? n : DZ_PEEK_TEXT - 1;
+    n = n < DZ_INSPECT_TEXT - 1 ? n : DZ_INSPECT_TEXT - 1;
     if (n)
         memcpy(ret, b->stored.at, n);
     while (n > 0 && ret[n - 1] == '\0')
@@ -71,9 +71,9 @@ static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEE
         ret[i] = ret[i] ? ret[i] : ' ';
 }
 
-#define READ_ROWS(peek, rows, table, err)                                                         \
+#define READ_ROWS(look, rows, table, err)                                                         \
     ({                                                                                            \
-        struct dz_view view_ = (peek)->m->section[dz_state_rows(table)];                          \
+        struct dz_view view_ = (look)->m->section[dz_state_rows(table)];                          \
         __typeof__(*(rows)->p) row_;                                                              \
         uint64_t key_;                                                                            \
         int rc_;                                                                                  \
@@ -119,13 +119,13 @@ static int count_piece(void *arg, uint32_t row, const struct dz_mem_piece *piece
     return 0;
 }
 
-static int read_memory(struct peek *p, struct dz_err *err)
+static int read_memory(struct look *p, struct dz_err *err)
 {
     struct dz_machine *m = p->m;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
-        if (s->s.pages > DZ_PEEK_PAGES_MAX)
+        if (s->s.pages > DZ_INSPECT_PAGES_MAX)
             return BAD(err, "a memory has %llu pages", (unsigned long long)s->s.pages);
         s->range.size = (size_t)s->s.pages * DZ_MACHINE_PAGE;
         rc = dz_mem_grow_homes(s, err);
@@ -140,7 +140,7 @@ static int read_memory(struct peek *p, struct dz_err *err)
     return rc;
 }
 
-static void memory_of(const struct peek *p, uint32_t proc, struct dz_peek_proc *ret)
+static void memory_of(const struct look *p, uint32_t proc, struct dz_inspect_proc *ret)
 {
     for (size_t i = 0; i < p->m->mem.spaces.n; i++) {
         const struct dz_space *s = &p->m->mem.spaces.p[i];
@@ -164,8 +164,8 @@ static const char *kind_of(const struct dz_file *f)
 
 /* The name of a socket or of its peer, where an abstract name begins with @, and the number of
  * bytes that wait to be read. */
-static uint32_t tell_socket(const struct peek *p, const struct dz_socket *s,
-                            char ret[static DZ_PEEK_TEXT])
+static uint32_t report_socket(const struct look *p, const struct dz_socket *s,
+                              char ret[static DZ_INSPECT_TEXT])
 {
     const struct dz_socket *peer = FIND_ROW(&p->sockets, s->peer);
     uint64_t n = 0;
@@ -177,21 +177,21 @@ static uint32_t tell_socket(const struct peek *p, const struct dz_socket *s,
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-static int tell_fd(const struct peek *p, const struct dz_proc *proc, uint32_t fd,
-                   const struct dz_file *f, struct dz_err *err)
+static int report_fd(const struct look *p, const struct dz_proc *proc, uint32_t fd,
+                     const struct dz_file *f, struct dz_err *err)
 {
-    struct dz_peek_fd t = {.pid = proc->pid, .fd = fd, .row = *f, .kind = kind_of(f)};
+    struct dz_inspect_fd t = {.pid = proc->pid, .fd = fd, .row = *f, .kind = kind_of(f)};
     const struct dz_pipe *pipe = f->kind == DZ_FILE_PIPE ? FIND_ROW(&p->pipes, f->obj) : NULL;
     const struct dz_pty *pty = f->kind == DZ_FILE_PTS ? FIND_ROW(&p->ptys, f->obj) : NULL;
     text_of(p, f->path, t.name);
     const struct dz_socket *socket =
         f->kind == DZ_FILE_SOCKET ? FIND_ROW(&p->sockets, f->obj) : NULL;
-    t.waiting = pipe ? pipe->len : pty ? pty->len : socket ? tell_socket(p, socket, t.name) : 0;
+    t.waiting = pipe ? pipe->len : pty ? pty->len : socket ? report_socket(p, socket, t.name) : 0;
     return p->ops->fd ? p->ops->fd(p->ops->arg, &t, err) : 0;
 }
 
-static int tell_fds(const struct peek *p, const struct dz_proc *proc, bool count,
-                    uint32_t *ret_count, struct dz_err *err)
+static int report_fds(const struct look *p, const struct dz_proc *proc, bool count,
+                      uint32_t *ret_count, struct dz_err *err)
 {
     const struct blob *b = find_blob(p, proc->fds);
     struct dz_view v = b && b->head.kind == DZ_BLOB_FDS ? b->stored : (struct dz_view){0};
@@ -203,7 +203,7 @@ static int tell_fds(const struct peek *p, const struct dz_proc *proc, bool count
         if (!f || key > DZ_KERNEL_FDS_MAX)
             return BAD(err, "a descriptor of process %d refers to no open file", proc->pid);
         *ret_count += count;
-        int told = count ? 0 : tell_fd(p, proc, (uint32_t)key, f, err);
+        int told = count ? 0 : report_fd(p, proc, (uint32_t)key, f, err);
         if (told < 0)
             return told;
     }
@@ -211,7 +211,8 @@ static int tell_fds(const struct peek *p, const struct dz_proc *proc, bool count
 }
 
 /* When the first of its threads can run. */
-static int look_at_thread(const struct peek *p, const struct dz_thread *t, struct dz_peek_proc *ret)
+static int look_at_thread(const struct look *p, const struct dz_thread *t,
+                          struct dz_inspect_proc *ret)
 {
     int64_t in_ns = INT64_MAX;
     if (t->depth > DZ_KERNEL_HANDLERS_MAX)
@@ -230,7 +231,7 @@ static int look_at_thread(const struct peek *p, const struct dz_thread *t, struc
 }
 
 /* Read the processes, and their threads into p->threads. */
-static int read_procs(struct peek *p, struct procs *procs, struct dz_err *err)
+static int read_procs(struct look *p, struct procs *procs, struct dz_err *err)
 {
     struct dz_view v = p->m->section[dz_state_rows(DZ_KERNEL_TABLE_PROC)];
     struct dz_machine_proc1 one;
@@ -246,9 +247,9 @@ static int read_procs(struct peek *p, struct procs *procs, struct dz_err *err)
     return rc < 0 ? rc : READ_ROWS(p, &p->threads, DZ_KERNEL_TABLE_THREAD, err);
 }
 
-static int tell_proc(struct peek *p, const struct dz_proc *row, struct dz_err *err)
+static int report_proc(struct look *p, const struct dz_proc *row, struct dz_err *err)
 {
-    struct dz_peek_proc t = {.row = *row, .wakes_in_ns = INT64_MAX};
+    struct dz_inspect_proc t = {.row = *row, .wakes_in_ns = INT64_MAX};
     text_of(p, row->argv, t.command);
     if (!t.command[0])
         (void)snprintf(t.command, sizeof t.command, "%.*s", (int)sizeof row->comm, row->comm);
@@ -257,28 +258,28 @@ static int tell_proc(struct peek *p, const struct dz_proc *row, struct dz_err *e
         if (p->threads.p[i].proc == row->index && look_at_thread(p, &p->threads.p[i], &t) < 0)
             return BAD(err, "process %d", row->pid);
     memory_of(p, row->index, &t);
-    int rc = tell_fds(p, row, true, &t.descriptors, err);
+    int rc = report_fds(p, row, true, &t.descriptors, err);
     return rc < 0 ? rc : p->ops->proc(p->ops->arg, &t, err);
 }
 
-static int tell_all(struct peek *p, struct dz_err *err)
+static int report_all(struct look *p, struct dz_err *err)
 {
     struct procs procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
     uint32_t none = 0;
     int rc = read_procs(p, &procs, err);
     for (size_t i = 0; rc == 0 && i < procs.n; i++)
-        rc = tell_proc(p, &procs.p[i], err);
+        rc = report_proc(p, &procs.p[i], err);
     for (size_t i = 0; rc == 0 && p->ops->fd && i < procs.n; i++)
-        rc = tell_fds(p, &procs.p[i], false, &none, err);
+        rc = report_fds(p, &procs.p[i], false, &none, err);
     p->total.procs = (uint32_t)procs.n;
     dz_vec_release(&procs);
     return rc;
 }
 
-int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
-                    struct dz_peek_total *ret_total, struct dz_err *err)
+int dz_machine_inspect(struct dz_machine *m, const struct dz_inspect_ops *ops,
+                       struct dz_inspect_total *ret_total, struct dz_err *err)
 {
-    struct peek p = {.m = m, .ops = ops};
+    struct look p = {.m = m, .ops = ops};
     if (m->found != DZ_MACHINE_ASLEEP)
         return dz_fail(err, DZ_ESTATE, "the file holds no suspended machine");
     p.blobs.max = DZ_KERNEL_BLOBS_MAX;
@@ -302,7 +303,7 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
     if (rc == 0)
         rc = read_memory(&p, err);
     if (rc == 0)
-        rc = tell_all(&p, err);
+        rc = report_all(&p, err);
     p.total.slept_real_ns = m->head.slept_real_ns;
     p.total.wake_real_ns = m->head.wake_real_ns;
     p.total.cpu_ns = (int64_t)m->head.total_cpu_ns;
@@ -330,10 +331,10 @@ static void give(const struct dz_node *n, void (*fn)(void *arg, uint64_t ino), v
         fn(arg, n->ino);
 }
 
-int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t ino), void *arg,
-                           struct dz_err *err)
+int dz_machine_inspect_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t ino), void *arg,
+                              struct dz_err *err)
 {
-    struct peek p = {.m = m, .files = DZ_VEC_INIT(DZ_KERNEL_FILES_MAX)};
+    struct look p = {.m = m, .files = DZ_VEC_INIT(DZ_KERNEL_FILES_MAX)};
     struct procs procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
     p.pipes.max = DZ_KERNEL_PIPES_MAX;
     p.threads.max = DZ_KERNEL_THREADS_MAX;
