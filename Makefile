@@ -203,6 +203,7 @@ NEEDS_native := linux stub
 $(B)/tests/unit/t_native_run: $(B)/tests/native/native_hello
 $(B)/tests/unit/t_cell_native: $(B)/tests/native/native_cell
 $(B)/tests/unit/t_native_hostile: $(B)/tests/native/native_hostile
+$(B)/tests/security/t_cell_linux: $(B)/tests/native/native_attacks
 $(B)/tests/native/%: tests/native/%.c
 	@mkdir -p $(@D)
 	gcc -std=gnu17 -O1 -Wall -Wextra -Werror -static -pthread $< -o $@

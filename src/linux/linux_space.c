@@ -45,12 +45,18 @@ void dz_linux_space_unref(struct dz_linux *l, struct dz_linux_space *s)
     dz_linux_loosen(l);
 }
 
+/* The host's own limit is usually DZ_MM_VMAS_MAX (vm.max_map_count). It counts what the stub has
+ * mapped in the process, too: a ctx for each thread, its program, the bell. */
+enum {
+    SPACE_VMAS_MAX = DZ_MM_VMAS_MAX - DZ_STUB_THREADS_MAX - 16,
+};
+
 static struct dz_mm_limits limits_of(const struct dz_proc *p)
 {
     return (struct dz_mm_limits){.as = p->rlimit[RLIMIT_AS][0],
                                  .data = p->rlimit[RLIMIT_DATA][0],
                                  .stack = p->rlimit[RLIMIT_STACK][0],
-                                 .vmas = DZ_MM_VMAS_MAX};
+                                 .vmas = SPACE_VMAS_MAX};
 }
 
 void dz_linux_limits(const struct dz_linux_thread *t)

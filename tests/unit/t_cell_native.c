@@ -5,60 +5,15 @@
 #define TAP_ALARM_S 50
 #include "tap.h"
 
-#include "../lib/many_rig.h"
+#include "../lib/ncell_rig.h"
 
-#include "base/fd.h"
-#include "cell/cell_pool.h"
 #include "os/os_cgroup.h"
 #include "os/os_user.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sys/wait.h>
 
-static const char sha[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-
-static int from_pool(struct mrig *r, const struct dz_cell_start *start)
-{
-    return dz_cell_pool_start(r->arg, start, &r->cell, &r->err);
-}
-
-/* A disk with the program, as an image. */
-static void make_image(struct mrig *r)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf program = DZ_BUF_INIT(8 << 20);
-    mrig_start(r);
-    char path[PATH_MAX] = "";
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 32);
-    char *slash = n > 0 ? strrchr(path, '/') : NULL;
-    (void)snprintf(slash ? slash : path, 32, "/../native/native_cell");
-    CHECK_INT(dz_fd_read_file(AT_FDCWD, path, &program, &r->err), 0);
-    struct mop *o =
-        mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_WRITE, .path = "/bin/n", .mode = 0755});
-    mrig_send(r, o, program.p, program.len);
-    CHECK_INT(dz_cell_op_end(r->cell, o->op, &r->err), 0);
-    CHECK_INT(mrig_done(r, o), 0);
-    mrig_sleep(r, true);
-}
-
-static void of_image(struct mrig *r, struct dz_cell_pool *p, const struct mrig *image,
-                     uint32_t host_user)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-    *r = (struct mrig){.spawn = p ? from_pool : NULL, .arg = p, .next_id = 1};
-    r->start = (struct dz_cell_start){.disk_fd = crig_file(),
-                                      .wal_fd = crig_file(),
-                                      .image_fd = image->start.disk_fd,
-                                      .image_sha256 = sha,
-                                      .env = crig_env,
-                                      .policy = dz_policy_find("posix"),
-                                      .native = true,
-                                      .host_user = host_user,
-                                      .fresh = true};
-    CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r->err), 0);
-    CHECK_INT(dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err), 0);
-    mrig_again(r);
-}
+static const char program[] = "../native/native_cell";
 
 static struct mexec *does(struct mrig *r, const char *const *argv, const char *wanted, int code)
 {
@@ -104,10 +59,10 @@ static void in_a_pool(const struct dz_os_users *users)
     struct dz_cell_pool *p = NULL;
     struct mrig image, r[3];
     struct dz_err err;
-    make_image(&image);
+    ncell_image(&image, program);
     CHECK_INT(dz_cell_pool_new(&opts, &p, &err), 0);
     for (uint32_t i = 0; i < DZ_ARRAY_LEN(r); i++) /* the first one waits for the zygote */
-        of_image(&r[i], p, &image, users->count ? users->first + 300 + i : 0);
+        ncell_start(&r[i], p, &image, users->count ? users->first + 300 + i : 0);
     for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++)
         programs(&r[i]);
     for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++)
@@ -136,61 +91,30 @@ TEST(native_programs_are_their_tenants_user)
 TEST(native_programs_in_a_cell_without_a_zygote)
 {
     struct mrig image, r;
-    make_image(&image);
-    of_image(&r, NULL, &image, 0);
+    ncell_image(&image, program);
+    ncell_start(&r, NULL, &image, 0);
     programs(&r);
     mrig_free(&r);
     mrig_free(&image);
-}
-
-/* The processes of its stubs: all of its children. How many there are. */
-enum {
-    STUBS_MAX = 256
-};
-static size_t list_stubs(pid_t cell, pid_t ret_pids[STUBS_MAX])
-{
-    size_t count = 0;
-    DIR *d = opendir("/proc");
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char path[300], text[512] = "";
-        int ppid = 0;
-        (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
-        FILE *f = fopen(path, "re");
-        if (!f)
-            continue;
-        (void)!fgets(text, sizeof text, f);
-        (void)fclose(f);
-        const char *end = strrchr(text, ')');
-        if (end && sscanf(end, ") %*c %d", &ppid) == 1 && ppid == cell && /* NOLINT(cert-err34-c) */
-            count < STUBS_MAX)
-            ret_pids[count++] = atoi(e->d_name); /* NOLINT(cert-err34-c) */
-    }
-    if (d)
-        (void)closedir(d);
-    return count;
-}
-static size_t stubs_of(pid_t cell)
-{
-    pid_t pids[STUBS_MAX];
-    return list_stubs(cell, pids);
 }
 
 TEST(stubs_end_with_their_cell)
 {
     static const char *const spin[] = {"n", "spin", NULL};
     struct mrig image, r;
-    make_image(&image);
-    of_image(&r, NULL, &image, 0);
+    ncell_image(&image, program);
+    ncell_start(&r, NULL, &image, 0);
     struct mexec *s = mrig_exec(&r, spin, 0);
     mrig_until(&r, s, DZ_CELL_STARTED);
     const pid_t cell = dz_cell_pid(r.cell);
-    CHECK(stubs_of(cell) >= 2); /* the first one, and the program's */
+    pid_t stubs[NCELL_STUBS];
+    CHECK(ncell_stubs(cell, stubs) >= 2); /* the first one, and the program's */
     CHECK_INT(kill(cell, SIGKILL), 0);
     while (mrig_step(&r))
         ;
-    for (int i = 0; i < 200 && stubs_of(cell) > 0; i++)
+    for (int i = 0; i < 200 && ncell_stubs(cell, stubs) > 0; i++)
         (void)poll(NULL, 0, 10);
-    CHECK_INT(stubs_of(cell), 0);
+    CHECK_INT(ncell_stubs(cell, stubs), 0);
     mrig_free(&r);
     mrig_free(&image);
 }
@@ -217,19 +141,19 @@ TEST(stubs_are_in_the_cgroup_of_their_cell)
     struct dz_buf of_cell = DZ_BUF_INIT(1 << 16), of_stub = DZ_BUF_INIT(1 << 16);
     if (dz_os_cgroup_make("doze-test", &limits, &group, &err) < 0)
         SKIP(err.msg);
-    make_image(&image);
+    ncell_image(&image, program);
     dz_os_each_init(&each, &group);
     const struct dz_cell_pool_opts opts = {.ahead = 2, .each = &each, .memory_beside = 64 << 20};
     CHECK_INT(dz_cell_pool_new(&opts, &p, &err), 0);
     for (uint32_t i = 0; i < DZ_ARRAY_LEN(r); i++)
-        of_image(&r[i], p, &image, 0);
+        ncell_start(&r[i], p, &image, 0);
     for (size_t i = 0; i < DZ_ARRAY_LEN(r); i++) {
-        pid_t stubs[STUBS_MAX];
+        pid_t stubs[NCELL_STUBS];
         struct mexec *s = mrig_exec(&r[i], spin, 0);
         mrig_until(&r[i], s, DZ_CELL_STARTED);
         groups_of(dz_cell_pid(r[i].cell), &of_cell);
         CHECK(strstr(of_cell.p, "/doze-test.") && !strstr(of_cell.p, "/rest"));
-        const size_t n = list_stubs(dz_cell_pid(r[i].cell), stubs);
+        const size_t n = ncell_stubs(dz_cell_pid(r[i].cell), stubs);
         CHECK(n >= 2);
         for (size_t k = 0; k < n; k++) {
             groups_of(stubs[k], &of_stub);

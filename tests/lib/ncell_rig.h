@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ncell_rig.h - cells with native programs, of a pool or alone, for tests. Include it once.
+ */
+#ifndef DZ_TESTS_NCELL_RIG_H
+#define DZ_TESTS_NCELL_RIG_H
+
+#include "many_rig.h"
+
+#include "base/fd.h"
+#include "cell/cell_pool.h"
+
+#include <dirent.h>
+
+static const char ncell_sha[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+static inline int ncell_from_pool(struct mrig *r, const struct dz_cell_start *start)
+{
+    return dz_cell_pool_start(r->arg, start, &r->cell, &r->err);
+}
+
+/* A disk with a program, "n", as an image. The program is named as seen from the test's. */
+static inline void ncell_image(struct mrig *r, const char *name)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf program = DZ_BUF_INIT(8 << 20);
+    mrig_start(r);
+    char path[PATH_MAX] = "";
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    char *slash = n > 0 ? strrchr(path, '/') : NULL;
+    (void)snprintf(slash ? slash : path, 64, "/%s", name);
+    CHECK_INT(dz_fd_read_file(AT_FDCWD, path, &program, &r->err), 0);
+    struct mop *o =
+        mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_WRITE, .path = "/bin/n", .mode = 0755});
+    mrig_send(r, o, program.p, program.len);
+    CHECK_INT(dz_cell_op_end(r->cell, o->op, &r->err), 0);
+    CHECK_INT(mrig_done(r, o), 0);
+    mrig_sleep(r, true);
+}
+
+static inline void ncell_start(struct mrig *r, struct dz_cell_pool *p, const struct mrig *image,
+                               uint32_t host_user)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    *r = (struct mrig){.spawn = p ? ncell_from_pool : NULL, .arg = p, .next_id = 1};
+    r->start = (struct dz_cell_start){.disk_fd = crig_file(),
+                                      .wal_fd = crig_file(),
+                                      .image_fd = image->start.disk_fd,
+                                      .image_sha256 = ncell_sha,
+                                      .env = crig_env,
+                                      .policy = dz_policy_find("posix"),
+                                      .native = true,
+                                      .host_user = host_user,
+                                      .fresh = true};
+    CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r->err), 0);
+    CHECK_INT(dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err), 0);
+    mrig_again(r);
+}
+
+/* The processes of its stubs: all of its children. How many there are. */
+enum {
+    NCELL_STUBS = 256
+};
+static inline size_t ncell_stubs(pid_t cell, pid_t ret_pids[NCELL_STUBS])
+{
+    size_t count = 0;
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[300], text[512] = "";
+        int ppid = 0;
+        (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *f = fopen(path, "re");
+        if (!f)
+            continue;
+        (void)!fgets(text, sizeof text, f);
+        (void)fclose(f);
+        const char *end = strrchr(text, ')');
+        if (end && sscanf(end, ") %*c %d", &ppid) == 1 && ppid == cell && /* NOLINT(cert-err34-c) */
+            count < NCELL_STUBS)
+            ret_pids[count++] = atoi(e->d_name); /* NOLINT(cert-err34-c) */
+    }
+    if (d)
+        (void)closedir(d);
+    return count;
+}
+#endif
