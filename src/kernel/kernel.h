@@ -753,8 +753,8 @@ int64_t dz_sys_dup(struct dz_kernel *k, struct dz_proc *p, int fd, int least, bo
 int64_t dz_sys_dup2(struct dz_kernel *k, struct dz_proc *p, int fd, int to);
 int64_t dz_sys_dup3(struct dz_kernel *k, struct dz_proc *p, int fd, int to, int flags);
 int64_t dz_sys_pipe2(struct dz_kernel *k, struct dz_proc *p, int flags, int ret_fds[2]);
-/* F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ, F_ADD_SEALS,
- * F_GET_SEALS */
+/* F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ,
+ * F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS */
 int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, int64_t arg);
 /* F_GETLK, F_SETLK, F_SETLKW and the F_OFD_ ones. */
 struct dz_flock {

@@ -296,7 +296,8 @@ int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, in
     case F_GET_SEALS:
         return dz_k_seals_fcntl(k, f, cmd, (uint32_t)arg);
     case F_GETPIPE_SZ:
-        return f->kind == DZ_FILE_PIPE ? DZ_KERNEL_PIPE_SIZE : -EBADF;
+    case F_SETPIPE_SZ:
+        return f->kind == DZ_FILE_PIPE ? dz_k_pipe_size(k, f, cmd, arg) : -EBADF;
     default:
         return -EINVAL;
     }
@@ -379,10 +380,41 @@ static int lock_get(struct dz_kernel *k, const struct dz_vfs_lock *want, struct 
     return 0;
 }
 
+/* The owner whose lock a thread of this owner waits for; 0: none waits. */
+static uint64_t waited_for(struct dz_kernel *k, uint64_t owner)
+{
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    {
+        const struct dz_call *c = dz_k_parked(t);
+        if (t->state == DZ_THREAD_WAIT && (c->flags & DZ_CALL_LOCK) &&
+            dz_k_proc_of(k, t)->lock_owner == owner)
+            return (uint64_t)c->result;
+    }
+    return 0;
+}
+
+/* Would p's wait for this lock close a circle of owners that wait for each other? Otherwise the
+ * call notes whom it waits for. */
+static bool waits_for_itself(struct dz_kernel *k, const struct dz_proc *p,
+                             const struct dz_vfs_lock *want, struct dz_call *c)
+{
+    struct dz_vfs_lock in_the_way;
+    if (dz_vfs_lock_test(k->vfs, want, &in_the_way) != 1)
+        return false;
+    uint64_t owner = in_the_way.owner;
+    for (uint32_t i = 0; owner != 0 && owner != p->lock_owner && i < DZ_KERNEL_PROCS_MAX; i++)
+        owner = waited_for(k, owner);
+    if (owner == p->lock_owner)
+        return true;
+    c->flags |= DZ_CALL_LOCK;
+    c->result = (int64_t)in_the_way.owner;
+    return false;
+}
+
 int64_t dz_sys_fcntl_lock(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd,
                           struct dz_flock *lock)
 {
-    const struct dz_call *c = dz_k_call(k, p);
+    struct dz_call *c = dz_k_call(k, p);
     struct dz_file *f = dz_k_fd_file(k, p, fd);
     bool ofd = cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
     if (!f || (f->flags & O_PATH))
@@ -411,5 +443,7 @@ int64_t dz_sys_fcntl_lock(struct dz_kernel *k, struct dz_proc *p, int fd, int cm
         return dz_k_end(k, p, e);
     if (c->intr)
         return dz_k_end(k, p, -EINTR);
+    if (!ofd && waits_for_itself(k, p, &l, c))
+        return dz_k_end(k, p, -EDEADLK);
     return dz_k_wait_end(k, p, &k->wait_lock);
 }

@@ -239,13 +239,20 @@ int64_t dz_sys_write(struct dz_kernel *k, struct dz_proc *p, int fd, const void 
     return dz_sys_writev(k, p, fd, &iov, 1);
 }
 
+/* Of a pipe Linux says so even when it is open for the other direction. */
+static bool has_no_offset(const struct dz_kernel *k, const struct dz_proc *p, int fd)
+{
+    const struct dz_file *f = dz_k_fd_file(k, p, fd);
+    return f && !(f->flags & O_PATH) && f->kind == DZ_FILE_PIPE;
+}
+
 /* Read or write elsewhere: the description's offset is lent for the time. */
 int64_t dz_sys_pread(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n,
                      uint64_t off)
 {
     struct dz_file *f = file_for(k, p, fd, O_WRONLY);
     if (!f)
-        return -EBADF;
+        return has_no_offset(k, p, fd) ? -ESPIPE : -EBADF;
     if (f->kind == DZ_FILE_DEVICE)
         return dz_sys_read(k, p, fd, buf, n);
     if (f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_SYNTH)
@@ -264,7 +271,7 @@ int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void
 {
     struct dz_file *f = file_for(k, p, fd, O_RDONLY);
     if (!f)
-        return -EBADF;
+        return has_no_offset(k, p, fd) ? -ESPIPE : -EBADF;
     if (f->kind == DZ_FILE_DEVICE)
         return dz_sys_write(k, p, fd, buf, n);
     if (f->kind != DZ_FILE_DISK)

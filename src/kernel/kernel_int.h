@@ -435,6 +435,7 @@ void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of);
 int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, int *ret_pid,
                   bool *ret_nonblock);
 /* pipes */
+int64_t dz_k_pipe_size(struct dz_kernel *k, const struct dz_file *f, int cmd, int64_t size);
 int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
                        int flags);
 int64_t dz_k_fifo_wait(struct dz_kernel *k, struct dz_proc *p, int flags); /* the same, again */

@@ -692,14 +692,21 @@ int64_t dz_sys_symlinkat(struct dz_kernel *k, struct dz_proc *p, const char *tar
 
 int64_t dz_sys_linkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from, struct dz_at to)
 {
-    struct dz_k_walk a, b;
+    struct dz_k_walk a = {0}, b;
     struct dz_vfs_who who = dz_k_who(p);
     int e = disk_target(k, p, from, 0, &a);
     if (!e && a.node.ino == 0)
         e = -ENOENT;
-    e = e ? e : free_name(k, p, to, &b);
-    if (e)
+    const bool other = e == -EPERM && a.dir.fs != DZ_KERNEL_FS_DISK;
+    if (e == -EACCES && a.dir.fs != DZ_KERNEL_FS_DISK && a.node.ino == 0)
+        e = -ENOENT;
+    if (e && !other)
         return e;
+    const int to_e = free_name(k, p, to, &b);
+    if (to_e)
+        return to_e;
+    if (other)
+        return -EXDEV;
     if (covered(&a))
         return -EPERM;
     return dz_vfs_link_at(k->vfs, &who, vfs_path(&a), vfs_path(&b), false);
@@ -827,6 +834,15 @@ int64_t dz_sys_chroot(struct dz_kernel *k, struct dz_proc *p, struct dz_at at)
     return 0;
 }
 
+/* Is the working directory in the directory that chroot(2) made the root? */
+static bool below_root(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    char root[DZ_VFS_PATH_MAX], cwd[DZ_VFS_PATH_MAX];
+    const int n = dz_vfs_getcwd(k->vfs, DZ_VFS_ROOT, p->root.ino, root, sizeof root);
+    const int m = n < 0 ? n : dz_vfs_getcwd(k->vfs, DZ_VFS_ROOT, p->cwd.ino, cwd, sizeof cwd);
+    return m >= n && n > 0 && memcmp(root, cwd, (size_t)n) == 0 && (m == n || cwd[n] == '/');
+}
+
 int64_t dz_sys_getcwd(struct dz_kernel *k, struct dz_proc *p, char *buf, size_t size)
 {
     if (size == 0)
@@ -834,6 +850,13 @@ int64_t dz_sys_getcwd(struct dz_kernel *k, struct dz_proc *p, char *buf, size_t 
     int64_t n = dz_k_node_path(k, p, &p->cwd, buf, size);
     if (n < 0)
         return n;
+    if (p->cwd.fs == DZ_KERNEL_FS_DISK && p->root.ino != DZ_VFS_ROOT && !below_root(k, p)) {
+        char all[DZ_VFS_PATH_MAX];
+        n = dz_vfs_getcwd(k->vfs, DZ_VFS_ROOT, p->cwd.ino, all, sizeof all);
+        if (n < 0)
+            return n;
+        n = snprintf(buf, size, "(unreachable)%s", all);
+    }
     if ((size_t)n + 1 > size)
         return -ERANGE;
     buf[n] = '\0';

@@ -2,8 +2,8 @@
  *
  * kernel_pipe.c - pipes and FIFOs.
  *
- * A ring that begins at DZ_KERNEL_PIPE_BUF bytes and becomes DZ_KERNEL_PIPE_SIZE
- * when that is not enough; all rings together stay under the machine's limit,
+ * A ring that begins at DZ_KERNEL_PIPE_BUF bytes and becomes DZ_KERNEL_PIPE_SIZE, or what
+ * F_SETPIPE_SZ said, when that is not enough; all rings together stay under the machine's limit,
  * and a pipe that may not grow works on, small. A write of at most PIPE_BUF bytes
  * goes in whole or waits, so it never mixes with another's.
  *
@@ -31,7 +31,7 @@ static uint32_t cap_of(const struct dz_kernel *k, const struct dz_pipe *q)
 static void assert_ring(const struct dz_kernel *k, const struct dz_pipe *q)
 {
     uint32_t cap = cap_of(k, q);
-    assert(cap <= DZ_KERNEL_PIPE_SIZE && cap <= k->pipe_bytes);
+    assert(cap <= DZ_KERNEL_PIPE_MAX && cap <= k->pipe_bytes);
     assert(q->len <= cap && (cap == 0 ? q->head == 0 : q->head < cap));
 }
 
@@ -62,21 +62,18 @@ static bool may_grow(struct dz_kernel *k, uint64_t by)
     return by <= k->limits.pipe_bytes && k->pipe_bytes <= k->limits.pipe_bytes - by;
 }
 
-/* Grow the ring to hold n bytes, if the memory is available. */
-static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
+/* Bytes that its ring may have. */
+static uint32_t most(const struct dz_pipe *q)
 {
-    uint32_t cap = cap_of(k, q);
-    if (cap - q->len >= n || cap == DZ_KERNEL_PIPE_SIZE)
-        return;
-    uint32_t want = q->len + n <= DZ_KERNEL_PIPE_BUF ? DZ_KERNEL_PIPE_BUF : DZ_KERNEL_PIPE_SIZE;
-    if (!may_grow(k, want - cap))
-        want = DZ_KERNEL_PIPE_BUF;
-    if (want <= cap || !may_grow(k, want - cap))
-        return;
-    uint32_t blob = dz_k_blob_new(k, NULL, want);
+    return q->size ? q->size : DZ_KERNEL_PIPE_SIZE;
+}
+
+/* Move what the ring holds to one of `want` bytes. -ENOMEM: it stays as it is. */
+static int move(struct dz_kernel *k, struct dz_pipe *q, uint32_t want)
+{
+    const uint32_t cap = cap_of(k, q), len = q->len, blob = dz_k_blob_new(k, NULL, want);
     if (!blob)
-        return;
-    uint32_t len = q->len;
+        return -ENOMEM;
     if (cap)
         (void)dz_k_ring_get(dz_k_blob(k, q->blob, NULL), cap, &q->head, &q->len,
                             dz_k_blob(k, blob, NULL), len);
@@ -84,8 +81,44 @@ static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
     q->blob = blob;
     q->head = 0;
     q->len = len;
-    k->pipe_bytes += want - cap;
+    k->pipe_bytes = k->pipe_bytes - cap + want;
     assert_ring(k, q);
+    return 0;
+}
+
+/* Grow the ring to hold n bytes, if the memory is available. */
+static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
+{
+    uint32_t cap = cap_of(k, q);
+    if (cap - q->len >= n || cap >= most(q))
+        return;
+    uint32_t want = q->len + n <= DZ_KERNEL_PIPE_BUF ? DZ_KERNEL_PIPE_BUF : most(q);
+    if (!may_grow(k, want - cap))
+        want = DZ_KERNEL_PIPE_BUF;
+    if (want > cap && may_grow(k, want - cap))
+        (void)move(k, q, want);
+}
+
+/* A power of two of pages. A ring grows when bytes need it, and shrinks at once. */
+int64_t dz_k_pipe_size(struct dz_kernel *k, const struct dz_file *f, int cmd, int64_t size)
+{
+    struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    uint32_t want = DZ_KERNEL_PIPE_BUF;
+    if (cmd == F_GETPIPE_SZ)
+        return most(q);
+    if (size < 0 || size > INT32_MAX)
+        return -EINVAL;
+    while (want < size)
+        want *= 2;
+    if (want > DZ_KERNEL_PIPE_MAX)
+        return -EPERM;
+    if (want < q->len)
+        return -EBUSY;
+    if (cap_of(k, q) > want && move(k, q, want) != 0)
+        return -ENOMEM;
+    q->size = want;
+    dz_k_wake(k, &q->wait_w);
+    return want;
 }
 
 static int64_t pipe_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf,
@@ -128,7 +161,7 @@ static bool has_room(struct dz_kernel *k, const struct dz_pipe *q)
 {
     uint32_t cap = cap_of(k, q);
     return cap == 0 || cap - q->len >= DZ_KERNEL_PIPE_BUF ||
-           (cap < DZ_KERNEL_PIPE_SIZE && may_grow(k, DZ_KERNEL_PIPE_SIZE - cap));
+           (cap < most(q) && may_grow(k, most(q) - cap));
 }
 
 static short pipe_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)

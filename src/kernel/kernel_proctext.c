@@ -196,7 +196,7 @@ static const struct dz_thread *teller(const struct dz_kernel *k, const struct dz
 }
 static char letter(const struct dz_kernel *k, const struct dz_proc *of)
 {
-    const struct dz_thread *t = k->reading.of;
+    const struct dz_thread *t = teller(k, of);
     if (!t || (of->flags & DZ_PROC_STOPPED))
         return dz_kernel_proc_letter(k, of);
     return t->state == DZ_THREAD_READY ? 'R' : t->state == DZ_THREAD_VFORK ? 'D' : 'S';

@@ -304,7 +304,8 @@ static bool pipe_ok(const struct dz_kernel *k, const struct dz_pipe *q)
     if (!blob_or_none(k, q->blob))
         return false;
     (void)dz_k_blob(k, q->blob, &cap);
-    return cap <= DZ_KERNEL_PIPE_SIZE && ring_ok(q->head, q->len, cap);
+    return cap <= DZ_KERNEL_PIPE_MAX && q->size <= DZ_KERNEL_PIPE_MAX &&
+           ring_ok(q->head, q->len, cap);
 }
 
 static bool pty_ok(const struct dz_kernel *k, const struct dz_pty *t)

@@ -55,9 +55,17 @@ bool dz_k_sig_ignored(const struct dz_proc *p, int signo)
     return h == HANDLER_IGNORE || (h == HANDLER_DEFAULT && (DZ_K_BIT(signo) & IGNORED));
 }
 
+/* Signals that no handler of this thread gets now: the blocked ones, and those that its call waits
+ * for, because that call answers them. */
+static uint64_t held(const struct dz_thread *t)
+{
+    const struct dz_call *c = &t->call[t->depth];
+    return t->sig_mask | (c->parked && (c->flags & DZ_CALL_SIGWAIT) ? c->done : 0);
+}
+
 bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t)
 {
-    uint64_t now = (t->sig_pending | dz_k_proc_of(k, t)->sig_pending) & ~t->sig_mask;
+    uint64_t now = (t->sig_pending | dz_k_proc_of(k, t)->sig_pending) & ~held(t);
     if (t->depth == DZ_KERNEL_HANDLERS_MAX)
         now &= NEVER_BLOCKED; /* no room for one more handler */
     return now != 0;
@@ -425,7 +433,7 @@ bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t)
     dz_k_sig_sync(k, p);
     while (dz_k_sig_waits(k, t)) {
         if (!dz_k_sig_take(k, t, NEVER_BLOCKED, &info))
-            (void)dz_k_sig_take(k, t, ~t->sig_mask, &info);
+            (void)dz_k_sig_take(k, t, ~held(t), &info);
         if (!deliver_one(k, t, &info))
             return false;
     }
@@ -520,7 +528,9 @@ int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid
                              .uid = p->uid,
                              .value = info->value};
     struct dz_thread *t = NULL;
-    struct dz_proc *q = dz_k_find(k, pid);
+    const struct dz_thread *named =
+        dz_k_thread_find(k, pid); /* any thread stands for its process */
+    struct dz_proc *q = named && tid == 0 ? dz_k_proc_of(k, named) : dz_k_find(k, pid);
     if (pid <= 0 || tid < 0 || own.signo < 0 || own.signo > DZ_KERNEL_SIGNALS)
         return -EINVAL;
     if (!q || (q != p && !(k->caps & DZ_CAP_PROCESS)))

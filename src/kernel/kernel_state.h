@@ -61,7 +61,8 @@ enum {
     DZ_KERNEL_ARG_COUNT_MAX = 65536,  /* strings of argv and of environ, each */
     DZ_KERNEL_SCRIPT_DEPTH_MAX = 4,   /* scripts that name scripts as interpreter */
     DZ_KERNEL_SCRIPT_LINE_MAX = 256,  /* bytes of a "#!" line */
-    DZ_KERNEL_PIPE_SIZE = 65536,      /* bytes in a pipe */
+    DZ_KERNEL_PIPE_SIZE = 65536,      /* bytes in a pipe, at first, */
+    DZ_KERNEL_PIPE_MAX = 1 << 20,     /* and at most */
     DZ_KERNEL_PIPE_BUF = 4096,        /* a write up to this is all or nothing */
     DZ_KERNEL_STREAM_SIZE = 65536,    /* bytes that wait in a stream, each way */
     DZ_KERNEL_TTY_IN = 4096,          /* bytes of input a terminal holds (MAX_CANON) */
@@ -177,6 +178,7 @@ struct dz_pipe {
     uint32_t head, len;      /* ring */
     uint64_t ino;            /* number in stat; of a FIFO the disk's inode */
     uint32_t fifo;           /* has a name on the disk */
+    uint32_t size;           /* that F_SETPIPE_SZ set; 0: DZ_KERNEL_PIPE_SIZE */
     uint32_t wait_r, wait_w; /* link: waiters */
     int64_t atime, mtime, ctime;
 };
@@ -431,6 +433,7 @@ enum {
     DZ_CALL_NORESTART = 2, /* a handler ends it, even with SA_RESTART */
     DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
     DZ_CALL_SEMOP = 8,     /* waits for the semaphore that `done` notes */
+    DZ_CALL_LOCK = 16,     /* waits for a lock of the owner that `result` notes */
 };
 /* A call that was parked: what makes issuing it again the same call. */
 struct dz_call {
@@ -441,7 +444,7 @@ struct dz_call {
     int64_t deadline; /* kernel time, ns; INT64_MAX = none */
     uint64_t done;    /* bytes already moved; or the call's own note */
     uint64_t mask;
-    int64_t result; /* for fork and vfork */
+    int64_t result; /* for fork and vfork; or a second note of the call */
 };
 
 /* One handler that runs on top of the program. */

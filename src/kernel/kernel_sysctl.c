@@ -89,6 +89,7 @@ const struct dz_k_text dz_k_sysctl_texts[] = {
     TEXT("sys/fs/file-max", text_file_max),
     TEXT("sys/fs/file-nr", text_file_nr),
     SAYS("sys/fs/nr_open", "65536"),
+    SAYS("sys/fs/pipe-max-size", "1048576"),
     SAYS("sys/fs/suid_dumpable", "0"),
     DIR("sys/kernel"),
     SAYS("sys/kernel/cap_last_cap", "40"),

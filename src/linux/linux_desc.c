@@ -119,7 +119,8 @@ LINUX_CALL(ioctl)
     _Alignas(8) uint8_t arg[IOCTL_MAX];
     const uint32_t request = arg_u32(c, 1);
     const int size = dz_ioctl_size(request);
-    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+    const int64_t flags = dz_sys_fcntl(LINUX_K(c), arg_int(c, 0), F_GETFL, 0);
+    if (flags < 0 || (flags & O_PATH))
         return -EBADF;
     if (size < 0 || size > IOCTL_MAX)
         return -ENOTTY;

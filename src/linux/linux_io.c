@@ -302,6 +302,11 @@ LINUX_CALL(sendfile)
     r = r < 0 ? r : offset_of(c, 2, in, &at);
     if (r < 0)
         return r == -EISDIR ? -EINVAL : r;
+    const int64_t to = dz_sys_fcntl(LINUX_K(c), out, F_GETFL, 0);
+    if (to < 0 || (to & O_PATH) || (to & O_ACCMODE) == O_RDONLY)
+        return -EBADF;
+    if (to & O_APPEND)
+        return -EINVAL;
     const size_t n = c->arg[3] < DZ_LINUX_CHUNK ? c->arg[3] : DZ_LINUX_CHUNK;
     uint8_t *buf = dz_linux_bounce_get(&b, n);
     r = buf ? dz_sys_pread(LINUX_K(c), in, buf, n, at) : -ENOMEM;

@@ -48,17 +48,17 @@ static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_m
     const bool shared = (m->flags & MAP_TYPE) != MAP_PRIVATE;
     const int access = (int)f->flags & O_ACCMODE;
     struct dz_kstat st;
-    if (f->kind == DZ_FILE_DEVICE && f->obj == DZ_DEVICE_ZERO) { /* as anonymous memory */
-        m->flags |= MAP_ANONYMOUS;
-        m->back.offset = 0;
-        return 0;
-    }
-    if (f->kind != DZ_FILE_DISK)
+    const bool zero = f->kind == DZ_FILE_DEVICE && f->obj == DZ_DEVICE_ZERO;
+    if (!zero && f->kind != DZ_FILE_DISK)
         return -ENODEV;
     m->may = (uint8_t)((access != O_WRONLY ? PROT_READ : 0) | (access == O_RDWR ? PROT_WRITE : 0) |
                        PROT_EXEC);
-    if (!(m->may & PROT_READ))
-        return -EACCES;
+    if (!(m->may & PROT_READ) || (shared && (m->prot & PROT_WRITE) && !(m->may & PROT_WRITE)))
+        return -EACCES; /* before there is a file of memory for nothing */
+    if (zero) {         /* as anonymous memory, but for what the descriptor permits */
+        m->flags |= shared ? 0 : MAP_ANONYMOUS;
+        return shared ? dz_linux_back_object(c->thread->l, page_up(m->size), &m->back) : 0;
+    }
     if (dz_sys_fstatat(LINUX_K(c), dz_at_fd(arg_int(c, 4)), &st) < 0 || !S_ISREG(st.mode))
         return -ENODEV;
     const uint32_t seals = dz_kernel_seals(c->kernel, f->node.ino);
@@ -67,8 +67,6 @@ static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_m
             return -EPERM;
         m->may &= (uint8_t)~PROT_WRITE;
     }
-    if (shared && (m->prot & PROT_WRITE) && !(m->may & PROT_WRITE))
-        return -EACCES; /* before there is a file of memory for nothing */
     const struct linux_back b = {.ino = f->node.ino,
                                  .shared = shared,
                                  .writable = shared && (m->may & PROT_WRITE),

@@ -165,7 +165,9 @@ int dz_linux_key(void *arg, struct dz_task *task, uint64_t at, bool shared, uint
     const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), at);
     const bool mapped = v && v->start <= at;
     (void)arg;
-    if (at >= DZ_MM_ADDRESS_MAX || (shared && !mapped))
+    uint32_t word; /* a shared futex is found by its page, so the page must be there */
+    if (at >= DZ_MM_ADDRESS_MAX || (shared && (!mapped || mem_read(linux_thread_of(task), at, &word,
+                                                                   sizeof word) < sizeof word)))
         return -EFAULT;
     ret_key[0] = t->group->space->id;
     ret_key[1] = at;

@@ -506,7 +506,7 @@ static const struct dz_field pipe_fields[] = {
     DZ_FIELD(T, 1, opens),  DZ_FIELD(T, 2, reader_opens), DZ_FIELD(T, 3, writer_opens),
     DZ_FIELD(T, 4, blob),   DZ_FIELD(T, 5, head),         DZ_FIELD(T, 6, len),
     DZ_FIELD(T, 7, ino),    DZ_FIELD(T, 8, fifo),         DZ_FIELD(T, 9, atime),
-    DZ_FIELD(T, 10, mtime), DZ_FIELD(T, 11, ctime),
+    DZ_FIELD(T, 10, mtime), DZ_FIELD(T, 11, ctime),       DZ_FIELD(T, 12, size),
 };
 #undef T
 

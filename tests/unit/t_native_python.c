@@ -4,50 +4,15 @@
 #define TAP_ALARM_S 110
 #include "tap.h"
 
-#include "../lib/native_rig.h"
+#include "../lib/native_python.h"
 
 static struct nrig r;
 
-static bool is_needless(const char *name)
-{
-    static const char *const names[] = {"test",       "idlelib",       "tkinter",   "lib2to3",
-                                        "ensurepip",  "turtledemo",    "distutils", "__pycache__",
-                                        "pydoc_data", "dist-packages", "unittest",  "xml"};
-    for (size_t i = 0; i < DZ_ARRAY_LEN(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return strncmp(name, "config-3", 8) == 0;
-}
-static void start_python(void)
-{
-    nrig_start(&r);
-    nrig_program(&r, "/usr/bin/python3.11");
-    nrig_tree(&r, "/usr/lib/python3.11", is_needless);
-    nrig_tree(&r, "/usr/lib/python3.11/__pycache__", NULL);
-    nrig_tree(&r, "/usr/lib/python3.11/encodings/__pycache__", NULL);
-    nrig_tree(&r, "/usr/lib/python3.11/collections/__pycache__", NULL);
-    nrig_tree(&r, "/usr/lib/python3.11/re/__pycache__", NULL);
-    nrig_program(&r, "/bin/cat");
-    nrig_program(&r, "/bin/bash");
-    for (const char **lib =
-             (const char *[]){"libssl", "libcrypto", "libffi", "liblzma", "libbz2", NULL};
-         *lib; lib++) {
-        char line[256];
-        (void)snprintf(line, sizeof line, "ls /lib/x86_64-linux-gnu/%s.so.? 2>/dev/null", *lib);
-        FILE *f = popen(line, "r"); /* NOLINT: a test */
-        while (f && fgets(line, sizeof line, f)) {
-            line[strcspn(line, "\n")] = '\0';
-            nrig_copy(&r, line);
-        }
-        if (f)
-            (void)pclose(f);
-    }
-}
 #define PY(text) NRIG_SAME(&r, NULL, "/usr/bin/python3.11", "-c", text)
 
 TEST(python)
 {
-    start_python();
+    nrig_python(&r);
     PY("print('hello', 6 * 7)");
     PY("import sys, json, re, collections, math, random; random.seed(4); "
        "print(json.dumps({'a': [1, 2.5, None]}), re.sub('b+', 'x', 'abbbc'), random.random(), math.pi)");
@@ -59,7 +24,7 @@ TEST(python)
 
 TEST(python_threads)
 {
-    start_python();
+    nrig_python(&r);
     PY("import threading\n"
        "n = 0\nlock = threading.Lock()\n"
        "def add():\n"
@@ -85,7 +50,7 @@ TEST(python_threads)
 
 TEST(python_processes)
 {
-    start_python();
+    nrig_python(&r);
     PY("import subprocess as s; print(s.run(['cat'], input=b'through cat', stdout=s.PIPE).stdout); "
        "print(s.run('exit 3', shell=False, executable='/bin/bash', args=['sh', '-c', 'exit 3']).returncode)");
     PY("import subprocess as s\ntry: s.run(['/no/such/program'])\nexcept FileNotFoundError as e: print(e)");
@@ -106,7 +71,7 @@ TEST(python_processes)
 
 TEST(python_shares_memory_by_name)
 {
-    start_python();
+    nrig_python(&r);
     PY("from multiprocessing import Pool, Lock, Value, shared_memory\n"
        "def square(x): return x * x\n"
        "if __name__ == '__main__':\n"
@@ -119,7 +84,7 @@ TEST(python_shares_memory_by_name)
 
 TEST(python_sockets)
 {
-    start_python();
+    nrig_python(&r);
     PY("import socket, os, threading\n"
        "a, b = socket.socketpair()\n"
        "if os.fork() == 0:\n    a.sendall(b'x' * 300000); os._exit(0)\n" /* it must not read b, too

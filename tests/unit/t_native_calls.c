@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Calls that few programs make, made by python3 here and on this machine: both must print the
+ * same. */
+#define TAP_ALARM_S 110
+#include "tap.h"
+
+#include "../lib/native_python.h"
+
+static struct nrig r;
+
+/* Before each text: what a call answers, or the name of its error; system calls by number. */
+#define HEAD                                                                                \
+    "import ctypes, errno, fcntl, mmap, os, select, signal, struct, sys, threading, time\n" \
+    "libc = ctypes.CDLL(None, use_errno=True)\n"                                            \
+    "def sys_call(n, *a):\n"                                                                \
+    "    a = [ctypes.c_long(x) if isinstance(x, int) else x for x in a]\n"                  \
+    "    r = libc.syscall(ctypes.c_long(n), *a)\n"                                          \
+    "    return errno.errorcode[ctypes.get_errno()] if r < 0 else r\n"                      \
+    "def say(f, *a):\n"                                                                     \
+    "    try: print(f(*a))\n"                                                               \
+    "    except OSError as e: print(errno.errorcode[e.errno])\n"                            \
+    "def parked(pid):\n"                                                                    \
+    "    while open('/proc/%d/stat' % pid).read().split(') ')[1][0] != 'S': time.sleep(0.01)\n"
+#define PY(text) NRIG_SAME(&r, NULL, "/usr/bin/python3.11", "-c", HEAD text)
+
+TEST(pipes_have_sizes)
+{
+    nrig_python(&r);
+    PY("r, w = os.pipe()\n"
+       "os.set_blocking(w, False)\n"
+       "say(fcntl.fcntl, r, 1032)\n"
+       "for n in 0, 1, 4096, 4097, 65537, 1 << 20, -1, 8192:\n"
+       "    say(fcntl.fcntl, w, 1031, n)\n"
+       "    say(fcntl.fcntl, r, 1032)\n"
+       "say(os.write, w, b'x' * 9000)\n"
+       "say(os.write, w, b'x')\n"
+       "say(fcntl.fcntl, w, 1031, 4096)\n"
+       "say(os.read, r, 5000)\n"
+       "say(fcntl.fcntl, w, 1031, 4096)\n"
+       "say(os.read, r, 5000)\n"
+       "say(fcntl.fcntl, w, 1031, 1 << 18)\n"
+       "say(os.write, w, bytes(range(256)) * 1000)\n"
+       "say(lambda: os.read(r, 300000) == bytes(range(256)) * 1000)\n"
+       "say(fcntl.fcntl, os.open('/dev/null', 0), 1032)\n"
+       "print(open('/proc/sys/fs/pipe-max-size').read())\n"
+       "say(os.pwrite, r, b'x', 0); say(os.pread, w, 1, 0); say(os.pwrite, 99, b'x', 0)\n");
+    nrig_stop(&r);
+}
+
+TEST(locks_that_wait_in_a_circle)
+{
+    nrig_python(&r);
+    PY("fd = os.open('locked', os.O_RDWR | os.O_CREAT)\n"
+       "r, w = os.pipe()\n"
+       "fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)\n"
+       "child = os.fork()\n"
+       "if child == 0:\n"
+       "    fcntl.lockf(fd, fcntl.LOCK_EX, 1, 1)\n"
+       "    os.write(w, b'x')\n"
+       "    fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)\n"
+       "    os._exit(5)\n"
+       "os.read(r, 1)\n"
+       "parked(child)\n"
+       "say(fcntl.lockf, fd, fcntl.LOCK_EX, 1, 1)\n"
+       "say(fcntl.lockf, fd, fcntl.LOCK_SH, 1, 1)\n"
+       "say(fcntl.lockf, fd, fcntl.LOCK_EX, 1, 2)\n"
+       "fcntl.lockf(fd, fcntl.LOCK_UN, 1, 0)\n"
+       "print(os.waitpid(child, 0)[1])\n"
+       "say(fcntl.lockf, fd, fcntl.LOCK_EX, 2, 0)\n"
+       "os.unlink('locked')\n");
+    nrig_stop(&r);
+}
+
+TEST(signals_that_a_call_waits_for)
+{
+    nrig_python(&r);
+    /* a handler does not get what a call waits for, blocked or not */
+    PY("signal.signal(signal.SIGUSR1, lambda *a: print('handler'))\n"
+       "signal.signal(signal.SIGUSR2, lambda *a: print('other handler'))\n"
+       "for blocked in (), (signal.SIGUSR1,):\n"
+       "    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)\n"
+       "    child = os.fork()\n"
+       "    if child == 0:\n"
+       "        parked(os.getppid()); os.kill(os.getppid(), signal.SIGUSR1); os._exit(0)\n"
+       "    print(signal.sigwaitinfo([signal.SIGUSR1]).si_signo)\n"
+       "    os.waitpid(child, 0)\n"
+       "say(signal.sigtimedwait, [signal.SIGUSR1], 0)\n");
+    /* any thread's number stands for its process */
+    PY("signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])\n"
+       "info = struct.pack('iiiiiiq', signal.SIGRTMIN, 0, -1, 0, os.getpid(), os.getuid(), 77).ljust(128, b'\\0')\n"
+       "tids, go = [], threading.Event()\n"
+       "t = threading.Thread(target=lambda: (tids.append(threading.get_native_id()), go.wait()))\n"
+       "t.start()\n"
+       "while not tids: time.sleep(0.01)\n"
+       "print(sys_call(129, tids[0], int(signal.SIGRTMIN), info), sys_call(129, 30000, int(signal.SIGRTMIN), info))\n"
+       "print(signal.sigtimedwait([signal.SIGRTMIN], 5).si_code)\n"
+       "go.set(); t.join()\n");
+    /* the state of a process is that of its first thread */
+    PY("r, w = os.pipe()\n"
+       "child = os.fork()\n"
+       "if child == 0:\n"
+       "    def burn():\n"
+       "        os.write(w, b'x')\n"
+       "        while True: pass\n"
+       "    sys.setswitchinterval(0.001)\n"
+       "    threading.Thread(target=burn, daemon=True).start()\n"
+       "    signal.sigwait([signal.SIGUSR1]); os._exit(0)\n"
+       "os.read(r, 1); parked(child); os.kill(child, 9); print(os.waitpid(child, 0)[1])\n");
+    nrig_stop(&r);
+}
+
+TEST(memory_of_devices_and_futexes_that_are_not_there)
+{
+    nrig_python(&r);
+    PY("libc.mmap.restype = ctypes.c_void_p\n"
+       "def map(prot, flags, fd):\n"
+       "    at = libc.mmap(ctypes.c_void_p(0), ctypes.c_size_t(8192), prot, flags, fd, ctypes.c_long(0))\n"
+       "    return at if at != 2 ** 64 - 1 else errno.errorcode[ctypes.get_errno()]\n"
+       "fd = os.open('/dev/zero', os.O_RDONLY)\n"
+       "at = map(1, 1, fd)\n"
+       "print(sys_call(10, at, 4096, 3), sys_call(10, at, 4096, 1), map(3, 1, fd))\n"
+       "at = map(1, 2, fd)\n"
+       "print(sys_call(10, at, 4096, 3))\n"
+       "m = mmap.mmap(os.open('/dev/zero', os.O_RDWR), 4096)\n"
+       "if os.fork() == 0: m[7] = 9; os._exit(0)\n"
+       "os.wait(); print(m[7])\n"
+       "none = map(0, 0x22, -1)\n"
+       "print(sys_call(202, none, 1, 1), sys_call(202, none, 0x81, 1), sys_call(202, at, 1, 1))\n"
+       "libc.munmap(ctypes.c_void_p(none), ctypes.c_size_t(8192))\n"
+       "print(sys_call(202, none, 1, 1), sys_call(202, none, 0, 1), sys_call(202, at, 4, 1, 1, none, 0))\n");
+    nrig_stop(&r);
+}
+
+TEST(descriptors_that_do_not_fit)
+{
+    nrig_python(&r);
+    PY("open('f', 'w').write('content')\n"
+       "p = os.open('f', os.O_PATH)\n"
+       "say(fcntl.ioctl, p, 0x541b, b'1234'); say(fcntl.ioctl, 99, 0x541b, b'1234')\n"
+       "f, g = os.open('f', os.O_RDONLY), os.open('g', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
+       "say(os.sendfile, 99, f, 0, 5); say(os.sendfile, f, f, 0, 5); say(os.sendfile, p, f, 0, 5)\n"
+       "say(os.sendfile, g, f, 0, 5)\n"
+       "say(os.link, '/proc/cpuinfo', 'h'); say(os.link, '/proc/cpuinfo', 'g')\n"
+       "say(os.link, '/proc/none', 'h'); say(os.link, 'f', '/proc/none/h')\n"
+       "os.unlink('f'); os.unlink('g')\n");
+    nrig_stop(&r);
+}
