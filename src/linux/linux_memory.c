@@ -42,8 +42,10 @@ static int64_t end(const linux_call *c, int64_t r)
 
 /* ---- mmap ---------------------------------------------------------------------------- */
 
-/* What a descriptor can be mapped as. */
-static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_map *m)
+/* What a descriptor can be mapped as. *ret_inside: so many bytes of the mapping are pages that the
+ * file has. */
+static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_map *m,
+                    uint64_t *ret_inside)
 {
     const bool shared = (m->flags & MAP_TYPE) != MAP_PRIVATE;
     const int access = (int)f->flags & O_ACCMODE;
@@ -72,7 +74,32 @@ static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_m
                                  .writable = shared && (m->may & PROT_WRITE),
                                  .offset = m->back.offset,
                                  .size = page_up(m->size)};
+    const uint64_t end = page_up((uint64_t)st.size);
+    *ret_inside = b.offset >= end ? 0 : end - b.offset < b.size ? end - b.offset : b.size;
     return dz_linux_back_file(c->thread->l, &b, &m->back);
+}
+
+/* Map a file. Behind a file in the pack lies another one, so pages behind its end are mapped from
+ * behind the pack's. */
+static int64_t map(struct dz_mm *mm, const struct dz_mm_map *m, uint64_t inside,
+                   struct dz_mm_calls *calls)
+{
+    if (m->back.kind != DZ_MM_PACK || inside >= page_up(m->size))
+        return dz_mm_mmap(mm, m, calls);
+    struct dz_mm_map all = *m, file = *m;
+    all.back.offset = LINUX_PACK_BEYOND;
+    const int64_t at = dz_mm_mmap(mm, &all, calls);
+    if (at < 0 || inside == 0)
+        return at;
+    file.at = (uint64_t)at;
+    file.size = inside;
+    file.flags = (m->flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
+    const int64_t rc = dz_mm_mmap(mm, &file, calls);
+    if (rc < 0) {
+        const int undone = dz_mm_munmap(mm, file.at, page_up(m->size), calls);
+        return undone < 0 ? undone : rc;
+    }
+    return at;
 }
 
 /* Would it take more private memory than the machine ever has? */
@@ -99,6 +126,7 @@ LINUX_CALL(mmap)
         return -EINVAL;
     const int type = m.flags & MAP_TYPE;
     int rc = 0;
+    uint64_t inside = UINT64_MAX;
     if (!(m.flags & MAP_ANONYMOUS)) {
         const struct dz_fd *slot = dz_sys_fd(LINUX_K(c), arg_int(c, 4));
         const struct dz_file *f =
@@ -110,7 +138,7 @@ LINUX_CALL(mmap)
             return -EINVAL;
         if (page_up(m.size) < m.size)
             return -ENOMEM;
-        rc = map_file(c, f, &m);
+        rc = map_file(c, f, &m, &inside);
     }
     if (rc == 0 && is_too_much(c, &m))
         rc = -ENOMEM;
@@ -123,7 +151,7 @@ LINUX_CALL(mmap)
         return rc;
     if (m.flags & MAP_FIXED) /* what was there goes */
         dz_linux_loosen(c->thread->l);
-    const int64_t r = dz_mm_mmap(mm, &m, &c->thread->l->calls);
+    const int64_t r = map(mm, &m, inside, &c->thread->l->calls);
     if (r < 0 && m.back.kind != DZ_MM_ANON)
         dz_linux_loosen(c->thread->l);
     return end(c, r);

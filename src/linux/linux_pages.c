@@ -418,8 +418,7 @@ static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct
 {
     const struct dz_linux_pack *pack = &l->o.pack;
     uint64_t at;
-    if (!pack->find || pack->fd < 0 || (b->shared && b->writable) || b->offset > page_up(a->size) ||
-        b->size > page_up(a->size) - b->offset || shared_find(l, b->ino) ||
+    if (!pack->find || pack->fd < 0 || (b->shared && b->writable) || shared_find(l, b->ino) ||
         !dz_vfs_pristine(l->o.vfs, b->ino) || !pack->find(pack->arg, b->ino, &at))
         return false;
     if (!l->files.has_pack && linux_ops(l)->file(l->o.stub, pack->fd, &l->files.pack) < 0)
@@ -434,14 +433,18 @@ static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct
     return true;
 }
 
-uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back)
+uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back,
+                           uint64_t *ret_offset)
 {
+    *ret_offset = back->offset;
     if (back->kind == DZ_MM_FILE)
         return back->id;
     for (size_t i = 0; back->kind == DZ_MM_PACK && i < l->files.packed.n; i++) {
         const struct linux_packed *p = &l->files.packed.p[i];
-        if (back->offset >= p->start && back->offset < p->end)
+        if (back->offset >= p->start && back->offset < p->end) {
+            *ret_offset = back->offset - p->start;
             return p->ino;
+        }
     }
     return 0;
 }
@@ -591,12 +594,15 @@ static int pages_read(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n
 
 static void pages_resize(struct dz_linux *l, struct linux_file *f, uint64_t size)
 {
-    const uint64_t old = f->size;
+    const uint64_t old = f->size, least = min64(size, old), cut = least / CHUNK;
     uint64_t bytes = 0;
+    /* in the chunk that is cut or grows, what a program wrote may not have reached the disk */
+    const bool clean =
+        least % CHUNK == 0 || !f->filled[least / GRANULE] ||
+        f->sums[cut] == sum_of(f->map + cut * CHUNK, min64(CHUNK, old - cut * CHUNK));
     if (size == old || set_tables(f, size) < 0 || set_map(f, size) < 0)
         return; /* what is above the old size then faults, or is written to the disk alone */
     f->size = size;
-    const uint64_t least = min64(size, old);
     for (size_t g = 0; g < f->granules; g++) {
         f->filled[g] = f->filled[g] && g * GRANULE < size;
         bytes += f->filled[g] ? granule_bytes(f, g) : 0;
@@ -605,6 +611,8 @@ static void pages_resize(struct dz_linux *l, struct linux_file *f, uint64_t size
     f->bytes = bytes;
     if (least % GRANULE && f->filled[least / GRANULE]) /* the disk has zeros behind, too */
         sums_take(f, least, min64(size, (least / GRANULE + 1) * GRANULE) + (least == size));
+    if (!clean)
+        f->sums[cut] = ~f->sums[cut];
     if (size > old)
         (void)fill(l, f, old, min64(size, f->mapped_end));
 }

@@ -164,8 +164,12 @@ struct linux_back {
     uint64_t offset, size; /* bytes that will be mapped, size rounded up to pages */
 };
 /* What a mapping of a file is made of: its content is there afterwards, and the stubs have it. 0,
- * -ENOMEM, -EIO, or what the disk answers. */
+ * -ENOMEM, -EIO, or what the disk answers. Of a file in the pack (kind PACK) only the pages that it
+ * has may be mapped so: another file lies behind it. */
 int dz_linux_back_file(struct dz_linux *l, const struct linux_back *b, struct dz_mm_back *ret_back);
+/* An offset behind the end of every pack: what is mapped from there on has no pages, and a touch of
+ * it is SIGBUS, as behind the end of a file. */
+#define LINUX_PACK_BEYOND (UINT64_C(1) << 62)
 /* New shared memory of so many bytes. */
 int dz_linux_back_object(struct dz_linux *l, uint64_t size, struct dz_mm_back *ret_back);
 /* The same for a mapping that grew: [offset, offset + size) of what it maps. */
@@ -184,8 +188,10 @@ static inline void dz_linux_loosen(struct dz_linux *l)
 {
     l->files.loose = true;
 }
-/* The inode of the file that a mapping shows; 0: shared memory, or unknown. */
-uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back);
+/* The inode of the file that a mapping shows, and where in that file it begins; 0: shared memory,
+ * or unknown. */
+uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back,
+                           uint64_t *ret_offset);
 void dz_linux_sweep(struct dz_linux *l, int64_t now); /* now and then: drop what nobody maps */
 void dz_linux_files_free(struct dz_linux *l);
 void dz_linux_pages_init(struct dz_linux *l);

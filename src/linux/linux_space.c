@@ -253,7 +253,8 @@ struct names {
 static void name_of(void *arg, const struct dz_mm_back *back, struct dz_mm_name *ret_name)
 {
     struct names *n = arg;
-    const uint64_t ino = dz_linux_back_ino(n->l, back);
+    uint64_t offset = back->offset;
+    const uint64_t ino = dz_linux_back_ino(n->l, back, &offset);
     if (back->kind == DZ_MM_OBJECT)
         ret_name->path = back->id != DZ_LINUX_VDSO_OBJECT ? "/dev/zero (deleted)"
                          : back->offset == 0              ? "[vvar]"
@@ -263,8 +264,8 @@ static void name_of(void *arg, const struct dz_mm_back *back, struct dz_mm_name 
     if (ino != n->ino && dz_vfs_find_path(n->l->o.vfs, n->root, ino, n->path, sizeof n->path) < 0)
         (void)snprintf(n->path, sizeof n->path, "(deleted)");
     n->ino = ino;
-    *ret_name =
-        (struct dz_mm_name){.path = n->path, .minor = 1 /* as stat(2) has it */, .inode = ino};
+    *ret_name = (struct dz_mm_name){
+        .path = n->path, .minor = 1 /* as stat(2) has it */, .inode = ino, .offset = offset};
 }
 
 void dz_linux_maps(void *arg, struct dz_task *task, struct dz_buf *to)

@@ -186,7 +186,8 @@ int dz_mm_fault(struct dz_mm *mm, uint64_t at, int access, struct dz_mm_calls *c
 struct dz_mm_name {
     const char *path; /* NULL: none */
     uint32_t major, minor;
-    uint64_t inode;
+    uint64_t inode,
+        offset; /* the offset in the file; of the backing, unless the function sets it */
 };
 typedef void dz_mm_name_fn(void *arg, const struct dz_mm_back *back, struct dz_mm_name *ret_name);
 void dz_mm_maps(const struct dz_mm *mm, dz_mm_name_fn *name, void *arg, struct dz_buf *to);

@@ -34,7 +34,7 @@ void dz_mm_maps(const struct dz_mm *mm, dz_mm_name_fn *name, void *arg, struct d
 {
     for (size_t i = 0; i < mm->vmas.n && !to->err; i++) {
         const struct dz_mm_vma *v = &mm->vmas.p[i];
-        struct dz_mm_name n = {0};
+        struct dz_mm_name n = {.offset = v->back.offset};
         if (v->back.kind == DZ_MM_ANON)
             n.path = name_of(mm, v);
         else
@@ -43,7 +43,7 @@ void dz_mm_maps(const struct dz_mm *mm, dz_mm_name_fn *name, void *arg, struct d
         dz_buf_addf(to, "%08" PRIx64 "-%08" PRIx64 " %c%c%c%c %08" PRIx64 " %02x:%02x %" PRIu64 " ",
                     v->start, v->end, v->prot & PROT_READ ? 'r' : '-',
                     v->prot & PROT_WRITE ? 'w' : '-', v->prot & PROT_EXEC ? 'x' : '-',
-                    v->flags & DZ_MM_SHARED ? 's' : 'p', v->back.offset, n.major, n.minor, n.inode);
+                    v->flags & DZ_MM_SHARED ? 's' : 'p', n.offset, n.major, n.minor, n.inode);
         if (n.path && n.path[0]) {
             while (!to->err && to->len - line < NAME_COLUMN)
                 dz_buf_adds(to, " ");

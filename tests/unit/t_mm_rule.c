@@ -305,7 +305,7 @@ TEST(fork_copies_what_it_should)
 static void name(void *arg, const struct dz_mm_back *back, struct dz_mm_name *ret_name)
 {
     (void)arg;
-    *ret_name = (struct dz_mm_name){"/lib/a\nb", 8, 1, back->id};
+    *ret_name = (struct dz_mm_name){"/lib/a\nb", 8, 1, back->id, back->offset};
 }
 
 static void map_some(struct rig *r)
