@@ -27,7 +27,6 @@ void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct d
                           bool truncated);
 /* The number of "TERM", "SIGTERM" or "15"; 0 if there is no such signal. */
 int dz_api_signal(const char *name);
-const char *dz_api_signal_name(int number); /* NULL: none */
 /* Write {"text"} if data is valid UTF-8, else {"base64"}. */
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
 /* For streams that have begun: write the object "error" of a refusal as an event. */

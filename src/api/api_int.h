@@ -138,33 +138,17 @@ void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_ins
 
 void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
                          const struct dz_instance *row);
-/* Completions (dz_sandbox_done_fn) of a struct dz_api_call. _sandbox answers with the sandbox and
- * the status in flags (204: no body), _wake with how the sandbox was woken. */
+/* Completion (dz_sandbox_done_fn) of a struct dz_api_call: answers with the sandbox and the status
+ * in flags (204: no body). */
 void dz_api_done_sandbox(void *call, const struct dz_sandbox_result *result);
-void dz_api_done_wake(void *call, const struct dz_sandbox_result *result);
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_control_order *order,
                   int status);
-/* Is the timeout's after_ms (< 0: missing) a duration? False: the request has been refused. */
-bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms);
 /* The query parameter path, which must be absolute. Parameters not in names are an error. NULL: an
  * error, in *why. */
 const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_why *why);
 /* api_metrics.c */
 DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);
-/* How many operations of this name had this result ("*": any), and the 50th, 90th and 99th
- * percentile of their times. */
-enum {
-    DZ_API_QUANTILES = 3,
-};
-uint64_t dz_api_timed(const struct dz_api *a, const char *operation, const char *result,
-                      double ret_seconds[static DZ_API_QUANTILES]);
-/* api_stats.c: the kernel's figures of a process (0: this one); zeros if it is gone. */
-struct dz_api_process {
-    int64_t cpu_ms, resident_bytes;
-};
-void dz_api_process_of(int64_t pid, struct dz_api_process *ret_process);
-uint64_t dz_api_open_files(void);
 void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns);
 
 /* --- routes (api_routes.c), and the document (api_openapi.c) -------------------------------- */

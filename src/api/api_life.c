@@ -12,23 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_control_order *order,
-                  int status)
-{
-    struct dz_why why = {0};
-    struct dz_api_call *c = dz_api_wait(a, r, (unsigned)status);
-    if (!c)
-        return;
-    int rc = dz_control_order(
-        a->control, dz_api_target(r, a, "id"), order,
-        order->what == DZ_REQUEST_WAKE ? dz_api_done_wake : dz_api_done_sandbox, c, &why);
-    if (rc < 0)
-        dz_api_refused(c, r, &why);
-}
-
-/* --- wake -------------------------------------------------------------------------------- */
-
-void dz_api_done_wake(void *arg, const struct dz_sandbox_result *result)
+/* Answer with how the sandbox was woken. */
+static void done_wake(void *arg, const struct dz_sandbox_result *result)
 {
     struct dz_http_req *r = dz_api_over(arg);
     struct dz_api_out o;
@@ -49,6 +34,20 @@ void dz_api_done_wake(void *arg, const struct dz_sandbox_result *result)
         dz_json_put_bool(&o.json, "memory_lost", result->memory_lost);
     }
     dz_api_send(r, 200, &o);
+}
+
+void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_control_order *order,
+                  int status)
+{
+    struct dz_why why = {0};
+    struct dz_api_call *c = dz_api_wait(a, r, (unsigned)status);
+    if (!c)
+        return;
+    int rc =
+        dz_control_order(a->control, dz_api_target(r, a, "id"), order,
+                         order->what == DZ_REQUEST_WAKE ? done_wake : dz_api_done_sandbox, c, &why);
+    if (rc < 0)
+        dz_api_refused(c, r, &why);
 }
 
 const struct dz_api_field dz_api_wake_fields[] = {

@@ -211,7 +211,8 @@ const struct dz_api_field dz_api_create_fields[] = {
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
-bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms)
+/* Is the timeout's after_ms (< 0: missing) a duration? False: the request has been refused. */
+static bool timeout_is_sound(struct dz_http_req *r, bool given, int64_t after_ms)
 {
     const struct dz_http_problem wrong = {
         .code = DZ_EINVAL,
@@ -234,7 +235,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
                        .persistent = 1,
                        .count_cpu = 1};
     struct dz_why why = {0};
-    if (!dz_api_body(r, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
+    if (!dz_api_body(r, &c) || !timeout_is_sound(r, c.timeout, c.timeout_ms))
         return;
     c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_CONTROL_NO_TIMEOUT;
     c.spec.ephemeral = !c.persistent;
@@ -379,7 +380,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     struct patch b = {
         .idle_ms = -1, .timeout_ms = -1, .silence_ms = -1, .auto_resume = -1, .count_cpu = -1};
-    if (!dz_api_body(r, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
+    if (!dz_api_body(r, &b) || !timeout_is_sound(r, b.timeout, b.timeout_ms))
         return;
     b.p.set_timeout = b.timeout;
     b.p.timeout_ms = b.timeout ? b.timeout_ms : DZ_CONTROL_NO_TIMEOUT;

@@ -138,7 +138,8 @@ ssize_t dz_cli_side_read(struct dz_cli_side *s, void *p, size_t n, struct dz_err
     return s->in_file ? dz_files_read(s->files, p, n, err) : dz_client_read(s->client, p, n, err);
 }
 
-int64_t dz_cli_side_size(const struct dz_cli_side *s)
+/* The size of the file being read; -1: unknown. */
+static int64_t side_size(const struct dz_cli_side *s)
 {
     return s->in_file ? dz_files_size(s->files) : dz_client_size(s->client);
 }
@@ -164,7 +165,7 @@ int dz_cli_side_get(struct dz_cli_side *s, const struct dz_cli_spot *from, int f
     int rc = dz_cli_side_begin(s, from, DZ_CLI_ONE_FILE, err);
     if (rc < 0)
         return rc;
-    int64_t size = dz_cli_side_size(s);
+    int64_t size = side_size(s);
     dz_cli_progress_start(&p, s->c, "copy", size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
     while (rc == 0 && (n = dz_cli_side_read(s, piece, sizeof piece, err)) != 0) {
         rc = n < 0                 ? (int)n

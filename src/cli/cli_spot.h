@@ -66,8 +66,7 @@ enum dz_cli_what {
 DZ_NODISCARD int dz_cli_side_begin(struct dz_cli_side *s, const struct dz_cli_spot *from,
                                    enum dz_cli_what what, struct dz_err *err);
 ssize_t dz_cli_side_read(struct dz_cli_side *s, void *p, size_t n, struct dz_err *err);
-/* The size of the file being read, -1 if it is not known; its permission bits. */
-int64_t dz_cli_side_size(const struct dz_cli_side *s);
+/* The permission bits of the file being read. */
 uint32_t dz_cli_side_mode(const struct dz_cli_side *s);
 
 /* Bytes to send into a sandbox: read as by struct dz_client_req. */

@@ -34,7 +34,7 @@ struct dz_control_listener {
     void *arg;
 };
 
-/* control_ready.c: files of new sandboxes, made ahead. */
+/* control_host.c: files of new sandboxes, made ahead. */
 enum {
     DZ_CONTROL_PREALLOC_MAX = 4,
 };
@@ -164,17 +164,13 @@ void dz_control_pool_used(struct dz_control *e); /* control.c: a cell was taken 
 int dz_control_builds_sweep(struct dz_control *e, struct dz_err *err);
 void dz_control_builds_free(struct dz_control *e);
 
-/* --- control_ready.c ----------------------------------------------------------------------------
+/* --- control_host.c: preallocated files --------------------------------------------------------
  */
 
 int dz_prealloc_init(struct dz_prealloc *r, struct dz_err *err);
 void dz_prealloc_release(struct dz_prealloc *r);
-/* Take a prepared file, which the caller owns; NULL: there is none. Any thread. */
-struct dz_blob_out *dz_prealloc_take(struct dz_prealloc *r);
 size_t dz_prealloc_count(struct dz_prealloc *r);
 void dz_prealloc_fill(struct dz_control *e); /* make more soon, if some are missing */
-/* Write an empty disk. Any thread. */
-int dz_prealloc_write(struct dz_blob_out *out, struct dz_err *err);
 
 /* --- control_image.c -------------------------------------------------------------------------- */
 

@@ -43,7 +43,7 @@ struct usage {
     char name[];             /* a tenant, or "@" and a token's id */
 };
 
-const struct dz_quotas dz_quotas_default = {
+static const struct dz_quotas quotas_default = {
 #define X(name, text) .name = DZ_QUOTA_DEFAULT,
     DZ_QUOTAS(X)
 #undef X
@@ -149,7 +149,7 @@ static int load(struct dz_control *e, struct usage *u, struct dz_err *err)
                       : dz_registry_tenant_get(e->registry, NULL, u->name, &tenant, err);
     if (rc < 0 && rc != DZ_ENOENT)
         return rc;
-    u->own = dz_quotas_default;
+    u->own = quotas_default;
     if (rc == 0 && dz_quotas_read(u->token ? token.quotas : tenant.quotas, &u->own, &why) < 0)
         dz_log(DZ_LOG_WARN, "quotas_unreadable", dz_log_strz("of", u->name), dz_log_err(&why.err));
     rc = dz_registry_count(e->registry, &rows, &n, err);

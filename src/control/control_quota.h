@@ -27,9 +27,8 @@ struct dz_quotas {
     DZ_QUOTAS(X)
 #undef X
 };
-#define DZ_QUOTA_NONE    UINT64_MAX              /* no limit */
-#define DZ_QUOTA_DEFAULT (UINT64_MAX - 1)        /* as the next level says: tenant, then daemon */
-extern const struct dz_quotas dz_quotas_default; /* all are DZ_QUOTA_DEFAULT */
+#define DZ_QUOTA_NONE    UINT64_MAX       /* no limit */
+#define DZ_QUOTA_DEFAULT (UINT64_MAX - 1) /* as the next level says: tenant, then daemon */
 
 struct dz_control_usage {
     uint64_t sandboxes, warm_sandboxes, creations, memory_bytes, disk_bytes;

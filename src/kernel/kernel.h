@@ -406,9 +406,8 @@ uint32_t dz_kernel_rows(struct dz_kernel *k, enum dz_kernel_table table); /* hig
 const void *dz_kernel_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index);
 const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* NULL: none */
 uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
-/* The task of the first thread of a process; or of a thread, by its row. */
+/* The task of the first thread of a process. */
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
-struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread);
 /* The state as ps(1) shows it: R, S, D, T or Z. */
 char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p);
 /* All other state: counters, and the offset by which kernel time goes on. */
@@ -432,13 +431,11 @@ int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, siz
 /* The same with zeros, for the caller to fill. */
 int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t **ret_bytes,
                         struct dz_err *err);
-/* What runs in the first thread of a process, or in a thread, whose row was put: loaded, stopped,
- * to be filled. Takes a reference to the program. DZ_ECORRUPT: there is no such process or thread,
- * or it has one already. */
+/* Load the program that runs in the first thread of a process whose row was put. The task is
+ * stopped, for the caller to fill. Takes a reference to the program. DZ_ECORRUPT: there is no such
+ * process, or its thread has a task already. */
 int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_program *program,
                        struct dz_task **ret_task, struct dz_err *err);
-int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
-                         struct dz_task **ret_task, struct dz_err *err);
 /* Instead of a thaw: drop everything that was put. */
 void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,

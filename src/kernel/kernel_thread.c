@@ -251,8 +251,3 @@ struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)
     const struct dz_proc *p = dz_k_proc(k, proc);
     return p && p->threads ? k->task[p->threads] : NULL;
 }
-
-struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread)
-{
-    return dz_k_thread(k, thread) ? k->task[thread] : NULL;
-}

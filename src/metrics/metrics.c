@@ -24,9 +24,10 @@ enum {
     SEPARATOR = 0x1f,
 };
 
-const double dz_metric_seconds[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
-                                    0.025,  0.05,    0.1,    0.25,  0.5,    1,     2.5,
-                                    5,      10,      30,     60,    0};
+/* 0.1 ms to 60 s, about three to each power of ten. */
+static const double seconds[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                 0.025,  0.05,    0.1,    0.25,  0.5,    1,     2.5,
+                                 5,      10,      30,     60,    0};
 
 struct series {
     struct dz_list link;
@@ -66,7 +67,7 @@ static bool is_name(struct dz_str s)
 static void init(struct metric *m, const struct dz_metric_row *row)
 {
     struct dz_str rest = dz_str(row->labels), label;
-    *m = (struct metric){.row = row, .bounds = row->buckets ? row->buckets : dz_metric_seconds};
+    *m = (struct metric){.row = row, .bounds = row->buckets ? row->buckets : seconds};
     assert(is_name(dz_str(row->name)) && row->help[0]);
     while (rest.n > 0 && dz_str_split(&rest, ',', &label)) {
         assert(is_name(label) && m->label_count < DZ_METRIC_LABELS_MAX);

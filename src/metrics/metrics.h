@@ -47,11 +47,8 @@ struct dz_metric_row {
     const char *name;
     const char *help;
     const char *labels;    /* names with commas between, "" for none */
-    const double *buckets; /* ascending upper bounds, ends with 0; NULL: dz_metric_seconds */
+    const double *buckets; /* ascending upper bounds, ends with 0; NULL: 0.1 ms to 60 s */
 };
-
-/* 0.1 ms to 60 s, about three to each power of ten. */
-extern const double dz_metric_seconds[];
 
 #define DZ_METRICS_ENUM_(id, kind, name, help, labels) id,
 #define DZ_METRICS_ROW_(id, kind, name, help, labels) \

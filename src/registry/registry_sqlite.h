@@ -98,13 +98,5 @@ int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, in
                      struct dz_err *err);
 
 /* Add an event in the current transaction; tenant NULL: the sandbox's. */
-DZ_NODISCARD int dz_sqlite_add_event(struct dz_sqlite_registry *s,
-                                     const struct dz_registry_event *e, struct dz_err *err);
-int dz_sqlite_note(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,
-                   struct dz_err *err);
-int dz_sqlite_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
-                     dz_registry_event_fn *fn, void *arg, struct dz_err *err);
-int dz_sqlite_event_span(struct dz_registry *r, int64_t *ret_first, int64_t *ret_last,
-                         struct dz_err *err);
 
 #endif

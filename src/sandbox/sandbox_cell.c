@@ -11,12 +11,16 @@
 #include "sandbox/sandbox_int.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 
 #include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     TURN = 64,               /* events of one cell before others have theirs */
@@ -29,6 +33,91 @@ enum {
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
     FULL_MS = 1500,          /* between two sendings of a full disk; a cell says it each 2 s */
 };
+
+/* --- the log line of a wake --------------------------------------------------------------------
+ */
+
+enum {
+    SLOW_US = 5000,
+};
+
+enum wake_step {
+    WAKE_ASKED,
+    WAKE_SENT,
+    WAKE_UP,
+    WAKE_OUTPUT,
+    WAKE_WRITTEN,
+    WAKE_STEPS = DZ_WAKE_STEPS,
+};
+
+static int64_t since_asked(const struct dz_sandbox *s, enum wake_step step)
+{
+    return s->wake[step] ? (s->wake[step] - s->wake[WAKE_ASKED]) / 1000 : -1;
+}
+
+/* What the cell's thread has run until now, and what it has waited for a processor. */
+static bool look_at_cell(const struct dz_sandbox *s, int64_t ret_ns[static 2])
+{
+    char path[64], text[64] = "";
+    int pid = s->ops->pid(s->cell);
+    (void)snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
+    DZ_AUTO(dz_fd_close) int fd = pid > 0 ? dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, NULL) : -1;
+    return fd >= 0 && read(fd, text, sizeof text - 1) > 0 &&
+           sscanf(text, "%" SCNd64 " %" SCNd64, &ret_ns[0], &ret_ns[1]) == 2;
+}
+
+static void note_cell(struct dz_sandbox *s, enum wake_step step)
+{
+    int64_t now[2];
+    bool sent = step == WAKE_SENT;
+    bool known = look_at_cell(s, now) && (sent || s->wake_cell[0] >= 0);
+    for (int i = 0; i < 2; i++)
+        s->wake_cell[i] = !known ? -1 : sent ? now[i] : (now[i] - s->wake_cell[i]) / 1000;
+}
+
+static void log_wake(const struct dz_sandbox *s)
+{
+    struct dz_loop_spell spell = {.kind = ""};
+    char what[64] = "";
+    int64_t all = 0;
+    for (enum wake_step step = 0; step < WAKE_STEPS; step++)
+        all = since_asked(s, step) > all ? since_asked(s, step) : all;
+    if (all >= SLOW_US && dz_loop_longest(s->all->loop, s->wake[WAKE_ASKED], &spell))
+        (void)snprintf(what, sizeof what, "%s at 0x%zx", spell.kind, (size_t)spell.fn);
+    dz_log(DZ_LOG_DEBUG, "wake", dz_log_strz("sandbox_id", s->id),
+           dz_log_int("sent_us", since_asked(s, WAKE_SENT)),
+           dz_log_int("up_us", since_asked(s, WAKE_UP)),
+           dz_log_int("told_us", since_asked(s, WAKE_OUTPUT)),
+           dz_log_int("written_us", since_asked(s, WAKE_WRITTEN)),
+           dz_log_int("cell_ran_us", s->wake_cell[0]),
+           dz_log_int("cell_waited_us", s->wake_cell[1]), dz_log_bool("slow", all >= SLOW_US),
+           dz_log_int("longest_us", spell.us), dz_log_strz("longest", what));
+}
+
+static void end_wake(struct dz_sandbox *s)
+{
+    if (s->wake[WAKE_UP])
+        log_wake(s);
+    for (int i = 0; i < WAKE_STEPS; i++)
+        s->wake[i] = 0;
+}
+
+static void mark_wake(struct dz_sandbox *s, enum wake_step step)
+{
+    if (step == WAKE_ASKED) {
+        end_wake(s);
+        if (dz_log_enabled(DZ_LOG_DEBUG))
+            s->wake[step] = dz_loop_turn_ns(s->all->loop);
+        return;
+    }
+    if (s->wake[WAKE_ASKED] && !s->wake[step]) {
+        s->wake[step] = dz_clock_mono_ns();
+        if (step == WAKE_SENT || step == WAKE_UP)
+            note_cell(s, step);
+    }
+    if (s->wake[WAKE_OUTPUT] && s->wake[WAKE_WRITTEN])
+        end_wake(s);
+}
 
 /* --- boxes ------------------------------------------------------------------------------ */
 
@@ -65,7 +154,7 @@ static void put_image(const struct dz_sandboxes *all, void *image)
 static void drop_cell(struct dz_sandbox *s)
 {
     dz_start_over(s);
-    dz_wake_over(s);
+    end_wake(s);
     dz_loop_task_cancel(&s->fail);
     dz_list_remove(&s->up_pending);
     s->has_active = false;
@@ -186,7 +275,7 @@ static void let_go(struct dz_sandbox *s)
     struct exiting_cell *l = dz_zalloc(sizeof *l);
     struct dz_sandboxes *all = s->all;
     dz_start_over(s);
-    dz_wake_over(s);
+    end_wake(s);
     dz_loop_task_cancel(&s->fail);
     if (!l) {
         drop_cell(s);
@@ -316,7 +405,7 @@ static void report_up(struct dz_sandbox *s)
     dz_list_remove(&s->up_pending);
     s->has_active = false;
     dz_sandbox_cell_done(s, &how);
-    dz_wake_step(s, WAKE_WRITTEN);
+    mark_wake(s, WAKE_WRITTEN);
     dz_exec_connected(s);
     if (has_active && s->cell == c)
         on_activity(s, &active);
@@ -363,7 +452,7 @@ static void deliver_early(struct dz_sandbox *s)
 static void on_up(struct dz_sandbox *s)
 {
     s->phase = DZ_PHASE_UP;
-    dz_wake_step(s, WAKE_UP);
+    mark_wake(s, WAKE_UP);
     dz_start_over(s);
     s->cpu_at = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", s->id),
@@ -482,7 +571,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_EXEC_FAILED:
         dz_exec_event(s, event);
         if (event->type == DZ_CELL_OUTPUT || event->type == DZ_CELL_EXITED)
-            dz_wake_step(s, WAKE_OUTPUT);
+            mark_wake(s, WAKE_OUTPUT);
         break;
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
@@ -613,7 +702,7 @@ static int begin(struct dz_sandbox *s, struct dz_err *err)
         dz_exec_down(s, DZ_EUNAVAIL, "crashed", err ? err->msg : "");
         return rc;
     }
-    dz_wake_step(s, WAKE_SENT);
+    mark_wake(s, WAKE_SENT);
     dz_sandbox_watch_cell(s);
     return 0;
 }
@@ -664,7 +753,7 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
     struct dz_sandbox_resources f = {0};
     assert(!s->cell);
     if (go)
-        dz_wake_step(s, WAKE_ASKED);
+        mark_wake(s, WAKE_ASKED);
     int rc = o->host->prepare(o->arg, row, &f, err);
     if (rc < 0) {
         drop_cell(s);
@@ -684,14 +773,14 @@ static void fail_soon(struct dz_sandbox *s)
 void dz_sandbox_promote(struct dz_sandbox *s)
 {
     dz_timer_stop(s->linger);
-    dz_wake_step(s, WAKE_ASKED);
+    mark_wake(s, WAKE_ASKED);
     s->phase = DZ_PHASE_STARTING;
     s->lost = false;
     if (s->ops->go(s->cell, &s->fail_why) < 0) {
         fail_soon(s);
         return;
     }
-    dz_wake_step(s, WAKE_SENT);
+    mark_wake(s, WAKE_SENT);
     dz_file_op_resume(s);
     dz_sandbox_watch_cell(s);
 }

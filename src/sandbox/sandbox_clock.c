@@ -14,8 +14,13 @@
 #include "sandbox/sandbox_int.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     STEP_MS = 1000,           /* a larger difference: the wall's clock was set */
@@ -84,9 +89,507 @@ void dz_sandboxes_clock_begin(struct dz_sandboxes *all)
     save(all);
 }
 
-void dz_sandboxes_clock_check(struct dz_sandboxes *all)
+static void clock_check(struct dz_sandboxes *all)
 {
     if (llabs(skew(all) - all->clock.skew) > STEP_MS ||
         dz_sandboxes_now(all) - all->clock.saved_at > SEEN_MS)
         save(all);
+}
+
+/* --- what is due -------------------------------------------------------------------------------
+ */
+
+enum {
+    RETRY_MS = 1000,      /* when the registry itself failed */
+    POSTPONED_MS = 60000, /* when an operation could not even be begun */
+    SAME_MS = 5,          /* two dates of the same deadline, by clocks that are read apart */
+    TICK_MAX_MS = 60000,  /* the longest wait of the monotonic timer */
+    WALL_LAG_MS = 1000,   /* behind the other timer, which should come first */
+    SKIPPED_MS = 1000,    /* a row whose tenant has its share; the next such row: */
+    SKIPPED_STEP_MS = 10, /* so much later, so that few of many rows are looked at in vain */
+};
+
+/* CLOCK_BOOTTIME has no timer in the loop: that of the monotonic clock comes early enough, and
+ * once a minute at least, because that clock stands still while the machine sleeps. The other
+ * timer comes at once after such a sleep, or if somebody sets the wall's clock far ahead. */
+#define DATE_MAX_MS ((int64_t)1 << 50)
+
+static void set_tick(struct dz_sandboxes *all, int64_t at)
+{
+    if (!all->clock_on || at == all->tick_at)
+        return;
+    all->tick_at = at;
+    if (at == INT64_MAX) {
+        dz_timer_stop(all->tick);
+        dz_timer_stop(all->wall);
+        return;
+    }
+    int64_t left = (at < DATE_MAX_MS ? at : DATE_MAX_MS) - dz_sandboxes_now(all);
+    dz_timer_after(all->tick, left < 0 ? 0 : left < TICK_MAX_MS ? left : TICK_MAX_MS);
+    dz_timer_at(all->wall, dz_clock_real_ms() + left + WALL_LAG_MS);
+}
+
+void dz_sandboxes_arm(struct dz_sandboxes *all)
+{
+    int64_t at;
+    if (!all->clock_on || all->ticking)
+        return;
+    if (all->background >= DZ_SANDBOX_BACKGROUND_MAX)
+        return; /* the end of one of them comes here again */
+    int64_t again = dz_sandboxes_now(all) + RETRY_MS;
+    if (dz_registry_next_due(all->opts.registry, &at, NULL) < 0 ||
+        (all->unwritten_deaths && at > again))
+        at = again;
+    set_tick(all, at);
+}
+
+/* --- cells that died while the registry could not be written ------------------------ */
+
+void dz_sandboxes_death_unwritten(struct dz_sandboxes *all)
+{
+    all->unwritten_deaths = true;
+    all->deaths_after[0] = '\0';
+    dz_sandboxes_arm(all);
+}
+
+/* Rows that say active without a cell or an operation: write down what became of them. A few in
+ * each turn, for there may be as many as sandboxes that are awake. True: more are to be looked at,
+ * in the next turn. */
+static bool write_deaths(struct dz_sandboxes *all)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_SANDBOX_BATCH);
+    const struct dz_registry_filter f = {.state = dz_state_name(DZ_STATE_ACTIVE),
+                                         .after = all->deaths_after,
+                                         .limit = DZ_SANDBOX_BATCH};
+    bool failed = dz_registry_list(all->opts.registry, &f, &rows, NULL) < 0;
+    for (size_t i = 0; i < rows.n; i++) {
+        const struct dz_sandbox *s = dz_map_get(&all->map, dz_str(rows.p[i].id));
+        const struct dz_sandbox_request r = {.what = DZ_REQUEST_CRASHED, .id = rows.p[i].id};
+        (void)snprintf(all->deaths_after, sizeof all->deaths_after, "%s", rows.p[i].id);
+        if (!s || (!s->op && !s->warm && !s->taken))
+            failed |= !dz_sandbox_background(all, &r);
+    }
+    if (rows.n == DZ_SANDBOX_BATCH && !failed)
+        return true;
+    all->deaths_after[0] = '\0';
+    all->unwritten_deaths = failed;
+    return false;
+}
+
+/* --- rows ------------------------------------------------------------------------ */
+
+/* A change of a row by the clock. What fails is tried with the next. */
+static bool write_row(struct dz_sandboxes *all, const struct dz_instance *row, uint64_t set,
+                      const struct dz_instance *to, const char *event)
+{
+    const struct row_change change = {.set = set, .to = to, .event = event};
+    return dz_record_write_row(all, row, &change, NULL, NULL) == 0;
+}
+
+static bool expire(struct dz_sandboxes *all, const struct dz_instance *row)
+{
+    const struct dz_instance to = {.deployment = "TERMINATED"};
+    uint64_t set = DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
+    return write_row(all, row, set, &to, "expired");
+}
+
+static void note(struct dz_sandboxes *all, const struct dz_instance *row, const char *what,
+                 const char *detail)
+{
+    const struct dz_registry_event event = {
+        .sandbox_id = row->id, .tenant = row->tenant, .what = what, .detail = detail};
+    int64_t seq;
+    (void)!dz_registry_note(all->opts.registry, &event, &seq, NULL); /* it happens nevertheless */
+}
+
+/* What cannot be begun now is not due for a while. */
+static bool postpone(struct dz_sandboxes *all, const struct dz_instance *row, bool wake)
+{
+    int64_t at = dz_sandboxes_now(all) + POSTPONED_MS;
+    const struct dz_instance to = {.wake_at = at, .retry_at = at};
+    return write_row(all, row, wake ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at), &to, NULL);
+}
+
+/* --- shares ------------------------------------------------------------------------ */
+
+struct share *dz_share_enter(struct dz_sandboxes *all, const char *tenant)
+{
+    struct share *s = dz_map_get(&all->shares, dz_str(tenant));
+    size_t n = strlen(tenant) + 1;
+    if (!s) {
+        s = dz_zalloc(sizeof *s + n);
+        if (!s)
+            return NULL;
+        memcpy(s->tenant, tenant, n);
+        if (dz_map_put(&all->shares, dz_str(s->tenant), s, NULL) < 0) {
+            dz_free(s);
+            return NULL;
+        }
+    }
+    s->count++;
+    all->background++;
+    return s;
+}
+
+void dz_share_leave(struct dz_sandboxes *all, struct share *s)
+{
+    if (!s)
+        return;
+    all->background--;
+    if (--s->count > 0)
+        return;
+    (void)dz_map_remove(&all->shares, dz_str(s->tenant));
+    dz_free(s);
+}
+
+/* --- looking at a row -------------------------------------------------------------- */
+
+/* The row is looked at again then. The end of what it waits for may write an earlier time. */
+static bool skip(struct dz_sandboxes *all, const struct dz_instance *row, int64_t until)
+{
+    const struct dz_instance to = {.due = until};
+    assert(until > dz_sandboxes_now(all)); /* the invariant */
+    return write_row(all, row, DZ_COLUMN(due), &to, NULL);
+}
+
+static bool wake_in_line(const struct dz_sandbox *s)
+{
+    DZ_LIST_FOREACH(const struct waiter, w, &s->waiting, link)
+        if (w->what == DZ_REQUEST_USE || w->what == DZ_REQUEST_WAKE)
+            return true;
+    return false;
+}
+
+/* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that stands in
+ * line like any request, and its file-only cell is asked to make way, each second: until the turn
+ * of the wake has come, another request may begin. For anything else the row waits until the file
+ * is given back. */
+static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *row,
+                          struct dz_sandbox *s, bool wake)
+{
+    const struct dz_sandbox_request use = {
+        .what = DZ_REQUEST_USE, .id = row->id, .may_resume = true};
+    if (wake && !wake_in_line(s))
+        (void)dz_sandbox_background(all, &use);
+    bool done = skip(all, row, dz_sandboxes_now(all) + (wake ? RETRY_MS : POSTPONED_MS));
+    s->skipped = true;
+    if (wake)
+        dz_sandbox_yield_file(all, row->id, DZ_REQUEST_SUSPEND);
+    return done;
+}
+
+/* A row of no doze: nobody comes again. */
+static bool leave(struct dz_sandboxes *all, const struct dz_instance *row)
+{
+    const struct dz_instance to = {0};
+    const struct dz_record rec = {.version = row->version, .epoch = row->epoch};
+    const struct row_change change = {.set = DZ_COLUMN(due), .to = &to};
+    const struct row_write w = {.id = row->id, .rec = &rec, .row = row, .change = &change};
+    return dz_record_write(all, &w, NULL) == 0;
+}
+
+/* The activity that was not written down; so its due time is right then. */
+static int write_active(struct dz_sandboxes *all, const char *id, const struct dz_record *rec,
+                        int64_t last_active)
+{
+    const struct dz_instance to = {.last_active = last_active};
+    const struct row_change change = {.set = DZ_COLUMN(last_active), .to = &to};
+    const struct row_write w = {.id = id, .rec = rec, .change = &change};
+    return dz_record_write(all, &w, NULL);
+}
+
+/* Did that change anything? */
+static bool serve_row(struct dz_sandboxes *all, const struct dz_instance *row)
+{
+    static const enum dz_request asks[] = {
+        [DZ_DUE_DESTROY] = DZ_REQUEST_DESTROY,
+        [DZ_DUE_WAKE] = DZ_REQUEST_USE,
+        [DZ_DUE_SUSPEND] = DZ_REQUEST_SUSPEND,
+        [DZ_DUE_FREEZE] = DZ_REQUEST_FREEZE,
+    };
+    struct dz_sandbox *s = dz_map_get(&all->map, dz_str(row->id));
+    struct dz_record rec;
+    int64_t at;
+    if (s && s->op) /* its end puts the row right */
+        return skip(all, row, dz_sandboxes_now(all) + POSTPONED_MS);
+    if (dz_record_of(all, s, row, &rec, NULL) < 0)
+        return leave(all, row);
+    const struct dz_facts facts = dz_record_facts(all, &rec, s);
+    enum dz_due due = dz_lifecycle_due(&facts, &at);
+    if (due == DZ_DUE_NOTHING || at > dz_sandboxes_now(all))
+        return write_active(all, row->id, &rec, facts.last_active) == 0;
+    if (due == DZ_DUE_EXPIRE)
+        return expire(all, row);
+    if (s && s->taken)
+        return skip_reserved(all, row, s, due == DZ_DUE_WAKE);
+    struct share *share = dz_map_get(&all->shares, dz_str(row->tenant));
+    if (share && share->count >= DZ_SANDBOX_BACKGROUND_SHARE) {
+        int64_t first = dz_sandboxes_now(all) + SKIPPED_MS;
+        share->skip_at =
+            share->skip_at + SKIPPED_STEP_MS > first ? share->skip_at + SKIPPED_STEP_MS : first;
+        return skip(all, row, share->skip_at);
+    }
+    bool timeout = facts.timeout_at && facts.timeout_at <= dz_sandboxes_now(all);
+    if (timeout)
+        note(all, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
+    const struct dz_sandbox_request r = {.what = asks[due], .id = row->id, .may_resume = !timeout};
+    return dz_sandbox_background(all, &r) || postpone(all, row, due == DZ_DUE_WAKE);
+}
+
+void dz_sandboxes_on_tick(void *arg)
+{
+    struct dz_sandboxes *all = arg;
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_SANDBOX_BATCH);
+    all->tick_at = INT64_MAX;
+    dz_timer_stop(all->tick);
+    dz_timer_stop(all->wall);
+    clock_check(all);
+    all->ticking = true;
+    bool more = all->unwritten_deaths && write_deaths(all);
+    int rc =
+        dz_registry_due(all->opts.registry, dz_sandboxes_now(all), DZ_SANDBOX_BATCH, &rows, NULL);
+    bool moved = rows.n == 0;
+    for (size_t i = 0; i < rows.n && all->background < DZ_SANDBOX_BACKGROUND_MAX; i++)
+        moved = serve_row(all, &rows.p[i]) || moved;
+    all->ticking = false;
+    if (more)
+        set_tick(all, dz_sandboxes_now(all));
+    else if (rc < 0 || !moved) /* whatever hinders it, do not spin */
+        set_tick(all, dz_sandboxes_now(all) + RETRY_MS);
+    else
+        dz_sandboxes_arm(all);
+}
+
+/* --- activity -------------------------------------------------------------------- */
+
+static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now)
+{
+    f->last_active = now;
+    if (what == DZ_ACTIVITY_CONNECTION_OPEN)
+        f->connections++;
+    if (what == DZ_ACTIVITY_CONNECTION_CLOSE && f->connections > 0 && --f->connections == 0)
+        f->last_closed = now;
+    if (what >= DZ_ACTIVITY_CONNECTION_OPEN && what <= DZ_ACTIVITY_CONNECTION_KEEPALIVE)
+        f->last_byte = now;
+}
+
+/* Does this count for the sandbox, by its mode and what its row says of the guest's work? */
+static bool counts(const struct dz_record *rec, enum dz_activity what)
+{
+    return dz_lifecycle_counts(what, rec->facts.mode, !rec->ignore_cpu);
+}
+
+bool dz_sandbox_op_counts_cpu(const struct op *op)
+{
+    struct dz_record rec;
+    return dz_record_of(op->all, op->sandbox, &op->row, &rec, NULL) == 0 &&
+           counts(&rec, DZ_ACTIVITY_GUEST_CPU);
+}
+
+/* The record of a sandbox: its object's, where that has one, else the row's. */
+static int look_up(struct dz_sandboxes *all, const char *id, struct dz_sandbox *s,
+                   struct dz_record *ret_rec)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    if (s && s->rec.known) {
+        *ret_rec = s->rec;
+        return 0;
+    }
+    int rc = dz_registry_get(all->opts.registry, id, &row, NULL);
+    if (rc == 0)
+        rc = dz_record_read(all, &row, ret_rec, NULL);
+    if (rc == 0 && s)
+        s->rec = *ret_rec;
+    return rc;
+}
+
+/* Write down activity, by a record that may be older than its row: then once more. */
+static void write_active_of(struct dz_sandboxes *all, const char *id, struct dz_sandbox *s,
+                            const struct dz_record *rec, int64_t last_active)
+{
+    struct dz_record fresh;
+    if (write_active(all, id, rec, last_active) == DZ_EBUSY && look_up(all, id, s, &fresh) == 0) {
+        if (s)
+            last_active = dz_record_facts(all, &fresh, s).last_active;
+        (void)write_active(all, id, &fresh, last_active);
+    }
+    dz_sandboxes_arm(all);
+}
+
+/* Only what brings the next moment closer (the last connection closed) must be
+ * written at once; the rest is found out when the timer comes. */
+void dz_sandbox_touch(struct dz_sandboxes *all, const char *id, enum dz_activity what)
+{
+    struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
+    struct dz_record rec;
+    bool edge = s && s->now.mode == DZ_IDLE_CONNECTIONS &&
+                (what == DZ_ACTIVITY_CONNECTION_OPEN || what == DZ_ACTIVITY_CONNECTION_CLOSE);
+    if ((s && !s->warm) || what >= DZ_ACTIVITY_COUNT)
+        return;
+    if (s && !edge && what != DZ_ACTIVITY_GUEST_CPU &&
+        dz_lifecycle_counts(what, DZ_IDLE_ACTIVITY, false)) {
+        note_activity(&s->now, what, dz_sandboxes_now(all));
+        return;
+    }
+    if (look_up(all, id, s, &rec) < 0 || !counts(&rec, what))
+        return;
+    if (s)
+        note_activity(&s->now, what, dz_sandboxes_now(all));
+    if (s && s->op)
+        return;
+    struct dz_facts facts = dz_record_facts(all, &rec, s);
+    if (!s) /* touched in its sleep: files were read, for instance */
+        facts.last_active = dz_sandboxes_now(all);
+    int64_t due = dz_record_due(all, &facts);
+    if (!s || (due && (due < s->due || !s->due)))
+        write_active_of(all, id, s, &rec, facts.last_active);
+}
+
+void dz_sandbox_guest_sleeps(struct dz_sandboxes *all, const char *id, int64_t until)
+{
+    struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
+    struct dz_record rec;
+    until = dz_sandboxes_steady(all, until);
+    if (!s || !s->warm || llabs(s->now.sleeps_until - until) <= SAME_MS)
+        return;
+    s->now.sleeps_until = until;
+    if (s->op || until < dz_sandboxes_now(all) + DZ_IDLE_SLEEPER_MS ||
+        look_up(all, id, s, &rec) < 0)
+        return; /* what is due comes no earlier for it */
+    struct dz_facts facts = dz_record_facts(all, &rec, s);
+    int64_t due = dz_record_due(all, &facts);
+    if (due && (due < s->due || !s->due))
+        write_active_of(all, id, s, &rec, facts.last_active);
+}
+
+void dz_sandbox_recompute_due(struct dz_sandboxes *all, const char *id)
+{
+    struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
+    struct dz_record rec;
+    if ((s && s->op) || look_up(all, id, s, &rec) < 0)
+        return; /* the end of what is under way computes what is due */
+    struct dz_facts facts = dz_record_facts(all, &rec, s);
+    write_active_of(all, id, s, &rec, facts.last_active);
+}
+
+static int fill_hold(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                     uint64_t *set, struct dz_err *err)
+{
+    (void)row, (void)err;
+    to->hold_until = *(const int64_t *)arg;
+    *set = DZ_COLUMN(hold_until);
+    return 0;
+}
+
+int dz_sandbox_hold(struct dz_sandboxes *all, const char *id, int64_t until, struct dz_err *err)
+{
+    int64_t at = dz_sandboxes_steady(all, until);
+    const struct dz_sandbox_update u = {.id = id, .fill = fill_hold, .arg = &at, .event = "held"};
+    return dz_sandbox_update(all, &u, NULL, err);
+}
+
+struct timeout {
+    int64_t length_ms, now;
+    enum dz_timeout_action action;
+};
+
+static int fill_timeout(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                        uint64_t *set, struct dz_err *err)
+{
+    const struct timeout *t = arg;
+    (void)err;
+    to->timeout_ms = t->length_ms;
+    to->timeout_action = t->length_ms ? dz_timeout_action_name(t->action) : "";
+    to->timeout_at =
+        row->is == DZ_STATE_ACTIVE ? dz_timeout_begin(t->length_ms, 0, true, t->now) : 0;
+    *set = DZ_COLUMN(timeout_ms) | DZ_COLUMN(timeout_action) | DZ_COLUMN(timeout_at) |
+           DZ_COLUMN(timeout_left);
+    return 0;
+}
+
+int dz_sandbox_timeout(struct dz_sandboxes *all, const char *id, int64_t length_ms,
+                       enum dz_timeout_action action, struct dz_err *err)
+{
+    struct timeout t = {.length_ms = length_ms, .now = dz_sandboxes_now(all), .action = action};
+    const struct dz_sandbox_update u = {
+        .id = id, .fill = fill_timeout, .arg = &t, .event = "timeout_set"};
+    return dz_sandbox_update(all, &u, NULL, err);
+}
+
+/* --- recovery -------------------------------------------------------------------- */
+
+enum {
+    RECOVERY_PASSES = 2,
+    RECOVERY_PAGE = 64, /* rows read at a time: the rest of a page is read again */
+};
+
+static void recovery_failed(struct dz_sandboxes *all, int rc, const struct dz_err *err)
+{
+    if (rc >= 0 || all->recovery.rc < 0)
+        return;
+    all->recovery.rc = rc;
+    all->recovery.err = *err;
+}
+
+/* The next rows of the pass; resuming one takes it out of the filter. */
+static int recovery_page(struct dz_sandboxes *all, struct dz_instances *rows, struct dz_err *err)
+{
+    const struct dz_registry_filter f = {
+        .unfinished = all->recovery.pass == 0,
+        .state = all->recovery.pass == 0 ? NULL : dz_state_name(DZ_STATE_ACTIVE),
+        .after = all->recovery.after,
+        .limit = RECOVERY_PAGE,
+    };
+    return dz_registry_list(all->opts.registry, &f, rows, err);
+}
+
+/* True: there may be more. */
+static bool resume_some(struct dz_sandboxes *all, int64_t until_ms)
+{
+    bool more = all->recovery.pass < RECOVERY_PASSES;
+    while (more) {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(RECOVERY_PAGE);
+        struct dz_err err = {0};
+        int rc = recovery_page(all, &rows, &err);
+        recovery_failed(all, rc, &err);
+        if (rc < 0 || rows.n == 0) {
+            all->recovery.after[0] = '\0';
+            more = ++all->recovery.pass < RECOVERY_PASSES;
+        }
+        for (size_t i = 0; rc == 0 && i < rows.n; i++) {
+            (void)snprintf(all->recovery.after, sizeof all->recovery.after, "%s", rows.p[i].id);
+            recovery_failed(all, dz_sandbox_op_resume(all, &rows.p[i], &err), &err);
+            if (dz_clock_mono_ms() >= until_ms)
+                return true;
+        }
+    }
+    return false;
+}
+
+int dz_sandboxes_recover_some(struct dz_sandboxes *all, int64_t until_ms, struct dz_err *err)
+{
+    struct dz_err why = {0};
+    assert(!all->clock_on);
+    all->blocking = true;
+    if (!all->recovery.begun)
+        recovery_failed(all, dz_cold_sweep(&all->opts.cold, &why), &why);
+    all->recovery.begun = true;
+    bool more = resume_some(all, until_ms);
+    all->blocking = false;
+    if (more)
+        return 1;
+    all->clock_on = true;
+    dz_sandboxes_arm(all);
+    if (all->recovery.rc < 0 && err)
+        *err = all->recovery.err;
+    return all->recovery.rc;
+}
+
+int dz_sandboxes_recover(struct dz_sandboxes *all, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = dz_sandboxes_recover_some(all, INT64_MAX, err);
+    while (rc == 1);
+    return rc;
 }

@@ -17,6 +17,7 @@
 #include "base/log.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -238,7 +239,7 @@ static void on_watch_over(void *arg)
     dz_free(text);
 }
 
-void dz_exec_watch_failed(struct dz_exec_watch *w, const struct dz_why *why)
+static void watch_fail(struct dz_exec_watch *w, const struct dz_why *why)
 {
     watch_leave(w);
     w->failed = true;
@@ -246,7 +247,7 @@ void dz_exec_watch_failed(struct dz_exec_watch *w, const struct dz_why *why)
     dz_loop_post(w->all->loop, &w->over);
 }
 
-void dz_exec_watch_exited(struct dz_exec_watch *w, const struct dz_exec_exit *how)
+static void watch_exit(struct dz_exec_watch *w, const struct dz_exec_exit *how)
 {
     watch_leave(w);
     w->exit = *how;
@@ -269,7 +270,7 @@ static void fail_why(struct exec *x, const struct dz_why *why)
     while (!dz_list_empty(&x->watches)) {
         struct dz_exec_watch *w = DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link);
         if (!w->acquire) {
-            dz_exec_watch_failed(w, why);
+            watch_fail(w, why);
             continue;
         }
         dz_list_remove(&w->link);
@@ -283,6 +284,114 @@ static void fail_all(struct exec *x, int code, const char *reason, const char *t
     (void)dz_why(&why, code, NULL, "%s", text);
     why.reason = reason;
     fail_why(x, &why);
+}
+
+/* --- commands that have ended: their record and output in the file -----------------------------
+ */
+
+/* --- its output ---------------------------------------------------------------------------- */
+
+static void on_pieces(void *arg, const void *data, size_t n)
+{
+    struct dz_exec_watch *w = arg;
+    struct dz_cell_view v = {data, n};
+    struct dz_cell_piece piece;
+    size_t used = 0;
+    while (dz_cell_piece_next(&v, &piece, NULL) == 1) {
+        used += piece.size;
+        if (w->ops->output)
+            w->ops->output(w->arg, piece.stream == DZ_CELL_STDERR ? 2 : 1, piece.offset, piece.data,
+                           piece.size);
+    }
+    /* What the client has to take is acknowledged by itself, the rest here. */
+    dz_file_op_ack(w->op, w->ops->output ? n - used : n);
+}
+
+static void on_replayed(void *arg, const struct dz_why *why, uint64_t count)
+{
+    struct dz_exec_watch *w = arg;
+    struct dz_why lost = {0};
+    (void)count;
+    w->op = NULL;
+    if (!why && w->lost) {
+        (void)dz_why(&lost, DZ_EUNAVAIL, NULL,
+                     "the command %.40s was lost with its sandbox's memory; its output ends here",
+                     dz_exec_watch_exec(w));
+        lost.reason = "memory_lost";
+        why = &lost;
+    }
+    if (why) {
+        watch_fail(w, why);
+        return;
+    }
+    const struct dz_exec_exit how = w->exit;
+    watch_exit(w, &how);
+}
+
+static const struct dz_file_op_ops output_ops = {.data = on_pieces, .done = on_replayed};
+
+/* --- its record ------------------------------------------------------------------------------ */
+
+static void on_record(void *arg, const void *data, size_t n)
+{
+    struct dz_exec_watch *w = arg;
+    struct dz_cell_view v = {data, n};
+    struct dz_cell_exec_row row;
+    if (dz_cell_exec_row_next(&v, &row, NULL) == 1) {
+        w->recorded = true;
+        w->lost = strcmp(row.state, "lost") == 0;
+        w->exit = (struct dz_exec_exit){
+            .exit_code = row.exit_code,
+            .signal = row.signal,
+            .timed_out = row.timed_out,
+            .text = "",
+            .duration_ms = (row.ended_ns - row.started_ns) / DZ_NS_PER_MS,
+            .bytes = row.output_bytes,
+        };
+    }
+    dz_file_op_ack(w->op, n);
+}
+
+static void read_file(struct dz_exec_watch *w, const struct dz_cell_op *op,
+                      const struct dz_file_op_ops *ops)
+{
+    const struct dz_file_op_request request = {.op = op, .ops = ops, .arg = w};
+    struct dz_why why = {0};
+    if (dz_file_op_on(w->all, w->sandbox_id, &request, &w->op, &why) < 0)
+        watch_fail(w, &why);
+}
+
+static void on_recorded(void *arg, const struct dz_why *why, uint64_t count)
+{
+    struct dz_exec_watch *w = arg;
+    struct dz_why missing = {0};
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_OUTPUT, .text = dz_exec_watch_exec(w), .offset = w->at};
+    (void)count;
+    w->op = NULL;
+    if (!why && !w->recorded) {
+        (void)dz_why(&missing, DZ_ENOENT, NULL, "there is no command %.40s in the sandbox",
+                     dz_exec_watch_exec(w));
+        why = &missing;
+    }
+    if (why) {
+        watch_fail(w, why);
+        return;
+    }
+    bool first = !w->started_reported;
+    w->started_reported = true;
+    read_file(w, &op, &output_ops); /* what comes of it comes later */
+    if (w->ops->started && first)
+        w->ops->started(w->arg, dz_exec_watch_exec(w), 0); /* may end the watch */
+}
+
+static const struct dz_file_op_ops record_ops = {.data = on_record, .done = on_recorded};
+
+static void replay(struct dz_exec_watch *w, const char *sandbox_id)
+{
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_EXEC, .text = dz_exec_watch_exec(w)};
+    (void)snprintf(w->sandbox_id, sizeof w->sandbox_id, "%s", sandbox_id);
+    read_file(w, &op, &record_ops);
 }
 
 /* --- output ------------------------------------------------------------------------------ */
@@ -404,7 +513,7 @@ static void read_rest(struct dz_exec_watch *w, struct exec *x)
     disconnect(w);
     dz_list_remove(&w->link);
     w->exec = NULL;
-    dz_exec_replay(w, x->sandbox->id);
+    replay(w, x->sandbox->id);
 }
 
 /* Its command is over: so is a sandbox that is not persistent. */
@@ -432,7 +541,7 @@ static void on_ended(struct exec *x, const struct dz_cell_event *e)
         if (w->ops->output && w->at < e->count)
             read_rest(w, x); /* it ended right after a wake, before it was asked for output */
         else
-            dz_exec_watch_exited(w, &how);
+            watch_exit(w, &how);
     }
     struct dz_sandbox *s = x->sandbox;
     bool last = x->main;
@@ -767,11 +876,11 @@ static void on_launch(void *arg, struct dz_sandbox *s, const struct dz_sandbox_r
     struct dz_why why = {0};
     w->acquire = NULL;
     if (result->code < 0) {
-        dz_exec_watch_failed(w, result->why);
+        watch_fail(w, result->why);
         return;
     }
     if (!w->exec && launch(w, s, &why) < 0) {
-        dz_exec_watch_failed(w, &why);
+        watch_fail(w, &why);
         return;
     }
     connect(w);
@@ -834,12 +943,12 @@ static void on_listen(void *arg, struct dz_sandbox *s, const struct dz_sandbox_r
     struct dz_exec_watch *w = arg;
     w->acquire = NULL;
     if (result->code < 0) {
-        dz_exec_watch_failed(w, result->why);
+        watch_fail(w, result->why);
         return;
     }
     struct exec *x = exec_find(s, w->id);
     if (!x || !x->handle) {
-        dz_exec_replay(w, s->id);
+        replay(w, s->id);
         return;
     }
     if (dz_list_count(&x->watches) >= DZ_EXEC_WATCHES_MAX) {
@@ -847,7 +956,7 @@ static void on_listen(void *arg, struct dz_sandbox *s, const struct dz_sandbox_r
         (void)dz_why(&why, DZ_EBUSY, NULL,
                      "%d clients already follow this command, which is the limit",
                      DZ_EXEC_WATCHES_MAX);
-        dz_exec_watch_failed(w, &why);
+        watch_fail(w, &why);
         return;
     }
     w->exec = x;

@@ -302,8 +302,6 @@ void dz_sandboxes_death_unwritten(struct dz_sandboxes *all);
  * the waiter is the caller's still. */
 int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
                         struct dz_instance *row, struct dz_err *err);
-void dz_sandbox_op_done(struct op *op,
-                        int rc); /* what the current step waited for ended: rc, op->err */
 /* Cancel, if the step lets it; DZ_ETIMEOUT and DZ_EGONE end a cell that starts or stops. */
 void dz_sandbox_op_call_off(struct op *op, int code);
 void dz_sandbox_op_free(struct op *op);
@@ -312,14 +310,9 @@ int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, stru
 
 /* sandbox_step.c: do the current step. 0: done; 1: it goes on elsewhere and ends in
  * dz_sandbox_op_done; negative: failed. */
-int dz_sandbox_op_step(struct op *op, struct dz_err *err);
 /* Remove op->drop's files. The same results. */
-int dz_sandbox_op_drop(struct op *op, struct dz_err *err);
-int dz_sandbox_op_work(struct op *op, int (*work)(struct op *op, struct dz_err *err),
-                       struct dz_err *err);
 /* The cell that the operation asked to start or to stop, if it did: that is over. From the loop. */
 void dz_sandbox_cell_done(struct dz_sandbox *s, const struct cell_end *how);
-bool dz_sandbox_op_step_applies(const struct op *op, enum dz_step step);
 
 /* sandbox_record.c */
 struct row_change { /* borrowed, as of struct dz_registry_change */
@@ -371,7 +364,6 @@ int dz_sandbox_write_crash(struct dz_sandboxes *all, struct dz_instance *row, st
 
 /* sandbox_clock.c */
 void dz_sandboxes_clock_begin(struct dz_sandboxes *all);
-void dz_sandboxes_clock_check(struct dz_sandboxes *all); /* save it, if the wall's clock was set */
 
 /* sandbox_due.c */
 /* One more operation of the clock for this tenant; NULL: out of memory. */
@@ -426,9 +418,7 @@ bool dz_start_may(const struct dz_sandboxes *all, bool machine);
 void dz_start_begun(struct dz_sandbox *s, bool machine);
 void dz_start_over(struct dz_sandbox *s); /* up, or failed; any time */
 /* dz_sandbox_start_turn(s) is called when its turn has come. */
-int dz_start_queue(struct dz_sandbox *s, struct dz_err *err);
-bool dz_start_unqueue(struct dz_sandbox *s);      /* true: it was in the queue */
-void dz_sandbox_start_turn(struct dz_sandbox *s); /* sandbox.c */
+bool dz_start_unqueue(struct dz_sandbox *s); /* true: it was in the queue */
 
 /* --- sandbox_acquire.c ----------------------------------------------------------------------- */
 
@@ -460,11 +450,6 @@ void dz_exec_archived(struct dz_sandbox *s);  /* nobody is left to wait for what
 void dz_exec_connected(struct dz_sandbox *s); /* its row says that it is awake */
 /* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
 void dz_exec_down(struct dz_sandbox *s, int code, const char *reason, const char *text);
-/* sandbox_replay.c: tell a watch about a command that has ended. */
-void dz_exec_replay(struct dz_exec_watch *w, const char *sandbox_id);
-/* The end of a watch. It leaves all that it waits for now, and is told soon. */
-void dz_exec_watch_failed(struct dz_exec_watch *w, const struct dz_why *why);
-void dz_exec_watch_exited(struct dz_exec_watch *w, const struct dz_exec_exit *how);
 
 /* --- sandbox_file.c -------------------------------------------------------------------------- */
 
@@ -483,18 +468,5 @@ void dz_file_op_cut(struct dz_sandbox *s, bool all); /* end the watches; with al
 int dz_file_op_on(struct dz_sandboxes *all, const char *id,
                   const struct dz_file_op_request *request, struct dz_file_op **ret_op,
                   struct dz_why *why);
-
-/* --- sandbox_wake.c -------------------------------------------------------------------------- */
-
-enum wake_step {
-    WAKE_ASKED,
-    WAKE_SENT,
-    WAKE_UP,
-    WAKE_OUTPUT,
-    WAKE_WRITTEN,
-    WAKE_STEPS = DZ_WAKE_STEPS,
-};
-void dz_wake_step(struct dz_sandbox *s, enum wake_step step); /* it is made now */
-void dz_wake_over(struct dz_sandbox *s);                      /* nothing more will come of it */
 
 #endif

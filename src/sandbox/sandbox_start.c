@@ -113,7 +113,7 @@ void dz_start_over(struct dz_sandbox *s)
 
 /* --- starts that wait ---------------------------------------------------------------------- */
 
-int dz_start_queue(struct dz_sandbox *s, struct dz_err *err)
+static int queue_start(struct dz_sandbox *s, struct dz_err *err)
 {
     assert(s->tenant[0]);
     struct start_line *l = line_get(s->all, s->tenant);
@@ -139,6 +139,23 @@ bool dz_start_unqueue(struct dz_sandbox *s)
     if (dz_list_empty(&l->sandboxes))
         line_free(s->all, l);
     return true;
+}
+
+static void start_queued(struct dz_sandbox *s)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_sandboxes *all = s->all;
+    struct dz_err err = {0};
+    int rc = all->draining ? dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", s->id)
+                           : dz_registry_get(all->registry, s->id, &row, &err);
+    if (rc == 0)
+        rc = dz_sandbox_start_cell(s, &row, true, &err);
+    if (rc < 0) {
+        const struct cell_end how = {.code = rc, .error = err.msg};
+        s->all->opts.host->cell_gone(s->all->opts.arg, s);
+        dz_sandbox_cell_done(s, &how);
+    }
+    dz_sandbox_unneeded(s);
 }
 
 /* The next tenant's first one; that tenant's next turn is after all others. */
@@ -168,7 +185,7 @@ static void on_timer(void *arg)
     for (int i = 0; i < STARTS_MAX && !dz_list_empty(&all->starts.turns) &&
                     (all->starts.machines < STARTS_MAX || all->draining);
          i++)
-        dz_sandbox_start_turn(next(all));
+        start_queued(next(all));
     if (!dz_list_empty(&all->starts.turns) &&
         (all->starts.machines < STARTS_MAX || all->draining)) {
         soon(all);
@@ -198,4 +215,60 @@ void dz_starts_release(struct dz_sandboxes *all)
 {
     dz_timer_free(all->starts.timer);
     dz_map_release(&all->starts.lines);
+}
+
+/* --- what operations ask of cells ---------------------------------------------------------------
+ */
+
+/* A cell that had only the file may still be on its way down, for whom it was to become the machine
+ * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
+ * is here has no right to be. A cell that has only the file cannot give up the memory in it: then
+ * another cell starts, and the operations that have not moved anything begin again there. */
+static void drop_unusable_cell(struct dz_sandbox *s, bool keep_memory)
+{
+    if (!(keep_memory && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
+        dz_sandbox_cell_kill(s);
+}
+
+static int start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_memory,
+                 struct dz_err *err)
+{
+    struct dz_sandboxes *all = s->all;
+    struct dz_why why = {0};
+    drop_unusable_cell(s, keep_memory);
+    s->drop_memory = !keep_memory;
+    if (all->draining)
+        return dz_fail(err, DZ_EBUSY, "start %s: the daemon is stopping", s->id);
+    if (all->opts.host->admit_machine(all->opts.arg, s, row, &why) < 0) {
+        *err = why.err;
+        return err->code;
+    }
+    if (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING) {
+        dz_sandbox_promote(s); /* the cell that has its files becomes the machine's */
+        return 0;
+    }
+    return dz_start_may(all, true) ? dz_sandbox_start_cell(s, row, true, err) : queue_start(s, err);
+}
+
+int dz_sandbox_cell_start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_memory,
+                          struct dz_err *err)
+{
+    struct dz_err why = {0};
+    int rc = start(s, row, keep_memory, &why);
+    s->asked = rc == 0;
+    if (rc == 0)
+        return 0;
+    s->all->opts.host->cell_gone(s->all->opts.arg, s);
+    if (err)
+        *err = why;
+    return rc;
+}
+
+bool dz_sandbox_cell_stop(struct dz_sandbox *s, bool keep_memory)
+{
+    if (s->phase != DZ_PHASE_UP)
+        return false;
+    s->asked = true;
+    dz_sandbox_stop_cell(s, keep_memory);
+    return true;
 }

@@ -56,10 +56,6 @@ struct dz_vfs_cache {
 uint64_t dz_vfs_hash(uint64_t seed, const void *p, size_t n);
 int dz_vfs_cache_init(struct dz_vfs_cache *c);
 void dz_vfs_cache_release(struct dz_vfs_cache *c); /* of an empty cache */
-struct dz_vfs_hnode *dz_vfs_cache_bucket(const struct dz_vfs_cache *c, uint64_t hash);
-void dz_vfs_cache_add(struct dz_vfs_cache *c, struct dz_vfs_hnode *h);
-void dz_vfs_cache_remove(struct dz_vfs_cache *c, struct dz_vfs_hnode *h);
-void dz_vfs_cache_touch(struct dz_vfs_cache *c, struct dz_vfs_hnode *h);
 
 /* ---- vfs_node.c: inodes and names in memory ------------------------------------ */
 

@@ -75,7 +75,7 @@ void dz_vfs_cache_release(struct dz_vfs_cache *c)
     *c = (struct dz_vfs_cache){0};
 }
 
-struct dz_vfs_hnode *dz_vfs_cache_bucket(const struct dz_vfs_cache *c, uint64_t hash)
+static struct dz_vfs_hnode *cache_bucket(const struct dz_vfs_cache *c, uint64_t hash)
 {
     return c->bucket[hash & c->mask];
 }
@@ -125,7 +125,7 @@ static void lru_pull(struct dz_vfs_cache *c, const struct dz_vfs_hnode *h)
         c->oldest = h->newer;
 }
 
-void dz_vfs_cache_add(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
+static void cache_add(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
 {
     if (c->count > c->mask)
         grow(c);
@@ -136,7 +136,7 @@ void dz_vfs_cache_add(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
     c->bytes += h->bytes;
 }
 
-void dz_vfs_cache_remove(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
+static void cache_remove(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
 {
     struct dz_vfs_hnode **at = &c->bucket[h->hash & c->mask];
     while (*at != h) {
@@ -174,7 +174,7 @@ void dz_assert_caches(const struct dz_vfs *v)
 }
 #endif
 
-void dz_vfs_cache_touch(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
+static void cache_touch(struct dz_vfs_cache *c, struct dz_vfs_hnode *h)
 {
     if (c->newest == h)
         return;
@@ -253,10 +253,10 @@ static uint64_t ino_hash(uint64_t ino)
 
 static struct dz_inode *cached(struct dz_vfs *v, uint64_t ino)
 {
-    for (struct dz_vfs_hnode *h = dz_vfs_cache_bucket(&v->inodes, ino_hash(ino)); h; h = h->chain) {
+    for (struct dz_vfs_hnode *h = cache_bucket(&v->inodes, ino_hash(ino)); h; h = h->chain) {
         struct dz_inode *ip = (struct dz_inode *)h;
         if (ip->ino == ino) {
-            dz_vfs_cache_touch(&v->inodes, h);
+            cache_touch(&v->inodes, h);
             return ip;
         }
     }
@@ -377,7 +377,7 @@ static int inode_load(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
         inode_free(ip);
         return rc;
     }
-    dz_vfs_cache_add(&v->inodes, &ip->h);
+    cache_add(&v->inodes, &ip->h);
     *ret_ip = ip;
     return 0;
 }
@@ -420,7 +420,7 @@ int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip)
         return -ENOMEM;
     ip->mode = mode;
     ip->atime_ns = ip->mtime_ns = ip->ctime_ns = dz_now(v);
-    dz_vfs_cache_add(&v->inodes, &ip->h);
+    cache_add(&v->inodes, &ip->h);
     v->next_ino++;
     *ret_ip = ip;
     return 0;
@@ -429,7 +429,7 @@ int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip)
 void dz_iforget(struct dz_vfs *v, struct dz_inode *ip)
 {
     dz_iclean(v, ip);
-    dz_vfs_cache_remove(&v->inodes, &ip->h);
+    cache_remove(&v->inodes, &ip->h);
     inode_free(ip);
 }
 
@@ -544,7 +544,7 @@ static uint64_t name_hash(const struct dz_vfs *v, uint64_t dir, const char *name
 static struct dz_dentry *name_cached(const struct dz_vfs *v, uint64_t hash, uint64_t dir,
                                      const char *name, size_t len)
 {
-    struct dz_vfs_hnode *h = dz_vfs_cache_bucket(&v->names, hash);
+    struct dz_vfs_hnode *h = cache_bucket(&v->names, hash);
     for (; h; h = h->chain) {
         struct dz_dentry *d = (struct dz_dentry *)h;
         if (h->hash == hash && d->dir == dir && d->len == len && memcmp(d->name, name, len) == 0)
@@ -555,7 +555,7 @@ static struct dz_dentry *name_cached(const struct dz_vfs *v, uint64_t hash, uint
 
 static void name_forget(struct dz_vfs *v, struct dz_dentry *d)
 {
-    dz_vfs_cache_remove(&v->names, &d->h);
+    cache_remove(&v->names, &d->h);
     dz_free(d);
 }
 
@@ -571,7 +571,7 @@ void dz_name_set(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, u
         *d = (struct dz_dentry){
             .h = {.hash = hash, .bytes = sizeof *d + len}, .dir = dir, .len = (uint32_t)len};
         memcpy(d->name, name, len);
-        dz_vfs_cache_add(&v->names, &d->h);
+        cache_add(&v->names, &d->h);
     }
     d->ino = ino;
     d->type = type;
@@ -613,7 +613,7 @@ int dz_name_find(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_
     struct dz_vfs_entry e = {0};
     struct dz_dentry *d = name_cached(v, name_hash(v, dir->ino, name, len), dir->ino, name, len);
     if (d) {
-        dz_vfs_cache_touch(&v->names, &d->h);
+        cache_touch(&v->names, &d->h);
         e.ino = d->ino;
         e.type = d->type;
     } else {
@@ -682,7 +682,7 @@ void dz_caches_shrink(struct dz_vfs *v, size_t bytes)
     for (; tries > 0 && v->inodes.bytes > rest; tries--) {
         struct dz_inode *ip = (struct dz_inode *)v->inodes.oldest;
         if (ip->dirty || ip->refs)
-            dz_vfs_cache_touch(&v->inodes, &ip->h);
+            cache_touch(&v->inodes, &ip->h);
         else
             dz_iforget(v, ip);
     }
