@@ -163,7 +163,7 @@ int dz_cell_part_shared(int *fds, size_t count, struct dz_err *err)
     return 0;
 }
 
-static int prepare(int *fds, size_t count, struct dz_err *err)
+static int prepare(int *fds, size_t count, bool native, struct dz_err *err)
 {
     int e = dz_cell_let_go(fds, count);
     if (e < 0)
@@ -171,12 +171,14 @@ static int prepare(int *fds, size_t count, struct dz_err *err)
     (void)setenv("TZ", "UTC0", 1); /* SQLite asks for the zone; this one needs no file */
     tzset();
     prepare_sort();
+    if (native)
+        (void)dz_linux_look();
     return 0;
 }
 
 int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err)
 {
-    int rc = prepare(fds, count, err);
+    int rc = prepare(fds, count, fence->native, err);
     if (rc == 0 && fence->dirty)
         rc = dz_os_dirty_open(DZ_OS_DIRTY_SCAN, fence->dirty, err);
     return rc < 0 ? rc : enter(fence, err);
@@ -248,7 +250,7 @@ int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
         .processes = zygote->processes,
         .settles_later = true,
     };
-    int rc = prepare(fds, count, err);
+    int rc = prepare(fds, count, zygote->native, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
 }
 

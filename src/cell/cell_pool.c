@@ -31,6 +31,7 @@
 #include "cell/cell_users.h"
 #include "cell/cell_zygote.h"
 #include "kernel/kernel.h"
+#include "linux/linux_run.h"
 #include "os/os_cgroup.h"
 #include "os/os_jail.h"
 
@@ -434,7 +435,10 @@ static int send_user(struct zygote *z, struct dz_err *err)
                                .stream = users.count,
                                .value = users.first,
                                .size = sizeof(struct dz_zygote_user)};
-    const struct dz_zygote_user who = {.user = z->user, .native = z->native};
+    const struct dz_zygote_user who = {.user = z->user,
+                                       .native = !z->native        ? DZ_ZYGOTE_MODULES
+                                                 : dz_linux_look() ? DZ_ZYGOTE_NATIVE_TSC
+                                                                   : DZ_ZYGOTE_NATIVE};
     return dz_frame_send(z->fd, &f, &who, false, err);
 }
 

@@ -31,10 +31,17 @@ enum {
     DZ_ZYGOTE_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
 };
 
-/* The payload of USER: who a zygote is, and whether its cells run native Linux programs. */
+/* The payload of USER: who a zygote is, and whether its cells run native Linux programs. The
+ * zygote's /sys is empty: so it is told whether the host trusts the processor's time stamp counter.
+ */
+enum dz_zygote_native {
+    DZ_ZYGOTE_MODULES,    /* no native programs */
+    DZ_ZYGOTE_NATIVE,     /* their clocks are system calls */
+    DZ_ZYGOTE_NATIVE_TSC, /* their clocks read the counter */
+};
 struct dz_zygote_user {
     uint32_t user;
-    uint32_t native; /* 0 or 1 */
+    uint32_t native; /* enum dz_zygote_native */
 };
 
 /* Before the argument of a call that the root zygote started. */
@@ -69,7 +76,7 @@ struct dz_request {
         struct {
             struct dz_os_users users; /* count 0: none, and user is DZ_USER_NONE */
             uint32_t user;
-            bool native;
+            enum dz_zygote_native native;
         } who; /* USER */
         char image_sha256[65];
         struct {

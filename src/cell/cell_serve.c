@@ -41,6 +41,8 @@ enum {
     QUIET_NS = 20 * 1000 * 1000,    /* without an event: then a short WAL moves to the file */
     REST_NS = 100 * 1000 * 1000,    /* without an event: then memory is given back, */
     TRIM_NS = 1000 * 1000 * 1000,   /* at most once in this time */
+    LOOK_NS = 1000 * 1000,          /* between two looks at the socket while programs make calls */
+    EXACT_NS = 2 * 1000 * 1000,     /* a timer that is nearer is waited for by the nanosecond */
     STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
     FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
     LOCK_END_US = 10 * 1000, /* between the signals that end the wait for the lock of the file */
@@ -257,6 +259,8 @@ static void go(struct dz_serve *s)
     int rc = s->start.readonly
                  ? dz_fail(&err, DZ_ESTATE, "a file that is only looked at has no machine")
                  : dz_cell_machine_up(&s->machine, &s->start, &err);
+    if (rc == 0 && s->machine.native)
+        rc = dz_linux_watch(s->machine.native->runner, s->fd, &err);
     if (rc == 0)
         rc = s->machine.wakes ? wake(s, &up, &head.live, &err)
                               : dz_execs_lose(s->machine.execs, &err);
@@ -647,18 +651,33 @@ static bool goes_on(struct dz_serve *s)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
+/* Wait until native programs make calls, for the socket as well: fewer calls of the host than by
+ * ppoll(). Is it time to look at the socket? */
+static bool wait_for_calls(struct dz_serve *s, int64_t left)
+{
+    const bool called = dz_linux_wait(s->machine.native->runner, left);
+    const int64_t now = dz_clock_boot_ns();
+    if (called && now - s->looked_at < LOOK_NS)
+        return false;
+    s->looked_at = now;
+    return true;
+}
+
 /* Is there something in the socket? */
 static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
 {
     struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     struct dz_kernel *k = s->machine.kernel;
-    int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX;
+    int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX, due = INT64_MAX;
+    const bool sends = s->machine.execs->blocked || s->ops->blocked || s->out.count;
     if (s->up && s->machine.native) {
-        const int64_t due = dz_linux_due(s->machine.native->runner);
+        due = dz_linux_due(s->machine.native->runner);
         p[1].fd = dz_linux_fd(s->machine.native->runner);
-        next = due < next ? due : next;
     }
-    int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(k);
+    const int64_t now = s->up ? dz_kernel_now(k) : 0;
+    const bool exact = next < now + EXACT_NS; /* a timer of the machine */
+    next = due < next ? due : next;
+    int64_t left = next == INT64_MAX ? -1 : next - now;
     if (next != INT64_MAX && left < 0)
         left = 0;
     if (most_ns >= 0 && (left < 0 || most_ns < left))
@@ -672,8 +691,12 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     bool rests = rest != INT64_MAX && (left < 0 || left > rest);
     if (rests)
         left = rest;
+    if (due != INT64_MAX && !sends && !exact) { /* `due` is sooner than any rest */
+        s->trimmed = false;
+        return wait_for_calls(s, left);
+    }
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
-    if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
+    if (sends)
         p[0].events |= POLLOUT;
     int n = ppoll(p, DZ_ARRAY_LEN(p), left < 0 ? NULL : &ts, NULL);
     if (n == 0 && rests) {

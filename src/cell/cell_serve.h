@@ -23,7 +23,8 @@ struct dz_serve {
     bool rested;              /* nothing has happened for a while, at least once */
     bool trimmed;             /* memory was given back since the last event, */
     int64_t trimmed_at;       /* at this boot time */
-    int64_t reported_at;      /* boot time of the last ACTIVITY */
+    int64_t reported_at;      /* boot time of the last ACTIVITY, */
+    int64_t looked_at;        /* and of the last look at the socket while programs make calls */
     struct dz_frame_activity reported;
     uint64_t disk_limit; /* bytes of its files; 0: none */
     uint64_t room;       /* as ROOM said last; UINT64_MAX: no limit */

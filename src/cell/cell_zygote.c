@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "cell/cell_serve.h"
 #include "db/db.h"
+#include "linux/linux_run.h"
 #include "machine/machine.h"
 #include "os/os_guard.h"
 #include "os/os_jail.h"
@@ -391,7 +392,8 @@ static int hear_users(struct dz_err *err)
         return rc;
     zygote.users = r.who.users;
     zygote.user = r.who.user;
-    zygote.native = r.who.native;
+    zygote.native = r.who.native != DZ_ZYGOTE_MODULES;
+    dz_linux_told(r.who.native == DZ_ZYGOTE_NATIVE_TSC);
     return 0;
 }
 

@@ -267,16 +267,18 @@ static void turn(struct dz_kernel *k, struct dz_thread *thread)
         k->current = NULL;
         return;
     }
-    int64_t begin = k->ops.cpu_ns(k->ops.arg);
+    /* What runs elsewhere has no slice here, and its runner says how much CPU time it took. */
+    const bool here = !t->runner->poll;
+    const int64_t begin = here ? k->ops.cpu_ns(k->ops.arg) : 0;
     atomic_store(&k->running, t); /* from here on an interrupt finds it */
     atomic_store(&k->resched, 0);
     if (atomic_load(&k->stop))
         t->runner->interrupt(t->runner_arg, t);
-    if (k->ops.slice)
+    if (k->ops.slice && here)
         k->ops.slice(k->ops.arg, slice);
     enum dz_run_stop stop = t->runner->run(t->runner_arg, t, &signo);
     atomic_store(&k->running, NULL);
-    int64_t used = k->ops.cpu_ns(k->ops.arg) - begin;
+    int64_t used = here ? k->ops.cpu_ns(k->ops.arg) - begin : 0;
     used = used < 0 ? 0 : used;
     k->q_new_ns = k->picked == DZ_K_Q_NEW ? k->q_new_ns + used : 0;
     if (stop == DZ_RUN_AWAY)

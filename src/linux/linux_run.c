@@ -707,6 +707,16 @@ bool dz_linux_is_program(const void *head, size_t size)
            (p[16] == 2 || p[16] == 3) && p[17] == 0 && p[18] == 62 /* x86-64 */ && p[19] == 0;
 }
 
+bool dz_linux_look(void)
+{
+    (void)dz_linux_cpuinfo();
+    return dz_linux_vdso_look();
+}
+void dz_linux_told(bool counter)
+{
+    dz_linux_vdso_told(counter);
+}
+
 int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err)
 {
     struct dz_linux *l = dz_zalloc(sizeof *l);
@@ -753,7 +763,6 @@ void dz_linux_free(struct dz_linux *l)
     assert(l->count == 0 && !l->spaces);
     dz_linux_files_free(l);
     dz_linux_vdso_close(&l->vdso);
-    dz_free(l->cpuinfo);
     dz_vec_release(&l->calls);
     dz_buf_release(&l->line);
     dz_free(l);

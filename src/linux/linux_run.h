@@ -4,6 +4,7 @@
  * system calls the kernel answers.
  *
  *     before the jail                             for each machine
+ *     dz_linux_look()
  *     dz_linux_new(&l)
  *     dz_stub_host_open({.files =                 dz_linux_begin(l, {.stub, .vfs, ...})
  *         dz_linux_files(l)}, &stub)              dz_kernel_new({.kinds[DZ_KIND_LINUX] =
@@ -69,6 +70,11 @@ struct dz_linux_opts {
     void *arg; /* of trace */
 };
 
+/* Before a jail that hides /sys and /proc/cpuinfo: read what they say of the host's clock and
+ * processors. They are read once, also for the processes that are forked from this one. Does the
+ * host trust the time stamp counter? dz_linux_told() instead: so said a process that could look. */
+bool dz_linux_look(void);
+void dz_linux_told(bool counter);
 DZ_NODISCARD int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err);
 DZ_NODISCARD int dz_linux_begin(struct dz_linux *l, const struct dz_linux_opts *opts,
                                 struct dz_err *err);
@@ -82,8 +88,9 @@ extern const struct dz_kernel_runner dz_linux_runner; /* arg: struct dz_linux */
 /* The first DZ_LINUX_HEAD bytes of a file, or what it has: is it an ELF program of x86-64? */
 bool dz_linux_is_program(const void *head, size_t size);
 
-/* The other way to wait, with fewer calls of the host: in the stub, for at most so long (negative:
- * as long as it takes), or until a descriptor that was given to dz_linux_watch() is readable. True:
+/* The other way to wait while threads run (dz_linux_due() says so), with fewer calls of the host:
+ * in the stub, for at most so long (negative: as long as it takes, else rounded up to
+ * milliseconds), or until a descriptor that was given to dz_linux_watch() is readable. True:
  * dz_kernel_run() is due. */
 bool dz_linux_wait(struct dz_linux *l, int64_t timeout_ns);
 DZ_NODISCARD int dz_linux_watch(struct dz_linux *l, int fd, struct dz_err *err);

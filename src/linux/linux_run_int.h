@@ -117,7 +117,7 @@ struct dz_linux {
     struct dz_mm_calls calls; /* of the call that is served */
     struct dz_buf line;       /* of trace */
     uint64_t hwcap, hwcap2;
-    char *cpuinfo; /* of one processor, as the host tells of its first; NULL: it does not */
+    const char *cpuinfo; /* of one processor, as the host tells of its first; NULL: it does not */
 };
 
 static inline struct dz_linux_thread *linux_thread_of(const struct dz_task *t)
@@ -151,9 +151,8 @@ void dz_linux_auxv(void *arg, const struct dz_task *t, struct dz_buf *to);
 /* Lay a program into the fresh process of this thread. 0 or -errno of execve(2). */
 int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 
-/* linux_task.c. Before a jail: what /proc/cpuinfo of the host says of its first processor; NULL: it
- * does not. */
-char *dz_linux_cpuinfo(void);
+/* linux_task.c. What /proc/cpuinfo of the host said of its first processor; NULL: nothing. */
+const char *dz_linux_cpuinfo(void);
 uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus */
 
 /* linux_pages.c */

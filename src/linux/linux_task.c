@@ -141,19 +141,19 @@ static uint32_t cpus(const linux_call *c)
     return c->thread ? c->thread->l->o.cpus : 1;
 }
 
-char *dz_linux_cpuinfo(void)
+const char *dz_linux_cpuinfo(void)
 {
-    char text[8192];
+    static char text[8192]; /* of this process and its forks */
     size_t n = 0;
+    if (text[0])
+        return text;
     DZ_AUTO(dz_fd_close) int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
     for (ssize_t got = 1; fd >= 0 && got > 0 && n < sizeof text - 1; n += got > 0 ? (size_t)got : 0)
         got = read(fd, text + n, sizeof text - 1 - n);
     text[n] = '\0';
     char *end = strstr(text, "\n\n"); /* between two processors */
-    if (!end)
-        return NULL;
-    end[1] = '\0';
-    return dz_strndup(text, strlen(text));
+    text[end ? end + 1 - text : 0] = '\0';
+    return end ? text : NULL;
 }
 
 /* Every processor as the first one, but for its numbers. */

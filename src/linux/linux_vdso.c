@@ -47,7 +47,7 @@ static struct dz_vdso_page *page_of(const struct dz_linux_vdso *v)
 
 /* Linux takes the counter off the list when those of two processors differ, or when it runs away
  * from another clock. */
-static bool tsc_is_good(void)
+static bool counter_is_good(void)
 {
     unsigned a, b, c, d;
     char text[256];
@@ -62,6 +62,23 @@ static bool tsc_is_good(void)
         if ((p == text || p[-1] == ' ') && (p[3] == ' ' || p[3] == '\n' || p[3] == '\0'))
             return true;
     return false;
+}
+
+static enum {
+    NOT_LOOKED,
+    GOOD,
+    BAD
+} counter; /* of this process and its forks */
+
+void dz_linux_vdso_told(bool trusts)
+{
+    counter = trusts ? GOOD : BAD;
+}
+bool dz_linux_vdso_look(void)
+{
+    if (counter == NOT_LOOKED)
+        dz_linux_vdso_told(counter_is_good());
+    return counter == GOOD;
 }
 
 /* ---- the object ------------------------------------------------------------------------ */
@@ -84,7 +101,7 @@ static int make(struct dz_linux_vdso *v, struct dz_err *err)
 
 int dz_linux_vdso_open(struct dz_linux_vdso *v, struct dz_err *err)
 {
-    *v = (struct dz_linux_vdso){.fd = -1, .tsc = tsc_is_good()};
+    *v = (struct dz_linux_vdso){.fd = -1, .tsc = dz_linux_vdso_look()};
     int rc = make(v, err);
     if (rc == 0)
         rc = dz_linux_vdso_put(v, dz_linux_vdso_program, dz_linux_vdso_program_size, err);

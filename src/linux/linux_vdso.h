@@ -58,7 +58,11 @@ struct dz_linux_vdso {
     struct dz_vdso_sample anchors[2]; /* of CLOCK_BOOTTIME: what the rate is measured from */
 };
 
-/* With the image of this program. Before a jail: it makes a memory file and reads one of /sys. */
+/* Before a jail that hides /sys: does the host trust its counter? It is asked once, and what it
+ * said holds for the processes that are forked from this one, too. */
+bool dz_linux_vdso_look(void);
+void dz_linux_vdso_told(bool trusts);
+/* With the image of this program; it makes a memory file. */
 DZ_NODISCARD int dz_linux_vdso_open(struct dz_linux_vdso *v, struct dz_err *err);
 void dz_linux_vdso_close(struct dz_linux_vdso *v); /* also of a struct with fd -1 */
 /* Instead of that image, before the first update: the one of a machine that slept. DZ_ECORRUPT: no

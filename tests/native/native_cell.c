@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * native_cell.c - a guest for t_cell_native: says, forks, threads, spins, copies, becomes another
- * program. */
+ * native_cell.c - a guest for t_cell_native: says, forks, threads, spins, copies, reads clocks,
+ * becomes another program. */
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void *four(void *arg)
@@ -35,6 +38,20 @@ static int family(void)
     return 0;
 }
 
+/* Is there a line for the clocks (src/linux/linux_vdso_page.h) within a second of calls? */
+static int clocks(void)
+{
+    const volatile uint64_t *most = (const uint64_t *)(getauxval(AT_SYSINFO_EHDR) - 4096) + 2;
+    struct timespec begin, now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        (void)getppid();
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (*most == 0 && now.tv_sec < begin.tv_sec + 2);
+    puts(*most ? "line" : "calls");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -45,6 +62,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(what, "family") == 0)
         return family();
+    if (strcmp(what, "clocks") == 0)
+        return clocks();
     if (strcmp(what, "exec") == 0) {
         execlp(argv[2], argv[2], "h", NULL);
         return 5;

@@ -7,6 +7,7 @@
 
 #include "../lib/ncell_rig.h"
 
+#include "linux/linux_vdso.h"
 #include "os/os_cgroup.h"
 #include "os/os_user.h"
 
@@ -30,7 +31,11 @@ static void programs(struct mrig *r)
     static const char *const say[] = {"n", "say", "hello", NULL};
     static const char *const family[] = {"n", "family", NULL}, *const spin[] = {"n", "spin", NULL};
     static const char *const module[] = {"g", "h", NULL}, *const other[] = {"n", "exec", "g", NULL};
-    static const char *const copy[] = {"n", "copy", NULL};
+    static const char *const copy[] = {"n", "copy", NULL}, *const clocks[] = {"n", "clocks", NULL};
+    struct dz_linux_vdso v;
+    CHECK_INT(dz_linux_vdso_open(&v, &r->err), 0);
+    does(r, clocks, v.tsc ? "line\n" : "calls\n", 0); /* what this process sees, a cell knows */
+    dz_linux_vdso_close(&v);
     does(r, say, "hello\n", 7);
     does(r, family, "child 3 thread 4 pipe piped\n", 0);
     does(r, module, "hi\n", 3); /* a module beside it, */

@@ -90,7 +90,7 @@ TEST(a_request_with_descriptors_is_empty)
 
 static bool user_is(uint64_t first, uint32_t count, uint32_t user, const char *why)
 {
-    const struct dz_zygote_user who = {.user = user, .native = user % 2};
+    const struct dz_zygote_user who = {.user = user, .native = user % 3};
     const struct dz_frame f = {
         .type = DZ_FRAME_ZYGOTE_USER, .value = first, .stream = count, .size = sizeof who};
     memcpy(payload, &who, sizeof who);
@@ -101,11 +101,11 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
 {
     const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_USER, .size = 3};
     CHECK(user_is(0, 0, 0, NULL));
-    const struct dz_zygote_user other = {.native = 2};
+    const struct dz_zygote_user other = {.native = 3};
     memcpy(payload, &other, sizeof other);
     CHECK(is(DZ_READER_ZYGOTE_FIRST,
              &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other}, 0,
-             "no kind 2"));
+             "no kind 3"));
     CHECK(user_is(FIRST, COUNT, FIRST, NULL));
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
     CHECK(user_is(0, 0, 1, "no range"));     /* any user at all */
