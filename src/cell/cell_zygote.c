@@ -95,15 +95,29 @@ static long fork_for_parent(void)
     return syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* Unless somebody waits already. */
+/* A cell that no start has come for makes way for other processes first, such as a cell that wakes
+ * on this processor: several cells that are forked ahead, each of which computed for a millisecond,
+ * stood before it. False: a start has come. */
+static bool make_way(void *arg)
+{
+    struct pollfd p = {.fd = *(const int *)arg, .events = POLLIN};
+    if (poll(&p, 1, 0) != 0)
+        return false;
+    (void)sched_yield();
+    return true;
+}
+
+/* Until somebody waits. */
 static void get_ready(int fd, const struct dz_os_dirty *dirty)
 {
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    if (poll(&p, 1, 0) != 0)
+    if (!make_way(&fd))
         return;
-    dz_os_warm(dirty);
+    dz_os_warm(dirty, make_way, &fd);
+    if (!make_way(&fd))
+        return;
     dz_machine_warm();
-    dz_serve_warm();
+    if (make_way(&fd))
+        dz_serve_warm();
 }
 
 /* Give the process a stack canary of its own, so that what one cell learns of its stack is of no
@@ -141,6 +155,7 @@ DZ_NORETURN static void cell(int fd, int gate)
     int fds[2 + DZ_CELL_MODULES_MAX] = {fd};
     memcpy(fds + 1, zygote.fds, zygote.fd_count * sizeof fds[0]);
     dz_db_reseed();
+    (void)make_way(&fd);
     if (dz_cell_enter_forked(&zygote, &dirty, zygote.native ? &native : NULL, fds,
                              zygote.fd_count + 1, &err) < 0) {
         struct dz_frame f = {.type = DZ_FRAME_FAILED,

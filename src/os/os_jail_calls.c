@@ -147,6 +147,7 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     ANY(sigaltstack, "a stack for these handlers"),
     ANY(restart_syscall, "the kernel's own, after a stop"),
     ANY(futex, "locks of the C library and SQLite"),
+    ANY(sched_yield, "a cell that nobody waits for makes way for those that somebody waits for"),
     ANY(exit, "the end"),
     ANY(exit_group, "the same"),
     EQUAL(ioctl, 1, PAGEMAP_SCAN, "which of its own pages were written"),
@@ -160,7 +161,6 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     EQUAL(madvise, 2, MADV_DONTDUMP, "sanitizers: shadow memory"),
     EQUAL(madvise, 2, MADV_NOHUGEPAGE, "sanitizers: shadow memory"),
     EQUAL(ioctl, 1, TCGETS, "sanitizers: is standard error a terminal"),
-    ANY(sched_yield, "sanitizers: their locks"),
 #endif
 };
 const size_t dz_os_jail_compute_count = DZ_ARRAY_LEN(dz_os_jail_compute);

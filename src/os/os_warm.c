@@ -24,6 +24,7 @@ enum {
     BSS_MAX = 64 << 10, /* static buffers lie behind */
     AREAS = 8,          /* the stack, data of the program and of some libraries */
     WRITTEN_MAX = 320,  /* pages that a child gets at most */
+    STEP = 32,          /* pages that are populated at once: about 30 microseconds */
     NEWS_MIN = 4,       /* new pages that are worth a report, when some are known */
     TOLD_MAX = 2,       /* reports of one child */
 };
@@ -51,14 +52,31 @@ static struct {
     uint8_t bits[DZ_OS_WARM_PAGES / 8];
 } wrote;
 
-/* For all that lies between two page limits. A hint: its failure does not matter. */
+/* The work of this child: it asks `go_on` after each STEP pages. */
+static struct {
+    bool (*go_on)(void *arg);
+    void *arg;
+    bool over;
+    size_t pages; /* since it asked last */
+} work;
+
+/* Populate what lies between two page limits. A hint: its failure does not matter. */
 static void ask(uintptr_t from, uintptr_t to, int advice)
 {
     uintptr_t page = dz_vm_page();
     from -= from % page;
     to = (to + page - 1) / page * page;
-    if (from < to)
-        (void)madvise((void *)from, to - from, advice);
+    while (from < to && !work.over) {
+        size_t n = (to - from) / page, left = STEP - work.pages;
+        n = n < left ? n : left;
+        (void)madvise((void *)from, n * page, advice);
+        from += n * page;
+        work.pages += n;
+        if (work.pages < STEP)
+            continue;
+        work.pages = 0;
+        work.over = !work.go_on(work.arg);
+    }
 }
 
 static void add_area(uintptr_t from, uintptr_t to)
@@ -259,8 +277,10 @@ static void warm_stack(void)
         room[i] = 0;
 }
 
-void dz_os_warm(const struct dz_os_dirty *d)
+void dz_os_warm(const struct dz_os_dirty *d, bool (*go_on)(void *arg), void *arg)
 {
+    work.go_on = go_on;
+    work.arg = arg;
     wrote.wanted = wrote.wanted && dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_SCAN;
     if (!wrote.wanted)
         warm_stack();

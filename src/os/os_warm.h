@@ -13,6 +13,7 @@
 
 #include "os/os_dirty.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,8 +36,9 @@ void dz_os_warm_learn(const uint32_t *pages, size_t count);
  * none, when it was not asked or they cannot be found out. */
 size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t most);
 
-/* In the child. d: its own pages. One that could not find out which pages were written gets copies
- * of all. */
-void dz_os_warm(const struct dz_os_dirty *d);
+/* In the child. d: its own pages. A child that could not find out which pages were written gets
+ * copies of all. go_on is called after every few pages, from here only: false ends the work,
+ * because the child has something better to do. */
+void dz_os_warm(const struct dz_os_dirty *d, bool (*go_on)(void *arg), void *arg);
 
 #endif

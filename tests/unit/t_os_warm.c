@@ -72,6 +72,12 @@ static struct told {
     uint32_t pages[NUMBERS];
 } *told;
 
+static bool always(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
 static uint8_t data[PAGES * 4096] __attribute__((aligned(4096))); /* of the program */
 
 static bool own_page(const struct dz_os_dirty *d, const uint8_t *at)
@@ -96,7 +102,7 @@ static void told_twice_child(void)
     struct dz_os_dirty *d = tracker();
     if (dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_COMPARE)
         return;
-    dz_os_warm(d);
+    dz_os_warm(d, always, NULL);
     memory[0] = 3;
     told->count = dz_os_warm_wrote(d, told->pages, NUMBERS);
     expect(told->count > 0);
@@ -115,7 +121,7 @@ static void told_twice_child(void)
 static void idle_child(void)
 {
     struct dz_os_dirty *d = tracker();
-    dz_os_warm(d);
+    dz_os_warm(d, always, NULL);
     tell(d);
 }
 
@@ -124,7 +130,7 @@ static void first_child(void)
     struct dz_os_dirty *d = tracker();
     if (dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_COMPARE)
         return;
-    dz_os_warm(d);
+    dz_os_warm(d, always, NULL);
     expect(!own_page(d, memory) && !own_page(d, data + 3 * dz_vm_page()));
     memory[0] = data[3 * dz_vm_page()] = 3;
     tell(d);
@@ -136,7 +142,7 @@ static void later_child(void)
     struct dz_os_dirty *d = tracker();
     if (dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_COMPARE)
         return;
-    dz_os_warm(d);
+    dz_os_warm(d, always, NULL);
     expect(own_page(d, memory) && !own_page(d, memory + 4 * page));
     expect(own_page(d, data + 3 * page) && !own_page(d, data + 6 * page));
     tell(d);
@@ -155,6 +161,28 @@ static size_t only_in(const struct told *a, const struct told *b, uint32_t *ret)
             ret[n++] = a->pages[i];
     }
     return n;
+}
+
+/* A question is asked after every few pages, and no page comes after the answer no. */
+static bool twice(void *arg)
+{
+    unsigned *asked = arg;
+    expect(++*asked <= 2);
+    return *asked < 2;
+}
+
+static void busy_child(void)
+{
+    static uint32_t all[NUMBERS];
+    unsigned asked = 0;
+    struct dz_os_dirty *d = tracker();
+    if (dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_COMPARE)
+        return;
+    for (uint32_t i = 0; i < NUMBERS; i++)
+        all[i] = i;
+    dz_os_warm_learn(all, NUMBERS);
+    dz_os_warm(d, twice, &asked);
+    expect(asked == 2 && !own_page(d, memory));
 }
 
 TEST(later_children_get_what_first_ones_wrote)
@@ -183,5 +211,6 @@ TEST(later_children_get_what_first_ones_wrote)
     CHECK_INT(status_of(first_child), 0);                         /* so it is asked again */
     dz_os_warm_learn(busy.pages, busy.count);
     CHECK_INT(status_of(later_child), 0);
+    CHECK_INT(status_of(busy_child), 0);
     (void)munmap(told, sizeof *told);
 }
