@@ -31,7 +31,9 @@
 enum {
     HOST_FD = 0, /* of the guard */
     OURS_FD = 1,
-    LOOK_MS = 50, /* between two looks at whether somebody is left */
+    LOOK_MS = 50,         /* between two looks at whether somebody is left */
+    ORPHANS_MS = 1000,    /* between two looks for orphans */
+    ORPHANS_BYTES = 8192, /* of their numbers, in one look */
 };
 
 /* Without privileges a user namespace carries the others. It knows the caller by the id that it
@@ -57,16 +59,43 @@ static void drop_gained(void)
  * alone, because none of these processes is dumpable. */
 #define OWN_PROC "subset=pid,hidepid=4" /* 2 hides nothing from the group of root */
 
-/* A jail that asks whether it has the root of a guard looks for all of this. */
-static void mount_own(void)
+/* A jail that asks whether it has the root of a guard looks for all of this. Returns whether /proc
+ * shows our own namespace. */
+static bool mount_own(void)
 {
     const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-        mount("proc", "/proc", "proc", flags, OWN_PROC) == 0 &&
-        mount("doze-root", DZ_OS_GUARD_ROOT, "tmpfs", flags, "size=4k,mode=0555") == 0 &&
+    const bool proc = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                      mount("proc", "/proc", "proc", flags, OWN_PROC) == 0;
+    if (proc && mount("doze-root", DZ_OS_GUARD_ROOT, "tmpfs", flags, "size=4k,mode=0555") == 0 &&
         mkdir(DZ_OS_GUARD_ROOT "/proc", 0555) == 0 &&
         mount("proc", DZ_OS_GUARD_ROOT "/proc", "proc", flags, OWN_PROC) == 0)
         (void)mount(NULL, DZ_OS_GUARD_ROOT, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, NULL);
+    return proc;
+}
+
+/* Process 1 becomes the parent of whoever's parent has died. All that are meant to live are
+ * children of the host, so while the host lives the children of process 1 are what a dead cell
+ * left: its guests' processes die with it, unless they had a hand in their own birth. Process 1
+ * reaps what ends, and numbers are given in a circle, so a number of the list is still the same
+ * process. */
+static void kill_orphans(struct pollfd *host)
+{
+    static char text[ORPHANS_BYTES];
+    DZ_AUTO(dz_fd_close) int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text);
+    pid_t pid = 0;
+    if (n <= 0 ||
+        poll(host, 1, 0) != 0) /* a dying host closes the pipe before it leaves children */
+        return;
+    for (ssize_t i = 0; i < n; i++) { /* numbers, each with a space behind it */
+        if (text[i] >= '0' && text[i] <= '9') {
+            pid = pid * 10 + (text[i] - '0');
+            continue;
+        }
+        if (pid > 1)
+            (void)kill(pid, SIGKILL);
+        pid = 0;
+    }
 }
 
 /* Give those who are left their time, and no more than they need where they can be counted: nobody
@@ -90,14 +119,14 @@ DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, boo
     (void)prctl(PR_SET_NAME, "doze-guard");
     (void)prctl(PR_SET_DUMPABLE, 0); /* nothing for a zygote of the same user to look at */
     (void)signal(SIGCHLD, SIG_IGN);  /* what a dead cell leaves behind is process 1's to reap */
-    if (inside)
-        mount_own();
+    const bool sees = inside && mount_own();
     if (gained)
         drop_gained();
     if (write(OURS_FD, "r", 1) != 1)
         _exit(1);
-    while (poll(&p, 1, -1) < 0 && errno == EINTR)
-        ;
+    for (int n; (n = poll(&p, 1, sees ? ORPHANS_MS : -1)) <= 0;)
+        if (n == 0)
+            kill_orphans(&p);
     if (!(p.revents & POLLIN))
         wait_for_all(grace_ms, inside);
     (void)kill(0, SIGKILL); /* as process 1 it survives that, and takes the namespace with it: */

@@ -8,7 +8,8 @@
  *
  * Where the system grants it, the guard is process 1 of a pid namespace in which all later
  * children of the caller are, too: they cannot name a process outside, and the kernel ends them
- * with the guard. Their /proc shows that namespace only, and the directory DZ_OS_GUARD_ROOT is
+ * with the guard. What a dead child leaves behind is the guard's child then, and is killed within a
+ * second or two. Their /proc shows that namespace only, and the directory DZ_OS_GUARD_ROOT is
  * what a jail makes their root: it has nothing but that /proc.
  */
 #ifndef DZ_OS_OS_GUARD_H

@@ -56,17 +56,18 @@ static inline void ncell_start(struct mrig *r, struct dz_cell_pool *p, const str
     mrig_again(r);
 }
 
-/* The processes of its stubs: all of its children. How many there are. */
+/* Processes whose parent, or whose session, is this one; how many there are. All children of a cell
+ * are processes of its stubs, which are a session: of the first of them. */
 enum {
     NCELL_STUBS = 256
 };
-static inline size_t ncell_stubs(pid_t cell, pid_t ret_pids[NCELL_STUBS])
+static inline size_t ncell_list(pid_t parent, pid_t session, pid_t ret_pids[NCELL_STUBS])
 {
     size_t count = 0;
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && (e = readdir(d));) {
-        char path[300], text[512] = "";
-        int ppid = 0;
+        char path[300], text[512] = "", state = 0;
+        int ppid = 0, of = 0;
         (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
         FILE *f = fopen(path, "re");
         if (!f)
@@ -74,12 +75,19 @@ static inline size_t ncell_stubs(pid_t cell, pid_t ret_pids[NCELL_STUBS])
         (void)!fgets(text, sizeof text, f);
         (void)fclose(f);
         const char *end = strrchr(text, ')');
-        if (end && sscanf(end, ") %*c %d", &ppid) == 1 && ppid == cell && /* NOLINT(cert-err34-c) */
-            count < NCELL_STUBS)
+        if (!end ||
+            sscanf(end, ") %c %d %*d %d", &state, &ppid, &of) != 3) /* NOLINT(cert-err34-c) */
+            continue;
+        if ((ppid == parent || (of == session && state != 'Z')) && count < NCELL_STUBS)
             ret_pids[count++] = atoi(e->d_name); /* NOLINT(cert-err34-c) */
     }
     if (d)
         (void)closedir(d);
     return count;
 }
+static inline size_t ncell_stubs(pid_t cell, pid_t ret_pids[NCELL_STUBS])
+{
+    return ncell_list(cell, -1, ret_pids);
+}
+
 #endif

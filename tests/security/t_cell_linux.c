@@ -143,11 +143,14 @@ static void is_as_it_was(struct world *w, bool alive)
         const size_t n = ncell_stubs(dz_cell_pid(w->r.cell), stubs);
         for (size_t i = 0; i < n; i++)
             has_no_more(stubs[i]);
+    } else {
+        dz_cell_free(w->r.cell);
+        w->r.cell = NULL;
     }
     answers(&w->other, w->others);
     CHECK_INT(ncell_stubs(dz_cell_pid(w->other.cell), stubs), 2);
     settle(w);
-    CHECK_INT(own_descriptors(), w->descriptors);
+    CHECK_INT(own_descriptors(), w->descriptors - !alive);
     CHECK_INT(stat("/proc/self/exe", &now), 0);
     CHECK(now.st_mtim.tv_sec == w->host.st_mtim.tv_sec && now.st_size == w->host.st_size &&
           now.st_mode == w->host.st_mode);
@@ -155,14 +158,14 @@ static void is_as_it_was(struct world *w, bool alive)
 
 static void end(struct world *w)
 {
-    const pid_t cells[] = {dz_cell_pid(w->r.cell), dz_cell_pid(w->other.cell)};
+    const pid_t cells[] = {w->r.cell ? dz_cell_pid(w->r.cell) : 0, dz_cell_pid(w->other.cell)};
     pid_t stubs[NCELL_STUBS];
     mrig_free(&w->r);
     mrig_free(&w->other);
     mrig_free(&w->image);
     dz_cell_pool_free(w->pool);
     for (size_t i = 0; i < DZ_ARRAY_LEN(cells); i++)
-        CHECK_INT(ncell_stubs(cells[i], stubs), 0);
+        CHECK_INT(cells[i] ? ncell_stubs(cells[i], stubs) : 0, 0);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
@@ -298,4 +301,41 @@ TEST(tenants_of_other_users_are_held_as_well)
         SKIP("this process can become no other user");
     attack_as("kill", 0, true);
     attack_as("forbidden", 0, true);
+}
+
+/* A cell is killed while its guest does this, once it has so many processes, or after so many
+ * milliseconds: none of them is left, whoever their parent is then. */
+static void is_killed_during(const char *name, size_t processes, int after_ms)
+{
+    const char *const argv[] = {"n", name, NULL};
+    pid_t stubs[NCELL_STUBS];
+    struct world w;
+    begin(&w, false);
+    const pid_t cell = dz_cell_pid(w.r.cell);
+    CHECK(ncell_stubs(cell, stubs) >= 2);
+    const pid_t session = getsid(stubs[0]);
+    (void)mrig_exec(&w.r, argv, MEXEC_SLOW);
+    for (int ms = 0; ms < 20000 && ncell_stubs(cell, stubs) < processes; ms += 5)
+        (void)poll(NULL, 0, 5);
+    (void)poll(NULL, 0, after_ms);
+    CHECK(ncell_stubs(cell, stubs) >= processes);
+    CHECK_INT(kill(cell, SIGKILL), 0);
+    while (mrig_step(&w.r))
+        ;
+    while (ncell_list(-1, session, stubs) > 0) /* or the alarm comes */
+        (void)poll(NULL, 0, 20);
+    is_as_it_was(&w, false);
+    end(&w);
+}
+TEST(a_killed_cell_leaves_no_process)
+{
+    for (int i = 0; i < 4; i++)
+        is_killed_during("processes", 2, 7 * i * i);
+    for (int i = 0; i < 3; i++)
+        is_killed_during("threads", 2, 11 * i);
+}
+/* The child that does not come to its kernel has not asked to die with it either. */
+TEST(a_killed_cell_leaves_no_stray)
+{
+    is_killed_during("rewrite", 5, 0);
 }

@@ -207,3 +207,58 @@ TEST(a_guard_does_not_outlive_the_last_of_its_namespace)
     while (pid > 0 && pid != seed); /* or the alarm comes */
     CHECK_INT(pid, seed); /* the guard ends it, too, when it is slow */
 }
+
+/* The child of a child, which no signal but SIGKILL ends: it is left when its parent dies, and the
+ * host, its other child and the guard go on. */
+static void ends_orphans(void)
+{
+    struct dz_err err;
+    int host[2], alive[2], orphan[2], guard;
+    char byte;
+    CHECK(pipe2(host, O_CLOEXEC) == 0 && pipe2(alive, O_CLOEXEC) == 0);
+    CHECK(pipe2(orphan, O_CLOEXEC) == 0);
+    const pid_t seed = fork();
+    if (seed == 0) {
+        (void)close(host[1]);
+        if (dz_os_guard_start(host[0], GRACE_MS, &guard, &err) < 0)
+            _exit(1);
+        if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
+            (void)close(orphan[1]);
+            stay(alive[1], "");
+        }
+        if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
+            (void)close(alive[1]);
+            if (fork() == 0)
+                stay(orphan[1], "");
+            _exit(0);
+        }
+        _exit(0);
+    }
+    (void)close(host[0]);
+    (void)close(alive[1]);
+    (void)close(orphan[1]);
+    struct seen seen;
+    CHECK_INT(read(alive[0], &seen, sizeof seen), sizeof seen);
+    CHECK_INT(read(orphan[0], &seen, sizeof seen), sizeof seen);
+    CHECK_INT(read(orphan[0], &byte, 1), 0); /* or the alarm comes */
+    CHECK_INT(poll(&(struct pollfd){.fd = alive[0], .events = POLLIN}, 1, 0), 0);
+    (void)close(host[1]);
+    while (wait(NULL) > 0)
+        ;
+    CHECK_INT(read(alive[0], &byte, 1), 0);
+}
+
+TEST(a_guard_ends_what_a_dead_child_leaves)
+{
+    if (!has_namespaces())
+        SKIP("no pid namespaces");
+    ends_orphans();
+}
+
+TEST(a_guard_of_an_ordinary_user_does_so_too)
+{
+    become_user();
+    if (!has_namespaces())
+        SKIP("no pid namespaces");
+    ends_orphans();
+}
