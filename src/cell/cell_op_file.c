@@ -197,7 +197,7 @@ static int name_file(struct dz_op *op, uint64_t ino, struct dz_err *err)
     struct dz_vfs_attr set = {.uid = a.uid, .gid = a.gid};
     set.mode = op->args.mode ? op->args.mode & 07777 : w.ino ? a.mode & 07777 : 0644;
     int e = dz_vfs_setattr(v, ino, DZ_VFS_SET_MODE | DZ_VFS_SET_UID | DZ_VFS_SET_GID, &set);
-    int n = snprintf(part, sizeof part, ".doze-put-%u", op->handle);
+    int n = snprintf(part, sizeof part, DZ_OP_ARRIVING "%u", op->handle);
     if (e == 0)
         e = dz_vfs_link(v, ino, w.dir, part, (size_t)n);
     if (e == 0) {

@@ -384,6 +384,7 @@ static void figures(const struct dz_serve *s, struct dz_record_stats *r)
     r->inodes = u.inodes;
     r->inode_limit = u.limit_inodes;
     r->image_bytes = u.image_bytes;
+    r->image_inodes = u.image_inodes;
     r->up = s->up;
     r->execs = (uint32_t)s->machine.execs->count;
     if (!s->up)

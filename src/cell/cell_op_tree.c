@@ -30,6 +30,7 @@ struct level {
 
 enum {
     LEVELS_MAX = DZ_VFS_DEPTH_MAX,
+    USAGE_NAMES_MAX = 4000000, /* a damaged disk may have a loop of directories */
 };
 
 static int add_entry(void *arg, const struct dz_vfs_entry *e)
@@ -175,6 +176,81 @@ int dz_op_list(struct dz_op *op, struct dz_err *err)
     return rc < 0 ? rc : listed;
 }
 
+/* --- sums ------------------------------------------------------------------------------------ */
+
+static const struct dz_vfs_who root = {.root = DZ_VFS_ROOT};
+
+static int find_top(struct dz_op *op, struct dz_vfs_attr *ret)
+{
+    return dz_vfs_stat_at(dz_op_vfs(op), &root, (struct dz_vfs_path){DZ_VFS_ROOT, op->path},
+                          !(op->args.flags & DZ_CELL_OP_NOFOLLOW), ret);
+}
+
+static int add_usage(struct dz_op *op, const struct dz_vfs_attr *a, struct dz_record_usage *sum)
+{
+    uint64_t stored = 0, names = S_ISREG(a->mode) && a->nlink > 1 ? a->nlink : 1;
+    int e = S_ISREG(a->mode) ? dz_vfs_allocated(dz_op_vfs(op), a->ino, &stored) : 0;
+    if (e == -ENOENT)
+        return 0; /* removed meanwhile */
+    sum->stored += stored / names;
+    sum->size += S_ISREG(a->mode) ? a->size / names : 0;
+    sum->names++;
+    sum->sockets += S_ISSOCK(a->mode);
+    return e;
+}
+
+/* Add the next entry of the innermost directory; enter it if it is a directory. */
+static int add_entry_usage(struct dz_op *op, struct level *levels, size_t *depth,
+                           struct dz_record_usage *sum, struct dz_err *err)
+{
+    struct level *l = &levels[*depth - 1];
+    struct dz_vfs_attr a;
+    if (dz_vfs_getattr(dz_op_vfs(op), l->entries.p[l->at++].ino, &a) != 0)
+        return 0; /* removed meanwhile */
+    int e = add_usage(op, &a, sum);
+    if (e < 0 || !S_ISDIR(a.mode))
+        return e < 0 ? dz_op_failed(op, "measure", e, err) : 0;
+    if (*depth == LEVELS_MAX || sum->names > USAGE_NAMES_MAX)
+        return dz_fail(err, DZ_ELIMIT,
+                       "measure %s: more than %d directories deep or %d names; run doze disk check",
+                       op->path, LEVELS_MAX, USAGE_NAMES_MAX);
+    int rc = dz_op_yield(op, false, err);
+    e = rc < 0 ? 0 : open_level(op, &levels[*depth], a.ino);
+    *depth += rc == 0;
+    return e < 0 && e != -ENOENT && e != -ENOTDIR ? dz_op_failed(op, "measure", e, err) : rc;
+}
+
+int dz_op_usage(struct dz_op *op, struct dz_err *err)
+{
+    static const struct dz_op_part none[3] = {{0}};
+    struct dz_record_usage sum = {0};
+    struct dz_vfs_attr a = {0};
+    size_t depth = 0;
+    int e = find_top(op, &a);
+    if (e == 0)
+        e = add_usage(op, &a, &sum);
+    if (e < 0)
+        return dz_op_failed(op, "measure", e, err);
+    struct level *levels = dz_zalloc(LEVELS_MAX * sizeof *levels);
+    if (!levels)
+        return dz_fail(err, DZ_ENOMEM, "measure %s: out of memory", op->path);
+    if (S_ISDIR(a.mode)) {
+        e = open_level(op, &levels[0], a.ino);
+        depth = 1;
+    }
+    int rc = e < 0 ? dz_op_failed(op, "measure", e, err) : 0;
+    while (rc == 0 && depth > 0) {
+        if (levels[depth - 1].at < levels[depth - 1].entries.n)
+            rc = add_entry_usage(op, levels, &depth, &sum, err);
+        else
+            release_level(&levels[--depth]);
+    }
+    while (depth > 0)
+        release_level(&levels[--depth]);
+    dz_free(levels);
+    return rc < 0 ? rc : dz_op_record(op, DZ_RECORD_USAGE, &sum, sizeof sum, none, err);
+}
+
 /* --- archives ------------------------------------------------------------------------------ */
 
 static int tar_write(void *arg, const void *buf, size_t n)
@@ -184,13 +260,16 @@ static int tar_write(void *arg, const void *buf, size_t n)
 
 int dz_op_tar_out(struct dz_op *op, struct dz_err *err)
 {
-    struct dz_tar_out out = {.vfs = dz_op_vfs(op), .name = "", .write = tar_write, .arg = op};
+    struct dz_tar_out out = {.vfs = dz_op_vfs(op),
+                             .name = "",
+                             .write = tar_write,
+                             .arg = op,
+                             .sparse = op->args.flags & DZ_CELL_OP_SPARSE};
     struct dz_vfs_attr a = {0};
     struct dz_tar_stats stats;
     const char *slash = strrchr(op->path, '/');
-    int e = dz_vfs_resolve(out.vfs, op->path, &out.ino);
-    if (e == 0)
-        e = dz_vfs_getattr(out.vfs, out.ino, &a);
+    int e = find_top(op, &a);
+    out.ino = a.ino;
     if (e == 0)
         e = dz_vfs_ref(out.vfs, out.ino);
     if (e < 0)
@@ -246,6 +325,18 @@ SAME(ATTR);
 SAME(OVERFLOW);
 #undef SAME
 
+/* Is there a name in the path that exists only while an upload or an archive arrives? */
+static bool is_arriving(const char *path)
+{
+    for (const char *name = path; name; name = strchr(name, '/')) {
+        name += *name == '/';
+        if (strncmp(name, DZ_OP_ARRIVING, strlen(DZ_OP_ARRIVING)) == 0 ||
+            strncmp(name, DZ_TAR_STAGE, strlen(DZ_TAR_STAGE)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz_err *err)
 {
     char path[DZ_VFS_PATH_MAX + DZ_VFS_NAME_MAX + 2] = "";
@@ -259,6 +350,8 @@ static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz
     if (ev->len > 0)
         (void)snprintf(path + n, sizeof path - (size_t)n, "%s%.*s", n == 1 ? "" : "/", (int)ev->len,
                        ev->name);
+    if (is_arriving(path))
+        return 0; /* MOVED_TO reports the file under its own name */
     const struct dz_op_part parts[3] = {{path, strlen(path) + 1}};
     return dz_op_record(op, DZ_RECORD_CHANGE, &c, sizeof c, parts, err);
 }

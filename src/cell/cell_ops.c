@@ -25,7 +25,7 @@ static dz_op_fn *const functions[DZ_CELL_OP_TYPES] = {
     [DZ_CELL_OP_TAR_IN] = dz_op_tar_in, [DZ_CELL_OP_WATCH] = dz_op_watch,
     [DZ_CELL_OP_SQL] = dz_op_sql,       [DZ_CELL_OP_EXECS] = dz_op_execs,
     [DZ_CELL_OP_EXEC] = dz_op_exec,     [DZ_CELL_OP_OUTPUT] = dz_op_output,
-    [DZ_CELL_OP_STATS] = dz_op_stats,
+    [DZ_CELL_OP_STATS] = dz_op_stats,   [DZ_CELL_OP_USAGE] = dz_op_usage,
 };
 
 struct dz_ops *dz_ops_new(struct dz_serve *s)
@@ -247,7 +247,7 @@ static int fill(struct dz_op *op, const struct dz_frame *f, const uint8_t *paylo
     op->text = op->to ? dz_cursor_string(&c) : NULL;
     if (!op->text || strlen(op->path) >= DZ_VFS_PATH_MAX || strlen(op->to) >= DZ_VFS_PATH_MAX)
         return dz_fail(err, DZ_EINVAL, "an operation that is malformed, or whose path is too long");
-    if (op->type <= DZ_CELL_OP_WATCH && op->path[0] != '/')
+    if ((op->type <= DZ_CELL_OP_WATCH || op->type == DZ_CELL_OP_USAGE) && op->path[0] != '/')
         return dz_fail(err, DZ_EINVAL, "%s: a path in a sandbox begins with /", op->path);
     if (op->type == DZ_CELL_OP_MOVE && op->to[0] != '/')
         return dz_fail(err, DZ_EINVAL, "%s: a path in a sandbox begins with /", op->to);

@@ -81,6 +81,9 @@ int dz_op_hold(struct dz_op *op, struct dz_err *err);
 /* Fail with "what PATH: why", from an errno. */
 int dz_op_failed(const struct dz_op *op, const char *what, int e, struct dz_err *err);
 
+/* How the name begins that a file has for the moment between its upload and its place. */
+#define DZ_OP_ARRIVING ".doze-put-"
+
 struct dz_vfs_attr;
 int dz_op_put_stat(struct dz_op *op, const struct dz_vfs_attr *a, const char *path,
                    struct dz_err *err);
@@ -89,7 +92,7 @@ typedef int dz_op_fn(struct dz_op *op, struct dz_err *err);
 /* DZ_EINVAL: the path is in a directory that the kernel covers inside (/proc, /dev). */
 int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *err);
 dz_op_fn dz_op_stat, dz_op_list, dz_op_read, dz_op_write, dz_op_mkdir, dz_op_move, dz_op_remove;
-dz_op_fn dz_op_tar_out, dz_op_tar_in, dz_op_watch;
+dz_op_fn dz_op_tar_out, dz_op_tar_in, dz_op_usage, dz_op_watch;
 dz_op_fn dz_op_sql, dz_op_execs, dz_op_exec, dz_op_output, dz_op_stats;
 
 #endif

@@ -207,7 +207,7 @@ static int tree_in(struct dz_cli_side *s, const char *from, const struct dz_cli_
     if (rc == 0)
         rc = make_directory(s, to, &made, err);
     if (rc == 0)
-        rc = dz_cli_pack_open(s->c, from, made.kept < strlen(made.path), &pack, err);
+        rc = dz_cli_pack_open(s->c, from, made.kept < strlen(made.path), NULL, &pack, err);
     if (rc < 0)
         return rc;
     const struct dz_cli_bytes bytes = {.read = dz_cli_pack_read, .arg = pack, .size = -1};
@@ -241,7 +241,7 @@ static int tree_out(struct dz_cli_side *s, const struct dz_cli_spot *from, const
     if (rc == 0)
         rc = dz_cli_tree_begin(t, from->path, to, err);
     if (rc == 0)
-        rc = dz_cli_tree_out(read_side, s, t, err);
+        rc = dz_cli_tree_out(&(struct dz_cli_stream){.read = read_side, .arg = s}, t, err);
     return dz_cli_tree_end(t, rc, err);
 }
 

@@ -121,7 +121,7 @@ int dz_cli_side_begin(struct dz_cli_side *s, const struct dz_cli_spot *from, enu
     if (rc < 0)
         return rc;
     if (s->in_file)
-        return what == DZ_CLI_ARCHIVE ? dz_files_begin_tar(s->files, path, err)
+        return what == DZ_CLI_ARCHIVE ? dz_files_begin_tar(s->files, path, DZ_CELL_OP_SPARSE, err)
                                       : dz_files_begin_get(s->files, path, err);
     dz_client_target(&target,
                      what == DZ_CLI_ARCHIVE ? "/v1/sandboxes/{}/files/tar?path={}"

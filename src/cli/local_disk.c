@@ -7,12 +7,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
-#include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"
-#include "base/vec.h"
 #include "cli/local_hash.h"
 #include "cli/local_jail.h"
 #include "image/image.h"
@@ -23,10 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum {
-    NAMES_MAX = 64 << 20, /* bytes of the names of one directory */
-};
 
 /* --- the clock ---------------------------------------------------------------- */
 
@@ -238,48 +231,4 @@ int dz_disk_find(const struct dz_disk *d, const char *path, bool follow, const c
         return dz_disk_fail(d, r, verb, path, err);
     *ret_attr = attr;
     return 0;
-}
-
-int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
-                  struct dz_vfs_walked *ret_at, struct dz_err *err)
-{
-    int r = walk(d, path, false, ret_at);
-    return r < 0 ? dz_disk_fail(d, r, verb, path, err) : 0;
-}
-
-/* --- listings ---------------------------------------------------------------- */
-
-static int add_name(void *arg, const struct dz_vfs_entry *e)
-{
-    struct dz_buf *b = arg;
-    struct dz_str name = dz_str_n(e->name, e->len);
-    if (!dz_str_eqz(name, ".") && !dz_str_eqz(name, "..")) {
-        dz_buf_add(b, e->name, e->len);
-        dz_buf_add(b, "", 1);
-    }
-    return b->err;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-int dz_disk_names(const struct dz_disk *d, uint64_t dir, struct dz_buf *names, struct dz_err *err)
-{
-    DZ_AUTO(dz_vec_releasep) DZ_VEC(, const char *) index = DZ_VEC_INIT(NAMES_MAX);
-    DZ_AUTO(dz_buf_release) struct dz_buf raw = DZ_BUF_INIT(NAMES_MAX);
-    *names = (struct dz_buf)DZ_BUF_INIT(NAMES_MAX);
-    int r = dz_vfs_readdir(d->vfs, dir, 0, add_name, &raw);
-    if (r < 0)
-        return dz_fail_sys(err, -r, "list a directory (%s)", dz_vfs_why(d->vfs));
-    for (size_t at = 0; at < raw.len; at += strlen(raw.p + at) + 1)
-        if (dz_vec_push(&index, raw.p + at) < 0)
-            break;
-    if (index.n)
-        qsort(index.p, index.n, sizeof index.p[0], by_name);
-    for (size_t i = 0; i < index.n; i++)
-        dz_buf_add(names, index.p[i], strlen(index.p[i]) + 1);
-    r = raw.err ? raw.err : index.err ? index.err : names->err;
-    return r < 0 ? dz_fail(err, r, "list a directory: %s", dz_err_text(r)) : 0;
 }

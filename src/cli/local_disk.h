@@ -2,14 +2,17 @@
  *
  * local_disk.h - the commands on a disk's file: what they share.
  *
- * The commands open the file themselves, so no other process may use it (DZ_EBUSY). They read it in
- * a jail (local_jail.h), because a disk may be hostile. Paths are those that a sandbox sees; a
- * relative path starts at "/".
+ * No other process may use the file meanwhile (DZ_EBUSY). A disk may be hostile, so nothing of it
+ * is read outside of a jail. Most commands are operations of a file-only cell (local_files.h).
+ * `create`, `check`, `untar` and `sql` work below the file system or choose how it is filled, so
+ * they are jailed calls (local_jail.h), for which the functions here open the disk. Paths are those
+ * that a sandbox sees; a relative path starts at "/".
  */
 #ifndef DZ_CLI_LOCAL_DISK_H
 #define DZ_CLI_LOCAL_DISK_H
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "cli/cli.h"
 #include "db/db.h"
 #include "vfs/vfs.h"
@@ -68,20 +71,7 @@ DZ_COLD int dz_disk_fail(const struct dz_disk *d, int sys, const char *verb, con
  * followed. */
 DZ_NODISCARD int dz_disk_find(const struct dz_disk *d, const char *path, bool follow,
                               const char *verb, struct dz_vfs_attr *ret_attr, struct dz_err *err);
-/* Find the directory and last name of a path. *ret_ino 0: the name does not exist. */
-DZ_NODISCARD int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
-                               struct dz_vfs_walked *ret_at, struct dz_err *err);
-
-/* Measure what is at and below a path. A file with several names is divided equally among them. */
-struct dz_disk_size {
-    uint64_t stored, size, inodes; /* bytes without holes; bytes of regular files; names */
-};
-DZ_NODISCARD int dz_disk_measure(const struct dz_disk *d, const char *path, bool follow,
-                                 struct dz_disk_size *ret_size, struct dz_err *err);
-
-/* The names in a directory, each with a terminator, in byte order, without "." and "..". *names is
- * initialised here; the caller releases it. */
-DZ_NODISCARD int dz_disk_names(const struct dz_disk *d, uint64_t dir, struct dz_buf *names,
-                               struct dz_err *err);
+/* The absolute path of an operand: a relative one starts at "/". */
+DZ_NODISCARD int dz_disk_path(const char *path, char ret[static DZ_PATH_MAX], struct dz_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk ls`, `cat`, `mkdir`, `mv`, `rm`: what `doze files` and the API do, on a disk's file. A
- * file-only cell does it (local_files.c).
+ * `doze disk ls`, `cat`, `mkdir`, `mv`, `rm`, `du`, `df`: the operations of `doze files` and the
+ * API, on a disk's file. A file-only cell does them (local_files.c).
  */
 #include "base/limits.h"
 #include "base/str.h"
@@ -22,8 +22,7 @@ enum {
     TEXT_MAX = 1 << 20, /* one line or one JSON object */
 };
 
-/* A path of an operand: a relative one starts at "/". */
-static int absolute(const char *path, char ret[static DZ_PATH_MAX], struct dz_err *err)
+int dz_disk_path(const char *path, char ret[static DZ_PATH_MAX], struct dz_err *err)
 {
     int n = snprintf(ret, DZ_PATH_MAX, "%s%s", path[0] == '/' ? "" : "/", path);
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path %s is too long", path);
@@ -140,7 +139,7 @@ static int list_path(struct listing *l, struct dz_files *f, const char *path, bo
     char whole[DZ_PATH_MAX], above[DZ_PATH_MAX + 1] = "";
     uint64_t more = 0;
     bool deep = dz_cli_flag(l->c, "recursive");
-    int rc = absolute(path, whole, err);
+    int rc = dz_disk_path(path, whole, err);
     if (rc < 0)
         return rc;
     l->above = "";
@@ -208,7 +207,7 @@ static int cat_one(struct dz_cli *c, struct dz_files *f, const char *path, struc
 {
     char whole[DZ_PATH_MAX], piece[DZ_IO_PIECE];
     ssize_t n;
-    int rc = absolute(path, whole, err);
+    int rc = dz_disk_path(path, whole, err);
     if (rc == 0)
         rc = dz_files_begin_get(f, whole, err);
     while (rc == 0 && (n = dz_files_read(f, piece, sizeof piece, err)) != 0)
@@ -252,7 +251,7 @@ static int for_each(struct dz_cli *c, const struct dz_cell_op *op, int ignore, s
     for (int i = 1; rc == 0 && i < c->argc; i++) {
         struct dz_cell_op one = *op;
         one.path = whole;
-        rc = absolute(c->argv[i], whole, err);
+        rc = dz_disk_path(c->argv[i], whole, err);
         if (rc == 0)
             rc = dz_files_do(f, &one, NULL, NULL, NULL, err);
         rc = rc == ignore ? 0 : rc;
@@ -296,7 +295,7 @@ static int move(struct dz_files *f, const char *from, const char *to, bool into,
 {
     char source[DZ_PATH_MAX], target[DZ_PATH_MAX + DZ_NAME_MAX + 2];
     struct dz_str name = dz_cli_tree_name(from);
-    int rc = absolute(from, source, err);
+    int rc = dz_disk_path(from, source, err);
     if (rc < 0)
         return rc;
     if (into)
@@ -311,7 +310,7 @@ static int mv(struct dz_cli *c, struct dz_err *err)
     struct dz_files *f = NULL;
     char to[DZ_PATH_MAX];
     bool into = false;
-    int rc = absolute(c->argv[c->argc - 1], to, err);
+    int rc = dz_disk_path(c->argv[c->argc - 1], to, err);
     if (rc == 0)
         rc = dz_files_open_disk(c, DZ_FILES_CHANGE, &f, err);
     const struct dz_cell_op look = {.type = DZ_CELL_OP_STAT, .path = to, .flags = DZ_CELL_OP_DEEP};
@@ -363,4 +362,122 @@ const struct dz_cli_command dz_cmd_disk_rm = {
     .help = "Removes symbolic links themselves, not what they point to, and directories that\n"
             "are empty. The directories workspace, memory and tmp stay.\n",
     .run = rm,
+};
+
+/* --- du -------------------------------------------------------------------------------------- */
+
+static void print_usage(struct dz_cli *c, struct dz_json *j, const char *path,
+                        const struct dz_cell_usage *u)
+{
+    char stored[DZ_CLI_SIZE_TEXT];
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    if (c->json) {
+        dz_json_object(j);
+        dz_json_put_strz(j, "path", path);
+        dz_json_put_u64(j, "stored_bytes", u->stored);
+        dz_json_put_u64(j, "size_bytes", u->size);
+        dz_json_put_u64(j, "inodes", u->names);
+        dz_json_end(j);
+        return;
+    }
+    dz_cli_escape(&text, dz_str(path));
+    fprintf(c->out, "%-10s %s\n", dz_cli_size(u->stored, stored), text.p);
+}
+
+static int du(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(TEXT_MAX);
+    char whole[DZ_PATH_MAX];
+    struct dz_files *f = NULL;
+    struct dz_cell_usage usage;
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_array(&j);
+    int rc = dz_files_open_disk(c, DZ_FILES_LOOK, &f, err);
+    for (int i = 1; rc == 0 && i < (c->argc > 1 ? c->argc : 2); i++) {
+        const char *path = c->argc > 1 ? c->argv[i] : "/";
+        rc = dz_disk_path(path, whole, err);
+        if (rc == 0)
+            rc = dz_files_usage(f, whole, DZ_CELL_OP_NOFOLLOW, &usage, err);
+        if (rc == 0)
+            print_usage(c, &j, path, &usage);
+    }
+    dz_json_end(&j);
+    rc = dz_files_close(f, rc, err);
+    return rc == 0 && c->json ? dz_cli_print_json(c, &text, dz_json_finish(&j), err) : rc;
+}
+
+const struct dz_cli_command dz_cmd_disk_du = {
+    .name = "disk du",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "show how much space files on a disk take",
+    .args = "FILE [PATH...]",
+    .min_args = 1,
+    .max_args = -1,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .help = "Prints one line for each PATH (/ by default): the content stored at and below\n"
+            "it, without holes, including content from an image. A file with several hard\n"
+            "links is divided equally among them.\n",
+    .run = du,
+};
+
+/* --- df -------------------------------------------------------------------------------------- */
+
+static uint64_t file_bytes(const char *file)
+{
+    char wal[DZ_PATH_MAX + 8];
+    struct stat st;
+    uint64_t n = stat(file, &st) == 0 ? (uint64_t)st.st_size : 0;
+    (void)snprintf(wal, sizeof wal, "%s-wal", file);
+    return n + (stat(wal, &st) == 0 ? (uint64_t)st.st_size : 0);
+}
+
+static int df_json(struct dz_cli *c, const struct dz_cell_machine_stats *s, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_u64(&j, "file_bytes", file_bytes(c->argv[0]));
+    dz_json_put_u64(&j, "used_bytes", s->disk_bytes);
+    dz_json_put_u64(&j, "used_inodes", s->inodes);
+    dz_json_put_u64(&j, "image_bytes", s->image_bytes);
+    dz_json_put_u64(&j, "image_inodes", s->image_inodes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int df(struct dz_cli *c, struct dz_err *err)
+{
+    char size[DZ_CLI_SIZE_TEXT], used[DZ_CLI_SIZE_TEXT], below[DZ_CLI_SIZE_TEXT];
+    struct dz_cell_machine_stats s;
+    struct dz_files *f = NULL;
+    int rc = dz_files_open_disk(c, DZ_FILES_LOOK, &f, err);
+    if (rc == 0)
+        rc = dz_files_stats(f, &s, err);
+    rc = dz_files_close(f, rc, err);
+    if (rc < 0 || c->json)
+        return rc < 0 ? rc : df_json(c, &s, err);
+    fprintf(c->out, "file %s, content %s in %llu inodes\n",
+            dz_cli_size(file_bytes(c->argv[0]), size), dz_cli_size(s.disk_bytes, used),
+            (unsigned long long)s.inodes);
+    if (dz_cli_value(c, "image"))
+        fprintf(c->out, "image below: content %s in %llu inodes\n",
+                dz_cli_size(s.image_bytes, below), (unsigned long long)s.image_inodes);
+    return 0;
+}
+
+const struct dz_cli_command dz_cmd_disk_df = {
+    .name = "disk df",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "show how much a disk holds",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .help = "Shows the size of the file on this machine and how much the disk stores in it.\n"
+            "The content of an image is counted separately.\n",
+    .run = df,
 };

@@ -104,69 +104,6 @@ const struct dz_cli_command dz_cmd_disk_create = {
     .run = create,
 };
 
-/* --- df ---------------------------------------------------------------------- */
-
-static uint64_t file_bytes(const struct dz_disk *d)
-{
-    struct stat st;
-    uint64_t n = dz_fd_stat(dz_db_fd(d->db), &st) == 0 ? (uint64_t)st.st_size : 0;
-    if (dz_db_wal_fd(d->db) >= 0 && dz_fd_stat(dz_db_wal_fd(d->db), &st) == 0)
-        n += (uint64_t)st.st_size;
-    return n;
-}
-
-static int df_json(struct dz_cli *c, const struct dz_disk *d, const struct dz_vfs_usage *u,
-                   struct dz_err *err)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
-    struct dz_json j;
-    dz_json_init(&j, &text, c->out_tty);
-    dz_json_object(&j);
-    dz_json_put_u64(&j, "file_bytes", file_bytes(d));
-    dz_json_put_u64(&j, "used_bytes", u->bytes);
-    dz_json_put_u64(&j, "used_inodes", u->inodes);
-    dz_json_put_u64(&j, "image_bytes", u->image_bytes);
-    dz_json_put_u64(&j, "image_inodes", u->image_inodes);
-    dz_json_end(&j);
-    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
-}
-
-static int df(struct dz_cli *c, struct dz_err *err)
-{
-    struct dz_disk d;
-    struct dz_vfs_usage u = {0};
-    char size[DZ_CLI_SIZE_TEXT], used[DZ_CLI_SIZE_TEXT], below[DZ_CLI_SIZE_TEXT];
-    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
-    if (rc == 0) {
-        dz_vfs_usage(d.vfs, &u);
-        if (c->json)
-            rc = df_json(c, &d, &u, err);
-        else
-            fprintf(c->out, "file %s, content %s in %llu inodes\n",
-                    dz_cli_size(file_bytes(&d), size), dz_cli_size(u.bytes, used),
-                    (unsigned long long)u.inodes);
-        if (rc == 0 && !c->json && d.image)
-            fprintf(c->out, "image below: content %s in %llu inodes\n",
-                    dz_cli_size(u.image_bytes, below), (unsigned long long)u.image_inodes);
-    }
-    return dz_disk_close(&d, rc, err);
-}
-
-const struct dz_cli_command dz_cmd_disk_df = {
-    .name = "disk df",
-    .group = DZ_CLI_GROUP_DISK,
-    .summary = "show how much a disk holds",
-    .args = "FILE",
-    .min_args = 1,
-    .max_args = 1,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "Shows the size of the file on this machine and how much the disk stores in it.\n"
-            "The content of an image is counted separately.\n",
-    .run = df,
-    .jail = dz_disk_jail,
-};
-
 /* --- check ------------------------------------------------------------------- */
 
 struct checking {

@@ -43,7 +43,8 @@ struct dz_files {
     uint32_t reading;     /* the operation whose data the caller reads; 0: none */
     const uint8_t *piece; /* the part of that data that is left in the last event */
     size_t piece_size, piece_at;
-    uint64_t size; /* of the file being read */
+    uint64_t size;  /* of the file being read */
+    uint64_t count; /* of the last operation that was read: its count */
     uint32_t mode;
 };
 
@@ -354,6 +355,34 @@ int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer, str
     return rc;
 }
 
+static int on_usage(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    int rc = dz_cell_usage_next(v, s->arg, err);
+    return rc < 0 ? rc : 0;
+}
+
+int dz_files_usage(struct dz_files *f, const char *path, uint32_t flags,
+                   struct dz_cell_usage *ret_usage, struct dz_err *err)
+{
+    struct sink s = {.data = on_usage, .arg = ret_usage};
+    *ret_usage = (struct dz_cell_usage){0};
+    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_USAGE, .path = path, .flags = flags}, &s,
+               err);
+}
+
+static int on_stats(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    int rc = dz_cell_stats_next(v, s->arg, err);
+    return rc < 0 ? rc : 0;
+}
+
+int dz_files_stats(struct dz_files *f, struct dz_cell_machine_stats *ret_stats, struct dz_err *err)
+{
+    struct sink s = {.data = on_stats, .arg = ret_stats};
+    *ret_stats = (struct dz_cell_machine_stats){0};
+    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_STATS}, &s, err);
+}
+
 /* --- reading ------------------------------------------------------------------------------ */
 
 /* Get the next data of the operation being read: 1, 0 at the end. */
@@ -368,6 +397,7 @@ static int next_piece(struct dz_files *f, struct dz_err *err)
             continue;
         if (e.type == DZ_CELL_OP_DONE) {
             f->reading = 0;
+            f->count = e.count;
             return e.code < 0 ? cell_error(e.code, e.text, err) : 0;
         }
         if (e.type == DZ_CELL_OP_DATA && e.size > 0) {
@@ -406,10 +436,16 @@ int dz_files_begin_get(struct dz_files *f, const char *path, struct dz_err *err)
     return 0;
 }
 
-int dz_files_begin_tar(struct dz_files *f, const char *path, struct dz_err *err)
+int dz_files_begin_tar(struct dz_files *f, const char *path, uint32_t flags, struct dz_err *err)
 {
-    int rc = begin_reading(f, &(struct dz_cell_op){.type = DZ_CELL_OP_TAR_OUT, .path = path}, err);
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_TAR_OUT, .path = path, .flags = flags};
+    int rc = begin_reading(f, &op, err);
     return rc < 0 ? rc : 0;
+}
+
+uint64_t dz_files_members(const struct dz_files *f)
+{
+    return f->count;
 }
 
 ssize_t dz_files_read(struct dz_files *f, void *p, size_t n, struct dz_err *err)

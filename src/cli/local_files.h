@@ -58,12 +58,22 @@ DZ_NODISCARD int dz_files_do(struct dz_files *f, const struct dz_cell_op *op,
                              dz_files_stat_fn *each, void *arg, uint64_t *ret_count,
                              struct dz_err *err);
 
-/* Begin to read the bytes of a file, or an archive of a directory's content; dz_files_read() then
- * returns them, 0 at the end. No other operation may begin before the end; dz_files_close() aborts
- * the rest. */
+/* Measure what is at and below a path. flags: DZ_CELL_OP_NOFOLLOW or 0. */
+DZ_NODISCARD int dz_files_usage(struct dz_files *f, const char *path, uint32_t flags,
+                                struct dz_cell_usage *ret_usage, struct dz_err *err);
+/* The figures of the whole file. */
+DZ_NODISCARD int dz_files_stats(struct dz_files *f, struct dz_cell_machine_stats *ret_stats,
+                                struct dz_err *err);
+
+/* Begin to read the bytes of a file, or an archive (flags: of DZ_CELL_OP_TAR_OUT); dz_files_read()
+ * then returns them, 0 at the end. No other operation may begin before the end; dz_files_close()
+ * aborts the rest. */
 DZ_NODISCARD int dz_files_begin_get(struct dz_files *f, const char *path, struct dz_err *err);
-DZ_NODISCARD int dz_files_begin_tar(struct dz_files *f, const char *path, struct dz_err *err);
+DZ_NODISCARD int dz_files_begin_tar(struct dz_files *f, const char *path, uint32_t flags,
+                                    struct dz_err *err);
 ssize_t dz_files_read(struct dz_files *f, void *p, size_t n, struct dz_err *err);
+/* How many members the archive has, once dz_files_read() has returned 0. */
+uint64_t dz_files_members(const struct dz_files *f);
 /* The size and the permission bits of the file being read. */
 int64_t dz_files_size(const struct dz_files *f);
 uint32_t dz_files_mode(const struct dz_files *f);

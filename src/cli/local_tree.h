@@ -34,10 +34,16 @@ DZ_NODISCARD int dz_cli_tree_begin(struct dz_cli_tree *t, const char *from, cons
  * of this call. Works also without a tree. */
 int dz_cli_tree_end(struct dz_cli_tree *t, int rc, struct dz_err *err);
 
-/* Unpack a tar stream into the tree. `read` returns its bytes, 0 at the end, or DZ_E*.
- */
+/* Unpack a tar stream into the tree. `read` returns its bytes, 0 at the end, or DZ_E*. */
 typedef ssize_t dz_cli_read_fn(void *arg, void *p, size_t n, struct dz_err *err);
-DZ_NODISCARD int dz_cli_tree_out(dz_cli_read_fn *read, void *arg, struct dz_cli_tree *t,
+struct dz_cli_stream {
+    dz_cli_read_fn *read;
+    void *arg;
+    const struct dz_tree_meta *top; /* mode and times of the tree's top; NULL: not known */
+    bool alone;     /* the stream has one member, which is not a directory: it is the tree */
+    uint64_t bytes; /* about how many there are, for the progress line; 0: not known */
+};
+DZ_NODISCARD int dz_cli_tree_out(const struct dz_cli_stream *s, struct dz_cli_tree *t,
                                  struct dz_err *err);
 
 /* One JSON object. */
@@ -46,10 +52,11 @@ DZ_NODISCARD int dz_cli_tree_json(struct dz_cli *c, const struct dz_tree_stats *
 /* A warning for an entry of the reader that cannot be copied. */
 void dz_cli_tree_left_out(struct dz_cli *c, const char *root, const struct dz_tree_entry *e);
 
-/* A tree of this machine as a tar stream; root is a directory. With `top` the stream has mode and
- * time of root itself. Owners and set-id bits are not included. */
+/* A tree of this machine as a tar stream. With `top` the stream has mode and time of the directory
+ * root itself. `name` is the member's name if root is not a directory; it must stay valid. Owners
+ * and set-id bits are not included. */
 struct dz_cli_pack;
-DZ_NODISCARD int dz_cli_pack_open(struct dz_cli *c, const char *root, bool top,
+DZ_NODISCARD int dz_cli_pack_open(struct dz_cli *c, const char *root, bool top, const char *name,
                                   struct dz_cli_pack **ret_p, struct dz_err *err);
 /* Use as the `read` of a request, with p as its argument. */
 ssize_t dz_cli_pack_read(void *p, char *out, size_t n, struct dz_err *err);

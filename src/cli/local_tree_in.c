@@ -26,7 +26,8 @@ enum {
 struct dz_cli_pack {
     struct dz_cli *c;
     const char *root;
-    bool top; /* the archive sets mode and times of the directory itself */
+    const char *name; /* of the member, if root is not a directory */
+    bool top;         /* the archive sets mode and times of the directory itself */
     struct dz_tree_read *r;
     struct dz_buf head, pax, map;
     size_t head_at;
@@ -41,14 +42,15 @@ struct dz_cli_pack {
     struct dz_cli_progress progress;
 };
 
-int dz_cli_pack_open(struct dz_cli *c, const char *root, bool top, struct dz_cli_pack **ret_p,
-                     struct dz_err *err)
+int dz_cli_pack_open(struct dz_cli *c, const char *root, bool top, const char *name,
+                     struct dz_cli_pack **ret_p, struct dz_err *err)
 {
     struct dz_cli_pack *p = dz_zalloc(sizeof *p);
     if (!p)
         return dz_fail(err, DZ_ENOMEM, "read %s: out of memory", root);
     *p = (struct dz_cli_pack){.c = c,
                               .root = root,
+                              .name = name,
                               .top = top,
                               .head = DZ_BUF_INIT(HEAD_MAX),
                               .pax = DZ_BUF_INIT(HEAD_MAX / 2),
@@ -92,7 +94,7 @@ bool dz_cli_pack_sent(const struct dz_cli_pack *p)
 
 static int fail(const struct dz_cli_pack *p, int sys, struct dz_err *err)
 {
-    return dz_fail_sys(err, sys, "read %s/%s", p->root, p->path);
+    return dz_fail_sys(err, sys, "read %s%s%s", p->root, p->path[0] ? "/" : "", p->path);
 }
 
 /* Find the pieces that hold data. If the file system does not report holes: one piece with
@@ -164,7 +166,8 @@ static ssize_t read_file(struct dz_cli_pack *p, char *out, size_t n, struct dz_e
         if (got < 0)
             return fail(p, errno, err);
         if (got == 0)
-            return dz_fail(err, DZ_EIO, "%s/%s shrank while it was read", p->root, p->path);
+            return dz_fail(err, DZ_EIO, "%s%s%s shrank while it was read", p->root,
+                           p->path[0] ? "/" : "", p->path);
         p->piece_done += (uint64_t)got;
         p->data += (uint64_t)got;
         p->stats.bytes += (uint64_t)got;
@@ -201,6 +204,9 @@ static int add_entry(struct dz_cli_pack *p, const struct dz_tree_entry *e, struc
 {
     struct dz_tar_head h = head_of(e);
     int rc = 0;
+    if (!e->path[0] && p->name && e->kind != DZ_TREE_DIR)
+        h.path = dz_str(p->name);
+    const char *member = h.path.p;
     (void)snprintf(p->path, sizeof p->path, "%s", e->path);
     switch (e->kind) {
     case DZ_TREE_END:
@@ -238,7 +244,7 @@ static int add_entry(struct dz_cli_pack *p, const struct dz_tree_entry *e, struc
     if (rc < 0)
         return rc;
     dz_tar_head_add(&p->head, &p->pax, &h);
-    if (p->fd >= 0 && h.path.p != e->path) { /* the map of a sparse file comes first */
+    if (p->fd >= 0 && h.path.p != member) { /* the map of a sparse file comes first */
         dz_buf_add(&p->head, p->map.p, p->map.len);
         p->data = p->map.len;
     }

@@ -17,8 +17,7 @@
 
 struct untar {
     struct dz_cli_tree *t;
-    dz_cli_read_fn *read;
-    void *read_arg;
+    const struct dz_cli_stream *s;
     uint64_t done;
     struct dz_err lost; /* error of the stream's source, which the archive reader cannot pass on */
     struct dz_cli_progress progress;
@@ -32,7 +31,7 @@ static ssize_t read_stream(void *arg, void *p, size_t n)
         (void)dz_fail(&u->lost, DZ_ECANCELED, "interrupted");
         return -ECANCELED;
     }
-    ssize_t got = u->read(u->read_arg, p, n, &u->lost);
+    ssize_t got = u->s->read(u->s->arg, p, n, &u->lost);
     if (got < 0)
         return -EIO;
     u->done += (uint64_t)got;
@@ -56,7 +55,8 @@ static int make_member(struct untar *u, struct dz_err *err)
 {
     const struct dz_tar_member *m = &u->r.m;
     const struct dz_tree_meta meta = {m->mode, m->mtime_ns, DZ_TREE_NO_TIME};
-    struct dz_str path = dz_str_n(m->path.p, m->path.len), link = dz_str_n(m->link.p, m->link.len);
+    struct dz_str path = dz_str_n(m->path.p, u->s->alone ? 0 : m->path.len),
+                  link = dz_str_n(m->link.p, m->link.len);
     if (m->bad[0]) {
         dz_tree_write_skip(u->t->w, path, m->bad);
         return 0;
@@ -76,20 +76,19 @@ static int make_member(struct untar *u, struct dz_err *err)
     }
 }
 
-int dz_cli_tree_out(dz_cli_read_fn *read, void *arg, struct dz_cli_tree *t, struct dz_err *err)
+int dz_cli_tree_out(const struct dz_cli_stream *s, struct dz_cli_tree *t, struct dz_err *err)
 {
-    /* Attributes of the top directory, which the archive does not contain. */
+    /* The archive does not contain the top directory. */
     static const struct dz_tree_meta top = {0777, DZ_TREE_NO_TIME, DZ_TREE_NO_TIME};
     struct untar *u = dz_zalloc(sizeof *u);
     char rest[256];
     if (!u)
         return dz_fail(err, DZ_ENOMEM, "copy to %s: out of memory", t->where);
     u->t = t;
-    u->read = read;
-    u->read_arg = arg;
-    int rc = dz_tree_write_dir(t->w, DZ_STR(""), &top, err);
+    u->s = s;
+    int rc = s->alone ? 0 : dz_tree_write_dir(t->w, DZ_STR(""), s->top ? s->top : &top, err);
     dz_tar_init(&u->r, read_stream, u);
-    dz_cli_progress_start(&u->progress, t->c, "copy", 0, DZ_CLI_BYTES);
+    dz_cli_progress_start(&u->progress, t->c, "copy", s->bytes, DZ_CLI_BYTES);
     while (rc == 0 && (rc = dz_tar_next(&u->r, err)) > 0)
         rc = make_member(u, err);
     while (rc == 0 && read_stream(u, rest, sizeof rest) > 0)

@@ -31,7 +31,8 @@ enum dz_cell_op_type {
     DZ_CELL_OP_MKDIR = 5,   /* path, mode (0: 0755), PARENTS: then it may be there already */
     DZ_CELL_OP_MOVE = 6,    /* path, to, NEW, PARENTS (of to) */
     DZ_CELL_OP_REMOVE = 7,  /* path, DEEP */
-    DZ_CELL_OP_TAR_OUT = 8, /* path -> an archive of what is below it */
+    DZ_CELL_OP_TAR_OUT = 8, /* path, NOFOLLOW, SPARSE -> an archive: of a directory what is below
+                               it, of anything else that alone. count: members */
     DZ_CELL_OP_TAR_IN = 9,  /* path, a directory; the archive by op_send, then op_end: all or
                                nothing. count: members */
     DZ_CELL_OP_WATCH = 10,  /* path, DEEP -> changes, until it is cancelled */
@@ -40,12 +41,15 @@ enum dz_cell_op_type {
     DZ_CELL_OP_EXEC = 13,   /* text: id -> its record. DZ_ENOENT */
     DZ_CELL_OP_OUTPUT = 14, /* text: id, offset -> pieces of its output that the file has */
     DZ_CELL_OP_STATS = 15,  /* -> the machine, and then its processes */
-    DZ_CELL_OP_TYPES = 16,
+    DZ_CELL_OP_USAGE = 16,  /* path, NOFOLLOW -> one usage: sums over it and what is below it */
+    DZ_CELL_OP_TYPES = 17,
 };
 enum {
-    DZ_CELL_OP_NEW = 1,     /* it must not exist: DZ_EEXIST */
-    DZ_CELL_OP_PARENTS = 2, /* make the directories above */
-    DZ_CELL_OP_DEEP = 4,    /* with all that is below */
+    DZ_CELL_OP_NEW = 1,       /* it must not exist: DZ_EEXIST */
+    DZ_CELL_OP_PARENTS = 2,   /* make the directories above */
+    DZ_CELL_OP_DEEP = 4,      /* with all that is below */
+    DZ_CELL_OP_SPARSE = 8,    /* keep holes, in the sparse form 1.0 of pax; else they are zeros */
+    DZ_CELL_OP_NOFOLLOW = 16, /* a symbolic link at the end of the path is not followed */
 };
 
 struct dz_cell_op {
@@ -127,10 +131,18 @@ struct dz_cell_piece {
 };
 int dz_cell_piece_next(struct dz_cell_view *v, struct dz_cell_piece *ret, struct dz_err *err);
 
+struct dz_cell_usage {
+    uint64_t stored, size; /* bytes of content without holes; sizes of the regular files. A file
+                              with several names counts for each of them in equal parts */
+    uint64_t names;        /* at and below the path */
+    uint64_t sockets;      /* of these names: those of sockets, which no archive has */
+};
+int dz_cell_usage_next(struct dz_cell_view *v, struct dz_cell_usage *ret, struct dz_err *err);
+
 struct dz_cell_machine_stats {
     uint64_t cpu_ns, memory_bytes, memory_limit;
     uint64_t disk_bytes, disk_limit, inodes, inode_limit; /* of the file, without its image */
-    uint64_t image_bytes;
+    uint64_t image_bytes, image_inodes;
     uint32_t procs, execs;
     uint32_t load[3]; /* 16.16 */
     bool up;

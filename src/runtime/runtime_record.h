@@ -42,6 +42,7 @@ enum dz_op_record_kind {
     DZ_RECORD_PIECE = 5,
     DZ_RECORD_STATS = 6,
     DZ_RECORD_PROCESS = 7,
+    DZ_RECORD_USAGE = 8,
 };
 struct dz_record_stat { /* path, target */
     uint64_t ino, size;
@@ -69,8 +70,11 @@ struct dz_record_piece { /* bytes */
 };
 struct dz_record_stats {
     uint64_t cpu_ns, memory_bytes, memory_limit;
-    uint64_t disk_bytes, disk_limit, inodes, inode_limit, image_bytes;
+    uint64_t disk_bytes, disk_limit, inodes, inode_limit, image_bytes, image_inodes;
     uint32_t procs, execs, load[3], up;
+};
+struct dz_record_usage {
+    uint64_t stored, size, names, sockets;
 };
 struct dz_record_process { /* id of the command, command */
     int32_t pid, ppid, pgid, sid;

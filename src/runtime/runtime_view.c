@@ -167,6 +167,16 @@ int dz_cell_piece_next(struct dz_cell_view *v, struct dz_cell_piece *ret, struct
     return rc;
 }
 
+int dz_cell_usage_next(struct dz_cell_view *v, struct dz_cell_usage *ret, struct dz_err *err)
+{
+    struct dz_record_usage r;
+    struct dz_cell_view t;
+    int rc = next(v, DZ_RECORD_USAGE, &r, sizeof r, &t, err);
+    if (rc > 0)
+        *ret = (struct dz_cell_usage){r.stored, r.size, r.names, r.sockets};
+    return rc;
+}
+
 int dz_cell_stats_next(struct dz_cell_view *v, struct dz_cell_machine_stats *ret,
                        struct dz_err *err)
 {
@@ -183,6 +193,7 @@ int dz_cell_stats_next(struct dz_cell_view *v, struct dz_cell_machine_stats *ret
                                           .inodes = r.inodes,
                                           .inode_limit = r.inode_limit,
                                           .image_bytes = r.image_bytes,
+                                          .image_inodes = r.image_inodes,
                                           .procs = r.procs,
                                           .execs = r.execs,
                                           .load = {r.load[0], r.load[1], r.load[2]},

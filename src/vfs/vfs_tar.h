@@ -46,8 +46,10 @@ struct dz_tar_stats {
     uint64_t members, skipped, bytes; /* kept; left out; content stored */
 };
 
+#define DZ_TAR_STAGE ".doze-untar"
+
 /* Everything in the archive or nothing: it is unpacked into a directory of its
- * own inside dir (".doze-untar"), which is merged when all has been read, and
+ * own inside dir (DZ_TAR_STAGE), which is merged when all has been read, and
  * removed when anything is wrong. Directories merge; a file replaces a file; a
  * file that meets a directory is bad. A member is bad when its name is absolute or holds "..",
  * when a part of its name is a symbolic link, when a link leads out of the tree,

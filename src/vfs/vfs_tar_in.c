@@ -42,7 +42,7 @@
  * An entry that cannot be moved (its name became a directory meanwhile, which takes a process
  * that continued after a failure) stays in the stage, which then belongs to nobody. */
 
-#define STAGE  ".doze-untar"
+#define STAGE  DZ_TAR_STAGE
 #define NOBODY UINT32_MAX /* owner of a directory that the archive does not name */
 
 /* Some names of a directory, each after a byte with its length; none: the end. */

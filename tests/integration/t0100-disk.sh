@@ -54,6 +54,18 @@ test_that 'get never follows a link of the disk out of its directory' '
     [ "$(cat outside/file)" = keep ]
 '
 
+test_that 'a path that is a symbolic link: get and du take the link, tar what it points to' '
+    run 0 doze disk get --links keep box.doze /workspace/tree/sub/link back/link && [ "$(readlink back/link)" = ../one ] &&
+    run 0 doze disk du --json box.doze /workspace/tree/sub/link && has out "\"size_bytes\":0" &&
+    run 0 doze disk tar box.doze /workspace/tree/sub/link -o link.tar && [ "$(tar -xOf link.tar)" = one ]
+'
+
+test_that 'a source is stored completely or not at all' '
+    ln -sf two tree/tmp-link && mkdir -p clash/one && printf x >clash/two && touch clash/one/x &&
+    run 1 doze disk put box.doze clash/. /workspace/tree && has err "nothing of clash/. was copied" &&
+    run 1 doze disk cat box.doze /workspace/tree/two && rm tree/tmp-link
+'
+
 test_that 'ls shows names, details, everything below, and JSON' '
     run 0 doze disk ls -l box.doze /workspace/tree &&
     grep -Eq "^-rw-r--r-- +1 +0 +0 +4 2001-02-03T04:05:06Z one$" out &&

@@ -128,7 +128,7 @@ import json; d = json.load(open(\"out\")); assert d == {\"file\": \"j.doze\", \"
     run 0 doze disk get --json j.doze /workspace/some some2 &&
     [ "$(cat out)" = "{\"files\":1,\"directories\":2,\"links\":1,\"skipped\":0,\"bytes\":3}" ] &&
     run 0 doze disk tar --json j.doze /workspace -o j.tar &&
-    [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"bytes\":3}" ] &&
+    [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"archive_bytes\":$(stat -c %s j.tar)}" ] &&
     run 2 doze disk tar --json j.doze && has err "requires -o" &&
     run 0 doze disk untar --json j.doze j.tar --to /tmp && empty err &&
     [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"bytes\":3}" ]

@@ -203,6 +203,29 @@ TEST(archives_go_out_and_in)
     mrig_free(&r);
 }
 
+TEST(sums_count_each_file_once_and_follow_links_only_if_asked)
+{
+    struct mrig r;
+    struct dz_cell_usage u;
+    mrig_start(&r);
+    CHECK_INT(mrig_write(&r, "/workspace/t/x/y", "inside", DZ_CELL_OP_PARENTS), 0);
+    CHECK_INT(mrig_write(&r, "/workspace/t/z", "12", 0), 0);
+    for (int follow = 0; follow < 2; follow++) {
+        struct mop *o =
+            mrig_op(&r, &(struct dz_cell_op){.type = DZ_CELL_OP_USAGE,
+                                             .path = "/workspace/t",
+                                             .flags = follow ? 0 : DZ_CELL_OP_NOFOLLOW});
+        CHECK_INT(mrig_done(&r, o), 0);
+        struct dz_cell_view v = view(o);
+        CHECK_INT(dz_cell_usage_next(&v, &u, &r.err), 1);
+        CHECK(u.size == 8 && u.stored == 8 && u.names == 4 && u.sockets == 0);
+        CHECK_INT(dz_cell_usage_next(&v, &u, &r.err), 0);
+    }
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_USAGE, "/workspace/none")), DZ_ENOENT);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_USAGE, "workspace")), DZ_EINVAL);
+    mrig_free(&r);
+}
+
 TEST(changes_are_told_as_they_come)
 {
     struct mrig r;
@@ -213,17 +236,25 @@ TEST(changes_are_told_as_they_come)
                         .type = DZ_CELL_OP_WATCH, .path = "/workspace", .flags = DZ_CELL_OP_DEEP});
     CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_MKDIR, "/workspace/d")), 0);
     CHECK_INT(mrig_write(&r, "/workspace/d/f", "x", 0), 0);
-    bool dir = false, file = false;
-    for (int i = 0; i < 50 && !(dir && file); i++) {
+    struct mop *out = plain(&r, DZ_CELL_OP_TAR_OUT, "/workspace/d");
+    CHECK_INT(mrig_done(&r, out), 0);
+    struct mop *in = plain(&r, DZ_CELL_OP_TAR_IN, "/workspace");
+    mrig_send(&r, in, out->data.p, out->data.len);
+    CHECK_INT(dz_cell_op_end(r.cell, in->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, in), 0);
+    bool dir = false, file = false, unpacked = false;
+    for (int i = 0; i < 50 && !(dir && file && unpacked); i++) {
         struct dz_cell_view v = view(w);
         while (dz_cell_change_next(&v, &c, &r.err) > 0) {
+            CHECK(!strstr(c.path, ".doze-")); /* no name that is there only while a file arrives */
+            unpacked |= strcmp(c.what, "moved_to") == 0 && strcmp(c.path, "/workspace/f") == 0;
             dir |= strcmp(c.what, "create") == 0 && strcmp(c.path, "/workspace/d") == 0;
             file |= strcmp(c.what, "moved_to") == 0 && strcmp(c.path, "/workspace/d/f") == 0;
         }
-        if (!(dir && file))
+        if (!(dir && file && unpacked))
             (void)mrig_step(&r);
     }
-    CHECK(dir && file);
+    CHECK(dir && file && unpacked);
     CHECK_INT(dz_cell_op_cancel(r.cell, w->op, &r.err), 0);
     CHECK_INT(mrig_done(&r, w), DZ_ECANCELED);
     mrig_free(&r);

@@ -31,6 +31,7 @@ static int next_of(enum dz_op_record_kind kind, struct dz_cell_view *v, struct d
         struct dz_cell_piece piece;
         struct dz_cell_machine_stats stats;
         struct dz_cell_process process;
+        struct dz_cell_usage usage;
     } any;
     switch (kind) {
     case DZ_RECORD_STAT:
@@ -47,6 +48,8 @@ static int next_of(enum dz_op_record_kind kind, struct dz_cell_view *v, struct d
         return dz_cell_stats_next(v, &any.stats, err);
     case DZ_RECORD_PROCESS:
         return dz_cell_process_next(v, &any.process, err);
+    case DZ_RECORD_USAGE:
+        return dz_cell_usage_next(v, &any.usage, err);
     }
     return DZ_EINVAL;
 }
@@ -83,12 +86,15 @@ static void sample(struct dz_buf *b, enum dz_op_record_kind kind)
     case DZ_RECORD_PROCESS:
         put(b, kind, &process, sizeof process, "e\0sh -c x", 10);
         break;
+    case DZ_RECORD_USAGE:
+        put(b, kind, &(struct dz_record_usage){.names = 1}, sizeof(struct dz_record_usage), "", 0);
+        break;
     }
 }
 
 TEST(view_reads_each_kind_of_record_and_then_says_that_there_is_no_more)
 {
-    for (int kind = DZ_RECORD_STAT; kind <= DZ_RECORD_PROCESS; kind++) {
+    for (int kind = DZ_RECORD_STAT; kind <= DZ_RECORD_USAGE; kind++) {
         struct dz_buf b = DZ_BUF_INIT(4096);
         struct dz_err err = {0};
         sample(&b, (enum dz_op_record_kind)kind);
@@ -104,7 +110,7 @@ TEST(view_reads_each_kind_of_record_and_then_says_that_there_is_no_more)
 
 TEST(view_refuses_a_record_that_is_cut_off_or_of_another_kind)
 {
-    for (int kind = DZ_RECORD_STAT; kind <= DZ_RECORD_PROCESS; kind++) {
+    for (int kind = DZ_RECORD_STAT; kind <= DZ_RECORD_USAGE; kind++) {
         struct dz_buf b = DZ_BUF_INIT(4096);
         struct dz_err err = {0};
         sample(&b, (enum dz_op_record_kind)kind);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze disk tar`, `doze disk untar`: trees of a disk as archives.
+ * `doze disk untar`: unpack an archive into a disk.
+ *
+ * A jailed call does it, not the operation that a sandbox's files have, because the archive's
+ * members can be chosen here: which of them to skip, whose owners, links and devices to keep, and
+ * how much to store.
  */
 #include "base/fd.h"
 #include "base/json.h"
@@ -12,16 +16,11 @@
 #include "cli/cli_term.h"
 #include "cli/local_disk.h"
 #include "cli/local_jail.h"
-#include "cli/local_tree.h"
 #include "vfs/vfs_tar.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum {
-    ARCHIVE = DZ_CLI_TAG_OWN, /* bytes of the archive */
-};
 
 struct stream {
     struct dz_cli *c;
@@ -58,119 +57,6 @@ static int print_stats(struct dz_cli *c, const struct dz_tar_stats *stats, struc
     dz_json_end(&j);
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
-
-/* --- tar --------------------------------------------------------------------- */
-
-static int on_write(void *arg, const void *buf, size_t n)
-{
-    (void)arg;
-    if (dz_cli_interrupted())
-        return -EINTR;
-    return dz_call_write(dz_cli_jail_call(), ARCHIVE, buf, n) < 0 ? -EPIPE : 0;
-}
-
-/* Estimate the size of the archive for the progress line: each member has a header, an extended
- * header with its records, and half a block of padding on average. */
-static uint64_t guess_bytes(struct dz_cli *c, const struct dz_disk *d, const char *path)
-{
-    struct dz_disk_size t;
-    if (!c->err_live || c->quiet || dz_disk_measure(d, path, true, &t, NULL) < 0)
-        return 0;
-    return (dz_cli_flag(c, "sparse") ? t.stored : t.size) + t.inodes * (7 * DZ_TAR_BLOCK / 2);
-}
-
-static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
-                         struct dz_tar_stats *stats, struct dz_err *err)
-{
-    struct dz_vfs_attr a = {0};
-    struct dz_tar_out out = {.vfs = d->vfs,
-                             .write = on_write,
-                             .note = on_note,
-                             .progress = on_progress,
-                             .stop = on_stop,
-                             .arg = s,
-                             .sparse = dz_cli_flag(c, "sparse")};
-    char name[DZ_VFS_NAME_MAX + 1] = "";
-    const char *path = c->argc > 1 ? c->argv[1] : "/";
-    int rc = dz_disk_find(d, path, true, "archive", &a, err);
-    out.ino = a.ino;
-    if (rc == 0 && !S_ISDIR(a.mode))
-        (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(dz_cli_tree_name(path)));
-    out.name = name;
-    if (rc < 0)
-        return rc;
-    dz_cli_progress_start(&s->progress, c, "tar", guess_bytes(c, d, path), DZ_CLI_BYTES);
-    rc = dz_vfs_tar_out(&out, stats, err);
-    dz_cli_progress_end(&s->progress);
-    return rc;
-}
-
-static int tar(struct dz_cli *c, struct dz_err *err)
-{
-    struct stream s = {.c = c};
-    struct dz_tar_stats stats = {0};
-    struct dz_disk d;
-    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
-    if (rc == 0)
-        rc = write_archive(c, &d, &s, &stats, err);
-    rc = dz_disk_close(&d, rc, err);
-    return rc == 0 && c->json ? print_stats(c, &stats, err) : rc;
-}
-
-static int take_archive(void *host, const struct dz_call_msg *m, struct dz_err *err)
-{
-    int rc = dz_fd_write(*(const int *)host, m->data, m->size, err);
-    return rc < 0 ? dz_wrap(err, rc, "write the archive") : 0;
-}
-
-static int tar_jail(struct dz_cli *c, struct dz_err *err)
-{
-    const char *output = dz_cli_value(c, "output");
-    int fd = STDOUT_FILENO;
-    struct dz_cli_jail j = {.receive = take_archive, .host = &fd};
-    if (!output && c->json)
-        return dz_cli_usage(
-            c, err, "--json requires -o, because the archive itself goes to standard output");
-    if (!output && c->out_tty)
-        return dz_cli_usage(c, err,
-                            "will not write an archive to a terminal; redirect it, or name a file "
-                            "with -o");
-    if (output)
-        fd = dz_fd_open(AT_FDCWD, output, O_WRONLY | O_CREAT | O_EXCL, 0666, err);
-    if (fd < 0)
-        return fd;
-    (void)fflush(c->out);
-    dz_cli_catch_interrupts();
-    int rc = dz_disk_jail_with(c, false, &j, err);
-    if (output && close(fd) < 0 && rc == 0)
-        rc = dz_fail_sys(err, errno, "write %s", output);
-    if (output && rc < 0)
-        (void)unlink(output);
-    return rc;
-}
-
-const struct dz_cli_command dz_cmd_disk_tar = {
-    .name = "disk tar",
-    .group = DZ_CLI_GROUP_DISK,
-    .summary = "write files from a disk as a tar archive",
-    .args = "FILE [PATH]",
-    .min_args = 1,
-    .max_args = 2,
-    .options = (const struct dz_cli_option[]){{"output", 'o', "ARCHIVE", "write to this new file"},
-                                              {"sparse", 'S', NULL, "keep holes in files"},
-                                              DZ_CLI_OPTION_IMAGE,
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "Writes the file PATH, or everything below the directory PATH (/ by default), to\n"
-            "standard output in pax format: long names, times in nanoseconds, hard links,\n"
-            "devices and extended attributes are kept; sockets are left out. To compress,\n"
-            "use a pipe: doze disk tar a.doze /workspace | zstd >a.tar.zst\n",
-    .run = tar,
-    .jail = tar_jail,
-};
-
-/* --- untar ------------------------------------------------------------------- */
 
 static ssize_t on_read(void *arg, void *buf, size_t n)
 {
