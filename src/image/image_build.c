@@ -20,7 +20,7 @@
 
 enum {
     FORMAT = 1, /* increased when the same inputs give other bytes */
-    FORMAT_LINUX = 1001,
+    FORMAT_LINUX = 1002,
 };
 
 const char *dz_image_status_text(enum dz_image_status status)

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum {
-    LARGE = 64 << 10, /* bytes of a file that goes into the pack whatever it is */
+    LARGE = 4 << 10, /* bytes of a file that goes into the pack whatever it is */
     FILES_MAX = 4 << 20,
     STEP = 1 << 18,
 };
@@ -75,6 +75,13 @@ static bool is_elf(struct packing *p, uint64_t ino)
            memcmp(head, "\177ELF", 4) == 0;
 }
 
+/* Does the C library map the file in every program? */
+static bool is_everywhere(const char *path)
+{
+    return strncmp(path, "/usr/lib/locale/", 16) == 0 || strcmp(path, "/etc/ld.so.cache") == 0 ||
+           strcmp(path, "/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache") == 0;
+}
+
 static int choose(void *arg, const struct dz_image_entry *e, struct dz_err *err)
 {
     struct packing *p = arg;
@@ -92,7 +99,7 @@ static int choose(void *arg, const struct dz_image_entry *e, struct dz_err *err)
     if (S_ISDIR(a.mode) && !(a.mode & S_IXOTH) && strcmp(e->path, "/") != 0)
         (void)snprintf(p->closed, sizeof p->closed, "%s", e->path);
     if (!S_ISREG(a.mode) || !(a.mode & S_IROTH) || a.size == 0 ||
-        (a.size < LARGE && !is_elf(p, e->ino)))
+        (a.size < LARGE && !is_everywhere(e->path) && !is_elf(p, e->ino)))
         return 0;
     rc = dz_vfs_seek(p->vfs, e->ino, 0, SEEK_HOLE, &hole);
     if (rc || hole < a.size)
