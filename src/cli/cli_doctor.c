@@ -55,8 +55,10 @@ static const struct feature {
          "Only seccomp stands between a sandbox's process and the host's files."},
     [DZ_OS_PROBE_USER_NS] =
         {false, "Sandboxes get namespaces of their own, even if doze does not run as root.", "",
-         "Without root, a sandbox's process shares the host's namespaces, confined by seccomp "
-         "alone, and sandboxes of kind linux cannot run."},
+         "Unless doze runs as root, a sandbox's process shares the host's namespaces, confined by "
+         "the other fences. Set kernel.unprivileged_userns_clone to 1 or "
+         "kernel.apparmor_restrict_unprivileged_userns to 0, where the host has them; in a "
+         "container, use a profile that allows unshare."},
     [DZ_OS_PROBE_JAIL] =
         {true, "Every fence that doze supports confines a sandbox's process.",
          "The system call filter and these fences confine a sandbox's process; the setting "
@@ -66,6 +68,34 @@ static const struct feature {
         {false, "A daemon that runs as this user gives each tenant a user id of its own.", "",
          "The processes of all tenants run as the daemon's user, separated only by their jails. A "
          "daemon that runs as root gives each tenant a user id of its own (setting cells.uids)."},
+    [DZ_OS_PROBE_NOTIFY] =
+        {false, "The processes of native Linux programs start others only when doze says so.", "",
+         "Native Linux programs (images of kind linux) cannot run. Linux 5.9 or newer is needed, "
+         "and in a container a profile that allows seccomp."},
+    [DZ_OS_PROBE_MEMORY_EXEC] =
+        {false, "The processes of native Linux programs begin as a program in memory.", "",
+         "Native Linux programs (images of kind linux) cannot run. Set vm.memfd_noexec to 0 or 1."},
+    [DZ_OS_PROBE_PEER] =
+        {false, "doze can reach the memory of native Linux programs.", "",
+         "Native Linux programs (images of kind linux) cannot run. Set kernel.yama.ptrace_scope to "
+         "0 or 1; in a container, use a profile that allows process_vm_readv and "
+         "process_vm_writev."},
+    [DZ_OS_PROBE_MAPS] =
+        {false, "A native Linux program may have as many mappings as doze promises.",
+         "A native Linux program with more mappings than this is killed. Set vm.max_map_count to "
+         "65530 or more.",
+         "How many mappings a native Linux program may have is not known."},
+    [DZ_OS_PROBE_PIDS] =
+        {false, "Thousands of sandboxes and native Linux programs can run at once.",
+         "This bounds the sandboxes that are awake and the processes and threads of native Linux "
+         "programs together. Raise it: TasksMax= in the unit, ulimit -u, kernel.pid_max, or "
+         "--pids-limit of the container.",
+         ""},
+    [DZ_OS_PROBE_PROFILE] =
+        {false, "No profile of a container takes away what doze uses.",
+         "What the refused calls are for is missing; other lines say what that is. Start the "
+         "container with a profile that allows them (docker run --security-opt seccomp=FILE).",
+         "Whether a container's profile refuses calls is not known."},
     [DZ_OS_PROBE_CGROUP] =
         {false,
          "Memory, processes and CPU of all sandboxes together can be limited, and the memory of "
@@ -82,10 +112,8 @@ static const struct feature {
         {false, "Freezing, copying and cloning a large sandbox takes neither time nor space.", "",
          "A large sandbox is copied byte by byte when it is frozen or cloned. XFS and Btrfs can "
          "share its blocks instead."},
-    [DZ_OS_PROBE_FUSE] =
-        {false, "Sandboxes of kind linux can have their files on a doze disk.",
-         "Sandboxes of kind linux can have their files on a doze disk, but only for root.",
-         "Sandboxes of kind linux cannot run. Those of kind wasm are not affected."},
+    [DZ_OS_PROBE_FUSE] = {false, "Not used: no kind of sandbox needs it.", "",
+                          "Nothing is lost: no kind of sandbox needs it."},
     [DZ_OS_PROBE_KVM] = {false, "Not used: no kind of sandbox runs in a virtual machine.", "",
                          "Nothing is lost: no kind of sandbox runs in a virtual machine."},
 };

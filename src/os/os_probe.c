@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/num.h"
 #include "base/str.h"
 #include "os/os_guard.h"
 #include "os/os_jail.h"
@@ -22,6 +23,7 @@
 #include "os/os_uapi.h"
 #include "os/os_user.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -46,6 +48,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -393,6 +396,218 @@ static void probe_SECCOMP(const char *data_dir, struct dz_os_finding *f)
         found(f, "filters refuse and kill");
 }
 
+static bool read_proc(const char *path, struct dz_buf *b, struct dz_os_finding *f)
+{
+    struct dz_err err = {0};
+    if (dz_fd_read_file(AT_FDCWD, path, b, &err) == 0)
+        return true;
+    found_wrong(f, "%s", err.msg);
+    f->sys = err.sys;
+    return false;
+}
+
+/* --- what native programs need --- */
+
+/* A filter with a listener, at which this process answers a call of its child. */
+static void probe_NOTIFY(const char *data_dir, struct dz_os_finding *f)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = DZ_ARRAY_LEN(code), .filter = code};
+    union { /* room, should the kernel's be longer */
+        struct seccomp_notif n;
+        uint8_t bytes[512];
+    } asked = {.bytes = {0}};
+    union {
+        struct seccomp_notif_resp r;
+        uint8_t bytes[512];
+    } answer = {.bytes = {0}};
+    int wstatus = 0;
+    (void)data_dir;
+    int listener = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+                       ? -1
+                       : (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                      SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    if (listener < 0) {
+        found_errno(f, "set a filter that asks another process");
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(syscall(SYS_getppid) == 42 ? 42 : 1);
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+    if (pid < 0 || poll(&p, 1, DZ_OS_PROBE_MS / 2) != 1 ||
+        ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked.n) < 0) {
+        found_errno(f, "receive a call of a child");
+        return;
+    }
+    answer.r.id = asked.n.id;
+    answer.r.val = 42;
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer.r) < 0)
+        found_errno(f, "answer a call of a child");
+    else if (waitpid(pid, &wstatus, 0) != pid || !WIFEXITED(wstatus) || WEXITSTATUS(wstatus) != 42)
+        found_wrong(f, "a call was answered, but the child did not get the answer");
+    else
+        found(f, "a process can answer another's system calls");
+}
+
+/* A number in a file of /proc; -1: there is none. */
+static long long setting(const char *path)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(PROC_MAX);
+    uint64_t n = 0;
+    if (dz_fd_read_file(AT_FDCWD, path, &text, NULL) < 0 ||
+        dz_num_u64(dz_str_trim(dz_str_n(text.p, text.len)), 0, INT64_MAX, &n, NULL) < 0)
+        return -1;
+    return (long long)n;
+}
+
+/* The smallest program: it exits with 42. */
+static size_t tiny_program(uint8_t out[static 256])
+{
+    static const uint8_t code[] = {0xbf, 42, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05};
+    const uint64_t base = 0x400000, start = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr);
+    const size_t size = start + sizeof code;
+    const Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+                             .e_type = ET_EXEC,
+                             .e_machine = EM_X86_64,
+                             .e_version = EV_CURRENT,
+                             .e_entry = base + start,
+                             .e_phoff = sizeof head,
+                             .e_ehsize = sizeof head,
+                             .e_phentsize = sizeof(Elf64_Phdr),
+                             .e_phnum = 1};
+    const Elf64_Phdr segment = {.p_type = PT_LOAD,
+                                .p_flags = PF_R | PF_X,
+                                .p_vaddr = base,
+                                .p_filesz = size,
+                                .p_memsz = size,
+                                .p_align = 4096};
+    memcpy(out, &head, sizeof head);
+    memcpy(out + sizeof head, &segment, sizeof segment);
+    memcpy(out + start, code, sizeof code);
+    return size;
+}
+
+static void probe_MEMORY_EXEC(const char *data_dir, struct dz_os_finding *f)
+{
+    uint8_t program[256];
+    const size_t size = tiny_program(program);
+    char *const none[] = {NULL};
+    int wstatus = 0;
+    (void)data_dir;
+    const long long noexec = setting("/proc/sys/vm/memfd_noexec");
+    int fd = memfd_create("doze-probe", MFD_CLOEXEC | MFD_EXEC);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("doze-probe", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, program, size) != (ssize_t)size) {
+        found_errno(f, "make a program in memory (vm.memfd_noexec is %lld)", noexec);
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)syscall(SYS_execveat, fd, "", none, none, AT_EMPTY_PATH);
+        _exit(errno & 127);
+    }
+    if (pid < 0 || waitpid(pid, &wstatus, 0) != pid || !WIFEXITED(wstatus)) {
+        found_wrong(f, "a program in memory was killed");
+    } else if (WEXITSTATUS(wstatus) != 42) {
+        errno = WEXITSTATUS(wstatus);
+        found_errno(f, "execute a program in memory");
+    } else {
+        found(f, "a file in memory was executed");
+    }
+}
+
+static void probe_PEER(const char *data_dir, struct dz_os_finding *f)
+{
+    static volatile uint64_t word = 1;
+    uint64_t got = 0, now = 2;
+    const struct iovec mine = {&got, sizeof got}, its = {(void *)(uintptr_t)&word, sizeof word},
+                       more = {&now, sizeof now};
+    const long long scope = setting("/proc/sys/kernel/yama/ptrace_scope");
+    char yama[64] = "";
+    (void)data_dir;
+    if (scope >= 0)
+        (void)snprintf(yama, sizeof yama, " (kernel.yama.ptrace_scope is %lld)", scope);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    const bool ok = pid > 0 && process_vm_readv(pid, &mine, 1, &its, 1, 0) == sizeof got &&
+                    process_vm_writev(pid, &more, 1, &its, 1, 0) == sizeof now &&
+                    process_vm_readv(pid, &mine, 1, &its, 1, 0) == sizeof got;
+    if (!ok)
+        found_errno(f, "read and write a child's memory%s", yama);
+    else if (got != 2)
+        found_wrong(f, "a child's memory was written, but did not change%s", yama);
+    else
+        found(f, "a child's memory can be read and written%s", yama);
+    if (pid > 0)
+        (void)kill(pid, SIGKILL);
+}
+
+static void probe_MAPS(const char *data_dir, struct dz_os_finding *f)
+{
+    const long long plenty = 65530, most = setting("/proc/sys/vm/max_map_count");
+    (void)data_dir;
+    if (most < 0)
+        found_wrong(f, "/proc/sys/vm/max_map_count cannot be read");
+    else if (most < plenty)
+        found_part(f, "at most %lld a process (vm.max_map_count)", most);
+    else
+        found(f, "up to %lld a process (vm.max_map_count)", most);
+}
+
+/* The calls that doze makes and that profiles of containers are known to refuse, with arguments
+ * that the kernel itself refuses otherwise, by another error. */
+static void probe_PROFILE(const char *data_dir, struct dz_os_finding *f)
+{
+    const long most = -1;
+    const struct {
+        const char *name;
+        long number, args[6];
+    } calls[] = {
+        {"seccomp", SYS_seccomp, {most, 0, 0}},
+        {"userfaultfd", SYS_userfaultfd, {most}},
+        {"process_vm_readv", SYS_process_vm_readv, {getpid(), 0, 0, 0, 0, 1}},
+        {"process_vm_writev", SYS_process_vm_writev, {getpid(), 0, 0, 0, 0, 1}},
+        {"pidfd_open", SYS_pidfd_open, {-1, 0}},
+        {"clone3", SYS_clone3, {0, 0}},
+        {"memfd_create", SYS_memfd_create, {0, most}},
+        {"execveat", SYS_execveat, {-1, 0, 0, 0, most}},
+        {"unshare", SYS_unshare, {most}},
+        {"landlock_create_ruleset", SYS_landlock_create_ruleset, {0, 0, most}},
+        {"close_range", SYS_close_range, {1, 0, 0}},
+    };
+    DZ_AUTO(dz_buf_release) struct dz_buf status = DZ_BUF_INIT(PROC_MAX);
+    char refused[sizeof f->detail] = "";
+    (void)data_dir;
+    if (!read_proc("/proc/self/status", &status, f))
+        return;
+    if (!strstr(status.p, "\nSeccomp:\t2")) {
+        found(f, "no filter holds this process");
+        return;
+    }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(calls); i++) {
+        const long *a = calls[i].args;
+        if (syscall(calls[i].number, a[0], a[1], a[2], a[3], a[4], a[5]) >= 0 ||
+            (errno != EPERM && errno != ENOSYS && errno != EACCES))
+            continue;
+        const size_t n = strlen(refused);
+        (void)snprintf(refused + n, sizeof refused - n, "%s%s", n ? ", " : "", calls[i].name);
+    }
+    if (refused[0])
+        found_part(f, "a filter refuses %.120s", refused);
+    else
+        found(f, "a filter holds this process, and lets through what doze needs");
+}
+
 /* --- Landlock --- */
 
 static void probe_LANDLOCK(const char *data_dir, struct dz_os_finding *f)
@@ -592,16 +807,6 @@ static void read_mount(struct dz_str line, struct hierarchies *h)
     h->v1 |= controllers;
 }
 
-static bool read_proc(const char *path, struct dz_buf *b, struct dz_os_finding *f)
-{
-    struct dz_err err = {0};
-    if (dz_fd_read_file(AT_FDCWD, path, b, &err) == 0)
-        return true;
-    found_wrong(f, "%s", err.msg);
-    f->sys = err.sys;
-    return false;
-}
-
 /* Our own group of version 2, in `dir`: "0::/path" in /proc/self/cgroup. */
 static void own_group(struct dz_str text, const struct hierarchies *h, char *dir, size_t size)
 {
@@ -664,6 +869,68 @@ static void probe_CGROUP(const char *data_dir, struct dz_os_finding *f)
                    h.v2_path[0] ? ", version 2 beside it without controllers" : "", ours);
     else
         found_part(f, "version 2 (%s), %s", names_of(v2), ours);
+}
+
+static long long limit_in(const char *dir)
+{
+    char path[600];
+    (void)snprintf(path, sizeof path, "%s/pids.max", dir);
+    return setting(path); /* "max" is none */
+}
+
+/* The bound of the group that we are in; -1: none. Of version 1 it is where its controller usually
+ * is mounted. */
+static long long pids_of_group(void)
+{
+    struct dz_buf mounts = DZ_BUF_INIT(PROC_MAX), groups = DZ_BUF_INIT(PROC_MAX);
+    struct hierarchies h = {0};
+    struct dz_os_finding ignored;
+    char dir[512];
+    struct dz_str text, line;
+    if (!read_proc("/proc/self/mountinfo", &mounts, &ignored) ||
+        !read_proc("/proc/self/cgroup", &groups, &ignored))
+        return -1;
+    text = dz_str_n(mounts.p, mounts.len);
+    while (dz_str_split(&text, '\n', &line))
+        read_mount(line, &h);
+    own_group(dz_str_n(groups.p, groups.len), &h, dir, sizeof dir);
+    const long long v2 = h.v2_path[0] ? limit_in(dir) : -1;
+    text = dz_str_n(groups.p, groups.len);
+    while (v2 < 0 && dz_str_split(&text, '\n', &line)) {
+        struct dz_str number, names;
+        if (!dz_str_split(&line, ':', &number) || !dz_str_split(&line, ':', &names) ||
+            !(controllers_in(names, ',') & PIDS))
+            continue;
+        (void)snprintf(dir, sizeof dir, "/sys/fs/cgroup/pids%.*s", DZ_STR_ARG(line));
+        const long long v1 = limit_in(dir);
+        return v1 < 0 ? limit_in("/sys/fs/cgroup/pids") : v1;
+    }
+    return v2;
+}
+
+static void probe_PIDS(const char *data_dir, struct dz_os_finding *f)
+{
+    const long long plenty = 32768;
+    struct rlimit own = {RLIM_INFINITY, RLIM_INFINITY};
+    (void)data_dir;
+    (void)getrlimit(RLIMIT_NPROC, &own);
+    const struct {
+        const char *name;
+        long long value;
+    } limits[] = {{"kernel.pid_max", setting("/proc/sys/kernel/pid_max")},
+                  {"kernel.threads-max", setting("/proc/sys/kernel/threads-max")},
+                  {"ulimit -u", own.rlim_cur > INT64_MAX ? -1 : (long long)own.rlim_cur},
+                  {"pids.max of the cgroup", pids_of_group()}};
+    size_t least = 0;
+    for (size_t i = 1; i < DZ_ARRAY_LEN(limits); i++)
+        if (limits[i].value >= 0 &&
+            (limits[least].value < 0 || limits[i].value < limits[least].value))
+            least = i;
+    if (limits[least].value >= 0 && limits[least].value < plenty)
+        found_part(f, "at most %lld, threads included (%s)", limits[least].value,
+                   limits[least].name);
+    else
+        found(f, "up to %lld, threads included (%s)", limits[least].value, limits[least].name);
 }
 
 /* --- files, devices and processes --- */

@@ -14,23 +14,29 @@
 #include <stddef.h>
 
 /* X(id, key for programs, name for people) */
-#define DZ_OS_PROBES(X)                                                                         \
-    X(SECCOMP, "seccomp", "seccomp")                 /* filters that refuse and that kill */    \
-    X(PIDFD, "pidfd", "pidfd")                       /* clone3, poll and waitid with one */     \
-    X(MEMFD, "memfd", "memfd")                       /* sealed files in memory */               \
-    X(LOCKS, "file_locks", "file locks")             /* OFD locks in the data directory */      \
-    X(RESERVE, "address_space", "address space")     /* 16 GiB reserved, part of it writable */ \
-    X(USERFAULTFD, "userfaultfd", "userfaultfd")     /* filling by need, WP_ASYNC */            \
-    X(PAGEMAP_SCAN, "pagemap_scan", "PAGEMAP_SCAN")  /* which pages were written */             \
-    X(LANDLOCK, "landlock", "Landlock")              /* a ruleset that forbids opening */       \
-    X(USER_NS, "user_namespaces", "user namespaces") /* made and mounted in, unprivileged */    \
-    X(JAIL, "jail", "jail")                          /* what holds a sandbox's process here */  \
-    X(USERS, "users", "users of tenants")            /* becoming one of cells.uids */           \
-    X(CGROUP, "cgroups", "cgroups")                  /* version, controllers, making groups */  \
-    X(NOFILE, "open_files", "open files")            /* RLIMIT_NOFILE */                        \
-    X(REFLINK, "reflink", "reflink")                 /* FICLONE in the data directory */        \
-    X(FUSE, "fuse", "FUSE")                          /* /dev/fuse opened and mounted */         \
-    X(KVM, "kvm", "KVM")                             /* /dev/kvm opened, a machine made */
+#define DZ_OS_PROBES(X)                                                                           \
+    X(SECCOMP, "seccomp", "seccomp")                 /* filters that refuse and that kill */      \
+    X(PIDFD, "pidfd", "pidfd")                       /* clone3, poll and waitid with one */       \
+    X(MEMFD, "memfd", "memfd")                       /* sealed files in memory */                 \
+    X(LOCKS, "file_locks", "file locks")             /* OFD locks in the data directory */        \
+    X(RESERVE, "address_space", "address space")     /* 16 GiB reserved, part of it writable */   \
+    X(USERFAULTFD, "userfaultfd", "userfaultfd")     /* filling by need, WP_ASYNC */              \
+    X(PAGEMAP_SCAN, "pagemap_scan", "PAGEMAP_SCAN")  /* which pages were written */               \
+    X(LANDLOCK, "landlock", "Landlock")              /* a ruleset that forbids opening */         \
+    X(USER_NS, "user_namespaces", "user namespaces") /* made and mounted in, unprivileged */      \
+    X(JAIL, "jail", "jail")                          /* what holds a sandbox's process here */    \
+    X(USERS, "users", "users of tenants")            /* becoming one of cells.uids */             \
+    X(NOTIFY, "seccomp_notify", "seccomp notifications") /* a call answered by another process */ \
+    X(MEMORY_EXEC, "memory_programs", "programs in memory") /* a file in memory executed */       \
+    X(PEER, "child_memory", "memory of children")           /* a child's memory read, written */  \
+    X(MAPS, "mappings", "memory mappings")                  /* vm.max_map_count */                \
+    X(PIDS, "processes", "processes")                       /* RLIMIT_NPROC, pid_max, pids.max */ \
+    X(PROFILE, "profile", "container profile")              /* calls that a filter refuses */     \
+    X(CGROUP, "cgroups", "cgroups")       /* version, controllers, making groups */               \
+    X(NOFILE, "open_files", "open files") /* RLIMIT_NOFILE */                                     \
+    X(REFLINK, "reflink", "reflink")      /* FICLONE in the data directory */                     \
+    X(FUSE, "fuse", "FUSE")               /* /dev/fuse opened and mounted */                      \
+    X(KVM, "kvm", "KVM")                  /* /dev/kvm opened, a machine made */
 
 enum dz_os_probe_id {
 #define X(id, key, name) DZ_OS_PROBE_##id,

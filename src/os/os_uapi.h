@@ -21,6 +21,11 @@
 #define SCM_PIDFD 0x04
 #endif
 
+/* Linux 6.3: a file in memory that may be executed, where the host asks to say so. */
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
 /* Linux 6.4, 6.7 */
 #ifndef UFFD_FEATURE_WP_UNPOPULATED
 #define UFFD_FEATURE_WP_UNPOPULATED (1u << 13)

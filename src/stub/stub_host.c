@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "os/os_uapi.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -225,7 +226,10 @@ static DZ_NORETURN void become_zygote(const int fds[4], pid_t parent)
 
 static int zygote_start(struct host *h, int socket, struct dz_err *err)
 {
-    DZ_AUTO(dz_fd_close) int program = memfd_create("doze-stub", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    DZ_AUTO(dz_fd_close) int program = memfd_create("doze-stub", flags | MFD_EXEC);
+    if (program < 0 && errno == EINVAL) /* before Linux 6.3 each may be executed */
+        program = memfd_create("doze-stub", flags);
     if (program < 0)
         return dz_fail_sys(err, errno, "making a file in memory for the stub");
     int rc = dz_fd_write(program, dz_stub_program, dz_stub_program_size, err);

@@ -5,7 +5,7 @@
 test_that 'doctor says something about each feature and that all required ones are here' '
     run 0 doze doctor && empty err &&
     has out "doze can run here" &&
-    [ "$(grep -cE "^(yes|partly|no|missing) " out)" -eq 16 ] &&
+    [ "$(grep -cE "^(yes|partly|no|missing) " out)" -eq 22 ] &&
     awk "NR > 1 && length > 80 { print; bad = 1 } END { exit bad }" out
 '
 
@@ -20,8 +20,8 @@ test_that 'doctor --json is JSON with every feature' '
               and (value ->> \"\$.errno\" is null or value ->> \"\$.errno\" like \"E%\");
         select readfile(\"out\") ->> \"$.ok\";" >found &&
     cat >want <<"END" &&
-["seccomp","pidfd","memfd","file_locks","address_space","userfaultfd","pagemap_scan","landlock","user_namespaces","jail","users","cgroups","open_files","reflink","fuse","kvm"]
-16
+["seccomp","pidfd","memfd","file_locks","address_space","userfaultfd","pagemap_scan","landlock","user_namespaces","jail","users","seccomp_notify","memory_programs","child_memory","mappings","processes","profile","cgroups","open_files","reflink","fuse","kvm"]
+22
 1
 END
     diff want found

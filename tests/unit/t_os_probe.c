@@ -81,6 +81,8 @@ TEST(probe_notices_a_refused_system_call)
         {DZ_OS_PROBE_LANDLOCK, SYS_landlock_create_ruleset},
         {DZ_OS_PROBE_USER_NS, SYS_unshare},
         {DZ_OS_PROBE_PIDFD, SYS_clone3},
+        {DZ_OS_PROBE_MEMORY_EXEC, SYS_execveat},
+        {DZ_OS_PROBE_PEER, SYS_process_vm_writev},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(cases); i++) {
         if (cases[i].call != SYS_clone3) /* glibc may need that one, and copes only with ENOSYS */
@@ -133,4 +135,36 @@ TEST(probe_notices_limits)
 #else
     (void)small;
 #endif
+}
+
+TEST(probe_notices_that_calls_cannot_be_answered)
+{
+    forbid(SYS_seccomp, SECCOMP_RET_ERRNO | EPERM);
+    struct dz_os_finding f = probe(DZ_OS_PROBE_NOTIFY, "/tmp");
+    CHECK_INT(f.answer, DZ_OS_NO);
+    CHECK_INT(f.sys, EPERM);
+}
+
+/* As the default profile of Docker does with userfaultfd. */
+TEST(probe_names_what_a_profile_refuses)
+{
+    CHECK_INT(probe(DZ_OS_PROBE_PROFILE, "/tmp").answer, DZ_OS_YES);
+    forbid(SYS_gettid, SECCOMP_RET_ALLOW);
+    struct dz_os_finding f = probe(DZ_OS_PROBE_PROFILE, "/tmp");
+    CHECK_INT(f.answer, DZ_OS_YES);
+    CHECK(strstr(f.detail, "lets through") != NULL);
+    forbid(SYS_userfaultfd, SECCOMP_RET_ERRNO | EPERM);
+    forbid(SYS_process_vm_readv, SECCOMP_RET_ERRNO | ENOSYS);
+    f = probe(DZ_OS_PROBE_PROFILE, "/tmp");
+    CHECK_INT(f.answer, DZ_OS_LIMITED);
+    CHECK_STR(f.detail, "a filter refuses userfaultfd, process_vm_readv");
+}
+
+TEST(probe_notices_the_limit_of_processes)
+{
+    const struct rlimit few = {100, 100};
+    CHECK_INT(setrlimit(RLIMIT_NPROC, &few), 0);
+    struct dz_os_finding f = probe(DZ_OS_PROBE_PIDS, "/tmp");
+    CHECK_INT(f.answer, DZ_OS_LIMITED);
+    CHECK_STR(f.detail, "at most 100, threads included (ulimit -u)");
 }

@@ -9,10 +9,13 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TEXT  UINT64_C(0x400000)
@@ -612,4 +615,32 @@ TEST(host_without_privileges)
     CHECK(rc == -EOPNOTSUPP || (rc == 0 && runs.n == 1));
     dz_vec_release(&runs);
     end();
+}
+
+/* A host may ask that programs in memory are called so when they are made. */
+TEST(a_stub_starts_where_programs_in_memory_must_be_named)
+{
+    int status = -1;
+    if (unshare(CLONE_NEWPID) < 0)
+        SKIP("no pid namespace, which has a setting of its own");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        struct dz_stub *s = NULL;
+        struct dz_err err = {0};
+        const struct dz_stub_host_opts o = {.spin_ns = 0};
+        const int fd = open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || write(fd, "1", 1) != 1)
+            _exit(77);
+        const int rc = dz_stub_host_open(&o, &s, &err);
+        if (rc < 0)
+            printf("# %s\n", err.msg);
+        else
+            s->ops->close(s);
+        (void)fflush(stdout);
+        _exit(rc < 0);
+    }
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("this kernel has no such setting");
+    CHECK_INT(status, 0);
 }
