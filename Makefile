@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += sandbox image http metrics client control api daemon mm linux runtime stub
+MODULES    += sandbox image http metrics client control api daemon mm linux runtime stub replica
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
@@ -46,7 +46,7 @@ NEEDS_stub := base os mm
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides
-NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob sandbox image daemon
+NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob replica sandbox image daemon
 NEEDS_wasm := base
 NEEDS_db   := base
 NEEDS_vfs  := base db
@@ -60,6 +60,7 @@ NEEDS_http := base loop tls
 NEEDS_metrics := base
 NEEDS_client := base tls
 NEEDS_blob := base
+NEEDS_replica := base blob
 NEEDS_sandbox := base loop lifecycle registry blob runtime
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs stub linux machine blob runtime
@@ -75,6 +76,7 @@ SYS_db     := -lsqlite3
 SYS_loop   := -luv
 SYS_blob   := -lzstd -linih
 SYS_machine := -llz4
+SYS_replica := -llz4
 SYS_image  := -linih -lz -lzstd
 SYS_config := -linih
 SYS_sandbox := -ljansson

@@ -105,7 +105,11 @@ struct dz_blob_out {
     bool claimed;
     bool only_new; /* set it before the commit: if the key exists, the answer is DZ_EEXIST and
                       nothing has changed */
-    bool whole;    /* synced or committed: no byte may follow (blob.c asserts it) */
+    /* Set it before the first byte: the time of the object's content, milliseconds since 1970; 0:
+     * now. A file has it as its time of modification, an object of S3 as the metadata where
+     * litestream looks for the time of its files. */
+    int64_t time_ms;
+    bool whole; /* synced or committed: no byte may follow (blob.c asserts it) */
 };
 
 DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
@@ -171,6 +175,9 @@ DZ_NODISCARD int dz_blob_hash(struct dz_blob_in *in, const _Atomic bool *cancel,
 /* Open a directory as a store; a missing one is made with mode 0700. Objects are files of mode
  * 0600; the names of writers' temporary files begin with a dot. */
 DZ_NODISCARD int dz_blobs_open_dir(const char *path, struct dz_blobs **ret_store,
+                                   struct dz_err *err);
+/* The same for a directory that must exist: DZ_ENOENT. */
+DZ_NODISCARD int dz_blobs_find_dir(const char *path, struct dz_blobs **ret_store,
                                    struct dz_err *err);
 
 #endif

@@ -13,6 +13,7 @@
  * So the name never leads to bytes that a power cut may take back. If the caller has claimed
  * the object (blob.h), the rename comes first, because the caller then removes what is not whole.
  */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -110,6 +111,11 @@ static int out_write(struct dz_blob_out *out, const void *data, size_t n, struct
 
 static int sync_bytes(struct file_out *o, struct dz_err *err)
 {
+    const struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = o->head.time_ms / 1000, .tv_nsec = o->head.time_ms % 1000 * DZ_NS_PER_MS}};
+    if (!o->synced && o->head.time_ms > 0 && futimens(o->head.fd, times) < 0)
+        return dz_fail_sys(err, errno, "set the time of %s/%s", o->store->path, o->key);
     if (!o->synced && fsync(o->head.fd) < 0)
         return dz_fail_sys(err, errno, "sync %s/%s", o->store->path, o->key);
     o->synced = true;
@@ -297,8 +303,11 @@ static const struct dz_blobs_ops file_ops = {
 int dz_blobs_open_dir(const char *path, struct dz_blobs **ret_store, struct dz_err *err)
 {
     int rc = dz_fd_mkdirs(AT_FDCWD, path, 0700, err);
-    if (rc < 0)
-        return rc;
+    return rc < 0 ? rc : dz_blobs_find_dir(path, ret_store, err);
+}
+
+int dz_blobs_find_dir(const char *path, struct dz_blobs **ret_store, struct dz_err *err)
+{
     DZ_AUTO(dz_fd_close) int dir = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, err);
     if (dir < 0)
         return dir;

@@ -12,6 +12,7 @@
  * of each part and of all of them together (x-amz-checksum-sha256) keeps just that hash. An object
  * of one part carries its hash as x-amz-meta-doze-sha256.
  */
+#include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -404,12 +405,21 @@ static int on_upload_id(void *arg, const char *outer, const char *name, const ch
     return 0;
 }
 
+/* text must live as long as the call. */
+static void add_time(const struct s3_out *o, struct s3_call *c, char text[static DZ_RFC3339_TEXT])
+{
+    if (o->head.time_ms > 0)
+        add_header(c, "x-amz-meta-litestream-timestamp", dz_rfc3339_print(o->head.time_ms, text));
+}
+
 static int begin_upload(struct s3_out *o, struct dz_err *err)
 {
     struct s3_call c = about(o->store, "POST", "write", o->key);
+    char time[DZ_RFC3339_TEXT];
     add_query(&c, "uploads", "");
     add_header(&c, "x-amz-checksum-algorithm", "SHA256");
     add_header(&c, "x-amz-meta-doze-writer", o->mark);
+    add_time(o, &c, time);
     int rc = ask(o->line, &c, err);
     if (rc == 0)
         rc = dz_s3_answer_read(c.text.p, c.text.len, on_upload_id, o, err);
@@ -533,7 +543,7 @@ static int not_new(const struct s3_out *o, struct dz_err *err)
 static int put_whole(struct s3_out *o, struct dz_err *err)
 {
     struct s3_call c = about(o->store, "PUT", "write", o->key);
-    char hex[DZ_SHA256_HEX];
+    char hex[DZ_SHA256_HEX], time[DZ_RFC3339_TEXT];
     c.body = o->now ? o->now->bytes : "";
     c.size = o->now ? o->now->size : 0;
     int rc = dz_sha256(c.body, c.size, c.sha256, err);
@@ -542,6 +552,7 @@ static int put_whole(struct s3_out *o, struct dz_err *err)
     c.hashed = true;
     add_header(&c, "x-amz-meta-doze-sha256", dz_sha256_hex(c.sha256, hex));
     add_header(&c, "x-amz-meta-doze-writer", o->mark);
+    add_time(o, &c, time);
     if (o->head.only_new)
         add_header(&c, "if-none-match", "*");
     rc = ask(o->line, &c, err);

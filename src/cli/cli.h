@@ -50,6 +50,7 @@ enum dz_cli_exit {
     X(RUN, "Sandboxes: no daemon")         \
     X(IMAGE, "Images")                     \
     X(DISK, "Disks: a file, no daemon")    \
+    X(REPLICA, "Replicas: no daemon")      \
     X(REGISTRY, "The registry: no daemon") \
     X(WASM, "WebAssembly modules")         \
     X(HOST, "This machine and doze itself")

@@ -86,6 +86,12 @@
     X(wasm_info)           \
     X(wasm_run)            \
     X(wasm_prepare)        \
+    X(restore)             \
+    X(replica_ls)          \
+    X(replica_status)      \
+    X(replica_verify)      \
+    X(replica_push)        \
+    X(replica_prune)       \
     X(registry_ls)         \
     X(registry_get)        \
     X(registry_register)   \

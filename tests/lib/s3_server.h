@@ -49,6 +49,7 @@ struct s3d_bytes {
 };
 struct s3d_object { /* or an upload, when id is not 0 */
     char key[S3_KEY_MAX], hash[DZ_SHA256_HEX], mark[64], etag[48], checksum[96];
+    char time[40]; /* where litestream keeps it */
     struct s3d_bytes bytes, parts[S3D_PARTS + 1];
     char part_etags[S3D_PARTS + 1][48];
     uint8_t part_sha[S3D_PARTS + 1][DZ_SHA256_BYTES];
@@ -266,6 +267,8 @@ static void s3d_take_meta(struct s3d_object *o, const struct s3d_request *r)
     const char *mark = s3d_header(r, "x-amz-meta-doze-writer");
     (void)snprintf(o->hash, sizeof o->hash, "%s", hash ? hash : "");
     (void)snprintf(o->mark, sizeof o->mark, "%s", mark ? mark : "");
+    const char *time = s3d_header(r, "x-amz-meta-litestream-timestamp");
+    (void)snprintf(o->time, sizeof o->time, "%s", time ? time : "");
 }
 
 static void s3d_get(const struct s3d_request *r, struct s3d_object *o, struct s3d_answer *a)

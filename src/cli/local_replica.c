@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze restore`, `doze replica ls`, `status`, `verify`, `push`, `prune`: replicas of databases in
+ * a directory or in S3, without a daemon.
+ *
+ * A restore writes to a file without a name, which gets its name at the end. So a restore that is
+ * interrupted or killed leaves nothing.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/num.h"
+#include "base/path.h"
+#include "cli/cli.h"
+#include "cli/cli_progress.h"
+#include "cli/cli_signal.h"
+#include "cli/cli_table.h"
+#include "replica/replica.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    JSON_MAX = 256 << 20,
+    KEEP_MS = 24 * 3600 * 1000, /* what prune keeps without --keep */
+    FINE_MS = 300 * 1000,       /* and of files that were merged */
+};
+
+/* --- a run: progress on a terminal, and Ctrl-C -------------------------------------------------
+ */
+
+struct run {
+    struct dz_replica_run head;
+    struct dz_cli_progress progress;
+    uint64_t before; /* bytes of the files that are done */
+    atomic_bool canceled;
+};
+
+static void on_progress(void *arg, uint64_t bytes)
+{
+    struct run *r = arg;
+    dz_cli_progress_at(&r->progress, r->before + bytes);
+    if (dz_cli_interrupted())
+        r->canceled = true;
+}
+
+static void start(struct run *r, struct dz_cli *c, const char *what, uint64_t bytes)
+{
+    *r = (struct run){0};
+    r->head = (struct dz_replica_run){&r->canceled, on_progress, r};
+    dz_cli_progress_start(&r->progress, c, what, bytes, DZ_CLI_BYTES);
+}
+
+static uint64_t bytes_of(const struct dz_replica_files *files)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < files->n; i++)
+        n += files->p[i].size;
+    return n;
+}
+
+/* --- restore -----------------------------------------------------------------------------------
+ */
+
+/* 16 hexadecimal digits, as in the names of the files, or a number. */
+static int parse_txid(struct dz_cli *c, const char *text, uint64_t *ret, struct dz_err *err)
+{
+    char hex[DZ_TXID_TEXT + 2];
+    struct dz_err why;
+    bool digits = strlen(text) == DZ_TXID_TEXT - 1;
+    (void)snprintf(hex, sizeof hex, "0x%s", digits ? text : "0");
+    if (dz_num_u64(dz_str(digits ? hex : text), 1, UINT64_MAX, ret, &why) == 0)
+        return 0;
+    return dz_cli_usage(c, err, "--txid must be a number or 16 hexadecimal digits: %s", why.msg);
+}
+
+static int parse_goal(struct dz_cli *c, struct dz_replica_goal *ret, struct dz_err *err)
+{
+    const char *at = dz_cli_value(c, "at"), *txid = dz_cli_value(c, "txid");
+    struct dz_err why;
+    *ret = (struct dz_replica_goal){.timed = at != NULL};
+    if (at && txid)
+        return dz_cli_usage(c, err, "give --at or --txid, not both");
+    if (at && dz_rfc3339_parse(dz_str(at), &ret->time_ms, &why) < 0)
+        return dz_cli_usage(c, err, "--at must be a time like 2026-01-31T23:59:59Z: %s", why.msg);
+    return txid ? parse_txid(c, txid, &ret->txid, err) : 0;
+}
+
+/* The target must not exist; nor may a log, because SQLite would add it to the restored database.
+ */
+static int check_target(const char *path, struct dz_err *err)
+{
+    static const char *const ends[] = {"", "-wal", "-journal"};
+    char name[DZ_PATH_MAX];
+    struct stat st;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(ends); i++) {
+        int n = snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        if (n < 0 || (size_t)n >= sizeof name)
+            return dz_fail(err, DZ_ELIMIT, "the path of the file is too long");
+        if (lstat(name, &st) == 0)
+            return dz_fail(err, DZ_EEXIST, "%s already exists; remove it or choose another file",
+                           name);
+    }
+    return 0;
+}
+
+static const char *parent_of(const char *path, char out[static DZ_PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    (void)snprintf(out, DZ_PATH_MAX, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    return slash == path ? "/" : out;
+}
+
+static int open_nameless(const char *path, struct dz_err *err)
+{
+    char dir[DZ_PATH_MAX];
+    int fd = open(parent_of(path, dir), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "the file system of %s has no files without names (O_TMPFILE); restore to "
+                       "another one and copy the file",
+                       path);
+    return fd < 0 ? dz_fail_sys(err, errno, "make %s", path) : fd;
+}
+
+static int give_name(int fd, const char *path, struct dz_err *err)
+{
+    char self[32], dir[DZ_PATH_MAX];
+    if (fsync(fd) < 0)
+        return dz_fail_sys(err, errno, "sync %s", path);
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0)
+        return dz_fail_sys(err, errno, "name the restored file %s", path);
+    return dz_fd_sync_dir(AT_FDCWD, parent_of(path, dir), err);
+}
+
+static int restore_to(struct dz_cli *c, struct dz_replica *r, const struct dz_replica_files *plan,
+                      const char *path, struct dz_replica_restored *ret, struct dz_err *err)
+{
+    struct run run;
+    DZ_AUTO(dz_fd_close) int fd = open_nameless(path, err);
+    if (fd < 0)
+        return fd;
+    start(&run, c, "restore", bytes_of(plan));
+    int rc = dz_replica_restore(r, plan, fd, &run.head, ret, err);
+    if (rc == 0)
+        rc = give_name(fd, path, err);
+    dz_cli_progress_end(&run.progress);
+    return rc;
+}
+
+static int say_restored(struct dz_cli *c, const char *path, const struct dz_replica_restored *to,
+                        size_t files, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    char txid[DZ_TXID_TEXT], time[DZ_RFC3339_TEXT], size[DZ_CLI_SIZE_TEXT];
+    struct dz_json j;
+    dz_txid_print(to->txid, txid);
+    dz_rfc3339_print(to->time_ms, time);
+    if (!c->json) {
+        if (!c->quiet)
+            fprintf(c->out, "%s: %s, TXID %s of %s\n", path, dz_cli_size(to->bytes, size), txid,
+                    time);
+        return 0;
+    }
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "file", path);
+    dz_json_put_strz(&j, "txid", txid);
+    dz_json_put_strz(&j, "time", time);
+    dz_json_put_u64(&j, "bytes", to->bytes);
+    dz_json_put_u64(&j, "replica_files", files);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int restore(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
+    const char *path = dz_cli_value(c, "output"), *url = c->argv[0];
+    struct dz_replica_restored to;
+    struct dz_replica_goal goal;
+    int rc = parse_goal(c, &goal, err);
+    if (rc == 0 && !path)
+        return dz_cli_usage(c, err, "-o must name the file to make");
+    if (rc == 0)
+        rc = check_target(path, err);
+    if (rc == 0)
+        rc = dz_replica_open(url, false, &r, err);
+    if (rc == 0)
+        rc = dz_replica_list(&r, &all, err);
+    if (rc == 0 && goal.timed)
+        rc = dz_replica_time(&r, &all, NULL, err);
+    if (rc == 0)
+        rc = dz_replica_plan_restore(&all, &goal, &plan, err);
+    if (rc == 0)
+        rc = restore_to(c, &r, &plan, path, &to, err);
+    return rc < 0 ? rc : say_restored(c, path, &to, plan.n, err);
+}
+
+const struct dz_cli_command dz_cmd_restore = {
+    .name = "restore",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "restore a database from a replica",
+    .args = "URL",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            {"output", 'o', "FILE", "write the database to FILE"},
+            {"at", 0, "TIME", "restore the newest state that is not younger"},
+            {"txid", 0, "TXID", "restore the state of this transaction"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "URL is file:///DIR or s3://BUCKET/PREFIX, of a replica that doze or litestream\n"
+            "0.5 wrote. For S3, keys, region and endpoint come from the environment\n"
+            "(AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL ...), from\n"
+            "~/.aws/credentials, or from the URL:\n"
+            "s3://BUCKET/PREFIX?endpoint=http://HOST:PORT&region=NAME.\n"
+            "\n"
+            "FILE must not exist. It appears when it is complete, with mode 0600; a restore\n"
+            "that is interrupted leaves nothing. TIME is like 2026-01-31T23:59:59Z.\n",
+    .run = restore,
+};
+
+/* --- ls, status --------------------------------------------------------------------------------
+ */
+
+static int open_and_list(const char *url, bool timed, struct dz_replica *r,
+                         struct dz_replica_files *ret_files, struct dz_err *err)
+{
+    int rc = dz_replica_open(url, false, r, err);
+    if (rc == 0)
+        rc = dz_replica_list(r, ret_files, err);
+    return rc < 0 || !timed ? rc : dz_replica_time(r, ret_files, NULL, err);
+}
+
+static int ls_json(struct dz_cli *c, const struct dz_replica_files *files, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    char txid[DZ_TXID_TEXT], time[DZ_RFC3339_TEXT];
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_array(&j);
+    for (size_t i = 0; i < files->n; i++) {
+        const struct dz_replica_file *f = &files->p[i];
+        dz_json_object(&j);
+        dz_json_put_u64(&j, "level", f->level);
+        dz_json_put_strz(&j, "min_txid", dz_txid_print(f->min_txid, txid));
+        dz_json_put_strz(&j, "max_txid", dz_txid_print(f->max_txid, txid));
+        dz_json_put_u64(&j, "bytes", f->size);
+        dz_json_put_strz(&j, "time", dz_rfc3339_print(f->time_ms, time));
+        dz_json_end(&j);
+    }
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int ls(struct dz_cli *c, struct dz_err *err)
+{
+    static const struct dz_cli_column columns[] = {
+        {"LEVEL", true}, {"FIRST", false}, {"LAST", false}, {"SIZE", true}, {"TIME", false}};
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files files = DZ_REPLICA_FILES_INIT;
+    char txid[DZ_TXID_TEXT], time[DZ_RFC3339_TEXT], size[DZ_CLI_SIZE_TEXT];
+    struct dz_cli_table t;
+    int rc = open_and_list(c->argv[0], true, &r, &files, err);
+    if (rc < 0 || c->json)
+        return rc < 0 ? rc : ls_json(c, &files, err);
+    dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
+    for (size_t i = 0; i < files.n; i++) {
+        const struct dz_replica_file *f = &files.p[i];
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%u", f->level);
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%s", dz_txid_print(f->min_txid, txid));
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%s", dz_txid_print(f->max_txid, txid));
+        dz_cli_table_cellf(&t, DZ_CLI_DIM, "%s", dz_cli_size(f->size, size));
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%s", dz_rfc3339_print(f->time_ms, time));
+    }
+    rc = dz_cli_table_print(&t, c, err);
+    dz_cli_table_release(&t);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_replica_ls = {
+    .name = "replica ls",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "list the files of a replica",
+    .args = "URL",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "Each file holds the pages that a range of transactions has changed. Level 9\n"
+            "has snapshots of all pages; the others are described in\n"
+            "docs/format/replica.md. TIME is the time of the last transaction. URL: see\n"
+            "doze help restore.\n",
+    .run = ls,
+};
+
+/* What a replica can restore. */
+struct summary {
+    uint64_t txid, bytes;
+    size_t files, needed; /* needed: for the newest point */
+    int64_t newest_ms, oldest_ms;
+};
+
+static int summarise(const struct dz_replica_files *all, struct summary *ret, struct dz_err *err)
+{
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
+    int rc = dz_replica_plan_restore(all, &(struct dz_replica_goal){0}, &plan, err);
+    if (rc < 0)
+        return rc;
+    *ret = (struct summary){.txid = plan.p[plan.n - 1].max_txid,
+                            .bytes = bytes_of(all),
+                            .files = all->n,
+                            .needed = plan.n,
+                            .newest_ms = plan.p[plan.n - 1].time_ms,
+                            .oldest_ms = INT64_MAX};
+    for (size_t i = 0; i < all->n; i++)
+        if (all->p[i].min_txid == 1 && all->p[i].time_ms < ret->oldest_ms)
+            ret->oldest_ms = all->p[i].time_ms;
+    return 0;
+}
+
+static int status_json(struct dz_cli *c, const struct summary *s, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    char txid[DZ_TXID_TEXT], time[DZ_RFC3339_TEXT];
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "txid", dz_txid_print(s->txid, txid));
+    dz_json_put_strz(&j, "time", dz_rfc3339_print(s->newest_ms, time));
+    dz_json_put_strz(&j, "oldest_time", dz_rfc3339_print(s->oldest_ms, time));
+    dz_json_put_u64(&j, "files", s->files);
+    dz_json_put_u64(&j, "restore_files", s->needed);
+    dz_json_put_u64(&j, "bytes", s->bytes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int status(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    char txid[DZ_TXID_TEXT], newest[DZ_RFC3339_TEXT], oldest[DZ_RFC3339_TEXT];
+    char size[DZ_CLI_SIZE_TEXT];
+    struct summary s;
+    int rc = open_and_list(c->argv[0], true, &r, &all, err);
+    if (rc == 0)
+        rc = summarise(&all, &s, err);
+    if (rc < 0 || c->json)
+        return rc < 0 ? rc : status_json(c, &s, err);
+    fprintf(c->out, "newest  TXID %s of %s\n", dz_txid_print(s.txid, txid),
+            dz_rfc3339_print(s.newest_ms, newest));
+    fprintf(c->out, "oldest  %s\n", dz_rfc3339_print(s.oldest_ms, oldest));
+    fprintf(c->out, "files   %zu, %s; a restore reads %zu\n", s.files, dz_cli_size(s.bytes, size),
+            s.needed);
+    return 0;
+}
+
+const struct dz_cli_command dz_cmd_replica_status = {
+    .name = "replica status",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "show what a replica can restore",
+    .args = "URL",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .help = "Shows the newest and the oldest state. Fails if a file is missing between\n"
+            "them, by the names of the files; doze replica verify also reads them. URL: see\n"
+            "doze help restore.\n",
+    .run = status,
+};
+
+/* --- verify ------------------------------------------------------------------------------------
+ */
+
+static int verify_all(struct dz_cli *c, struct dz_replica *r, const struct dz_replica_files *all,
+                      size_t *ret_bad, struct dz_err *err)
+{
+    struct run run;
+    int rc = 0;
+    start(&run, c, "verify", bytes_of(all));
+    for (size_t i = 0; i < all->n && rc == 0; i++) {
+        rc = dz_replica_check(r, &all->p[i], &run.head, err);
+        run.before += all->p[i].size;
+        if (rc == DZ_ECORRUPT || rc == DZ_EUNSUPPORTED) {
+            dz_cli_progress_end(&run.progress);
+            dz_cli_warn(c, "%s", err->msg);
+            ++*ret_bad;
+            rc = 0;
+        }
+    }
+    dz_cli_progress_end(&run.progress);
+    return rc;
+}
+
+static int verify(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
+    char size[DZ_CLI_SIZE_TEXT];
+    size_t bad = 0;
+    int rc = open_and_list(c->argv[0], false, &r, &all, err);
+    if (rc == 0)
+        rc = verify_all(c, &r, &all, &bad, err);
+    if (rc == 0)
+        rc = dz_replica_plan_restore(&all, &(struct dz_replica_goal){0}, &plan, err);
+    if (rc == 0 && bad > 0)
+        rc = dz_fail(err, DZ_ECORRUPT, "%zu of %zu files are damaged", bad, all.n);
+    if (rc == 0 && !c->quiet)
+        fprintf(c->out, "%zu files, %s: all are whole, and none is missing\n", all.n,
+                dz_cli_size(bytes_of(&all), size));
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_replica_verify = {
+    .name = "replica verify",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "read all files of a replica and check them",
+    .args = "URL",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "Reads every file to its end and compares pages, index and checksums, and\n"
+            "checks that no transaction is missing up to the newest. URL: see doze help\n"
+            "restore.\n",
+    .run = verify,
+};
+
+/* --- push --------------------------------------------------------------------------------------
+ */
+
+/* Open FILE and its log, and keep everybody else out while they are read. */
+static int open_source(const char *path, struct dz_replica_source *ret, struct dz_err *err)
+{
+    char name[DZ_PATH_MAX];
+    struct stat st;
+    struct dz_replica_source s = {.db_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_NOFOLLOW, 0, err),
+                                  .wal_fd = -1};
+    int rc = s.db_fd < 0 ? s.db_fd : dz_fd_lock(s.db_fd, DZ_FD_LOCK_EXCLUSIVE, err);
+    if (rc == DZ_EBUSY)
+        rc = dz_fail(err, rc, "%s is in use; stop the sandbox or program that has it open", path);
+    int n = snprintf(name, sizeof name, "%s-journal", path);
+    if (rc == 0 && (n < 0 || (size_t)n >= sizeof name))
+        rc = dz_fail(err, DZ_ELIMIT, "the path of the file is too long");
+    if (rc == 0 && lstat(name, &st) == 0 && st.st_size > 0)
+        rc = dz_fail(err, DZ_ESTATE,
+                     "%s has a transaction that was not completed; open the database once with "
+                     "sqlite3, which repairs it",
+                     path);
+    (void)snprintf(name, sizeof name, "%s-wal", path);
+    if (rc == 0 && (s.wal_fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0 &&
+        errno != ENOENT)
+        rc = dz_fail_sys(err, errno, "open %s", name);
+    if (rc < 0) {
+        dz_fd_close(&s.db_fd);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+static int push_json(struct dz_cli *c, const struct dz_replica_pushed *to, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    char txid[DZ_TXID_TEXT];
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "txid", dz_txid_print(to->txid, txid));
+    dz_json_put_u64(&j, "commits", to->commits);
+    dz_json_put_bool(&j, "snapshot", to->snapshot);
+    dz_json_put_u64(&j, "database_bytes", to->bytes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int push(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    struct dz_replica_source source = {-1, -1};
+    struct dz_replica_pushed to;
+    char txid[DZ_TXID_TEXT];
+    struct run run;
+    struct stat st;
+    int rc = open_source(c->argv[0], &source, err);
+    if (rc == 0)
+        rc = dz_replica_open(c->argv[1], true, &r, err);
+    if (rc < 0) {
+        dz_fd_close(&source.db_fd);
+        dz_fd_close(&source.wal_fd);
+        return rc;
+    }
+    dz_cli_catch_interrupts(); /* what was begun is removed from the replica */
+    start(&run, c, "push", fstat(source.db_fd, &st) == 0 ? (uint64_t)st.st_size : 0);
+    rc = dz_replica_push(&r, &source, &run.head, &to, err);
+    dz_cli_progress_end(&run.progress);
+    dz_fd_close(&source.wal_fd);
+    dz_fd_close(&source.db_fd);
+    if (rc < 0 || c->json)
+        return rc < 0 ? rc : push_json(c, &to, err);
+    if (!c->quiet)
+        fprintf(c->out, "TXID %s: %s\n", dz_txid_print(to.txid, txid),
+                to.snapshot      ? "a snapshot of all pages"
+                : to.commits > 0 ? "the pages of the log's new commits"
+                                 : "the replica was up to date");
+    return 0;
+}
+
+const struct dz_cli_command dz_cmd_replica_push = {
+    .name = "replica push",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "bring a replica up to date with a database",
+    .args = "FILE URL",
+    .min_args = 2,
+    .max_args = 2,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "FILE is a sandbox's disk or any SQLite database that nobody has open. If its\n"
+            "log goes on where the replica ends, only the pages that changed are written;\n"
+            "otherwise all of them, as a snapshot. A directory that is missing is made.\n"
+            "litestream 0.5 restores the replica, too. URL: see doze help restore.\n",
+    .run = push,
+};
+
+/* --- prune -------------------------------------------------------------------------------------
+ */
+
+static int prune(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files drop = DZ_REPLICA_FILES_INIT;
+    struct dz_replica_keep keep = {dz_clock_real_ms(), KEEP_MS, FINE_MS};
+    const char *text = dz_cli_value(c, "keep");
+    char size[DZ_CLI_SIZE_TEXT];
+    struct summary s;
+    struct dz_err why;
+    if (text && dz_duration_parse(dz_str(text), 0, INT64_MAX / 2, &keep.keep_ms, &why) < 0)
+        return dz_cli_usage(c, err, "--keep must be a duration like 7d: %s", why.msg);
+    if (keep.fine_ms > keep.keep_ms)
+        keep.fine_ms = keep.keep_ms;
+    int rc = open_and_list(c->argv[0], true, &r, &all, err);
+    if (rc == 0)
+        rc = summarise(&all, &s, err); /* a replica with a gap is left as it is */
+    if (rc == 0)
+        rc = dz_replica_plan_prune(&all, &keep, &drop, err);
+    if (rc == 0 && !dz_cli_flag(c, "dry-run"))
+        rc = dz_replica_drop(&r, &drop, err);
+    if (rc == 0 && !c->quiet)
+        fprintf(c->out, "%s %zu of %zu files, %s\n",
+                dz_cli_flag(c, "dry-run") ? "would remove" : "removed", drop.n, all.n,
+                dz_cli_size(bytes_of(&drop), size));
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_replica_prune = {
+    .name = "replica prune",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "remove files of a replica that are no longer needed",
+    .args = "URL",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            {"keep", 0, "DURATION", "keep every state since then; 24h if not given"},
+            {"dry-run", 'n', NULL, "only say what would be removed"},
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "Removes what no restore to a state since then needs. Of older transactions\n"
+            "than five minutes, files that were merged into larger ones go too, so that\n"
+            "states between them can no longer be restored. The newest state always stays.\n"
+            "URL: see doze help restore.\n",
+    .run = prune,
+};
