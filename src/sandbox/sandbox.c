@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox.c - all sandboxes: making and freeing, the drain, and what operations ask of cells.
+ * sandbox.c - the set of all sandboxes: making and freeing objects, counts, and the drain.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- one ------------------------------------------------------------------------------------ */
+/* --- objects ----------------------------------------------------------------------------- */
 
 struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id)
 {
@@ -112,11 +112,11 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
     if (!s)
         return;
     dz_file_op_gone(s);
-    dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was deleted"); /* commands that slept in it */
+    dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was deleted"); /* also commands that slept in it */
     dz_sandbox_unneeded(s);
 }
 
-/* --- the host where there are no cells ------------------------------------------------------- */
+/* --- a host without cells ---------------------------------------------------------------- */
 
 static int no_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *ret,
                       struct dz_err *err)
@@ -164,7 +164,7 @@ static void no_image(void *arg, void *image)
     (void)arg, (void)image;
 }
 
-/* What only a cell needs is missing: none begins. */
+/* Only callbacks that are used without a cell are set, because no cell ever starts. */
 static const struct dz_sandbox_host no_host = {
     .prepare = no_prepare,
     .may_wake = no_wake,
@@ -177,7 +177,7 @@ static const struct dz_sandbox_host no_host = {
     .image_put = no_image,
 };
 
-/* --- looking at them ------------------------------------------------------------------------ */
+/* --- counts and lists -------------------------------------------------------------------- */
 
 bool dz_sandboxes_draining(const struct dz_sandboxes *all)
 {
@@ -217,7 +217,7 @@ void dz_sandboxes_count(const struct dz_sandboxes *all, struct dz_sandbox_counts
         ret_counts->warm += ((const struct dz_sandbox *)it->value)->phase == DZ_PHASE_UP;
 }
 
-/* --- the drain ------------------------------------------------------------------------------ */
+/* --- the drain --------------------------------------------------------------------------- */
 
 static size_t cells_left(const struct dz_sandboxes *all)
 {
@@ -230,7 +230,8 @@ static size_t cells_left(const struct dz_sandboxes *all)
 void dz_sandboxes_drain_check(struct dz_sandboxes *all)
 {
     if (all->drained && dz_sandboxes_busy(all) == 0 && cells_left(all) == 0)
-        dz_timer_after(all->drain_timer, 0); /* not from inside of what ended */
+        /* the caller is inside the end of a cell or an operation */
+        dz_timer_after(all->drain_timer, 0);
 }
 
 static void on_drain_timer(void *arg)
@@ -268,12 +269,12 @@ void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
     for (size_t i = 0; i < each.n; i++)
         drain_one(each.p[i]);
     dz_starts_drain(all);
-    dz_files_room(all); /* it refuses all that wait */
+    dz_files_room(all); /* it refuses all waiting acquires */
     dz_vec_release(&each);
     dz_sandboxes_drain_check(all);
 }
 
-/* --- making and freeing --------------------------------------------------------------------- */
+/* --- creating and freeing the set -------------------------------------------------------- */
 
 static void on_deliver(void *arg)
 {

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_acquire.c - the way of a request to a cell: hops of the lifecycle, wakes, and cells that
- * have only the file.
+ * sandbox_acquire.c - how a request gets a cell: by lifecycle requests, wakes, and file-only cells.
  *
- * Its function is called once, from the loop, never before the call that began it has returned:
- * that call may refuse, and then nothing is under way. Who needs only the file waits twice, and
- * polls nothing: first for room (the quotas of his tenant, and the cells that may start at once),
- * in one list with the oldest first, which the end of any cell looks at; then for the sandbox, in
- * its line, where all requests for the sandbox stand. Where the sandbox is awake, or is to be woken
- * because a frozen file must not be changed, he waits for the machine. All together take
- * FILES_WAIT_MS at most: a wake or a fetch that was begun for it goes on then, and finds nobody
- * when it ends.
+ * The callback of an acquire is called once, from the loop, after the call that began it has
+ * returned. That call may refuse, and then nothing is in progress.
+ *
+ * An acquire of MACHINE submits a USE request, and submits it again if the sandbox was suspended
+ * before the acquire had its turn. An acquire of FILES waits for two things:
+ *
+ *   1. for room: the quotas of its tenant, and the number of file-only cells that may start at
+ *      once. These acquires are in one list, the oldest first, and are tried again when a cell
+ *      ends.
+ *   2. for the sandbox, in the sandbox's queue like any other request.
+ *
+ * If the sandbox is active, or frozen and about to be changed, an acquire of FILES waits for the
+ * machine instead. In all it waits at most FILES_WAIT_MS. After that its client gets an error; a
+ * wake or fetch that was started for it continues.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -22,33 +27,32 @@
 #include <string.h>
 
 enum {
-    FILES_WAIT_MS = 30000, /* then it is busy: most clients wait longer than that */
-    FILES_RETRY_S = 5,     /* what such a client is told to wait */
-    USE_TRIES = 3,         /* it may be put to sleep retry_file before its turn comes */
+    FILES_WAIT_MS = 30000, /* after that the sandbox is reported busy; most clients wait longer */
+    FILES_RETRY_S = 5,     /* Retry-After for such a client */
+    USE_TRIES = 3, /* attempts: the sandbox may be suspended again before the acquire's turn */
 };
 
 enum acquire_kind {
     ACQUIRE_FILES = DZ_NEED_FILES,
     ACQUIRE_MACHINE = DZ_NEED_MACHINE,
-    ACQUIRE_ORDER, /* a request of which the answer is the answer */
+    ACQUIRE_ORDER, /* a lifecycle request: its outcome is the result */
 };
 
 struct dz_acquire {
     struct dz_list link; /* MACHINE: in sandbox.acquiring; FILES: in all->files.waiting */
     struct dz_sandboxes *all;
     enum acquire_kind kind;
-    dz_acquire_fn *fn; /* NULL: nobody waits for it any more */
-    void (*early)(void *arg,
-                  struct dz_sandbox *s); /* NULL: there is nothing to do, or it was done */
+    dz_acquire_fn *fn;                              /* NULL: canceled, or already answered */
+    void (*early)(void *arg, struct dz_sandbox *s); /* NULL: none, or already called */
     void *arg;
-    struct dz_loop_task ready; /* the sandbox has such a cell: look, and end */
-    struct dz_timer *limit;    /* ACQUIRE_FILES: of the time that it may wait */
-    uint64_t number;           /* the same: a later one has a greater number */
-    uint64_t ticket;           /* of the request; 0: none */
+    struct dz_loop_task ready; /* posted when the sandbox has such a cell: check, and end */
+    struct dz_timer *limit;    /* ACQUIRE_FILES: deadline */
+    uint64_t number;           /* ACQUIRE_FILES: serial number, in the order of creation */
+    uint64_t ticket;           /* ticket of the request in progress; 0: none */
     bool late, prefetched, writes;
     int tries;
     int64_t began_us;
-    char request_id[DZ_LOG_ID_TEXT]; /* who asked, for the log */
+    char request_id[DZ_LOG_ID_TEXT]; /* id of the HTTP request, for the log */
     char tenant[DZ_SANDBOX_TENANT_MAX + 1], owner[DZ_ID_TEXT];
     char id[];
 };
@@ -69,7 +73,7 @@ static void acquire_free(struct dz_acquire *a)
         dz_sandbox_unneeded(s);
 }
 
-/* The end of one that was begun. Only from the loop. */
+/* Report the result and free the acquire. Called from the loop only. */
 static void acquire_end(struct dz_acquire *a, struct dz_sandbox *s,
                         const struct dz_sandbox_result *result)
 {
@@ -82,8 +86,9 @@ static void acquire_end(struct dz_acquire *a, struct dz_sandbox *s,
     dz_list_remove(&a->link);
     if (fn)
         fn(arg, s, &r);
+    /* the acquire was canceled, so the file may be unused now */
     else if (s)
-        dz_sandbox_files_over(s); /* nobody uses the file any more */
+        dz_sandbox_files_over(s);
     (void)dz_log_enter(before);
     acquire_free(a);
 }
@@ -102,8 +107,9 @@ void dz_acquire_cancel(struct dz_acquire *a)
     a->early = NULL;
     if (dz_loop_task_posted(&a->ready) || (a->kind == ACQUIRE_FILES && !dz_list_empty(&a->link)))
         acquire_end(a, NULL, &(struct dz_sandbox_result){.code = DZ_ECANCELED});
+    /* its answer then ends the acquire */
     else if (a->kind == ACQUIRE_FILES && a->ticket)
-        (void)dz_sandbox_leave_line(a->all, a->ticket); /* that ends it */
+        (void)dz_sandbox_leave_line(a->all, a->ticket);
 }
 
 size_t dz_acquires_early(struct dz_sandbox *s)
@@ -120,7 +126,7 @@ size_t dz_acquires_early(struct dz_sandbox *s)
     return n;
 }
 
-/* --- refusals ------------------------------------------------------------------------------ */
+/* --- refusals ---------------------------------------------------------------------------- */
 
 static int refuse_asleep(const struct dz_instance *row, struct dz_why *why)
 {
@@ -143,8 +149,7 @@ static bool is_archived(const struct dz_sandboxes *all, const char *id)
     return dz_registry_get(all->registry, id, &row, NULL) == 0 && row.is == DZ_STATE_ARCHIVED;
 }
 
-/* Code and reason of a refusal. It may have been archived meanwhile.
- */
+/* Fill why for a refused request. The sandbox may have been archived meanwhile. */
 static void explain(const struct dz_acquire *a, int code, const struct dz_err *err,
                     struct dz_why *why)
 {
@@ -172,7 +177,7 @@ static int late(const struct dz_acquire *a, struct dz_why *why)
     return dz_files_late(a->all, a->id, why);
 }
 
-/* The same to one that may have left the line because its time was over. */
+/* The same for an acquire that may have left the queue because its time was over. */
 static void explain_to(const struct dz_acquire *a, const struct dz_sandbox_reply *k,
                        struct dz_why *why)
 {
@@ -192,7 +197,7 @@ int dz_sandbox_may_wake(const struct dz_instance *row, struct dz_why *why)
         return 0;
     if (row->ephemeral && row->is != DZ_STATE_CREATED)
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
-    if (row->is == DZ_STATE_ARCHIVED) /* while it is revived, all others stand in its line */
+    if (row->is == DZ_STATE_ARCHIVED) /* while it is being revived, other requests queue */
         return strcmp(row->status, "restoring") == 0 ? 0 : refuse_archived(row->id, why);
     int rc = dz_sandbox_config_of(row, &config, &err);
     if (rc < 0)
@@ -200,7 +205,7 @@ int dz_sandbox_may_wake(const struct dz_instance *row, struct dz_why *why)
     return config.auto_resume ? 0 : refuse_asleep(row, why);
 }
 
-/* --- requests ---------------------------------------------------------------------- */
+/* --- requests ---------------------------------------------------------------------------- */
 
 void dz_sandbox_yield_file(struct dz_sandboxes *all, const char *id, enum dz_request what)
 {
@@ -222,7 +227,8 @@ static int submit(struct dz_acquire *a, const struct dz_sandbox_request *request
                   void (*done)(void *arg, const struct dz_sandbox_reply *result),
                   struct dz_err *err)
 {
-    char id[DZ_COLD_KEY]; /* `a` may be over, and gone, when the request still needs it */
+    char id[DZ_COLD_KEY]; /* a copy, because `a` may be freed while dz_sandbox_submit() still reads
+                             the id */
     struct dz_sandbox_request r = *request;
     (void)snprintf(id, sizeof id, "%s", a->id);
     r.id = id;
@@ -241,7 +247,7 @@ static void count(struct dz_sandboxes *all, enum dz_request what, const struct d
     all->counts.wakes_cold += r->rung == DZ_RUNG_COLD;
 }
 
-/* The cell that has the files was to become the machine's, and does not. */
+/* The wake failed before it promoted the file-only cell: end that cell. */
 static void give_up_files(const struct dz_acquire *a)
 {
     struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
@@ -265,11 +271,11 @@ static void on_order(void *arg, const struct dz_sandbox_reply *k)
     acquire_end(a, NULL, &r);
 }
 
-/* --- a machine that runs ---------------------------------------------------------------------- */
+/* --- MACHINE ----------------------------------------------------------------------------- */
 
 static int use(struct dz_acquire *a, struct dz_why *why);
 
-/* From the loop: what refuses it ends it. */
+/* Try again, from the loop: a refusal ends the acquire. */
 static void use_again(struct dz_acquire *a)
 {
     struct dz_why why = {0};
@@ -311,8 +317,7 @@ static int use(struct dz_acquire *a, struct dz_why *why)
     return rc;
 }
 
-/* --- a cell that has the file --------------------------------------------------------------------
- */
+/* --- FILES ------------------------------------------------------------------------------- */
 
 static void reach_file(struct dz_acquire *a);
 
@@ -330,11 +335,10 @@ static void on_prefetched(void *arg, const struct dz_sandbox_reply *k)
     acquire_fail(a, &why);
 }
 
-/* --- waiting for room: the quota of open cells, and the file-only cells that may start at once ---
- */
+/* --- FILES: waiting for room ------------------------------------------------------------- */
 
-/* They stand in the order of their beginning, also one that had room and lost it retry_file while
- * it waited for its sandbox. */
+/* Insert by serial number: an acquire that had room and lost it while it waited for its sandbox
+ * gets its old place back. */
 static void wait_for_room(struct dz_acquire *a)
 {
     struct dz_list *line = &a->all->files.waiting, *at = line;
@@ -357,11 +361,12 @@ void dz_files_room(struct dz_sandboxes *all)
 {
     if (!dz_list_empty(&all->files.waiting) && !all->files.room_set) {
         all->files.room_set = true;
-        dz_timer_after(all->files.room, 0); /* the caller is within the end of a cell */
+        /* from a timer, because the caller is inside the end of a cell */
+        dz_timer_after(all->files.room, 0);
     }
 }
 
-/* End a file-only cell of this tenant that nobody uses. */
+/* End one unused file-only cell of this tenant, to make room. */
 static void close_unused(struct dz_sandboxes *all, const char *tenant)
 {
     DZ_MAP_FOREACH(it, &all->map) {
@@ -375,7 +380,7 @@ static void close_unused(struct dz_sandboxes *all, const char *tenant)
     }
 }
 
-/* May one more cell be opened for it? It needs none where the sandbox has a cell already. */
+/* May this acquire open a cell? It needs none if the sandbox has one already. */
 static int may_open(const struct dz_acquire *a, struct dz_why *why)
 {
     const struct dz_instance of = {.tenant = a->tenant, .owner = a->owner};
@@ -389,13 +394,14 @@ static int may_open(const struct dz_acquire *a, struct dz_why *why)
                         "too many files of sleeping sandboxes are being opened; try again");
 }
 
-/* Room for it, in its turn? 0: it waits. 1: it may go on. */
+/* Check for room, in the order of arrival. 1: there is room. 0: the acquire waits. Negative:
+ * refused. */
 static int take_room(struct dz_acquire *a, bool first, struct dz_why *why)
 {
     struct dz_sandboxes *all = a->all;
     if (first && dz_files_awaited(all, a->tenant)) {
         wait_for_room(a);
-        dz_files_room(all); /* who stands before it may wait for another quota */
+        dz_files_room(all); /* those before it may wait for another quota: try them all */
         return 0;
     }
     int rc = may_open(a, why);
@@ -406,9 +412,9 @@ static int take_room(struct dz_acquire *a, bool first, struct dz_why *why)
     return 0;
 }
 
-/* --- waiting for the sandbox: in its line ------------------------------------------- */
+/* --- FILES: waiting for the sandbox ------------------------------------------------------ */
 
-/* The sandbox is awake retry_file, or its file has gone to cold storage. */
+/* Start again, because the sandbox is active again, or its file has gone to cold storage. */
 static void retry_file(struct dz_acquire *a)
 {
     struct dz_why why = {0};
@@ -433,8 +439,8 @@ static void use_file_cell(struct dz_acquire *a, struct dz_sandbox *s)
     acquire_end(a, s, &r);
 }
 
-/* The sandbox is reserved for it. Others may stand behind it in the line, so the cell ends as soon
- * as the operations on the file are over. */
+/* The sandbox is reserved for this acquire: open its file. If other requests are queued, the cell
+ * ends as soon as its file operations are over. */
 static void open_file(struct dz_acquire *a, const struct dz_instance *row)
 {
     struct dz_sandboxes *all = a->all;
@@ -446,7 +452,7 @@ static void open_file(struct dz_acquire *a, const struct dz_instance *row)
         s->reserved = true;
         s->hurry = dz_sandbox_awaited(all, a->id);
     }
-    if (s && !s->cell) { /* one that was to become the machine's may be there still */
+    if (s && !s->cell) { /* a file-only cell whose promotion was abandoned may still be there */
         all->opts.host->admit_file(all->opts.arg, s, row);
         rc = dz_sandbox_start_cell(s, row, false, &err);
     }
@@ -463,14 +469,15 @@ static void open_file(struct dz_acquire *a, const struct dz_instance *row)
     acquire_fail(a, &why);
 }
 
-/* It has come to the head of the line, and the sandbox is reserved for it: open the
- * file, or give the reservation back. */
+/* It is its turn, and the sandbox is reserved for it: open the file, or give the reservation
+ * back. */
 static void take_turn(struct dz_acquire *a, const struct dz_instance *row)
 {
     struct dz_sandboxes *all = a->all;
     struct dz_why why = {0};
     const struct dz_sandbox *s = dz_sandbox_find(all, a->id);
-    bool leaving = s && s->cell && !has_file(s); /* it was to become the machine's */
+    /* its promotion was abandoned, and it is suspending */
+    bool leaving = s && s->cell && !has_file(s);
     bool frozen = row->is == DZ_STATE_FROZEN;
     bool fetch = frozen && (a->writes || !all->opts.host->has_file(all->opts.arg, a->id));
     int rc = all->draining      ? dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping")
@@ -480,12 +487,13 @@ static void take_turn(struct dz_acquire *a, const struct dz_instance *row)
         open_file(a, row);
         return;
     }
+    /* the end of that cell makes room */
     if (leaving && rc == 0)
-        wait_for_room(a); /* which the end of the cell makes */
+        wait_for_room(a);
     dz_sandbox_unreserve(all, row->id);
     if (rc < 0) {
         acquire_fail(a, &why);
-    } else if (fetch && !leaving) { /* it was frozen in the meantime */
+    } else if (fetch && !leaving) { /* it has been frozen meanwhile */
         a->prefetched = false;
         retry_file(a);
     }
@@ -509,7 +517,7 @@ static void on_turn(void *arg, const struct dz_sandbox_reply *k)
     }
 }
 
-/* Where its files are now. 0: the loop tells it more. */
+/* Take the next step to a cell with the file. 0: the acquire continues from the loop. */
 static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first,
                  struct dz_why *why)
 {
@@ -524,9 +532,10 @@ static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first
         rc = late(a, why);
     if (rc < 0)
         return rc;
-    bool stopping = s && s->phase == DZ_PHASE_STOPPING; /* then it sleeps soon */
+    bool stopping = s && s->phase == DZ_PHASE_STOPPING; /* it will sleep soon */
     bool frozen = row->is == DZ_STATE_FROZEN;
-    if (frozen && a->writes) /* beside its cold copy, nobody would know of the change */
+    /* the change must not hide beside an older cold copy, so it is woken */
+    if (frozen && a->writes)
         rc = a->all->opts.host->may_wake(a->all->opts.arg, row, why);
     if (rc < 0)
         return rc;
@@ -560,7 +569,7 @@ static void reach_file(struct dz_acquire *a)
         acquire_fail(a, &why);
 }
 
-/* When it was begun the sandbox had such a cell. That may be over by now. */
+/* The sandbox had such a cell when this task was posted; check again. */
 static void on_ready(void *arg)
 {
     struct dz_acquire *a = arg;
@@ -576,7 +585,8 @@ static void on_ready(void *arg)
         retry_file(a);
 }
 
-/* Its client is told now. What is under way for it goes on, and ends it. */
+/* Report the timeout to the client now. The request in progress continues, and its end frees the
+ * acquire. */
 static void leave_behind(struct dz_acquire *a)
 {
     struct dz_why why = {0};
@@ -588,7 +598,7 @@ static void leave_behind(struct dz_acquire *a)
         fn(a->arg, NULL, &r);
 }
 
-/* It has waited for its full time. */
+/* The deadline of a FILES acquire. */
 static void on_late(void *arg)
 {
     struct dz_acquire *a = arg;
@@ -605,7 +615,7 @@ static void on_late(void *arg)
     }
 }
 
-/* Each that waits has its turn, the oldest first. */
+/* Try all waiting acquires, the oldest first. */
 static void on_room(void *arg)
 {
     struct dz_sandboxes *all = arg;
@@ -639,8 +649,7 @@ void dz_files_release(struct dz_sandboxes *all)
     dz_timer_free(all->files.room);
 }
 
-/* --- acquiring -----------------------------------------------------------------------------------
- */
+/* --- acquiring --------------------------------------------------------------------------- */
 
 /* NULL: out of memory. */
 static struct dz_acquire *make(struct dz_sandboxes *all, const struct dz_instance *row,
@@ -665,7 +674,7 @@ static struct dz_acquire *make(struct dz_sandboxes *all, const struct dz_instanc
     return a;
 }
 
-/* Of one that needs the file: its place among those that wait, and how long it may. */
+/* FILES: set its serial number and its deadline. */
 static int limit(struct dz_acquire *a, const struct dz_instance *row, struct dz_why *why)
 {
     struct dz_sandboxes *all = a->all;
@@ -686,7 +695,7 @@ void dz_sandbox_use_noted(struct dz_sandboxes *all, const char *id, enum dz_acti
         dz_sandbox_touch(all, id, what);
 }
 
-/* May there be one more, and may it wake the sandbox, if it does? */
+/* Refuse during a drain; with wakes, also if the host does not let the sandbox wake. */
 static int check(struct dz_sandboxes *all, const struct dz_instance *row, bool wakes,
                  struct dz_why *why)
 {
@@ -720,7 +729,7 @@ int dz_sandbox_acquire(struct dz_sandboxes *all, const struct dz_instance *row,
         a->began_us = opts->began_us;
     if (!machine)
         rc = limit(a, row, why);
-    if (rc == 0 && up) /* nothing to bring up */
+    if (rc == 0 && up) /* the machine runs already */
         dz_loop_post(all->loop, &a->ready);
     else if (rc == 0)
         rc = machine ? use(a, why) : reach(a, row, true, why);

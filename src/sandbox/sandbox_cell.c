@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_cell.c - sandboxes that have a cell: starting it, listening to it, letting
- * it go.
+ * sandbox_cell.c - the cell of a sandbox: its start, its events, its end.
  *
- * A cell's events are taken in turns of TURN, so that one that talks much does not
- * hold the others up. After SUSPENDED the cell is durable and on its way out: it
- * leaves its box at once, so that the sandbox may be started again (the new cell waits
- * for the file's lock), and is kept in `leaving` until it has gone.
+ * At most TURN events of a cell are handled in one turn of the loop, so that a busy cell does not
+ * delay the others. After SUSPENDED the sandbox is durable, but its cell needs some time to exit.
+ * The sandbox lets it go at once, so that it can be started again (the new cell waits for the
+ * file's lock), and the old cell is kept in all->exiting until it has exited.
+ *
+ * At log level debug each wake leaves one line with its steps, in microseconds from the moment at
+ * which its request was read:
+ *
+ *     event=wake sandbox_id=... sent_us=210 up_us=1180 told_us=1260 written_us=1900
+ *         cell_ran_us=730 cell_waited_us=12
+ *
+ * sent: the start was sent to the cell. up: the loop read that the machine runs. told: the first
+ * output or end of a command was passed to its watches; -1 if that had not happened when the line
+ * was written. written: the row was written; for a sandbox from cold storage a worker still flushes
+ * it. cell_ran is the CPU time of the cell's main thread between sent and up, and cell_waited its
+ * time in the run queue (/proc/PID/schedstat; -1: unknown). A slow wake also names the longest
+ * callback of the loop meanwhile.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -23,19 +35,18 @@
 #include <unistd.h>
 
 enum {
-    TURN = 64,               /* events of one cell before others have theirs */
-    LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
-    LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
-    REPORT_UP_MS = 1,        /* until the registry is told of a wake */
-    OPEN_MS = 30000,         /* a cell that has not opened its file then is ended */
-    LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
-    HURRY_MS = 10000,        /* for operations on a file that others wait for */
-    CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
-    FULL_MS = 1500,          /* between two sendings of a full disk; a cell says it each 2 s */
+    TURN = 64,            /* events of one cell handled in one turn of the loop */
+    LOCK_WAIT_MS = 10000, /* for the file's lock, while the previous cell exits */
+    LEAVE_MS = 5000,      /* a suspended cell that has not exited after this is killed */
+    REPORT_UP_MS = 1,     /* until the row of a woken sandbox is written */
+    OPEN_MS = 30000,      /* a cell that has not opened its file after this is killed */
+    LINGER_MS = 1000,     /* an unused file-only cell is ended after this */
+    HURRY_MS = 10000,     /* time left to file operations once other requests wait for the file */
+    CPU_BUSY_PER_MILLE = 10, /* of a core: CPU use above this is activity */
+    FULL_MS = 1500,          /* between two reports of a full disk; a cell repeats it every 2 s */
 };
 
-/* --- the log line of a wake --------------------------------------------------------------------
- */
+/* --- the log line of a wake -------------------------------------------------------------- */
 
 enum {
     SLOW_US = 5000,
@@ -55,7 +66,7 @@ static int64_t since_asked(const struct dz_sandbox *s, enum wake_step step)
     return s->wake[step] ? (s->wake[step] - s->wake[WAKE_ASKED]) / 1000 : -1;
 }
 
-/* What the cell's thread has run until now, and what it has waited for a processor. */
+/* Read the CPU time of the cell's main thread, and its time in the run queue. */
 static bool look_at_cell(const struct dz_sandbox *s, int64_t ret_ns[static 2])
 {
     char path[64], text[64] = "";
@@ -119,7 +130,7 @@ static void mark_wake(struct dz_sandbox *s, enum wake_step step)
         end_wake(s);
 }
 
-/* --- boxes ------------------------------------------------------------------------------ */
+/* --- the cell's part of an object -------------------------------------------------------- */
 
 static void cell_failed(struct dz_sandbox *s, int code, const char *text);
 
@@ -142,8 +153,9 @@ static void on_linger(void *arg)
         return;
     if (dz_list_empty(&s->file_ops))
         dz_sandbox_stop_cell(s, true);
+    /* the end of the last operation calls this again */
     else
-        dz_file_op_cut(s, s->hurry || s->all->draining); /* the end of the last one comes again */
+        dz_file_op_cut(s, s->hurry || s->all->draining);
 }
 
 static void put_image(const struct dz_sandboxes *all, void *image)
@@ -177,7 +189,7 @@ void dz_sandbox_drop_all(struct dz_sandbox *s)
     dz_timer_free(s->linger);
 }
 
-/* Others may go on with the sandbox. */
+/* Give back the reservation of the file-only cell. */
 static void unreserve(struct dz_sandbox *s)
 {
     if (!s->reserved)
@@ -199,7 +211,7 @@ int dz_sandbox_init_cell(struct dz_sandbox *s)
     return dz_timer_new(s->all->loop, on_linger, s, &s->linger, NULL);
 }
 
-/* --- cells on their way out ------------------------------------------------------------------ */
+/* --- suspended cells that have not exited yet -------------------------------------------- */
 
 static void exiting_free(struct exiting_cell *l)
 {
@@ -216,12 +228,12 @@ void dz_exiting_cells_free(struct dz_sandboxes *all)
 {
     while (!dz_list_empty(&all->exiting)) {
         struct exiting_cell *l = DZ_LIST_FIRST(struct exiting_cell, &all->exiting, link);
-        l->ops->kill(l->cell); /* its time is over, and it must not be waited for */
+        l->ops->kill(l->cell); /* the set is freed: do not wait for it */
         exiting_free(l);
     }
 }
 
-/* It said that it sleeps, and is still there: it has been taken over, or its disk is stuck. */
+/* The cell reported SUSPENDED and has not exited in time: it is compromised, or its disk hangs. */
 static void on_late(void *arg)
 {
     struct exiting_cell *l = arg;
@@ -233,8 +245,9 @@ static void on_late(void *arg)
     dz_sandboxes_drain_check(all);
 }
 
-/* A cell is polled by another descriptor when it is dying. Without memory for that the old one
- * goes on: the loop then goes round until the process has ended. */
+/* Poll another descriptor if the cell has changed it, which it does when it is dying. If there is
+ * no memory for that, keep polling the old one: it stays readable, so the loop spins until the
+ * process has ended. */
 static void poll_again(struct dz_sandboxes *all, struct dz_poll **poll, int *polled, int fd,
                        void (*fn)(void *arg, int events), void *arg)
 {
@@ -261,7 +274,7 @@ static void on_exiting(void *arg, int events)
     }
     if (rc >= 0) {
         poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_exiting, l);
-        if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) /* on_late() comes in any case */
+        if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) /* on_late() ends it in any case */
             dz_log(DZ_LOG_WARN, "poll_failed", dz_log_int("pid", l->ops->pid(l->cell)));
         return;
     }
@@ -269,7 +282,8 @@ static void on_exiting(void *arg, int events)
     dz_sandboxes_drain_check(all);
 }
 
-/* The box lets its cell go. Short of memory, wait here. */
+/* Move the suspended cell to all->exiting. If there is no memory for that, free the cell, which
+ * waits for its exit. */
 static void let_go(struct dz_sandbox *s)
 {
     struct exiting_cell *l = dz_zalloc(sizeof *l);
@@ -301,7 +315,7 @@ static void let_go(struct dz_sandbox *s)
     s->image = NULL;
 }
 
-/* --- the end of a cell ------------------------------------------------------------------------ */
+/* --- the end of a cell ------------------------------------------------------------------- */
 
 int dz_sandbox_cell_code(int code)
 {
@@ -318,14 +332,16 @@ static void note(const struct dz_sandbox *s, const char *what, const char *text)
         dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
 }
 
-/* The cell died or could not open its file. The sentence may be the cell's, which goes. */
+/* The cell died, or could not open its file. The sentence is copied because it may be in the cell's
+ * memory, which is freed here. */
 static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
 {
     char text[sizeof((struct dz_err *)0)->msg];
     const struct cell_end how = {.code = code, .error = text};
     enum dz_sandbox_phase was = s->phase;
     (void)snprintf(text, sizeof text, "%s", sentence);
-    bool files = s->reserved; /* an answer below may reserve it anew, for another cell */
+    bool files = s->reserved; /* read it now, because an answer below may reserve the sandbox for
+                                 another cell */
     if (s->cell && s->ops->out_of_memory(s->cell))
         note(s, "memory_exceeded", text);
     drop_cell(s);
@@ -346,7 +362,7 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
     dz_sandbox_unneeded(s);
 }
 
-/* It sleeps, durably. */
+/* The cell is suspended, durably. */
 static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 {
     bool files = s->reserved; /* as in cell_failed() */
@@ -364,14 +380,15 @@ static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
                      "the sandbox was suspended without its memory");
     if (s->asked)
         dz_sandbox_cell_done(s, &how);
+    /* it suspended itself */
     else if (!files)
-        dz_sandbox_cell_died(s, NULL); /* it went to sleep by itself */
+        dz_sandbox_cell_died(s, NULL);
     if (files)
         unreserve(s);
     dz_sandbox_unneeded(s);
 }
 
-/* It could not be put to sleep and goes on. */
+/* The cell could not be suspended and keeps running. */
 static void suspend_failed(struct dz_sandbox *s, int code, const char *text)
 {
     const struct cell_end how = {.code = code, .error = text, .alive = true};
@@ -381,7 +398,7 @@ static void suspend_failed(struct dz_sandbox *s, int code, const char *text)
     dz_sandbox_cell_done(s, &how);
 }
 
-/* --- events ---------------------------------------------------------------------------------- */
+/* --- events ------------------------------------------------------------------------------ */
 
 static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
 {
@@ -395,7 +412,7 @@ static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
     dz_sandbox_guest_sleeps(s->all, s->id, until);
 }
 
-/* Its row says so, and who asked for the wake is answered. */
+/* Commit the wake: the row becomes active, and the waiters of the wake are answered. */
 static void report_up(struct dz_sandbox *s)
 {
     const struct cell_end how = {.memory_lost = s->lost};
@@ -411,8 +428,9 @@ static void report_up(struct dz_sandbox *s)
         on_activity(s, &active);
 }
 
-/* Nothing that it does can be committed. Put it to sleep, on the reserve if need be: with its
- * memory on the disk it needs nothing any more. Its clients are told at once. */
+/* The cell cannot commit anything, because the disk is full. Suspend it, from the reserve if
+ * necessary: once its memory is on the disk it needs no more space. Its clients get an error at
+ * once. */
 static void cell_full(struct dz_sandbox *s, const char *text)
 {
     static const char text_full[] =
@@ -437,18 +455,19 @@ static void cell_full(struct dz_sandbox *s, const char *text)
         dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", s->id), dz_log_err(&err));
 }
 
-/* Not of one that comes from cold storage: what its guest says must not be told before that is
- * on the disk. Nor while others stand in line: who is behind them must not be served_early before
- * them, and once more in his turn. */
+/* Deliver the messages of waiting acquires to the cell before the wake is committed. Only on a
+ * local wake with an empty queue: a wake from cold storage must flush its row before the guest's
+ * output is reported, and queued requests keep their order. */
 static void deliver_early(struct dz_sandbox *s)
 {
     if (s->local && !s->lost && !dz_sandbox_awaited(s->all, s->id))
         s->served_early += dz_acquires_early(s);
 }
 
-/* What came with the news of a wake is handed on first, where there is no cold copy that the
- * registry must forget before: nobody waits for it to write. A daemon that is killed in between
- * leaves a row that knows of no wake, and a cell that puts its machine to sleep. */
+/* The machine runs. On a local wake, output that came with UP is passed on before the row is
+ * written, so that no client waits for the registry. If the daemon is killed in between, the row
+ * shows no wake, and the cell suspends its machine because its host is gone. A wake that has a cold
+ * copy, or lost its memory, is committed first. */
 static void on_up(struct dz_sandbox *s)
 {
     s->phase = DZ_PHASE_UP;
@@ -468,8 +487,8 @@ static void on_up(struct dz_sandbox *s)
     dz_list_push_back(&s->all->up_pending, &s->up_pending);
 }
 
-/* Behind the answers that were given just now; and where nobody waits for it, when the clients have
- * had their turn, too. */
+/* Schedule report_up() after the answers that were just posted; and if no request waits for it,
+ * after the clients have had their turn, too. */
 static void report_up_soon(const struct dz_sandbox *s)
 {
     struct dz_sandboxes *all = s->all;
@@ -501,7 +520,7 @@ void dz_sandboxes_report_up(struct dz_sandboxes *all)
     }
 }
 
-/* Is this event one of those that may be handed on before the row says that it is awake? */
+/* May this event be passed on before the row says active? */
 static bool may_precede(const struct dz_sandbox *s, enum dz_cell_event_type type)
 {
     return type == DZ_CELL_STARTED || type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN ||
@@ -518,10 +537,10 @@ static void on_ready(struct dz_sandbox *s)
     dz_sandbox_files_over(s);
 }
 
-/* What it says happened was not asked for: it is not to be believed in anything. */
+/* Unsolicited event: treat the cell as compromised and kill it. */
 static bool unsolicited(struct dz_sandbox *s)
 {
-    s->ops->kill(s->cell); /* also if it said that it was on its way out */
+    s->ops->kill(s->cell); /* even if it has reported SUSPENDED */
     cell_failed(s, DZ_EIO, "the cell sent an invalid frame and was killed");
     return false;
 }
@@ -533,7 +552,7 @@ void dz_sandbox_end_cell(struct dz_sandbox *s, int code, const char *what, const
     cell_failed(s, code, text);
 }
 
-/* False: the box has no such cell any more. */
+/* Handle one event. False: the sandbox does not have this cell any more. */
 static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
 {
     const struct dz_cell *c = s->cell;
@@ -585,7 +604,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_ACTIVITY:
         on_activity(s, event);
         break;
-    case DZ_CELL_SUSPENDED: /* asked to, or by itself */
+    case DZ_CELL_SUSPENDED: /* on request, or by itself */
         if (s->phase != DZ_PHASE_STOPPING && s->phase != DZ_PHASE_UP)
             return unsolicited(s);
         cell_suspended(s, event->count, event->busy);
@@ -608,12 +627,13 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     return s->cell == c;
 }
 
-/* Who was told that the cell takes nothing has its turn when the socket has taken what waited: the
- * cell itself says nothing then, for its windows were open all the time. */
+/* Send what is queued for the cell. When the socket has taken all of it, senders that found it full
+ * may continue: no event of the cell does that, because its windows were open all the time. */
 static void flush(struct dz_sandbox *s)
 {
+    /* receive() reports the error */
     if (s->ops->flush(s->cell, NULL) < 0 || s->ops->want(s->cell) & POLLOUT)
-        return; /* an error: receive says why */
+        return;
     dz_file_op_room(s);
     dz_exec_room(s);
 }
@@ -655,8 +675,7 @@ void dz_sandbox_watch_cell(struct dz_sandbox *s)
         dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("sandbox_id", s->id));
 }
 
-/* --- starting ----------------------------------------------------------------------------------
- */
+/* --- starting and stopping --------------------------------------------------------------- */
 
 static const struct dz_sandbox_runtime *runtime_of(const struct dz_sandboxes *all, const char *kind)
 {
@@ -688,11 +707,11 @@ static int make_cell(struct dz_sandbox *s, const struct dz_instance *row,
     return s->ops->start(runtime->pool, &start, &s->cell, err);
 }
 
-/* The start, and with it all that is there for the machine when it has woken. */
+/* Send the start, and in the same packet the commands that the machine finds when it has woken. */
 static int begin(struct dz_sandbox *s, struct dz_err *err)
 {
     dz_exec_named(s);
-    dz_file_op_resume(s); /* it sees what the machine changes from its first step on */
+    dz_file_op_resume(s); /* file watches must see changes from the machine's first step on */
     deliver_early(s);
     int rc = s->ops->begin(s->cell, err);
     if (rc < 0) {
@@ -707,7 +726,7 @@ static int begin(struct dz_sandbox *s, struct dz_err *err)
     return 0;
 }
 
-/* It has a cell, which has not begun yet where it is to be a machine. */
+/* Record that the cell is starting. A machine has not been sent its start yet. */
 static void mark_starting(struct dz_sandbox *s, const struct dz_instance *row, bool go)
 {
     s->phase = go ? DZ_PHASE_STARTING : DZ_PHASE_OPENING;
@@ -760,11 +779,11 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
         return rc;
     }
     rc = start_on(s, row, &f, go, err);
-    o->host->started(o->arg, &f); /* a cell that is held has its descriptors when it has begun */
+    o->host->started(o->arg, &f); /* a held cell has received its descriptors once it has begun */
     return rc;
 }
 
-/* Who asked hears of its end from the loop alone. */
+/* A send failed: end the cell from the loop, because the caller still uses it. */
 static void fail_soon(struct dz_sandbox *s)
 {
     dz_loop_post(s->all->loop, &s->fail);

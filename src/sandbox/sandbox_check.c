@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The registry against the files: what no row has, what a row lacks.
+ * sandbox_check.c - compare the registry with the files: files without a row, rows without a file.
  *
- * One pass over each directory, one over the rows: in one go (dz_sandboxes_check), or beside the
- * operations of a daemon (dz_sandboxes_look). The latter lists the files on a worker, and compares
- * them on the loop, a few in each turn. What looks wrong is looked at again in the same turn: rows
- * change on the loop only, so row, operation and file are then those of one moment.
+ * One pass over each directory, and one over the rows: in one go (dz_sandboxes_check), or while
+ * operations run (dz_sandboxes_look). The latter lists the files on a worker, and compares them on
+ * the loop, a few in each turn. A suspicious file is checked again in the same turn. Rows change on
+ * the loop only, so that check sees row, operation and file at one moment.
  *
  * A file belongs to a row when the row's state may have it:
  *
@@ -30,22 +30,22 @@
 #include <string.h>
 
 enum {
-    LOOK_BATCH = 64,     /* files or rows that are compared in one turn */
-    LOOK_MAX = 16 << 20, /* files that can be listed */
+    LOOK_BATCH = 64,     /* files or rows compared in one turn of the loop */
+    LOOK_MAX = 16 << 20, /* files that a check can list */
 };
 
 struct listed {
     char *key;
     uint64_t size;
-    bool live; /* in the live directory */
+    bool live; /* it is in the live directory */
 };
 DZ_VEC(listing, struct listed);
 
 struct checking {
     struct dz_sandboxes *all;
     bool repair;
-    const struct listing *files; /* by key, when operations may be under way; or NULL */
-    struct dz_blobs *store;      /* that check_file's file is in */
+    const struct listing *files; /* sorted by key; NULL: no operation can be in progress */
+    struct dz_blobs *store;      /* the store of the file that check_file() gets */
     void (*fn)(void *arg, const struct dz_sandbox_finding *f);
     void *arg;
     uint64_t left;
@@ -81,7 +81,7 @@ static unsigned files_of(const struct dz_instance *row)
     case DZ_STATE_COUNT:
         break;
     }
-    return (1u << DZ_COLD_FILES) - 1; /* we do not know this state: all may be its */
+    return (1u << DZ_COLD_FILES) - 1; /* unknown state: any file may belong to the row */
 }
 
 static bool in_use(const struct checking *c, const char *id)
@@ -97,9 +97,9 @@ static void report_busy(struct checking *c, const char *id)
            "an operation is in progress, so the sandbox was not compared; check again", false);
 }
 
-/* --- files ----------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------- */
 
-/* Has the file gone since it was listed? */
+/* Was the file removed after it was listed? */
 static bool gone_since(struct checking *c, const char *key)
 {
     struct dz_err why = {0};
@@ -113,7 +113,7 @@ static bool gone_since(struct checking *c, const char *key)
     return rc < 0;
 }
 
-/* Somebody makes a sandbox of this file, which has no row yet. */
+/* Is a sandbox being created from this file, and its row not written yet? */
 static bool being_made(const struct checking *c, const char *id)
 {
     const struct dz_sandboxes_opts *o = &c->all->opts;
@@ -142,8 +142,9 @@ static int check_file(void *arg, const char *key, uint64_t size)
     }
     if (rc == 0 && (row.op[0] || files_of(&row) & 1u << file))
         return 0;
+    /* check_row() reports sandboxes in use */
     if ((rc == 0 && in_use(c, id)) || gone_since(c, key))
-        return c->rc; /* of a row that is in use, check_row tells */
+        return c->rc;
     if (rc < 0 && being_made(c, id)) {
         report_busy(c, id);
         return 0;
@@ -157,9 +158,9 @@ static int check_file(void *arg, const char *key, uint64_t size)
     return c->rc;
 }
 
-/* --- rows ------------------------------------------------------------------------ */
+/* --- rows -------------------------------------------------------------------------------- */
 
-/* The file without which the row's sandbox cannot be woken; DZ_COLD_FILES: none. */
+/* The file that a wake of this row needs; DZ_COLD_FILES: none. */
 static enum dz_cold_file needed_file(const struct dz_instance *row)
 {
     switch (row->is) {
@@ -191,7 +192,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct listed *)a)->key, ((const struct listed *)b)->key);
 }
 
-/* Did the list have it, in the size that the row knows? */
+/* Was the file listed, with the size that the row has? */
 static bool was_listed(const struct checking *c, const struct dz_instance *row,
                        enum dz_cold_file file)
 {
@@ -248,7 +249,8 @@ static void check_row(struct checking *c, const struct dz_instance *row)
     }
 }
 
-/* Check at most `limit` rows after the id `after`, which becomes the id of the last one. */
+/* Check at most `limit` rows after the id `after`, and set `after` to the last one. Returns the
+ * number of rows. */
 static size_t check_some_rows(struct checking *c, char after[static DZ_COLD_KEY], size_t limit)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
@@ -289,18 +291,18 @@ int dz_sandboxes_check(struct dz_sandboxes *all, bool repair,
     return rc;
 }
 
-/* --- beside operations ----------------------------------------------------------------- */
+/* --- while operations run ---------------------------------------------------------------- */
 
 struct dz_sandboxes_look {
     struct checking c;
     void (*done)(void *arg, uint64_t left, int rc, const struct dz_err *err);
-    struct dz_cold cold; /* for the worker */
+    struct dz_cold cold; /* a copy for the worker */
     struct listing files;
     bool listing_live;
-    bool listing, dropped; /* a worker lists the files; nobody wants the findings any more */
-    int rc;                /* of the worker */
+    bool listing, dropped; /* a worker is listing the files; the check was dropped */
+    int rc;                /* result of the worker */
     struct dz_err err;
-    size_t at; /* the next file */
+    size_t at; /* index of the next file */
     char after[DZ_COLD_KEY];
     struct dz_timer *turn;
 };
@@ -310,8 +312,9 @@ void dz_sandboxes_look_drop(struct dz_sandboxes_look *l)
     if (!l)
         return;
     l->dropped = true;
+    /* listed() calls this again */
     if (l->listing)
-        return; /* listed() comes here again */
+        return;
     if (l->c.all->look == l)
         l->c.all->look = NULL;
     dz_timer_free(l->turn);

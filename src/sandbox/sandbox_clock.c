@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_clock.c - the clock of durations: idleness, holds, timeouts, silence, retries.
+ * sandbox_clock.c - the clock of all durations (idleness, holds, timeouts, silence, retries), and
+ * the work that it starts: due rows, activity, recovery.
  *
  *   now = CLOCK_BOOTTIME + offset
  *
- * The offset is chosen once, so that the clock shows what the wall's clock shows. It is kept as
- * long as the machine runs, over restarts of the daemon, too. When the machine was restarted,
- * CLOCK_BOOTTIME began anew: then the clock goes on from the wall's, less the difference that the
- * two had, and never from before the time at which the daemon was last seen.
+ * The offset is chosen once, so that the clock shows the wall clock's time. It is kept until the
+ * host reboots, also over restarts of the daemon. A reboot restarts CLOCK_BOOTTIME: then the clock
+ * continues from the wall clock, plus the difference that the two had, but never from before the
+ * time at which it was last saved. Dates that clients set (expiry) are of the wall clock.
  *
- * What does not follow: a date that a client set (expiry) is of the wall's clock.
+ * Two timers are set to the earliest time at which a row is due. The row of an active sandbox may
+ * be due too early, because activity is not written: then its due time is corrected, and nothing
+ * else happens. So a busy sandbox costs one write in fifteen minutes, and a sleeping one none.
+ *
+ * However many rows are due (after a night switched off), at most DZ_SANDBOX_BACKGROUND_MAX
+ * operations of the clock run at a time, and DZ_SANDBOX_BACKGROUND_SHARE of one tenant, the
+ * earliest first.
+ *
+ * Invariant, asserted in skip(): a row that was read and is not served now gets a later due time.
+ * So rows that must wait, however many, do not keep the clock from the rows behind them.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -23,8 +33,8 @@
 #include <string.h>
 
 enum {
-    STEP_MS = 1000,           /* a larger difference: the wall's clock was set */
-    SEEN_MS = 10 * 60 * 1000, /* the clock is saved so often while there is something to do */
+    STEP_MS = 1000,           /* a larger change of the skew means that the wall clock was set */
+    SEEN_MS = 10 * 60 * 1000, /* interval of saving the clock while it ticks */
 };
 
 static int64_t boot_ms(void)
@@ -96,22 +106,22 @@ static void clock_check(struct dz_sandboxes *all)
         save(all);
 }
 
-/* --- what is due -------------------------------------------------------------------------------
- */
+/* --- what is due ------------------------------------------------------------------------- */
 
 enum {
-    RETRY_MS = 1000,      /* when the registry itself failed */
-    POSTPONED_MS = 60000, /* when an operation could not even be begun */
-    SAME_MS = 5,          /* two dates of the same deadline, by clocks that are read apart */
-    TICK_MAX_MS = 60000,  /* the longest wait of the monotonic timer */
-    WALL_LAG_MS = 1000,   /* behind the other timer, which should come first */
-    SKIPPED_MS = 1000,    /* a row whose tenant has its share; the next such row: */
-    SKIPPED_STEP_MS = 10, /* so much later, so that few of many rows are looked at in vain */
+    RETRY_MS = 1000,      /* after a failure of the registry */
+    POSTPONED_MS = 60000, /* after an operation could not be started */
+    /* largest difference of two dates of one deadline, computed from different readings */
+    SAME_MS = 5,
+    TICK_MAX_MS = 60000,  /* longest wait of the monotonic timer */
+    WALL_LAG_MS = 1000,   /* lag behind the monotonic timer, which should fire first */
+    SKIPPED_MS = 1000,    /* delay of a row whose tenant has its share; and for each */
+    SKIPPED_STEP_MS = 10, /* further such row, so that only a few of many rows are read in vain */
 };
 
-/* CLOCK_BOOTTIME has no timer in the loop: that of the monotonic clock comes early enough, and
- * once a minute at least, because that clock stands still while the machine sleeps. The other
- * timer comes at once after such a sleep, or if somebody sets the wall's clock far ahead. */
+/* The loop has no timer for CLOCK_BOOTTIME. The monotonic timer fires early enough, but at least
+ * once a minute, because its clock stops while the host is suspended. The other timer fires right
+ * after such a suspend, or when the wall clock is set far ahead. */
 #define DATE_MAX_MS ((int64_t)1 << 50)
 
 static void set_tick(struct dz_sandboxes *all, int64_t at)
@@ -134,8 +144,9 @@ void dz_sandboxes_arm(struct dz_sandboxes *all)
     int64_t at;
     if (!all->clock_on || all->ticking)
         return;
+    /* the end of an operation calls this again */
     if (all->background >= DZ_SANDBOX_BACKGROUND_MAX)
-        return; /* the end of one of them comes here again */
+        return;
     int64_t again = dz_sandboxes_now(all) + RETRY_MS;
     if (dz_registry_next_due(all->opts.registry, &at, NULL) < 0 ||
         (all->unwritten_deaths && at > again))
@@ -143,7 +154,7 @@ void dz_sandboxes_arm(struct dz_sandboxes *all)
     set_tick(all, at);
 }
 
-/* --- cells that died while the registry could not be written ------------------------ */
+/* --- cells that died while the registry could not be written ----------------------------- */
 
 void dz_sandboxes_death_unwritten(struct dz_sandboxes *all)
 {
@@ -152,9 +163,9 @@ void dz_sandboxes_death_unwritten(struct dz_sandboxes *all)
     dz_sandboxes_arm(all);
 }
 
-/* Rows that say active without a cell or an operation: write down what became of them. A few in
- * each turn, for there may be as many as sandboxes that are awake. True: more are to be looked at,
- * in the next turn. */
+/* Record the deaths of cells in rows that say active although there is no cell and no operation. A
+ * batch in each turn, because there may be as many as active sandboxes. True: continue in the next
+ * turn. */
 static bool write_deaths(struct dz_sandboxes *all)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_SANDBOX_BATCH);
@@ -176,9 +187,9 @@ static bool write_deaths(struct dz_sandboxes *all)
     return false;
 }
 
-/* --- rows ------------------------------------------------------------------------ */
+/* --- rows -------------------------------------------------------------------------------- */
 
-/* A change of a row by the clock. What fails is tried with the next. */
+/* Change a row. A failure is not reported, because the next tick tries again. */
 static bool write_row(struct dz_sandboxes *all, const struct dz_instance *row, uint64_t set,
                       const struct dz_instance *to, const char *event)
 {
@@ -199,10 +210,11 @@ static void note(struct dz_sandboxes *all, const struct dz_instance *row, const 
     const struct dz_registry_event event = {
         .sandbox_id = row->id, .tenant = row->tenant, .what = what, .detail = detail};
     int64_t seq;
-    (void)!dz_registry_note(all->opts.registry, &event, &seq, NULL); /* it happens nevertheless */
+    /* a lost event does not stop the operation */
+    (void)!dz_registry_note(all->opts.registry, &event, &seq, NULL);
 }
 
-/* What cannot be begun now is not due for a while. */
+/* Make a row due later whose operation cannot be started now. */
 static bool postpone(struct dz_sandboxes *all, const struct dz_instance *row, bool wake)
 {
     int64_t at = dz_sandboxes_now(all) + POSTPONED_MS;
@@ -210,7 +222,7 @@ static bool postpone(struct dz_sandboxes *all, const struct dz_instance *row, bo
     return write_row(all, row, wake ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at), &to, NULL);
 }
 
-/* --- shares ------------------------------------------------------------------------ */
+/* --- shares ------------------------------------------------------------------------------ */
 
 struct share *dz_share_enter(struct dz_sandboxes *all, const char *tenant)
 {
@@ -242,9 +254,9 @@ void dz_share_leave(struct dz_sandboxes *all, struct share *s)
     dz_free(s);
 }
 
-/* --- looking at a row -------------------------------------------------------------- */
+/* --- serving a due row ------------------------------------------------------------------- */
 
-/* The row is looked at again then. The end of what it waits for may write an earlier time. */
+/* Postpone a row. The end of what it waits for may set an earlier time. */
 static bool skip(struct dz_sandboxes *all, const struct dz_instance *row, int64_t until)
 {
     const struct dz_instance to = {.due = until};
@@ -260,10 +272,10 @@ static bool wake_in_line(const struct dz_sandbox *s)
     return false;
 }
 
-/* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that stands in
- * line like any request, and its file-only cell is asked to make way, each second: until the turn
- * of the wake has come, another request may begin. For anything else the row waits until the file
- * is given back. */
+/* The sandbox's file is reserved, perhaps for long. If the guest is due to wake, queue that like
+ * any request, and ask the file-only cell each second to end, because another file request may have
+ * started before the wake's turn. For anything else postpone the row until the file is given
+ * back. */
 static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *row,
                           struct dz_sandbox *s, bool wake)
 {
@@ -278,7 +290,7 @@ static bool skip_reserved(struct dz_sandboxes *all, const struct dz_instance *ro
     return done;
 }
 
-/* A row of no doze: nobody comes again. */
+/* A row that cannot be parsed: it is never due again. */
 static bool leave(struct dz_sandboxes *all, const struct dz_instance *row)
 {
     const struct dz_instance to = {0};
@@ -288,7 +300,7 @@ static bool leave(struct dz_sandboxes *all, const struct dz_instance *row)
     return dz_record_write(all, &w, NULL) == 0;
 }
 
-/* The activity that was not written down; so its due time is right then. */
+/* Write the last activity, which also corrects the due time. */
 static int write_active(struct dz_sandboxes *all, const char *id, const struct dz_record *rec,
                         int64_t last_active)
 {
@@ -298,7 +310,7 @@ static int write_active(struct dz_sandboxes *all, const char *id, const struct d
     return dz_record_write(all, &w, NULL);
 }
 
-/* Did that change anything? */
+/* Serve one due row. False: nothing was changed or started. */
 static bool serve_row(struct dz_sandboxes *all, const struct dz_instance *row)
 {
     static const enum dz_request asks[] = {
@@ -310,7 +322,7 @@ static bool serve_row(struct dz_sandboxes *all, const struct dz_instance *row)
     struct dz_sandbox *s = dz_map_get(&all->map, dz_str(row->id));
     struct dz_record rec;
     int64_t at;
-    if (s && s->op) /* its end puts the row right */
+    if (s && s->op) /* the end of the operation computes the due time */
         return skip(all, row, dz_sandboxes_now(all) + POSTPONED_MS);
     if (dz_record_of(all, s, row, &rec, NULL) < 0)
         return leave(all, row);
@@ -354,13 +366,13 @@ void dz_sandboxes_on_tick(void *arg)
     all->ticking = false;
     if (more)
         set_tick(all, dz_sandboxes_now(all));
-    else if (rc < 0 || !moved) /* whatever hinders it, do not spin */
+    else if (rc < 0 || !moved) /* no progress: do not spin */
         set_tick(all, dz_sandboxes_now(all) + RETRY_MS);
     else
         dz_sandboxes_arm(all);
 }
 
-/* --- activity -------------------------------------------------------------------- */
+/* --- activity ---------------------------------------------------------------------------- */
 
 static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now)
 {
@@ -373,7 +385,7 @@ static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now
         f->last_byte = now;
 }
 
-/* Does this count for the sandbox, by its mode and what its row says of the guest's work? */
+/* Does this activity count, by the idle mode and count_cpu of the sandbox? */
 static bool counts(const struct dz_record *rec, enum dz_activity what)
 {
     return dz_lifecycle_counts(what, rec->facts.mode, !rec->ignore_cpu);
@@ -386,7 +398,7 @@ bool dz_sandbox_op_counts_cpu(const struct op *op)
            counts(&rec, DZ_ACTIVITY_GUEST_CPU);
 }
 
-/* The record of a sandbox: its object's, where that has one, else the row's. */
+/* Get the record of a sandbox: from its object if it has one, else from the row. */
 static int look_up(struct dz_sandboxes *all, const char *id, struct dz_sandbox *s,
                    struct dz_record *ret_rec)
 {
@@ -403,7 +415,7 @@ static int look_up(struct dz_sandboxes *all, const char *id, struct dz_sandbox *
     return rc;
 }
 
-/* Write down activity, by a record that may be older than its row: then once more. */
+/* Write the last activity. If the row has changed since the record was read, try once more. */
 static void write_active_of(struct dz_sandboxes *all, const char *id, struct dz_sandbox *s,
                             const struct dz_record *rec, int64_t last_active)
 {
@@ -416,8 +428,8 @@ static void write_active_of(struct dz_sandboxes *all, const char *id, struct dz_
     dz_sandboxes_arm(all);
 }
 
-/* Only what brings the next moment closer (the last connection closed) must be
- * written at once; the rest is found out when the timer comes. */
+/* Activity is written at once only if it makes the row due earlier (the last connection closed).
+ * The tick corrects all other due times. */
 void dz_sandbox_touch(struct dz_sandboxes *all, const char *id, enum dz_activity what)
 {
     struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
@@ -438,7 +450,7 @@ void dz_sandbox_touch(struct dz_sandboxes *all, const char *id, enum dz_activity
     if (s && s->op)
         return;
     struct dz_facts facts = dz_record_facts(all, &rec, s);
-    if (!s) /* touched in its sleep: files were read, for instance */
+    if (!s) /* activity of a sleeping sandbox, for instance a read of its files */
         facts.last_active = dz_sandboxes_now(all);
     int64_t due = dz_record_due(all, &facts);
     if (!s || (due && (due < s->due || !s->due)))
@@ -455,7 +467,7 @@ void dz_sandbox_guest_sleeps(struct dz_sandboxes *all, const char *id, int64_t u
     s->now.sleeps_until = until;
     if (s->op || until < dz_sandboxes_now(all) + DZ_IDLE_SLEEPER_MS ||
         look_up(all, id, s, &rec) < 0)
-        return; /* what is due comes no earlier for it */
+        return; /* the due time does not get earlier by this */
     struct dz_facts facts = dz_record_facts(all, &rec, s);
     int64_t due = dz_record_due(all, &facts);
     if (due && (due < s->due || !s->due))
@@ -466,8 +478,9 @@ void dz_sandbox_recompute_due(struct dz_sandboxes *all, const char *id)
 {
     struct dz_sandbox *s = dz_map_get(&all->map, dz_str(id));
     struct dz_record rec;
+    /* the end of the operation computes the due time */
     if ((s && s->op) || look_up(all, id, s, &rec) < 0)
-        return; /* the end of what is under way computes what is due */
+        return;
     struct dz_facts facts = dz_record_facts(all, &rec, s);
     write_active_of(all, id, s, &rec, facts.last_active);
 }
@@ -516,11 +529,11 @@ int dz_sandbox_timeout(struct dz_sandboxes *all, const char *id, int64_t length_
     return dz_sandbox_update(all, &u, NULL, err);
 }
 
-/* --- recovery -------------------------------------------------------------------- */
+/* --- recovery ---------------------------------------------------------------------------- */
 
 enum {
     RECOVERY_PASSES = 2,
-    RECOVERY_PAGE = 64, /* rows read at a time: the rest of a page is read again */
+    RECOVERY_PAGE = 64, /* rows read at a time; an interrupted page is read again */
 };
 
 static void recovery_failed(struct dz_sandboxes *all, int rc, const struct dz_err *err)
@@ -531,7 +544,7 @@ static void recovery_failed(struct dz_sandboxes *all, int rc, const struct dz_er
     all->recovery.err = *err;
 }
 
-/* The next rows of the pass; resuming one takes it out of the filter. */
+/* Read the next rows of the pass. A recovered row does not match the filter any more. */
 static int recovery_page(struct dz_sandboxes *all, struct dz_instances *rows, struct dz_err *err)
 {
     const struct dz_registry_filter f = {
@@ -543,7 +556,7 @@ static int recovery_page(struct dz_sandboxes *all, struct dz_instances *rows, st
     return dz_registry_list(all->opts.registry, &f, rows, err);
 }
 
-/* True: there may be more. */
+/* Recover rows until until_ms. True: there may be more. */
 static bool resume_some(struct dz_sandboxes *all, int64_t until_ms)
 {
     bool more = all->recovery.pass < RECOVERY_PASSES;

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * What operations write into rows.
+ * sandbox_commit.c - what operations write to rows.
  *
- * All changes of a row that an operation makes go through dz_sandbox_op_change
- * (sandbox_record.c). The row may be changed by others meanwhile (its
- * name, its metadata): that only costs a second try. What no other may change
- * while an operation runs is the epoch and the operation itself: then the sandbox
- * is not ours any more.
+ * All these changes go through dz_sandbox_op_change (sandbox_record.c). Others may change the row
+ * meanwhile (its name, its metadata), which costs a second try. If the epoch or the operation in
+ * the row has changed, another owner has taken the sandbox over, and the operation fails.
  *
- * The changed row is read in the transaction of its change. So a change that fails because
- * memory is short left the row as it was.
+ * A change and the reading of the changed row are one transaction. So a change that fails for lack
+ * of memory leaves the row as it was.
  *
- * A durable change is in the log at once and waits for the disk on a worker, before the
- * operation's next step: that one may remove what only this change makes superfluous.
+ * A durable change is in the WAL at once. A worker flushes it before the operation's next step,
+ * because that step may remove files that only this change makes superfluous.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -22,7 +20,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* It stops being active: the rest of its timeout stands still. */
+/* The sandbox stops being active: stop its timeout and keep the rest. */
 static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_instance *to,
                          uint64_t *set)
 {
@@ -35,9 +33,10 @@ static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_
     *set |= DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left);
 }
 
-/* When a sandbox whose daemon died stopped being active nobody knows: at its last sign of life.
- * The row has the wall's time of its last change. If somebody set the wall's clock just before the
- * death, that may lie in the future: a timeout would lose what it had left. */
+/* The time at which a sandbox stopped being active because its daemon died. It is unknown, so the
+ * last sign of life is used: the last change of the row, by the wall clock. That may lie in the
+ * future if the wall clock was set just before the death, so it is limited to now; otherwise the
+ * rest of a timeout would be lost. */
 static int64_t last_sign(const struct dz_sandboxes *all, const struct dz_instance *row)
 {
     int64_t updated = row->updated * 1000 + all->clock.before, now = dz_sandboxes_now(all);
@@ -46,7 +45,7 @@ static int64_t last_sign(const struct dz_sandboxes *all, const struct dz_instanc
     return updated > row->last_active ? updated : row->last_active;
 }
 
-/* --- commits ----------------------------------------------------------------------- */
+/* --- commits ----------------------------------------------------------------------------- */
 
 static int commit_active(struct op *op, struct dz_err *err)
 {
@@ -69,7 +68,7 @@ static int commit_active(struct op *op, struct dz_err *err)
                          (op->drop ? DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) |
                                          DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation)
                                    : 0);
-    if (op->drop) { /* the cold copy is stale from now on, and goes */
+    if (op->drop) { /* the cold copy is stale from now on, and step DROP removes it */
         to.op = dz_op_name(op->kind);
         to.step = dz_step_name(DZ_STEP_DROP);
     }
@@ -85,8 +84,9 @@ static int commit_active(struct op *op, struct dz_err *err)
     return rc;
 }
 
-/* A guest that computes goes on at once where nobody wanted it to sleep, unless that is nothing to
- * be awake for: else it sleeps until somebody asks, or a deadline of its own comes. */
+/* If the guest was runnable and no client requested this suspend, wake it again at once, unless CPU
+ * time does not count as activity. Otherwise it sleeps until a request, or until its own next
+ * timer. */
 static int64_t wakes_at(const struct op *op, int64_t now)
 {
     return op->busy && op->may_resume && dz_sandbox_op_counts_cpu(op) ? now : op->wake_at;
@@ -141,7 +141,8 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
     uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) |
                    DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation) |
                    DZ_COLUMN(wake_at);
-    stop_timeout(&op->row, dz_sandboxes_now(op->all), &to, &set); /* what is left of it stays so */
+    /* a sandbox that is not active keeps the rest of its timeout */
+    stop_timeout(&op->row, dz_sandboxes_now(op->all), &to, &set);
     const struct row_change change = {
         .set = set, .to = &to, .durable = true, .event = dz_state_name(state)};
     return dz_sandbox_op_change(op, &change, err);
@@ -157,7 +158,8 @@ static int commit_archived(struct op *op, struct dz_err *err)
                                             .what = "memory_dropped",
                                             .detail = "archived with keep=files"};
         int64_t seq;
-        (void)!dz_registry_note(op->all->opts.registry, &e, &seq, NULL); /* the archive stands */
+        /* the archive is committed in any case */
+        (void)!dz_registry_note(op->all->opts.registry, &e, &seq, NULL);
     }
     return rc;
 }
@@ -170,7 +172,7 @@ static int fill_clone(void *arg, const struct dz_instance *row, struct dz_instan
     return 0;
 }
 
-/* The new sandbox's row, which was written before its file, is a plain one now. */
+/* The new sandbox's file is complete: remove the operation from its row. */
 static int commit_clone(struct op *op, struct dz_err *err)
 {
     const struct dz_sandbox_update u = {
@@ -178,8 +180,8 @@ static int commit_clone(struct op *op, struct dz_err *err)
     return dz_sandbox_update(op->all, &u, NULL, err);
 }
 
-/* By count of the map: each is a change with an event, the last one durable. Cut
- * short between two, it goes on from there (dz_op_recover). */
+/* Follow the path of transitions to DELETED. Each transition is a change with an event, and only
+ * the last one is durable. A path that was interrupted is continued by recovery (dz_op_recover). */
 static int commit_deleted(struct op *op, struct dz_err *err)
 {
     enum dz_state path[DZ_STATE_COUNT];
@@ -225,15 +227,15 @@ int dz_sandbox_op_commit(struct op *op, struct dz_err *err)
     case DZ_OP_COUNT:
         break;
     }
-    assert(false); /* an operation without a commit */
+    assert(false); /* this operation has no commit */
     return 0;
 }
 
-/* --- the end ----------------------------------------------------------------------- */
+/* --- ending an operation ----------------------------------------------------------------- */
 
 #define RETRY_FIRST_MS ((int64_t)60 * 1000)
 #define RETRY_MAX_MS   ((int64_t)3600 * 1000)
-#define QUOTA_FIRST_MS ((int64_t)2 * 1000) /* a place may be free soon */
+#define QUOTA_FIRST_MS ((int64_t)2 * 1000) /* a place within the quota may be free soon */
 #define QUOTA_MAX_MS   ((int64_t)60 * 1000)
 
 static int64_t retry_after(int rc, int64_t tries)
@@ -243,8 +245,8 @@ static int64_t retry_after(int rc, int64_t tries)
     return tries < 6 && first << tries < most ? first << tries : most;
 }
 
-/* The clock began it, and comes again later. What it has to do else does not wait for that: a
- * guest is woken at its time though its file cannot be frozen. */
+/* An operation of the clock failed: schedule its retry. Other work of the clock on this row does
+ * not wait for it: a guest is woken in time even if its file cannot be frozen. */
 static void try_again(const struct op *op, struct dz_instance *to, uint64_t *set)
 {
     int64_t at = dz_sandboxes_now(op->all) + retry_after(op->rc, op->row.tries);
@@ -276,7 +278,7 @@ int dz_sandbox_op_finalize(struct op *op, bool failed, struct dz_err *err)
     };
     uint64_t set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error);
     const char *event = report ? "failed" : NULL;
-    if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
+    if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it was active, and its cell is gone */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
         to.suspended_at = dz_sandboxes_now(op->all);
         if (s->now.last_active > to.last_active)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_config.c - what the columns config and metadata of a row say, and environments.
+ * sandbox_config.c - parse the columns config and metadata of a row, and build environments.
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
  *               "connection_silence_ms","count_cpu"}
@@ -17,12 +17,13 @@
 #include <string.h>
 
 enum {
-    CONFIG_MAX = 1 << 18, /* bytes of either column */
-    KEY_MAX = 256,        /* bytes of a variable's name in an image */
+    CONFIG_MAX = 1 << 18, /* largest size of either column, in bytes */
+    KEY_MAX = 256,        /* longest name of a variable in an image, in bytes */
 };
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* What is read is one block: each string is appended to b, and found again by where. */
+/* Collects the strings of a config in one block. at[i] is 1 plus the offset of string i; 0:
+ * none. */
 struct reader {
     struct dz_buf b;
     size_t at[8];
@@ -115,7 +116,7 @@ void dz_sandbox_config_release(struct dz_sandbox_config *c)
     *c = (struct dz_sandbox_config){0};
 }
 
-/* "K=V" of each pair, in one block. Takes the reference. */
+/* "K=V" of each member, in one block. Takes over the reference to o. */
 static int flatten(json_t *o, char ***ret_list, struct dz_err *err)
 {
     json_t *value;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_exec.c - commands, and who listens to them.
+ * sandbox_exec.c - commands and their watches.
  *
- * An exec is here as long as its command lives in an awake machine, or somebody
- * listens to it while the machine sleeps. Its cell sends output once; watches that are
- * at different offsets skip what they have had, and when one comes that is behind, the
- * cell is asked to send again from there. The cell's window opens as far as the
- * slowest watch has taken: a guest does not run ahead of who listens to it.
+ * A struct exec exists while its command lives in a running machine, or while a watch follows it
+ * and the machine sleeps. The cell sends output once. A watch skips output before its own offset;
+ * if a new watch starts at an earlier offset, the cell is asked to send again from there. Output is
+ * acknowledged to the cell when the slowest watch has acknowledged it, so a guest cannot run ahead
+ * of its clients.
  *
  *   exec ── watch ── watch       handle 0: the machine sleeps; the next EXEC_LIVE of
- *     `── input, not yet given   the same id gives the exec its new handle
+ *     `── input, not yet sent    the same id gives the exec its new handle
+ *
+ * The record and the output of a command that has ended are read from the sandbox's file (replay).
  */
 #include "sandbox/sandbox_int.h"
 
@@ -21,10 +23,10 @@
 #include <string.h>
 
 enum {
-    INPUT_MARK = 64 << 10, /* bytes of input that may wait before its sender does */
+    INPUT_MARK = 64 << 10, /* buffered input above which senders are answered later */
 };
 
-/* --- execs ------------------------------------------------------------------------------ */
+/* --- execs ------------------------------------------------------------------------------- */
 
 static struct exec *exec_find(struct dz_sandbox *s, const char *id)
 {
@@ -49,7 +51,8 @@ static struct exec *exec_make(struct dz_sandbox *s, const char *id)
         return NULL;
     x->sandbox = s;
     (void)snprintf(x->id, sizeof x->id, "%s", id);
-    /* INPUT_MARK twice: what waits when a sender may send more, and what it had sent by then. */
+    /* INPUT_MARK twice: the input that is buffered when a sender may send more, and what it had
+     * sent until then. */
     x->input = (struct dz_buf)DZ_BUF_INIT(DZ_EXEC_INPUT_MAX + 2 * (size_t)INPUT_MARK);
     x->began_ms = dz_clock_mono_ms();
     dz_list_init(&x->watches);
@@ -60,8 +63,8 @@ static struct exec *exec_make(struct dz_sandbox *s, const char *id)
     return x;
 }
 
-/* The input that waits changed: it counts for its sandbox's tenant. It is there already, so it is
- * counted even if there is no room; who sends it has asked before. */
+/* Count the buffered input for the sandbox's tenant. It is in memory already, so it is counted even
+ * if there is no room; the sender has checked for room before. */
 static void count_input(struct exec *x)
 {
     size_t n = x->input.len > DZ_HELD_FREE ? x->input.len : 0;
@@ -75,20 +78,20 @@ static int no_room(struct dz_why *why, const char *field)
                   "let commands read their input, or send less at a time");
 }
 
-/* Somebody who gives a command input, signals, a size. */
+/* A message to a command, and its sender's callback. */
 struct sending {
     struct dz_sandboxes *all;
-    size_t held; /* bytes of data: dz_account_hold() counts them */
+    size_t held; /* bytes of data that dz_account_hold() counts */
     char tenant[DZ_SANDBOX_TENANT_MAX + 1];
-    struct dz_list link; /* in exec.sendings or exec.given, or alone */
+    struct dz_list link; /* in exec.sendings or exec.given, or unlinked */
     dz_sandbox_done_fn *done;
     void *arg;
-    struct dz_loop_task over; /* done is told: */
+    struct dz_loop_task over; /* calls done() with the following: */
     int code;
     struct dz_why why;
     int64_t us;
     struct dz_exec_send tell;
-    bool given; /* before the wake was over */
+    bool given; /* delivered early, before the wake was complete */
     char id[DZ_CELL_ID_MAX + 1];
     char data[];
 };
@@ -112,7 +115,7 @@ static void on_sending_over(void *arg)
     done(to, &result);
 }
 
-/* The end of a telling: its sender is answered soon. */
+/* Post the answer to the sender. */
 static void sending_end(struct sending *t, const struct dz_sandbox_result *result)
 {
     dz_list_remove(&t->link);
@@ -123,14 +126,15 @@ static void sending_end(struct sending *t, const struct dz_sandbox_result *resul
     dz_loop_post(t->all->loop, &t->over);
 }
 
-/* Input that waits is the sender's wait too, or a fast one would overrun a slow command. */
+/* Answer the senders that wait for the input buffer. They wait because a fast sender would overrun
+ * a slow command. */
 static void ack_sendings(struct exec *x, const struct dz_sandbox_result *result)
 {
     DZ_LIST_FOREACH(struct sending, t, &x->sendings, link)
         sending_end(t, result);
 }
 
-/* Nobody listens, no input waits for it, and it is not to be killed when its machine wakes. */
+/* It has no watches and no buffered input, and need not be killed when its machine wakes. */
 static bool is_unused(const struct exec *x)
 {
     return dz_list_empty(&x->watches) && x->input.len == 0 && !x->doomed;
@@ -155,7 +159,7 @@ static void exec_free(struct exec *x)
 /* The arguments of dz_exec_start, kept until the machine is up. */
 struct launch {
     struct dz_sandboxes *all;
-    size_t held; /* bytes of input: dz_account_hold() counts them */
+    size_t held; /* bytes of input that dz_account_hold() counts */
     char tenant[DZ_SANDBOX_TENANT_MAX + 1];
     const char *shell_argv[4];
     const char **argv;
@@ -178,10 +182,10 @@ static void launch_end(struct dz_exec_watch *w)
     dz_free(l);
 }
 
-/* --- watches ---------------------------------------------------------------------------- */
+/* --- watches ----------------------------------------------------------------------------- */
 
-/* Who listens to a command is a connection to its sandbox, once the row says that it is
- * awake (dz_exec_connected). */
+/* Count a watch as a connection to its sandbox, but only once the row says active
+ * (dz_exec_connected). */
 static void connect(struct dz_exec_watch *w)
 {
     struct dz_sandbox *s = w->exec->sandbox;
@@ -199,7 +203,7 @@ static void disconnect(struct dz_exec_watch *w)
     w->connected = false;
 }
 
-/* It waits for nothing any more. */
+/* Leave everything that the watch is linked to or waits for. */
 static void watch_leave(struct dz_exec_watch *w)
 {
     disconnect(w);
@@ -251,7 +255,8 @@ static void watch_exit(struct dz_exec_watch *w, const struct dz_exec_exit *how)
 {
     watch_leave(w);
     w->exit = *how;
-    w->text = how->text[0] ? dz_str_dup(dz_str(how->text)) : NULL; /* NULL, too: no memory for it */
+    /* NULL also if there is no memory for the text */
+    w->text = how->text[0] ? dz_str_dup(dz_str(how->text)) : NULL;
     dz_loop_post(w->all->loop, &w->over);
 }
 
@@ -286,10 +291,7 @@ static void fail_all(struct exec *x, int code, const char *reason, const char *t
     fail_why(x, &why);
 }
 
-/* --- commands that have ended: their record and output in the file -----------------------------
- */
-
-/* --- its output ---------------------------------------------------------------------------- */
+/* --- replay: the record and output of a command that has ended --------------------------- */
 
 static void on_pieces(void *arg, const void *data, size_t n)
 {
@@ -303,7 +305,7 @@ static void on_pieces(void *arg, const void *data, size_t n)
             w->ops->output(w->arg, piece.stream == DZ_CELL_STDERR ? 2 : 1, piece.offset, piece.data,
                            piece.size);
     }
-    /* What the client has to take is acknowledged by itself, the rest here. */
+    /* The client acknowledges its output; the framing is acknowledged here. */
     dz_file_op_ack(w->op, w->ops->output ? n - used : n);
 }
 
@@ -329,8 +331,6 @@ static void on_replayed(void *arg, const struct dz_why *why, uint64_t count)
 }
 
 static const struct dz_file_op_ops output_ops = {.data = on_pieces, .done = on_replayed};
-
-/* --- its record ------------------------------------------------------------------------------ */
 
 static void on_record(void *arg, const void *data, size_t n)
 {
@@ -380,9 +380,10 @@ static void on_recorded(void *arg, const struct dz_why *why, uint64_t count)
     }
     bool first = !w->started_reported;
     w->started_reported = true;
-    read_file(w, &op, &output_ops); /* what comes of it comes later */
+    read_file(w, &op, &output_ops); /* its callbacks come from the loop */
+    /* this call may end the watch */
     if (w->ops->started && first)
-        w->ops->started(w->arg, dz_exec_watch_exec(w), 0); /* may end the watch */
+        w->ops->started(w->arg, dz_exec_watch_exec(w), 0);
 }
 
 static const struct dz_file_op_ops record_ops = {.data = on_record, .done = on_recorded};
@@ -404,13 +405,15 @@ static uint64_t least_acked(const struct exec *x)
     return least;
 }
 
-/* Let the cell send as much as all have taken. */
+/* Acknowledge to the cell what all watches have acknowledged. */
 static void open_window(struct exec *x)
 {
     uint64_t least = least_acked(x);
+    /* output sent before a resend is not in flight any more */
     if (!x->handle || !x->attached || x->again || least == UINT64_MAX)
-        return; /* once it sends again, what it sent before is not under way any more */
-    least = least < x->next ? least : x->next; /* who begins later has taken all until then */
+        return;
+    /* a watch that starts later has acknowledged everything before */
+    least = least < x->next ? least : x->next;
     if (least <= x->acked)
         return;
     (void)x->sandbox->ops->exec->ack(x->sandbox->cell, x->handle, (size_t)(least - x->acked), NULL);
@@ -418,7 +421,7 @@ static void open_window(struct exec *x)
     dz_sandbox_watch_cell(x->sandbox);
 }
 
-/* Does somebody listen from a byte that the cell has sent already, and was not asked for again? */
+/* Does a watch need output that the cell has sent already and was not asked to send again? */
 static bool is_behind(const struct exec *x)
 {
     DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
@@ -445,8 +448,8 @@ static void attach(struct exec *x)
     dz_sandbox_watch_cell(x->sandbox);
 }
 
-/* After it was asked to send again, what the cell had sent before that still comes: it
- * goes on where the last piece ended, and is not for those who are behind. */
+/* After a request to send again, output that was already in flight arrives first. It continues
+ * where the last piece ended, and is not for the watches that are behind. */
 static void on_output(struct exec *x, const struct dz_cell_event *e)
 {
     unsigned stream = e->stream == DZ_CELL_STDERR ? 2 : 1;
@@ -460,7 +463,7 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
         uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
         if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
             continue;
-        if (w->at < e->offset) /* what came between is not kept any more */
+        if (w->at < e->offset) /* the output between is not kept any more */
             w->acked += e->offset - w->at;
         w->at = end;
         w->ops->output(w->arg, stream, e->offset + skip, e->data + skip, e->size - (size_t)skip);
@@ -477,7 +480,7 @@ void dz_exec_watch_ack(struct dz_exec_watch *w, size_t n)
         dz_file_op_ack(w->op, n);
 }
 
-/* --- input -------------------------------------------------------------------------------- */
+/* --- input ------------------------------------------------------------------------------- */
 
 static void push_input(struct exec *x)
 {
@@ -505,9 +508,9 @@ static void push_input(struct exec *x)
         dz_sandbox_watch_cell(x->sandbox);
 }
 
-/* --- events -------------------------------------------------------------------------------- */
+/* --- events ------------------------------------------------------------------------------ */
 
-/* What a watch has not had, and how the command ended, is in the file. */
+/* Read the rest of the output, and how the command ended, from the file. */
 static void read_rest(struct dz_exec_watch *w, struct exec *x)
 {
     disconnect(w);
@@ -516,7 +519,7 @@ static void read_rest(struct dz_exec_watch *w, struct exec *x)
     replay(w, x->sandbox->id);
 }
 
-/* Its command is over: so is a sandbox that is not persistent. */
+/* The main command has exited: destroy the ephemeral sandbox. */
 static void end_sandbox(struct dz_sandbox *s)
 {
     const struct dz_sandbox_request r = {.what = DZ_REQUEST_DESTROY, .id = s->id};
@@ -538,8 +541,9 @@ static void on_ended(struct exec *x, const struct dz_cell_event *e)
     x->handle = 0;
     while (!dz_list_empty(&x->watches)) {
         struct dz_exec_watch *w = DZ_LIST_FIRST(struct dz_exec_watch, &x->watches, link);
+        /* the command ended right after a wake, before the watch was attached */
         if (w->ops->output && w->at < e->count)
-            read_rest(w, x); /* it ended right after a wake, before it was asked for output */
+            read_rest(w, x);
         else
             watch_exit(w, &how);
     }
@@ -555,8 +559,9 @@ static void on_live(struct dz_sandbox *s, const struct dz_cell_event *e)
     struct exec *x = exec_find(s, e->text);
     if (!x)
         x = exec_make(s, e->text);
+    /* out of memory: the command runs, but cannot be watched */
     if (!x)
-        return; /* short of memory: it runs, and nobody can listen */
+        return;
     if (!x->asleep)
         x->attached = false;
     x->handle = e->exec;
@@ -564,7 +569,7 @@ static void on_live(struct dz_sandbox *s, const struct dz_cell_event *e)
     x->asleep = x->starting = false;
 }
 
-/* The command of a client that never learnt of it, or whose session failed. */
+/* Kill a command whose client never learned its id, or whose session failed. */
 static void kill_doomed(struct exec *x)
 {
     if (x->doomed && x->handle && !x->asleep)
@@ -638,7 +643,8 @@ size_t dz_exec_sleepers(struct dz_sandbox *s, struct dz_cell_sleeper *ret, size_
     return n;
 }
 
-/* Who listens hears it as soon as it wakes. */
+/* Give the sleeping commands their handles, and attach them, so that their output is sent as soon
+ * as they wake. */
 void dz_exec_named(struct dz_sandbox *s)
 {
     uint32_t handle = 0;
@@ -655,7 +661,7 @@ void dz_exec_asleep(struct dz_sandbox *s)
         x->input_window = x->handle ? s->ops->exec->room(s->cell, x->handle) : 0;
 }
 
-/* What was given to it was not. */
+/* The exec did not survive the wake: undo the early delivery of messages. */
 static void undo_early(struct exec *x)
 {
     while (!dz_list_empty(&x->given)) {
@@ -668,7 +674,7 @@ static void undo_early(struct exec *x)
 void dz_exec_up(struct dz_sandbox *s)
 {
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link) {
-        if (!x->handle || x->asleep) { /* it did not come back */
+        if (!x->handle || x->asleep) { /* the command did not survive the wake */
             x->handle = 0;
             undo_early(x);
             while (!dz_list_empty(&x->watches))
@@ -682,7 +688,7 @@ void dz_exec_up(struct dz_sandbox *s)
     }
 }
 
-/* A woken sandbox has no connections but those that it is told of. */
+/* A woken sandbox has no connections except those reported after its wake. */
 void dz_exec_connected(struct dz_sandbox *s)
 {
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
@@ -690,13 +696,13 @@ void dz_exec_connected(struct dz_sandbox *s)
             connect(w);
 }
 
-/* code < 0: the command is over. Its watches and the senders of its input are told, and its input
- * is of no use any more. */
+/* Its cell is gone. code < 0: the command has failed, and so do its watches and the senders of its
+ * input. */
 static void down(struct exec *x, int code, const char *reason, const char *text)
 {
     x->handle = 0;
     x->attached = x->asleep = false;
-    if (x->starting) /* it is with who starts it */
+    if (x->starting) /* the acquire that starts the command still has the input */
         dz_buf_reset(&x->input);
     count_input(x);
     DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
@@ -713,7 +719,7 @@ void dz_exec_down(struct dz_sandbox *s, int code, const char *reason, const char
         down(x, code, reason, text);
 }
 
-/* Of a sandbox whose memory is not there: but for commands that are to start, nobody waits. */
+/* Fail the commands of a sandbox whose memory is gone, except commands that are being started. */
 static void let_go(struct dz_sandbox *s, const char *reason, const char *text)
 {
     DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
@@ -735,7 +741,7 @@ void dz_exec_archived(struct dz_sandbox *s)
            "woken");
 }
 
-/* --- starting one --------------------------------------------------------------------------- */
+/* --- starting a command ------------------------------------------------------------------ */
 
 struct packer {
     char *at;
@@ -759,7 +765,7 @@ static const char *packz(struct packer *p, const char *text)
     return text ? pack(p, text, strlen(text)) : NULL;
 }
 
-/* Twice: to measure (l NULL), then to copy. */
+/* Called twice: to measure (l NULL), then to copy. */
 static void pack_launch(const struct dz_exec_request *x, struct launch *l, struct packer *p)
 {
     size_t n = 0;
@@ -834,7 +840,7 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
     return rc;
 }
 
-/* Its command, in a machine that runs. On failure the watch is as it was. */
+/* Start the watch's command in a cell. On failure the watch is unchanged. */
 static int launch(struct dz_exec_watch *w, struct dz_sandbox *s, struct dz_why *why)
 {
     const struct launch *l = w->launch;
@@ -862,14 +868,14 @@ static int launch(struct dz_exec_watch *w, struct dz_sandbox *s, struct dz_why *
     return 0;
 }
 
-/* What is wrong is found again by on_launch, and told there. */
+/* Start it with the wake. If that fails, on_launch tries again and reports the error. */
 static void launch_early(void *arg, struct dz_sandbox *s)
 {
     struct dz_why why = {0};
     (void)!launch(arg, s, &why);
 }
 
-/* The machine runs: start what waited for it, if that was not done yet. */
+/* The machine runs: start the command, unless launch_early has. */
 static void on_launch(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
     struct dz_exec_watch *w = arg;
@@ -935,8 +941,7 @@ int dz_exec_start(struct dz_sandboxes *all, const struct dz_instance *row,
     return rc;
 }
 
-/* --- listening to one that there is ------------------------------------------------------------
- */
+/* --- watching an existing command -------------------------------------------------------- */
 
 static void on_listen(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
 {
@@ -1027,8 +1032,7 @@ const char *dz_exec_watch_exec(const struct dz_exec_watch *w)
     return w->id;
 }
 
-/* --- telling one something
- * ------------------------------------------------------------------------ */
+/* --- messages to a command --------------------------------------------------------------- */
 
 static int tell(struct exec *x, const struct dz_exec_send *t, struct dz_why *why)
 {

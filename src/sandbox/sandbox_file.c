@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_file.c - operations on a sandbox's file, by the cell that has it: the machine's
- * when it is awake, else one that only has the file.
+ * sandbox_file.c - operations on a sandbox's files. The cell that has the file performs them: the
+ * machine's if the sandbox is active, else a file-only cell.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -36,7 +36,7 @@ static void on_over(void *arg)
     ops->done(to, failed ? &why : NULL, count);
 }
 
-/* The end of an operation. It is out of its cell and its box now, and is told of it soon. */
+/* End an operation: unlink it from its cell and sandbox now, and post its callback. */
 static void op_done(struct dz_file_op *op, const struct dz_why *why, uint64_t count)
 {
     struct dz_sandbox *s = op->sandbox;
@@ -68,7 +68,7 @@ static void op_fail(struct dz_file_op *op, int code, const char *text)
     op_done(op, &why, 0);
 }
 
-/* A watch of files outlives its cell: it goes on in the sandbox's next one. */
+/* A file watch outlives its cell: park it for the sandbox's next cell. */
 static bool park(struct dz_file_op *op)
 {
     struct dz_sandbox *s = op->sandbox;
@@ -84,7 +84,8 @@ static bool park(struct dz_file_op *op)
 
 static void on_reached(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result);
 
-/* The sandbox is put to sleep, and nothing has been said or taken yet: ask the next cell. */
+/* The sandbox is being suspended. If the operation has moved no bytes yet, start it again in the
+ * next cell. */
 static bool again(struct dz_file_op *op, int code)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -136,7 +137,8 @@ void dz_file_op_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     } else if (event->type == DZ_CELL_OP_DONE) {
         op->handle = 0;
         if (event->code == DZ_ECANCELED && park(op)) {
-            /* The cell may stay: a wake came in between, or it could not be put to sleep. */
+            /* The cell may stay, because a wake came in between, or because it could not be
+             * suspended. */
             if (s->phase == DZ_PHASE_UP || s->phase == DZ_PHASE_STARTING)
                 dz_file_op_resume(s);
             else
@@ -197,14 +199,14 @@ void dz_file_op_cut(struct dz_sandbox *s, bool all)
     dz_sandbox_watch_cell(s);
 }
 
-/* --- starting -------------------------------------------------------------------------------- */
+/* --- starting ---------------------------------------------------------------------------- */
 
 static bool is_coming_up(const struct dz_sandbox *s)
 {
     return s->phase == DZ_PHASE_OPENING || s->phase == DZ_PHASE_STARTING;
 }
 
-/* Its client has waited for its full time, and the cell is not up yet. */
+/* The client has waited for its full time, and the cell is still not up. */
 static void on_limit(void *arg)
 {
     struct dz_file_op *op = arg;
@@ -218,7 +220,7 @@ static void on_limit(void *arg)
     ops->done(to, &why, 0);
 }
 
-/* What the cell is asked before it is up waits for that, no longer than for a cell. */
+/* Limit the wait for a cell that is not up yet. The time spent on the acquire counts. */
 static int limit(struct dz_file_op *op, const struct dz_sandbox *s, struct dz_err *err)
 {
     struct dz_sandboxes *all = s->all;
@@ -244,7 +246,8 @@ static void begin(struct dz_file_op *op, struct dz_sandbox *s)
         return;
     }
     if (op->ended && s->ops->file->end(s->cell, op->handle, &err) < 0)
-        dz_log(DZ_LOG_WARN, "op_failed", dz_log_err(&err)); /* the cell's end tells the rest */
+        /* the end of the cell reports the failure */
+        dz_log(DZ_LOG_WARN, "op_failed", dz_log_err(&err));
     dz_sandbox_watch_cell(s);
     if (!op->ended && op->ops->room)
         op->ops->room(op->arg);
@@ -360,7 +363,7 @@ int64_t dz_file_op_send(struct dz_file_op *op, const void *data, size_t n)
     int64_t took = op->sandbox->ops->file->send(op->sandbox->cell, op->handle, data, n, &err);
     op->moved = op->moved || took > 0;
     dz_sandbox_watch_cell(op->sandbox);
-    return took < 0 ? 0 : took; /* what is wrong with the cell its next event says */
+    return took < 0 ? 0 : took; /* the next event of the cell reports the error */
 }
 
 void dz_file_op_end(struct dz_file_op *op)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_file.h - what is asked of a sandbox's files, awake or asleep. A guest is not started when
- * the sandbox sleeps.
+ * sandbox_file.h - operations on a sandbox's files, whether it is active or not. They do not start
+ * the guest of a sleeping sandbox.
  */
 #ifndef DZ_SANDBOX_SANDBOX_FILE_H
 #define DZ_SANDBOX_SANDBOX_FILE_H
@@ -13,13 +13,14 @@ struct dz_cell_op; /* runtime/runtime_op.h */
 
 struct dz_file_op;
 struct dz_file_op_ops {
-    void (*data)(void *arg, const void *data, size_t n); /* acknowledge by dz_file_op_ack */
-    void (*room)(void *arg);                             /* dz_file_op_send takes something */
-    void (*done)(void *arg, const struct dz_why *why, uint64_t count); /* NULL: well */
+    /* the caller acknowledges by dz_file_op_ack */
+    void (*data)(void *arg, const void *data, size_t n);
+    void (*room)(void *arg); /* dz_file_op_send can take bytes again */
+    void (*done)(void *arg, const struct dz_why *why, uint64_t count); /* why NULL: success */
 };
 struct dz_file_op_request {
     const struct dz_cell_op *op;
-    bool writes; /* it may change something: a frozen sandbox is woken, not only its file fetched */
+    bool writes; /* it may change the file: a frozen sandbox is woken, not only its file fetched */
     enum dz_activity activity;
     const struct dz_file_op_ops *ops;
     void *arg;
@@ -27,10 +28,11 @@ struct dz_file_op_request {
 DZ_NODISCARD int dz_file_op_start(struct dz_sandboxes *all, const struct dz_instance *row,
                                   const struct dz_file_op_request *request,
                                   struct dz_file_op **ret_op, struct dz_why *why);
-/* Bytes of a WRITE or TAR_IN: how many were taken; 0: wait for room. */
+/* Send bytes of a WRITE or TAR_IN. Returns how many were taken; 0: wait for room(). */
 int64_t dz_file_op_send(struct dz_file_op *op, const void *data, size_t n);
-void dz_file_op_end(struct dz_file_op *op); /* all is sent */
+void dz_file_op_end(struct dz_file_op *op); /* the caller has sent all bytes */
 void dz_file_op_ack(struct dz_file_op *op, size_t n);
-void dz_file_op_cancel(struct dz_file_op *op); /* nothing is told any more. NULL is fine */
+/* cancel: no function is called any more; NULL is fine */
+void dz_file_op_cancel(struct dz_file_op *op);
 
 #endif

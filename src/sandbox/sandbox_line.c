@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_line.c - requests: who may come in now, who waits, who is answered.
+ * sandbox_line.c - the queue of requests of a sandbox: which start now, which wait, and their
+ * answers.
  *
- * A request is a waiter from its acceptance to its one answer. It stands in the line of its
- * sandbox, or in the list of the operation that it started or joined; it may leave either place at
- * any time, by being called off or by its deadline. Once it is answered it does not stand anywhere:
- * the loop calls its function, and frees it.
+ * An accepted request is a waiter until its answer is delivered; it is answered exactly once. A
+ * waiter is in the queue of its sandbox, or in the list of the operation that it started or joined.
+ * It may leave either at any time, because it is canceled or its deadline passes. Once answered it
+ * is in neither: a task of the loop calls its function and frees it.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -22,7 +23,7 @@ void dz_sandbox_turn_soon(struct dz_sandbox *s)
     dz_loop_post(s->all->loop, &s->turn);
 }
 
-/* --- waiters --------------------------------------------------------------------- */
+/* --- waiters ----------------------------------------------------------------------------- */
 
 static void free_waiter(struct waiter *w)
 {
@@ -82,7 +83,8 @@ static void answer_error(struct waiter *w, int code, const struct dz_err *err)
     dz_sandbox_answer(w, &result);
 }
 
-/* It leaves without an answer from the operation. */
+/* Answer a waiter that was canceled or has timed out. Its operation is canceled, too, if no other
+ * request shares it. */
 static void abandon(struct waiter *w, int code)
 {
     struct op *op = w->op;
@@ -125,8 +127,9 @@ static int fill_waiter(struct waiter *w, const struct dz_sandbox_request *r, str
         rc = dz_map_put64(&w->all->waiters, w->ticket, w, NULL);
     if (rc < 0)
         return dz_fail(err, rc, "%s %s: out of memory", dz_request_name(r->what), r->id);
+    /* no client waits for it, so it needs no deadline */
     if (!r->done)
-        return 0; /* nobody waits for it: no deadline of its own */
+        return 0;
     rc = dz_timer_new(w->all->opts.loop, on_deadline, w, &w->deadline, err);
     if (rc == 0)
         dz_timer_after(w->deadline, w->deadline_ms);
@@ -165,7 +168,7 @@ static struct waiter *make_waiter(struct dz_sandbox *s, const struct dz_sandbox_
     return w;
 }
 
-/* --- taking requests --------------------------------------------------------------- */
+/* --- accepting requests ------------------------------------------------------------------ */
 
 static int queue(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
 {
@@ -186,14 +189,14 @@ static int not_now(struct waiter *w, struct dz_err *err)
     return rc;
 }
 
-/* Only a file that sleeps can be given away. */
+/* Only the file of a sleeping sandbox can be reserved. */
 static bool may_reserve(const struct dz_sandbox *s, enum dz_state state)
 {
     return !s->warm && (state == DZ_STATE_SUSPENDED || state == DZ_STATE_FROZEN);
 }
 
-/* A request on a sandbox with nothing under way. Negative: refused, w is the
- * caller's still. */
+/* Start a request on a sandbox without an operation. Negative: refused, and the caller still owns
+ * w. */
 static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -201,12 +204,12 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     int rc = dz_registry_get(all->opts.registry, s->id, &row, err);
     if (rc < 0)
         return rc;
-    if (row.op[0]) { /* an earlier process began something, and recovery could not end it */
+    if (row.op[0]) { /* an earlier process left an operation that recovery could not finish */
         rc = queue(s, w, err);
         return rc < 0 ? rc : dz_sandbox_op_resume(all, &row, NULL) < 0 ? not_now(w, err) : 0;
     }
-    if (row.is == DZ_STATE_ACTIVE && !s->warm &&
-        w->what != DZ_REQUEST_CRASHED) { /* its cell died, and that could not be written down */
+    /* its cell died, and the row does not say so yet */
+    if (row.is == DZ_STATE_ACTIVE && !s->warm && w->what != DZ_REQUEST_CRASHED) {
         rc = dz_sandbox_write_crash(all, &row, err);
         if (rc < 0)
             return rc;
@@ -220,7 +223,7 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     struct dz_verdict v = dz_lifecycle_request(state, w->what, err);
     if (v.answer == DZ_ANSWER_REFUSE)
         return v.code;
-    bool over = w->what == DZ_REQUEST_CRASHED && s->warm; /* another runs since that one died */
+    bool over = w->what == DZ_REQUEST_CRASHED && s->warm; /* another cell has been started since */
     if (v.answer == DZ_ANSWER_NOTHING || over) {
         bool reserved = w->what == DZ_REQUEST_FILES && !s->lent && may_reserve(s, state);
         const struct dz_sandbox_reply result = {
@@ -235,7 +238,7 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     return dz_sandbox_op_begin(s, v.op, w, &row, err);
 }
 
-/* As start_request, beside an operation. */
+/* The same for a sandbox with an operation in progress. */
 static int resolve_conflict(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
 {
     int code = 0;
@@ -247,21 +250,23 @@ static int resolve_conflict(struct dz_sandbox *s, struct waiter *w, struct dz_er
         return 0;
     }
     if (s->op->committed && s->op->phase == OP_FORWARD && *s->op->step == DZ_STEP_HASH)
-        dz_sandbox_op_call_off(s->op, DZ_ECANCELED); /* a hash must not hold anybody up */
+        dz_sandbox_op_call_off(s->op, DZ_ECANCELED); /* no request waits for a hash */
     if (s->op->committed && s->op->kind != DZ_OP_DELETE)
         return queue(s, w, err);
     switch (dz_lifecycle_conflict(s->op->kind, w->what, &code)) {
+    /* that operation fails; start over after it */
     case DZ_CONFLICT_COALESCE:
         if (s->op->phase != OP_FORWARD)
-            return queue(s, w, err); /* that one is lost; try again after it */
+            return queue(s, w, err);
         w->op = s->op;
         s->op->may_resume &= w->may_resume;
         dz_list_push_back(&s->op->waiters, &w->link);
         return 0;
     case DZ_CONFLICT_QUEUE:
         code = queue(s, w, err);
+        /* do not wait for a cell that may hang */
         if (code == 0 && w->what == DZ_REQUEST_DESTROY)
-            dz_sandbox_op_call_off(s->op, DZ_EGONE); /* a cell that is silent is not waited for */
+            dz_sandbox_op_call_off(s->op, DZ_EGONE);
         return code;
     case DZ_CONFLICT_REJECT:
         break;
@@ -363,7 +368,7 @@ int dz_sandbox_abort(struct dz_sandboxes *all, const char *id, struct dz_err *er
     return 0;
 }
 
-/* --- others who have the file --------------------------------------------------------- */
+/* --- reservations ------------------------------------------------------------------------ */
 
 void dz_sandbox_unreserve(struct dz_sandboxes *all, const char *id)
 {
@@ -386,7 +391,7 @@ bool dz_sandbox_awaited(const struct dz_sandboxes *all, const char *id)
     return s && !dz_list_empty(&s->waiting);
 }
 
-/* --- rows from outside ------------------------------------------------------------- */
+/* --- registering, and cells that died ---------------------------------------------------- */
 
 int dz_sandbox_register(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err)
 {
@@ -410,8 +415,9 @@ int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, st
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "register %s: the path of its file is too long", row->id);
     int rc = dz_cold_has(&all->opts.cold, row->id, DZ_COLD_LIVE, NULL, err);
+    /* this also rejects an id that cannot be a file's name */
     if (rc < 0)
-        return rc; /* a bad id for a file is found out here, too */
+        return rc;
     full.state = dz_state_name(DZ_STATE_CREATED);
     full.vfs_path = row->vfs_path && row->vfs_path[0] ? row->vfs_path : path;
     full.kind = row->kind && row->kind[0] ? row->kind : "wasm";
@@ -442,7 +448,8 @@ void dz_sandbox_cell_died(struct dz_sandbox *s, const char *why)
         return;
     s->warm = false;
     dz_free(s->died_of);
-    s->died_of = why ? dz_str_dup(dz_str(why)) : NULL; /* without memory for it: no sentence */
+    /* NULL also if there is no memory for the text */
+    s->died_of = why ? dz_str_dup(dz_str(why)) : NULL;
     if (!dz_sandbox_background(s->all, &r))
         dz_sandboxes_death_unwritten(s->all);
     dz_sandbox_turn_soon(s);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * The machine that walks through an operation's steps.
+ * sandbox_op.c - operations: the state machine that runs an operation's steps, and what each step
+ * does. Every step may be repeated, after a crash or after it failed half-way.
  *
  *            begin                        done, all steps
  *              |                                |
  *              v        a step fails            v
- *           FORWARD ---- before the commit --> UNDO --> row settled, answered, freed
+ *           FORWARD ---- before the commit --> UNDO --> row finalized, answered, freed
  *              |                                |
- *              | after the commit               | removing fails
+ *              | a step fails after the commit  | removing files fails
  *              v                                v
- *           PARKED <----- tries again, later and later, until it works
+ *           PARKED: retries with growing pauses, until it succeeds
  *
  * Invariants (assert_step(), before each step):
- *   1. While an operation is under way its name stands in the row's column op, and
- *      a step's name in the column step before that step does anything; but for a wake
- *      whose undoing touches no file (simple_wake), which is taken back by itself.
+ *   1. The row names the operation in the column op, and each step in the column step before the
+ *      step does anything. The exception is a wake that needs no journal (simple_wake).
  *   2. A sandbox has at most one operation, and its waiters are answered once.
- *   3. What may be removed was made superfluous by a commit that is on the disk: a row
- *      that was changed durably is flushed, by a worker, before the next step.
+ *   3. Files are removed only after the commit that makes them superfluous is on the disk: a
+ *      durable change of the row is flushed, by a worker, before the next step.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -33,10 +33,11 @@
 enum {
     BACKOFF_FIRST_MS = 1000,
     BACKOFF_MAX_MS = 60000,
-    QUICK_MS = 25,        /* a wake that takes longer is written down */
-    LEAVE_FIRST_MS = 20,  /* until a file that its last cell has still is looked at again, */
-    LEAVE_STEP_MS = 500,  /* later and later, */
-    LEAVE_MAX_MS = 10000, /* and so long at most */
+    QUICK_MS = 25, /* a wake that takes longer than this is written to its row */
+    /* CHECKPOINT: delay of the first retry while the last cell still has the file; */
+    LEAVE_FIRST_MS = 20,
+    LEAVE_STEP_MS = 500,  /* largest delay; */
+    LEAVE_MAX_MS = 10000, /* time after which the step fails */
 };
 
 static void op_done(struct op *op, int rc);
@@ -45,10 +46,9 @@ static void run(struct op *op);
 static void undo(struct op *op);
 static int write_beginning(struct op *op, struct dz_err *err);
 
-/* --- what each step does -----------------------------------------------------------------------
- */
+/* --- steps ------------------------------------------------------------------------------- */
 
-/* --- workers --------------------------------------------------------------------- */
+/* --- steps: workers ---------------------------------------------------------------------- */
 
 static void on_work(void *arg)
 {
@@ -80,7 +80,7 @@ static const struct dz_cold *cold_of(const struct op *op)
     return &op->all->opts.cold;
 }
 
-/* --- files ----------------------------------------------------------------------- */
+/* --- steps: files ------------------------------------------------------------------------ */
 
 static int work_checkpoint(struct op *op, struct dz_err *err)
 {
@@ -141,7 +141,7 @@ static int work_make(struct op *op, struct dz_err *err)
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
 }
 
-/* The live file through a file-only cell into another object. */
+/* Transfer the live file, in a file-only cell, to another object. */
 static int carry(struct op *op, enum dz_sandbox_transfer_kind what, struct dz_blobs *store,
                  const char *key, struct dz_err *err)
 {
@@ -184,9 +184,9 @@ static int work_transfer(struct op *op, struct dz_err *err)
                  dz_cold_key(op->clone_id, DZ_COLD_LIVE, key), err);
 }
 
-/* --- fetch ----------------------------------------------------------------------- */
+/* --- steps: FETCH ------------------------------------------------------------------------ */
 
-/* What the row says of the copy in cold storage. */
+/* Read what the row says about the cold copy. */
 static int read_copy(struct op *op, struct dz_err *err)
 {
     char id[DZ_COLD_KEY];
@@ -203,7 +203,7 @@ static int read_copy(struct op *op, struct dz_err *err)
     return rc;
 }
 
-/* The rungs: the local file unless the cold one is newer; the cold one; nothing,
+/* Choose the source of the file: the local file unless the cold copy is newer; the cold copy; none,
  * which is right only for a sandbox that never ran. */
 static int step_fetch(struct op *op, struct dz_err *err)
 {
@@ -231,7 +231,7 @@ static int step_fetch(struct op *op, struct dz_err *err)
                    dz_op_name(op->kind), id);
 }
 
-/* --- cells ----------------------------------------------------------------------- */
+/* --- steps: cells ------------------------------------------------------------------------ */
 
 static int step_start(struct op *op, struct dz_err *err)
 {
@@ -262,7 +262,7 @@ void dz_sandbox_cell_done(struct dz_sandbox *s, const struct cell_end *how)
     op->wake_at = dz_sandboxes_steady(op->all, how->wake_at);
     op->busy = how->busy;
     if (*op->step == DZ_STEP_STOP && how->code < 0 && !how->alive) {
-        op->cell_dead = true; /* what was to be stopped is stopped, by itself */
+        op->cell_dead = true; /* the cell that was to be stopped has ended by itself */
         op->work_rc = 0;
     }
     if (op->work_rc < 0)
@@ -277,7 +277,7 @@ static int step_kill(struct op *op)
     return 0;
 }
 
-/* --- all ------------------------------------------------------------------------- */
+/* --- steps: dispatch --------------------------------------------------------------------- */
 
 static bool has_wal(const struct op *op)
 {
@@ -353,11 +353,11 @@ static int do_step(struct op *op, struct dz_err *err)
     case DZ_STEP_COUNT:
         break;
     }
-    assert(false); /* no step */
+    assert(false); /* not a step */
     return 0;
 }
 
-/* --- beginning and ending ----------------------------------------------------------- */
+/* --- beginning and ending ---------------------------------------------------------------- */
 
 void dz_sandbox_op_free(struct op *op)
 {
@@ -388,7 +388,7 @@ static void answer_all(struct op *op, int code)
         dz_sandbox_answer(DZ_LIST_FIRST(struct waiter, &op->waiters, link), &result);
 }
 
-/* What a clone made may be used, or is gone again. */
+/* The clone is complete or has been undone: requests for the new sandbox may start. */
 static void release_target(struct dz_sandbox *target)
 {
     if (!target)
@@ -410,17 +410,18 @@ static void report_timing(const struct op *op)
     o->host->timed(o->arg, &t);
 }
 
-/* Its last task: its waiters have been told. */
+/* The operation's last task. It runs after the answers of its waiters. */
 static void on_end(void *arg)
 {
     struct op *op = arg;
     struct dz_sandbox *s = op->sandbox, *target = op->target;
     struct dz_sandboxes *all = op->all;
-    if (!dz_list_empty(&op->answers)) { /* one was answered since it was over */
+    /* another waiter was answered since: run after its answer */
+    if (!dz_list_empty(&op->answers)) {
         dz_loop_post(all->opts.loop, &op->end);
         return;
     }
-    bool stale = op->stale; /* its last change of the row did not know of another one */
+    bool stale = op->stale; /* the row was changed by others since the operation's last write */
     dz_sandbox_op_free(op);
     if (stale)
         dz_sandbox_recompute_due(all, s->id);
@@ -430,17 +431,18 @@ static void on_end(void *arg)
     dz_sandboxes_drain_check(all);
 }
 
-/* All is done, forward or back: answer and go. */
+/* The operation has succeeded or was undone: answer its waiters and end it. */
 static void finish(struct op *op)
 {
     report_timing(op);
     if (op->kind == DZ_OP_ARCHIVE && op->rc == 0)
         dz_exec_archived(op->sandbox);
-    dz_timer_stop(op->timer); /* nothing is written down any more */
-    op->phase = OP_OVER;      /* who is answered may ask again at once, behind those in line */
+    dz_timer_stop(op->timer); /* from now on nothing is written to the row */
+    op->phase = OP_OVER;      /* a new request of an answered client queues behind the others */
     answer_all(op, op->rc);
+    /* recovery: the loop does not turn, and there are no waiters */
     if (op->all->blocking)
-        on_end(op); /* recovery: the loop does not turn, and nobody waits */
+        on_end(op);
     else
         dz_loop_post(op->all->opts.loop, &op->end);
 }
@@ -460,7 +462,8 @@ static void on_timer(void *arg)
     }
     if (op->unwritten) {
         op->unwritten = false;
-        (void)!write_beginning(op, NULL); /* for who looks at it; nothing rests on it */
+        /* only for readers of the row; recovery does not need it */
+        (void)!write_beginning(op, NULL);
         dz_timer_after(op->timer, op->late_ms);
         return;
     }
@@ -477,19 +480,19 @@ static void park(struct op *op)
     dz_timer_after(op->timer, op->backoff_ms);
 }
 
-/* --- undoing ----------------------------------------------------------------------- */
+/* --- undoing ----------------------------------------------------------------------------- */
 
 static unsigned undo_files(const struct op *op)
 {
     switch (op->kind) {
     case DZ_OP_ACTIVATE:
-        /* What is archived has no local file; what is frozen may, but not one that a
-         * cell has had: the cold copy still holds its memory as it was. */
+        /* An archived sandbox has no local file. A frozen one may have one, which stays if no cell
+         * has had it; else the cold copy is the one with its memory intact. */
         return op->row.is == DZ_STATE_ARCHIVED ||
                        (op->row.is == DZ_STATE_FROZEN && *op->step != DZ_STEP_FETCH)
                    ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG)
                    : 0;
-    case DZ_OP_FREEZE: /* its beginning forgot what stale copies there were */
+    case DZ_OP_FREEZE: /* the beginning removed stale copies from the row */
         return DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
     case DZ_OP_ARCHIVE:
         return DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(ARCHIVE) |
@@ -516,20 +519,21 @@ static int erase_clone(struct op *op, struct dz_err *err)
     return rc < 0 ? rc : dz_sandbox_erase(op->all, &row, err);
 }
 
-/* The files are away: the row says that nothing is under way. */
+/* The files are removed: remove the operation from the row. */
 static void undone(struct op *op)
 {
     struct dz_err err;
     int rc = op->clone_id ? erase_clone(op, &err) : 0;
     if (rc == 0)
         rc = dz_sandbox_op_finalize(op, true, &err);
+    /* another owner has the row now, and we must not write it */
     if (rc == DZ_EBUSY || rc == DZ_ENOENT || rc == DZ_EGONE)
-        rc = 0; /* it is another's now; nothing of it is ours to write */
+        rc = 0;
     if (rc == 0) {
         finish(op);
         return;
     }
-    answer_all(op, op->rc); /* on a full disk the row may take long: nobody waits for that */
+    answer_all(op, op->rc); /* answer now, because a full disk may delay the row for long */
     park(op);
 }
 
@@ -539,7 +543,7 @@ static void undo(struct op *op)
     op->phase = OP_UNDO;
     op->drop = undo_files(op);
     if (dz_sandbox_op_reload(op, true, &err) == DZ_EBUSY) {
-        finish(op); /* another owner's: neither the row nor the files are ours */
+        finish(op); /* another owner has the sandbox: leave row and files alone */
         return;
     }
     if (op->kind == DZ_OP_ACTIVATE && op->cell_asked)
@@ -551,9 +555,9 @@ static void undo(struct op *op)
         undone(op);
 }
 
-/* --- going on ---------------------------------------------------------------------- */
+/* --- running ----------------------------------------------------------------------------- */
 
-/* On a full disk, what frees or saves lives on the reserve. */
+/* Operations that free space or save memory may use the reserve of a full disk. */
 static bool may_use_reserve(const struct op *op)
 {
     return op->kind == DZ_OP_SUSPEND || op->kind == DZ_OP_DELETE || op->kind == DZ_OP_FREEZE ||
@@ -573,8 +577,9 @@ static void on_again(void *arg)
     op_done(op, do_step(op, &op->err));
 }
 
-/* The cell that put it to sleep is on its way out, and has the file's lock until then. No worker
- * waits for that: they are few, and all sandboxes need them. */
+/* CHECKPOINT fails with DZ_EBUSY while the last cell has not exited and still holds the file's
+ * lock. Retry from a timer, because that cell may be of an earlier daemon, whose exit no event
+ * reports. No worker waits for it, because there are only a few for all sandboxes. */
 static bool waits_for_file(struct op *op, int rc)
 {
     int64_t now = dz_clock_mono_ms();
@@ -598,7 +603,7 @@ static void fail(struct op *op, int rc)
     if (waits_for_file(op, rc))
         return;
     if (made_room(op, rc)) {
-        run(op); /* each step may be done again */
+        run(op); /* every step may be repeated */
         return;
     }
     op->rc = rc;
@@ -606,20 +611,20 @@ static void fail(struct op *op, int rc)
         undo(op);
         return;
     }
-    if (*op->step == DZ_STEP_HASH) { /* it can be done without */
+    if (*op->step == DZ_STEP_HASH) { /* the hash is optional */
         op->rc = 0;
         advance(op);
         return;
     }
-    /* Committed: it will be done, whoever still waits. */
+    /* Committed: it will be completed later, and waiters do not wait for that. */
     answer_all(op, op->kind == DZ_OP_DELETE ? rc : 0);
     op->rc = 0;
     park(op);
 }
 
-/* A wake of what sleeps here, or never ran: after a crash at any of its steps the row only
- * loses the operation again, and a cell that was started finds its host gone and puts the
- * machine to sleep. So its steps need not be told apart. */
+/* Does this wake need no journal? That is a wake of a sandbox that sleeps here or never ran. After
+ * a crash in any of its steps only the operation has to be removed from the row, because a started
+ * cell finds its host gone and suspends its machine. */
 static bool simple_wake(const struct op *op)
 {
     return op->kind == DZ_OP_ACTIVATE && !op->row.cold_uri[0] &&
@@ -635,7 +640,7 @@ static int journal(struct op *op, struct dz_err *err)
     return dz_sandbox_op_change(op, &change, err);
 }
 
-/* What the steps after the commit are to remove. */
+/* The files that the steps after the commit remove. */
 static unsigned superfluous_files(const struct op *op)
 {
     switch (op->kind) {
@@ -658,7 +663,7 @@ static unsigned superfluous_files(const struct op *op)
     return 0;
 }
 
-/* The last step was done. */
+/* All steps are done. */
 static void complete(struct op *op)
 {
     struct dz_err err;
@@ -667,7 +672,7 @@ static void complete(struct op *op)
     if (*(op->step - 1) != DZ_STEP_ERASE && op->row.op[0])
         rc = dz_sandbox_op_finalize(op, false, &err);
     if (rc < 0 && rc != DZ_EBUSY) {
-        op->step--; /* and do that one again */
+        op->step--; /* repeat the last step after the pause */
         answer_all(op, 0);
         park(op);
         return;
@@ -683,7 +688,7 @@ static int hash_known(struct op *op, struct dz_err *err)
     return dz_sandbox_op_change(op, &change, err);
 }
 
-/* A cell may have ended while its row was still on the way to the disk. */
+/* The cell may have ended while its row was being flushed. */
 static int started(struct op *op)
 {
     if (op->kind != DZ_OP_ACTIVATE || op->sandbox->warm)
@@ -692,15 +697,16 @@ static int started(struct op *op)
                    dz_op_name(op->kind), op->sandbox->id);
 }
 
-/* The current step is done: what follows from that, and to the next. */
+/* The current step is done: apply its effects and advance. */
 static void step_done(struct op *op)
 {
     if (*op->step == DZ_STEP_STOP)
         op->sandbox->warm = false;
     if (*op->step == DZ_STEP_COMMIT)
         op->committed = true;
+    /* on failure the next freeze or check hashes again */
     if (*op->step == DZ_STEP_HASH && op->copy.hashed)
-        (void)hash_known(op, NULL); /* the next freeze or check takes it again */
+        (void)hash_known(op, NULL);
     if ((*op->step == DZ_STEP_COMMIT && op->kind == DZ_OP_ACTIVATE) ||
         (*op->step == DZ_STEP_DROP && op->kind == DZ_OP_FREEZE))
         answer_all(op, started(op));
@@ -712,7 +718,8 @@ static int work_flush(struct op *op, struct dz_err *err)
     return dz_registry_flush(op->all->opts.registry, err);
 }
 
-/* What durable changes were made is on the disk: 0; or will be: 1, ends in flushed(). */
+/* Flush durable changes of the row. 0: they are on the disk. 1: a worker flushes them and flushed()
+ * follows. */
 static int flush(struct op *op)
 {
     if (!op->unsynced)
@@ -733,14 +740,15 @@ static void flushed(struct op *op, int rc)
     op->unsynced = rc < 0;
     if (rc == 0)
         run(op);
+    /* the row is committed and cannot be undone */
     else if (op->written)
-        park(op); /* the row says so already: nothing can be taken back */
+        park(op);
     else
         fail(op, rc);
 }
 
-/* A durable COMMIT counts, and is answered, when it is on the disk: what is done with a
- * sandbox then must not be undone by a power cut that takes the commit back. */
+/* A durable COMMIT is complete, and is answered, when it is on the disk: otherwise a power cut
+ * could undo the commit after clients have used the result. */
 static bool committed(struct op *op)
 {
     int rc = flush(op);
@@ -763,7 +771,7 @@ static void assert_step(const struct op *op)
     assert(!op->unsynced && !op->flushing);                     /* 3 */
 }
 
-/* From op->step on, until something takes longer. */
+/* Run from op->step on, until a step continues elsewhere or the operation ends. */
 static void run(struct op *op)
 {
     for (;;) {
@@ -808,8 +816,9 @@ static void advance(struct op *op)
 
 static void op_done(struct op *op, int rc)
 {
+    /* the step continues elsewhere */
     if (rc == 1)
-        return; /* the step goes on */
+        return;
     if (op->flushing) {
         flushed(op, rc);
         return;
@@ -842,7 +851,7 @@ void dz_sandbox_op_call_off(struct op *op, int code)
     bool ends = code == DZ_ETIMEOUT || code == DZ_EGONE;
     if (!ends || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
         return;
-    dz_sandbox_cell_kill(op->sandbox); /* it does not answer */
+    dz_sandbox_cell_kill(op->sandbox); /* the cell does not answer */
     op->cell_asked = false;
     if (*op->step == DZ_STEP_STOP) {
         op->cell_dead = true;
@@ -855,7 +864,7 @@ void dz_sandbox_op_call_off(struct op *op, int code)
     op_done(op, code);
 }
 
-/* --- making ------------------------------------------------------------------------ */
+/* --- starting an operation --------------------------------------------------------------- */
 
 static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_instance *row,
                           struct dz_err *err)
@@ -887,8 +896,8 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     return op;
 }
 
-/* The new sandbox's row comes before its file: what a crash leaves is found by it.
- * MAKE is no step of a clone; it marks the row of the new sandbox. */
+/* Register the new sandbox before its file exists, so that recovery finds the file after a crash.
+ * MAKE is not a step of a clone; it marks the row of the new sandbox. */
 static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
 {
     const struct dz_instance row = {
@@ -926,15 +935,15 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
     return 0;
 }
 
-/* Does it make files that the row as it is does not account for? Then the beginning
- * is durable, with all rows before it: a power cut leaves no file without a trace. */
+/* Does it create files that the present row does not account for? Then the beginning is durable,
+ * with all earlier changes of rows, so that no file is unknown after a power cut. */
 static bool begins_durably(const struct op *op)
 {
     return op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE || op->kind == DZ_OP_CLONE ||
            (op->kind == DZ_OP_ACTIVATE && op->row.is == DZ_STATE_ARCHIVED);
 }
 
-/* The row says what begins, and that nothing else is due. */
+/* Write the operation to the row, and that nothing else is due. */
 static int write_beginning(struct op *op, struct dz_err *err)
 {
     enum dz_status status = dz_op_status(op->kind);
@@ -956,10 +965,10 @@ static int write_beginning(struct op *op, struct dz_err *err)
     return dz_sandbox_op_change(op, &change, err);
 }
 
-/* Where the cell only has to be asked, that comes before the row is written, which it seldom is:
- * most are up before QUICK_MS are over. So a daemon that is killed in between leaves a row that
- * knows of nothing, which is what an undone wake is. True: the step START was begun, *ret_rc is
- * how, as of do_step. */
+/* Start the cell before the row is written, for a simple wake whose file is here. Most such wakes
+ * are complete before QUICK_MS, and then the row never names them. If the daemon is killed in
+ * between, the row knows nothing of the wake, which is as good as an undone one. True: step START
+ * was begun; *ret_rc is its result, as of do_step. */
 static bool start_ahead(struct op *op, int *ret_rc)
 {
     struct dz_err err;
@@ -971,12 +980,13 @@ static bool start_ahead(struct op *op, int *ret_rc)
     return true;
 }
 
-/* It could not even be begun. */
+/* The operation could not be started: undo what was done for it. */
 static int not_begun(struct op *op, int rc)
 {
     struct dz_sandbox *target = op->target;
+    /* on failure recovery will erase it */
     if (op->clone_id)
-        (void)erase_clone(op, NULL); /* else recovery finds it */
+        (void)erase_clone(op, NULL);
     if (op->cell_asked)
         dz_sandbox_cell_kill(op->sandbox);
     dz_sandbox_op_free(op);
@@ -1003,7 +1013,8 @@ int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
         op->step++;
     int asked = 0, rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
     bool ahead = rc == 0 && start_ahead(op, &asked);
-    op->unwritten = ahead && asked == 1 && !w->background; /* the clock goes by what is due */
+    /* the clock needs the due time of the row to change */
+    op->unwritten = ahead && asked == 1 && !w->background;
     struct share *share = NULL;
     if (rc == 0 && w->background && !(share = dz_share_enter(s->all, op->row.tenant)))
         rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
@@ -1025,9 +1036,10 @@ int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
     return 0;
 }
 
-/* --- resuming ---------------------------------------------------------------------- */
+/* --- recovery ---------------------------------------------------------------------------- */
 
-/* The operation and the step that a row names; the steps of `kind` from there on. */
+/* The operation and the step that a row names. *ret_step points into the steps of that operation;
+ * to the first one if it does not have this step. */
 static int find_step(const struct dz_instance *row, enum dz_op *ret_kind,
                      const enum dz_step **ret_step, struct dz_err *err)
 {
@@ -1054,12 +1066,13 @@ int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, stru
         rc =
             dz_fail(err, DZ_ECORRUPT, "the row of %s has the state \"%.40s\"", row->id, row->state);
     struct dz_sandbox *s = rc == 0 ? dz_sandbox_get(all, row->id, row->tenant) : NULL;
+    /* it is being retried already */
     if (s && s->op)
-        return 0; /* it is tried again already */
+        return 0;
     struct op *op = s ? make_op(s, kind == DZ_OP_NONE ? DZ_OP_SUSPEND : kind, row, err) : NULL;
     if (!op)
         return rc < 0 ? rc : dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
-    op->cell_dead = true; /* it died with whoever had started this */
+    op->cell_dead = true; /* the cell died with the process that started the operation */
     op->rc = DZ_ECANCELED;
     op->step = step;
     op->committed = kind != DZ_OP_NONE && !clone && dz_op_recover(kind, *step) == DZ_RECOVER_FINISH;
@@ -1074,7 +1087,7 @@ int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, stru
         op->rc = 0;
         op->copy.hashed = op->row.cold_sha256[0] != '\0';
         op->drop = superfluous_files(op);
-        if (kind == DZ_OP_ACTIVATE) /* its commit forgot the copy already */
+        if (kind == DZ_OP_ACTIVATE) /* its commit removed the copy from the row */
             op->drop = DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
         run(op);
     } else {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a row says about the clock, as numbers, and the one function that changes rows.
+ * sandbox_record.c - records, which are parsed rows, and the only function that changes rows.
  *
- * The object of a sandbox keeps its record, so that a report of a busy guest, or a commit, reads no
- * row and parses no JSON. Each write leaves the record as it made the row. So the record is that
- * of the row, unless another process has changed the row since: then the next write meets another
- * version (DZ_EBUSY), and the row is read again.
+ * The object of a sandbox keeps its record, so that neither a report of a busy guest nor a commit
+ * reads the row or parses JSON. Each write updates the record with the row. So the record matches
+ * the row, unless another process has changed the row since: then the next write fails because the
+ * version differs (DZ_EBUSY), and the row is read again.
  *
  * Invariants, asserted in dz_record_write():
- *  1. A state changes along an edge of the map only.
- *  2. After a write the record is what the row would be read as (in builds with DZ_CHECK_DEEP).
- *  3. The time at which a row is due follows from the row as it is after the change. It is
- *     computed here, for every change. Two kinds of changes are left alone: those that say
- *     themselves when the row is due, and those beside an operation, whose end computes it.
+ *  1. A state changes only by a legal transition.
+ *  2. After a write the record equals the parsed row (checked in builds with DZ_CHECK_DEEP).
+ *  3. Every change computes the due time from the row after the change. Exceptions are changes that
+ *     set the due time themselves, and changes while an operation is in progress, whose end
+ *     computes it.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -24,12 +24,12 @@
 #define DATES_MS ((int64_t)3600 * 1000)
 
 enum {
-    TRIES_MAX = 8, /* others change a row rarely, and never at once */
+    TRIES_MAX = 8, /* others change a row rarely */
 };
 
-/* --- records ----------------------------------------------------------------------- */
+/* --- records ----------------------------------------------------------------------------- */
 
-/* What the columns say; without what stands in the JSON of `config`. */
+/* Parse the columns, except for the JSON in `config`. */
 static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err)
 {
     struct dz_record r = {
@@ -62,7 +62,7 @@ static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, 
     return 0;
 }
 
-/* A config that cannot be read says nothing. */
+/* Parse a row. A config that cannot be parsed counts as empty. */
 int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
                    struct dz_record *ret_rec, struct dz_err *err)
 {
@@ -72,10 +72,11 @@ int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
         return rc;
     all->config_reads++;
     (void)!dz_sandbox_config_of(row, &c, NULL);
-    bool files = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
+    /* suspending it would lose its memory */
+    bool files = row->keep && strcmp(row->keep, "files") == 0;
     ret_rec->facts.silence_ms = c.silence_ms;
     ret_rec->ignore_cpu = c.ignore_cpu;
-    ret_rec->sleeper_stays = !c.auto_resume || files; /* who asks next would be refused */
+    ret_rec->sleeper_stays = !c.auto_resume || files; /* the next request would be refused */
     return 0;
 }
 
@@ -109,7 +110,8 @@ struct dz_facts dz_record_facts(const struct dz_sandboxes *all, const struct dz_
     return f;
 }
 
-/* A row that expires at a date is looked at now and then, because the wall's clock may be set. */
+/* A row with an expiry date is served at least every DATES_MS, because the wall clock may be
+ * set. */
 int64_t dz_record_due(const struct dz_sandboxes *all, const struct dz_facts *facts)
 {
     int64_t at, now = dz_sandboxes_now(all);
@@ -120,12 +122,13 @@ int64_t dz_record_due(const struct dz_sandboxes *all, const struct dz_facts *fac
     return at > 0 ? at : 1;
 }
 
-/* --- a record after a change ---------------------------------------------------------- */
+/* --- a record after a change ------------------------------------------------------------- */
 
-/* What these columns say stands in the record by way of other columns, or of JSON. */
+/* Columns that a record has only in combination with other columns, or with JSON: a change of them
+ * parses the row again. */
 #define PARSED (DZ_COLUMN(idle_mode) | DZ_COLUMN(suspend_ms) | DZ_COLUMN(config) | DZ_COLUMN(keep))
 
-/* The row as the change leaves it. Its texts are those of both. */
+/* The row after the change. Its texts are borrowed from both. */
 static struct dz_instance changed(const struct dz_instance *row, uint64_t set,
                                   const struct dz_instance *to)
 {
@@ -181,14 +184,15 @@ static int after(struct dz_sandboxes *all, const struct row_write *w, uint64_t s
     *ret_next = *w->rec;
     if (!(set & PARSED))
         return fold(ret_next, set, w->change->to, err);
-    assert(w->row); /* who changes these has read the row */
+    assert(w->row); /* a change of these columns comes with the row */
     const struct dz_instance next = changed(w->row, set, w->change->to);
     return dz_record_read(all, &next, ret_next, err);
 }
 
-/* --- writing ----------------------------------------------------------------------- */
+/* --- writing ----------------------------------------------------------------------------- */
 
-/* Invariant 2. What stands in JSON is read again by each write that changes it. */
+/* Invariant 2. Fields that come from JSON are not compared: each write that changes them parses
+ * them. */
 static void assert_record(const struct dz_record *rec, const struct dz_instance *row)
 {
     struct dz_record read;
@@ -206,7 +210,8 @@ static void assert_record(const struct dz_record *rec, const struct dz_instance 
     assert(a->timeout_at == b->timeout_at && a->timeout_action == b->timeout_action);
 }
 
-/* Does an operation go on with the row after this change? Its end says when the row is due. */
+/* Does the row have an operation in progress after this change? Then the operation's end computes
+ * the due time. */
 static bool operates(const struct row_write *w, const struct dz_sandbox *s)
 {
     if (!w->by)
@@ -215,7 +220,7 @@ static bool operates(const struct row_write *w, const struct dz_sandbox *s)
     return op && op[0];
 }
 
-/* Invariant 1. Who changes a state has read the row. */
+/* Invariant 1. A change of the state comes with the row. */
 static int check_state(const struct row_write *w, struct dz_err *err)
 {
     enum dz_state next;
@@ -310,7 +315,7 @@ int dz_sandbox_update(struct dz_sandboxes *all, const struct dz_sandbox_update *
     return rc;
 }
 
-/* --- of an operation ----------------------------------------------------------------- */
+/* --- changes by an operation ------------------------------------------------------------- */
 
 int dz_sandbox_op_reload(struct op *op, bool mine, struct dz_err *err)
 {
@@ -343,7 +348,7 @@ int dz_sandbox_op_change(struct op *op, const struct row_change *change, struct 
                                     .by = op,
                                     .ret_row = &row};
         rc = dz_record_of(op->all, op->sandbox, &op->row, &rec, &why);
-        if (rc < 0 && operates(&w, op->sandbox)) { /* a row of no doze can be deleted, at least */
+        if (rc < 0 && operates(&w, op->sandbox)) { /* an unreadable row can still be deleted */
             rec = (struct dz_record){.version = op->row.version, .epoch = op->row.epoch};
             rc = 0;
         }
@@ -360,7 +365,8 @@ int dz_sandbox_op_change(struct op *op, const struct row_change *change, struct 
             *err = why;
         return rc;
     }
-    op->unsynced |= change->durable && !op->all->blocking; /* nobody else is to wait for the disk */
+    /* a worker will flush it, so that the loop does not wait for the disk */
+    op->unsynced |= change->durable && !op->all->blocking;
     dz_instance_release(&op->row);
     op->row = row;
     return 0;

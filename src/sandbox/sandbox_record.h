@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_record.h - what the row of a sandbox says, as numbers.
+ * sandbox_record.h - the row of a sandbox, parsed.
  */
 #ifndef DZ_SANDBOX_SANDBOX_RECORD_H
 #define DZ_SANDBOX_SANDBOX_RECORD_H
@@ -10,16 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a row says about the clock, parsed. A copy of numbers: it owns nothing. */
+/* The columns of a row that decide what is due, parsed. It owns nothing. */
 struct dz_record {
-    bool known;               /* else the row is to be read */
-    int64_t version, epoch;   /* of the row */
-    int64_t created, expires; /* by the wall's clock */
-    struct dz_facts facts; /* without those two, the idle policy, and what a sandbox that is awake
-                              knows besides */
-    struct dz_idle_policy idle_policy; /* its own */
+    bool known;               /* false: the row must be read first */
+    int64_t version, epoch;   /* version and epoch of the row */
+    int64_t created, expires; /* by the wall clock */
+    struct dz_facts facts; /* without created, expires and idle_policy, and without the facts that
+                              only an active sandbox has */
+    struct dz_idle_policy idle_policy; /* the sandbox's own */
     bool ignore_cpu;
-    bool sleeper_stays; /* its guest's deadlines are no reason to put it down */
+    bool sleeper_stays; /* do not suspend it because its guest sleeps */
 };
 
 #endif

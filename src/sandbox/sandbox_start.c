@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sandbox_start.c - the queue of sandboxes that wait for a cell.
+ * sandbox_start.c - starting and stopping cells for operations, and the queue of starts.
  *
  * However many sandboxes are woken at once, at most STARTS_MAX cells start at a time. The other
  * starts wait: one queue for each tenant, and the tenants take turns. So a tenant who wakes
@@ -21,14 +21,14 @@
 
 enum {
     STARTS_MAX = 64,      /* machines that start at the same time */
-    FILE_STARTS_MAX = 32, /* the same for cells that have only the file */
+    FILE_STARTS_MAX = 32, /* file-only cells that start at the same time */
 };
 #define START_NS DZ_NS_PER_S
 
-/* The starts of one tenant that wait; it exists while there are any. */
+/* The queued starts of one tenant; exists while there are any. */
 struct start_line {
     struct dz_list link;      /* in all->starts.turns */
-    struct dz_list sandboxes; /* box.start_link */
+    struct dz_list sandboxes; /* by sandbox.start_link */
     char tenant[];
 };
 
@@ -59,7 +59,7 @@ static struct start_line *line_get(struct dz_sandboxes *all, const char *tenant)
     return l;
 }
 
-/* --- cells that start ---------------------------------------------------------------------- */
+/* --- cells that are starting ------------------------------------------------------------- */
 
 bool dz_start_may(const struct dz_sandboxes *all, bool machine)
 {
@@ -93,7 +93,8 @@ void dz_start_begun(struct dz_sandbox *s, bool machine)
     dz_list_push_back(&all->starts.begun, &s->start_link);
 }
 
-/* From a timer, because a start that fails ends its box, and the caller may be within it. */
+/* Continue from a timer, because a failed start may free its sandbox while the caller still uses
+ * it. */
 static void soon(struct dz_sandboxes *all)
 {
     if (!dz_list_empty(&all->starts.turns) && !all->starts.timer_soon) {
@@ -111,7 +112,7 @@ void dz_start_over(struct dz_sandbox *s)
     }
 }
 
-/* --- starts that wait ---------------------------------------------------------------------- */
+/* --- queued starts ----------------------------------------------------------------------- */
 
 static int queue_start(struct dz_sandbox *s, struct dz_err *err)
 {
@@ -158,7 +159,7 @@ static void start_queued(struct dz_sandbox *s)
     dz_sandbox_unneeded(s);
 }
 
-/* The next tenant's first one; that tenant's next turn is after all others. */
+/* Dequeue the first start of the next tenant; that tenant's next turn comes after all others. */
 static struct dz_sandbox *next(struct dz_sandboxes *all)
 {
     struct start_line *l = DZ_LIST_FIRST(struct start_line, &all->starts.turns, link);
@@ -178,10 +179,11 @@ static void on_timer(void *arg)
         struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &all->starts.begun, start_link);
         if (now - s->start_at < START_NS)
             break;
-        uncount(s); /* it may come up still, but is waited for no longer */
+        uncount(s); /* it may still come up, but no longer counts */
         dz_files_room(all);
     }
-    /* At most a full set each turn of the loop, so that starts which fail do not hold it. */
+    /* At most STARTS_MAX in each turn of the loop, because starts may fail at once and must not
+     * block it. */
     for (int i = 0; i < STARTS_MAX && !dz_list_empty(&all->starts.turns) &&
                     (all->starts.machines < STARTS_MAX || all->draining);
          i++)
@@ -193,7 +195,7 @@ static void on_timer(void *arg)
         const struct dz_sandbox *s =
             DZ_LIST_FIRST(struct dz_sandbox, &all->starts.begun, start_link);
         int64_t left = (START_NS - (now - s->start_at)) / DZ_NS_PER_MS;
-        all->starts.timer_soon = false; /* what asked for it has had its turn */
+        all->starts.timer_soon = false; /* the queue was served just now */
         dz_timer_after(all->starts.timer, left > 0 ? left + 1 : 1);
     }
 }
@@ -208,7 +210,7 @@ int dz_starts_init(struct dz_sandboxes *all, struct dz_err *err)
 
 void dz_starts_drain(struct dz_sandboxes *all)
 {
-    soon(all); /* each is told that the daemon stops */
+    soon(all); /* each queued start fails, because the daemon is stopping */
 }
 
 void dz_starts_release(struct dz_sandboxes *all)
@@ -217,13 +219,13 @@ void dz_starts_release(struct dz_sandboxes *all)
     dz_map_release(&all->starts.lines);
 }
 
-/* --- what operations ask of cells ---------------------------------------------------------------
- */
+/* --- start and stop, for operations ------------------------------------------------------ */
 
-/* A cell that had only the file may still be on its way down, for whom it was to become the machine
- * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
- * is here has no right to be. A cell that has only the file cannot give up the memory in it: then
- * another cell starts, and the operations that have not moved anything begin again there. */
+/* Kill the present cell if the start cannot use it. It may be a file-only cell whose promotion was
+ * abandoned and which is suspending: nothing depends on it, and committed data is in the file.
+ * Otherwise there should be no cell. A file-only cell that is open can become the machine's, except
+ * when the memory is dropped, which it cannot do: then another cell starts, and file operations
+ * that have moved no bytes start again there. */
 static void drop_unusable_cell(struct dz_sandbox *s, bool keep_memory)
 {
     if (!(keep_memory && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
@@ -244,7 +246,7 @@ static int start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_
         return err->code;
     }
     if (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING) {
-        dz_sandbox_promote(s); /* the cell that has its files becomes the machine's */
+        dz_sandbox_promote(s); /* the file-only cell becomes the machine's */
         return 0;
     }
     return dz_start_may(all, true) ? dz_sandbox_start_cell(s, row, true, err) : queue_start(s, err);

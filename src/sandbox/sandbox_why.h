@@ -12,28 +12,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Why something was refused or failed, as a client is told it. */
+/* Error detail of a request: what a client gets besides the code. */
 struct dz_why {
     struct dz_err err;
     const char *reason; /* "asleep", "unsupported", "owner_gone", "archived"; NULL: none */
-    char field[64];     /* of the request; "": none */
-    unsigned retry_s;   /* the request may be repeated after so many seconds; 0: not said */
+    char field[64];     /* field of the request that is wrong; "": none */
+    unsigned retry_s;   /* try again after so many seconds; 0: unspecified */
 };
 
-/* Like dz_fail(): fills err, and names the field of the request (NULL: none). Returns code. */
+/* Like dz_fail(): fills err and the field of the request (NULL: none). Returns code. */
 DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_why *why, int code, const char *field, const char *fmt,
                                    ...);
-/* DZ_EINVAL with the reason "unsupported": doze knows the field and does not have it yet. */
+/* DZ_EINVAL with the reason "unsupported": doze knows the field and does not implement it yet. */
 DZ_COLD int dz_why_unsupported(struct dz_why *why, const char *field, const char *text);
 DZ_COLD int dz_why_err(struct dz_why *why, int code, const struct dz_err *err);
-#ifdef DZ_ANALYZE /* their result is negative, as that of dz_fail */
+#ifdef DZ_ANALYZE /* their result is negative, like that of dz_fail */
 #define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))
 #define dz_why_err(...) dz_err_negative(dz_why_err(__VA_ARGS__))
 #endif
 
-/* Where a woken sandbox's file came from. */
+/* The wake source: where the file of a woken sandbox came from. */
 enum dz_rung {
-    DZ_RUNG_WARM, /* it was awake */
+    DZ_RUNG_WARM, /* it was active already */
     DZ_RUNG_LOCAL,
     DZ_RUNG_COLD,
     DZ_RUNG_FRESH,
@@ -42,11 +42,11 @@ const char *dz_rung_name(enum dz_rung r);
 
 struct dz_sandbox_result {
     int code;                      /* 0 or DZ_E* */
-    const struct dz_why *why;      /* of code < 0 */
-    const struct dz_instance *row; /* as it is now; NULL: there is none */
+    const struct dz_why *why;      /* set if code < 0 */
+    const struct dz_instance *row; /* the row as it is now; NULL: there is none */
     enum dz_rung rung;             /* of a wake */
     bool memory_lost;
-    int64_t us; /* it took so long */
+    int64_t us; /* duration */
 };
 typedef void dz_sandbox_done_fn(void *arg, const struct dz_sandbox_result *result);
 
