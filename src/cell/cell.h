@@ -32,7 +32,8 @@ DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell
 /* The descriptor to poll: when it is readable, call dz_cell_receive(). It is another one once the
  * cell is dying, so ask again after each receive that returned 0. */
 int dz_cell_fd(const struct dz_cell *c);
-/* What to poll for: POLLIN, and POLLOUT while something is kept; then call flush. */
+/* The events to poll for: POLLIN, and POLLOUT while bytes are queued (then call dz_cell_flush()).
+ */
 short dz_cell_poll_events(const struct dz_cell *c);
 int dz_cell_flush(struct dz_cell *c, struct dz_err *err);
 /* Wait until the socket has taken all that is kept. */
@@ -73,8 +74,8 @@ int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
  */
 int dz_cell_snapshot(struct dz_cell *c, int fd, struct dz_err *err);
 
-/* End the cell now, in whatever state it is. What it reported as durable stays durable. Then free
- * it. */
+/* End the cell now, in whatever state it is. State that it reported as durable stays durable. The
+ * caller then frees it. */
 void dz_cell_kill(struct dz_cell *c);
 /* Kill the cell unless it has said SUSPENDED, reap it and free it. NULL is fine. */
 void dz_cell_free(struct dz_cell *c);

@@ -16,7 +16,7 @@ struct dz_cell_base {
     const char *image_sha256;
     const int
         *module_fds; /* prepared modules of the image; missing ones are compiled, which is slow */
-    size_t module_count; /* of them at most 60 are passed on */
+    size_t module_count; /* modules of one call; it can pass on at most 60 descriptors */
     int out_fd;          /* an empty file */
     int64_t timeout_ms;
 };

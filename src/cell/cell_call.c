@@ -155,9 +155,8 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
     rc = dz_frame_send(c->fd, &out, a.data, false, err);
     if (rc == 0) /* the cell asks, but takes no answers */
         return dz_fail(err, DZ_EIO, "%s: its cell does not listen", c->o->what);
-    return rc > 0 || rc == DZ_EIO
-               ? 0
-               : rc; /* DZ_EIO: the cell has gone; what it sent before comes next */
+    return rc > 0 || rc == DZ_EIO ? 0 : rc; /* DZ_EIO: the cell has exited; the messages that it
+                                               sent before are received first */
 }
 
 static void add_reply(struct calling *c, const struct dz_frame *f)
@@ -227,7 +226,7 @@ static int converse(struct calling *c, struct dz_err *err)
             rc = wait_readable(c, err);
         if (rc > 0)
             rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
-        if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* it sent its result before it went */
+        if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* it sent its result before it exited */
             return dz_cell_died(reap(c, 0), c->o->what, err);
         if (rc > 0)
             rc = understand(c, &f, &result, err);
@@ -238,7 +237,8 @@ static int converse(struct calling *c, struct dz_err *err)
     }
 }
 
-/* An error of `take` or `answer` comes before what the cell made of it. */
+/* An error of `receive` or `answer` is reported rather than the cell's own error, which may be a
+ * consequence. */
 static int outcome(const struct calling *c, int rc, struct dz_err *err)
 {
     if (!c->failed || (rc < 0 && rc != DZ_ECANCELED))
@@ -266,8 +266,7 @@ int dz_call_listen(int fd, const struct dz_call_opts *o, struct dz_buf *reply, s
     return rc;
 }
 
-/* --- by the root zygote
- * ---------------------------------------------------------------------------- */
+/* --- by the root zygote ----------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;

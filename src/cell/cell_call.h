@@ -49,8 +49,8 @@
 enum {
     DZ_CALL_FDS_MAX = 64,
     DZ_CALL_DATA_MAX = 32768,     /* bytes of one message */
-    DZ_CALL_STOP_GRACE_MS = 5000, /* how long a function may go on after it was asked to stop */
-    DZ_CALL_END_MS = 1000, /* how long a cell may take to exit after it said that it is done */
+    DZ_CALL_STOP_GRACE_MS = 5000, /* how long a function may run on after it was asked to stop */
+    DZ_CALL_END_MS = 1000,        /* how long a cell may take to exit after it sent its result */
 };
 
 /* A message. Its data is valid until the next message on the same side. */
@@ -125,7 +125,7 @@ struct dz_call_opts {
 DZ_NODISCARD int dz_cell_call(const struct dz_call_opts *opts, struct dz_buf *reply,
                               struct dz_err *err);
 
-/* This process is about to hold secrets: from now on it forks no calls. */
+/* Call this before the process holds secrets: it forks no calls from then on. */
 void dz_cell_call_never_fork(void);
 
 /* --- inside ------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ enum {
     CALL_MS = 60 * 60 * 1000, /* no call takes longer; operations have their own deadlines */
     TAG_READ = 1,             /* value: offset << 16 | bytes; answered with them */
     READ_MAX = DZ_CALL_DATA_MAX,
-    LOG_MAX = 256 << 20, /* of a file that is made: its log is emptied at some 16 MiB */
+    LOG_MAX = 256 << 20, /* when to checkpoint the WAL of a new file: at about 16 MiB */
 };
 
 static bool is_canceled(void *host)
@@ -249,7 +249,7 @@ enum {
     EXPAND_OUT
 };
 struct expand_args {
-    uint64_t size; /* of the archive */
+    uint64_t size; /* bytes of the archive */
 };
 
 /* Inside: an object without a descriptor, whose bytes the host is asked for. */
@@ -330,7 +330,8 @@ const struct dz_call_function dz_call_functions[DZ_CALL_COUNT] = {
     [DZ_CALL_EXPAND] = {expand_call, sizeof(struct expand_args), 2, NULL},
 };
 
-/* The hash of what the cell has written: it might say of anything that it is right. */
+/* Hash the bytes that the cell wrote. The host does it, because a cell that was taken over could
+ * report any hash. */
 static int hash_written(int fd, dz_cell_cancel cancel, uint8_t ret_digest[static DZ_SHA256_BYTES],
                         struct dz_err *err)
 {

@@ -29,11 +29,11 @@ typedef const _Atomic bool *dz_cell_cancel;
  * open. */
 DZ_NODISCARD int dz_cell_disk_checkpoint(const char *path, struct dz_err *err);
 
-/* What is copied. Only COMPACT copies a machine with its memory, the records of commands and /tmp.
- * No copy holds deleted bytes, and each is as small as it can be. */
+/* The part that is copied. Only COMPACT copies a machine with its memory, the records of commands
+ * and /tmp. No copy holds deleted bytes, and each is as small as it can be. */
 enum dz_cell_transfer {
     DZ_CELL_TRANSFER_COMPACT, /* the same sandbox with everything */
-    DZ_CELL_TRANSFER_FILES,   /* the same sandbox: its files and what it says of itself */
+    DZ_CELL_TRANSFER_FILES,   /* the same sandbox: its files and its own description */
     DZ_CELL_TRANSFER_CLONE,   /* a new sandbox with the same files, on the same image */
     DZ_CELL_TRANSFER_SHARE,   /* the public volume alone, as a file without an image */
 };
@@ -42,7 +42,7 @@ struct dz_cell_disk {
     struct dz_blob_in *from;  /* must have a descriptor, and an empty WAL */
     struct dz_blob_out *to;   /* must be empty; the caller commits it */
     int image_fd;             /* SHARE: the image below `from`; -1: none */
-    int pack_fd;              /* SHARE: the pack of that; -1: none */
+    int pack_fd;              /* SHARE: the pack of that image; -1: none */
     const char *image_sha256; /* the hash of that image; NULL: none */
     const char *label;        /* the name of `from` in messages */
     dz_cell_cancel cancel;

@@ -136,7 +136,7 @@ static void wanted_release(struct wanted *w)
     dz_free(w->preopens);
 }
 
-/* What its record says of it from the beginning. */
+/* The columns of a record that are known when the command starts. */
 static int describe(struct dz_exec *e, const struct wanted *w, struct dz_err *err)
 {
     e->flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN);
@@ -290,7 +290,7 @@ static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8
     dz_buf_reset(&x->incoming);
 }
 
-/* --- what the host says ------------------------------------------------------------------ */
+/* --- frames from the host ---------------------------------------------------------------- */
 
 static void add_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, size_t n)
 {
@@ -328,7 +328,7 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
     struct dz_exec *e = by_handle(x, f->stream >> 2);
     struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
     if (!e)
-        return; /* it has ended meanwhile */
+        return; /* the command has ended meanwhile */
     switch (f->type) {
     case DZ_FRAME_INPUT:
         add_input(x, e, payload, f->size);
@@ -637,7 +637,7 @@ int dz_execs_woken(struct dz_execs *x, uint64_t main_sent, const char *const *sl
         e->job = dz_kernel_job_find(k, e->number + 1);
         for (uint32_t i = 0; i < 4; i++)
             e->streams[i] = dz_kernel_stream_find(k, (uint64_t)e->number << 2 | i);
-        if (!e->job) { /* a record says that it runs, and it does not */
+        if (!e->job) { /* the record is stale: its command does not run */
             e->state = DZ_EXEC_LOST;
             e->changed = e->over = true;
             e->handle = 0;

@@ -62,13 +62,13 @@ struct dz_exec {
     struct dz_buf argv, own;  /* until they are in its row: argv with NULs; the host's bytes */
     struct dz_cell_input *in; /* NULL: it takes no input */
     uint64_t total;           /* bytes of output so far */
-    uint64_t cursor, acked;   /* bytes sent to the host; of those, bytes that it has used */
+    uint64_t cursor, acked;   /* bytes sent to the host; how many of these it has acknowledged */
     uint64_t first;           /* the offset of the oldest byte in the file */
     uint64_t keep;            /* how many bytes the file may keep */
     uint32_t next_row;        /* the number of its next row of output */
     uint64_t read_row;        /* the row of exec_output with the cursor, or an earlier one */
     uint32_t granted[4];      /* bytes collected, but not yet removed from the kernel's rings */
-    bool shut[4];             /* not all was taken: it goes on when there is room */
+    bool shut[4];             /* the host's window was full: collect more when there is room */
     /* The bytes that were collected last, which begin at offset tail_at; !kept: all that were not
      * sent yet. */
     struct dz_buf tail;
@@ -103,18 +103,18 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
 size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n);
 /* A job has ended. DZ_E*: that could not be committed. */
 int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err);
-/* Move input and output as far as they can go. True: the kernel can go on. */
+/* Move input and output as far as they can go. True: a process that waited for it can run. */
 bool dz_execs_turn(struct dz_execs *x);
-/* Report the commands that are over, after the machine was put to sleep: nobody need wake it for
- * them. Output that was not sent is in the file. */
+/* After the machine was suspended: report the commands that have ended, so that the host need not
+ * wake the machine for them. Their unsent output is in the file. */
 void dz_execs_report_ended(struct dz_execs *x);
-/* Send what was committed, as far as the windows and the socket take it. */
+/* Send the committed output, as far as the windows and the socket have room. */
 void dz_execs_send(struct dz_execs *x);
 /* Does DZ_CELL_MAIN run? */
 bool dz_execs_main(const struct dz_execs *x);
 /* When the next command is to be killed, on the boot clock in ns; INT64_MAX: never. */
 int64_t dz_execs_kill_at(const struct dz_execs *x);
-/* The input buffers that a machine is put to sleep with, and main_sent. */
+/* The input buffers that the machine is suspended with, and main_sent. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
 /* After a wake: find the commands in the kernel. main_sent: as dz_cell_sleep_wake() set it. Those
  * whose ids are in `sleepers` get the handles 1, 2 and so on. For each command a struct
@@ -150,8 +150,8 @@ void dz_execs_written(struct dz_execs *x);
 /* Take all that the rings of a command hold, whatever its window is. The rings are empty then. */
 void dz_execs_drain(struct dz_execs *x, struct dz_exec *e);
 /* The bytes at the cursor, of one stream, at most DZ_CELL_FRAME_MAX. 0: there are none. They are
- * valid until the next call. Where the file has no longer what the cursor points to, the cursor
- * moves on. */
+ * valid until the next call. If the file no longer has the bytes at the cursor, the cursor moves to
+ * the oldest ones that it has. */
 size_t dz_execs_read(struct dz_execs *x, struct dz_exec *e, const void **ret_data,
                      uint32_t *ret_stream);
 size_t dz_execs_room(const struct dz_exec *e);

@@ -85,7 +85,8 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
     return dz_frame_receive_fds(fd, ret_frame, ret_payload, block, NULL, err);
 }
 
-/* The packet is text that a process wrote; what was read as a head is its beginning. */
+/* A packet that is no frame is text that a process wrote to standard error; its first bytes were
+ * read as a head. */
 static bool is_text(const struct dz_frame *head, size_t size)
 {
     return size < sizeof head->type || head->type >= DZ_FRAME_TYPES;
@@ -165,7 +166,8 @@ void dz_frame_ask_sender(int fd, bool ask)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
 }
 
-/* Look at what comes with the next packet, as far as there is room for it. 1, 0 or DZ_EIO. */
+/* Look at the control messages of the next packet, as far as `control` has room for them. 1, 0 or
+ * DZ_EIO. */
 static int peek(int fd, void *control, size_t size, struct msghdr *ret_msg)
 {
     char byte;
@@ -383,7 +385,7 @@ int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err)
     f.size = (uint32_t)(body->len < DZ_CELL_FRAME_MAX ? body->len : DZ_CELL_FRAME_MAX);
     int rc = body->err ? dz_fail(err, body->err, "start a cell: out of memory")
                        : send_start(fd, &f, s, err);
-    if (rc == 0) /* it is the first */
+    if (rc == 0) /* this is the first frame */
         rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
     return rc < 0 ? rc : 0;
 }

@@ -25,7 +25,7 @@
 
 enum {
     TIDY_MS = 5000,        /* how long a cell may tidy up after its last event */
-    TIDY_ALONE_MS = 60000, /* the same, where nothing else waits for that */
+    TIDY_ALONE_MS = 60000, /* the same grace period, where the host is blocked meanwhile */
     DYING_MS = 50,         /* how long to wait for the status of a process that was killed */
 };
 
@@ -307,7 +307,8 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     if (c->dying_ns || dz_cell_learn(c) < 0)
         return died(c, err);
     if (may_come && !c->known)
-        return 0; /* its first packet tells its pid, and is looked at before it is received */
+        return 0; /* the kernel reports the sender's pid with the first packet; read it before the
+                     packet is received */
     int rc = c->waking ? dz_cell_up_event(c, ret_event, err) : 0;
     if (rc == DZ_EIO)
         return died(c, err);

@@ -43,18 +43,19 @@ struct dz_cell {
     int gate;                   /* a socket from which it reads once it is in its cgroup; or -1 */
     int64_t dying_ns;           /* when it was killed, on the boot clock; 0: it was not */
     struct dz_reap_watch death; /* polled instead of the socket from then on */
-    bool nonsense;              /* it was killed because it sent what no cell sends */
+    bool nonsense;              /* it was killed because it sent an invalid frame */
     int fd;
     bool ended;      /* it has sent its last event */
-    bool tidies;     /* that event was no failure: it may go on to tidy up its file */
-    bool suspending; /* the machine is being put to sleep: input would be lost */
+    bool tidies;     /* its last event was SUSPENDED: it may tidy up its file before it exits */
+    bool suspending; /* the machine is being suspended: input would be lost */
     bool gone;       /* GONE was reported */
     bool silent; /* the machine is to come up at once; until then no event of a command may come */
     int status;
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
-    uint32_t helper;           /* its zygote's user, held until it has its own (cell_users.h) */
+    uint32_t helper; /* the user of its zygote, which the cell holds until it becomes its tenant's
+                        user (cell_users.h) */
     struct dz_pool_fork *fork; /* the request to its zygote; NULL: that was answered */
     struct dz_err unborn;      /* why its zygote could not fork it; code 0: it did */
     struct dz_cell_pool *home; /* the pool whose zygote forked it; NULL: none */
@@ -64,13 +65,13 @@ struct dz_cell {
     int64_t began;                     /* dz_clock_boot_ns() at its start */
     uint64_t activities, fulls, useds; /* how many of these events it has sent since */
     bool born;                         /* BORN has come */
-    bool waking; /* payload is an UP, and some commands of it are still to be reported: */
+    bool waking; /* payload is an UP, of which some commands are still to be reported: */
     uint32_t live_count;
     size_t live_at, live_end;
-    uint8_t *together; /* the frames of one packet, of which some are still to be handled */
+    uint8_t *together; /* a TOGETHER, of which some frames are still to be handled */
     size_t together_at, together_end;
     struct dz_starting *held; /* the start, until dz_cell_begin() sends it; then NULL */
-    struct dz_list queue;     /* of struct dz_queued */
+    struct dz_list queue;     /* a list of struct dz_queued */
     size_t queued_bytes;
     struct dz_cell_stderr text;
     struct dz_os_cgroup_each
@@ -81,44 +82,46 @@ struct dz_cell {
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
-/* Send a frame without blocking: what the socket does not take is kept. */
+/* Send a frame without blocking; bytes for which the socket has no room are queued. */
 int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                  struct dz_err *err);
 int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
                      struct dz_err *err);
-/* Turn a frame about the machine or a command into an event; 0: it is no such frame. */
+/* Turn a frame about the machine or a command into an event. 0: the frame is about something else.
+ */
 int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
 /* The next event of an UP that is waking. */
 int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err);
-/* The same for frames about operations. */
+/* The same for frames about file operations. */
 int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                      struct dz_err *err);
 /* A frame that makes no sense. */
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
-/* The sentence at payload[at]. An honest one fits in struct dz_err; what is longer is cut. */
+/* The sentence at payload[at], cut to the size of struct dz_err, in which every honest one fits. */
 const char *dz_cell_sentence(struct dz_cell *c, size_t at);
 void dz_cell_queue_release(struct dz_cell *c);
-/* Frames that came together: all of them are the next ones to come. And the next of these: 1, 0
- * when there is none. DZ_EIO: that is none. */
+/* Handle a TOGETHER: dz_cell_together_next() returns its frames one by one. 1; 0: there are no
+ * more; DZ_EIO: the rest is no frame. */
 int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err *err);
 int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_err *err);
-/* Its start, unless it is held: then it is sent by dz_cell_begin(). */
+/* Send the start frame, or hold it until dz_cell_begin() if the caller asked for that. */
 int dz_cell_send_start(struct dz_cell *c, const struct dz_cell_start *start, bool forked,
                        struct dz_err *err);
 /* cell_pool.c: it is freed before its zygote has answered. */
 void dz_pool_forget(struct dz_pool_fork *f);
-/* Its zygote's answer, if it is there: of a zygote that failed it is, before the cell's socket is
- * closed. */
+/* Handle the zygote's answer to the request for this cell, if it has come. A zygote that could not
+ * fork answers before it closes the cell's socket. */
 void dz_pool_ask(struct dz_cell *c);
-/* The number of a cell is known: it gets what the pool has for a process. */
+/* The pid of the cell is known: give it the cgroup and the limits of its pool. */
 void dz_pool_born(struct dz_cell *c);
-/* Unless it is closed: the cell goes on if it is in its cgroup, else it ends. */
+/* Close the gate of a cell, unless it is closed: the cell then runs on if it is in its cgroup, else
+ * it exits. */
 void dz_pool_gate_close(struct dz_cell *c);
-/* Which process it is, if that is not known and its first packet is there. DZ_EIO: it is none that
- * a zygote may have forked. */
+/* Find out the cell's pid, if it is not known and the first packet has come. DZ_EIO: the sender is
+ * no process that a zygote may have forked. */
 int dz_cell_learn(struct dz_cell *c);
-/* Its image uses these functions. */
+/* The cell reported functions of its image, or pages of the heap, that it used. */
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size);
 
 #endif

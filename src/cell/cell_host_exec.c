@@ -22,7 +22,8 @@ enum {
     OFTEN = 64,           /* frames of a kind that may always come; later twice an honest rate */
     ACTIVITIES_PER_S = 8, /* cell_serve.c sends them that often: REPORT_NS */
     FULLS_PER_S = 1,      /* FULL_NS */
-    USEDS_MOST = 16,      /* of a cell: cell_serve.c sends eight of functions and one of pages */
+    USEDS_MOST = 16, /* reports of used functions and pages in a cell's life: cell_serve.c sends at
+                        most nine */
 };
 
 /* --- the queue --------------------------------------------------------------------------- */
@@ -36,7 +37,7 @@ static void drop(struct dz_cell *c, struct dz_queued *q)
     dz_free(q);
 }
 
-/* Is there room for frames of so many bytes, if the socket takes none of them now? */
+/* Can frames of this many bytes be queued if the socket takes none of them now? */
 static int has_room(const struct dz_cell *c, size_t bytes, struct dz_err *err)
 {
     size_t frames = bytes / DZ_CELL_FRAME_MAX + 1;
@@ -347,7 +348,7 @@ int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *e, uint32_t *ret_
         rc = dz_fail(err, body.err, "run a command: arguments and environment exceed %d bytes",
                      DZ_START_SIZE_MAX);
     uint32_t exec = c->next_exec + 1;
-    if (rc == 0) /* send all of it or nothing: the cell would wait for the rest */
+    if (rc == 0) /* send the whole command or nothing: the cell would wait for the rest */
         rc = has_room(c, body.len, err);
     if (rc == 0)
         rc = open_one(c, exec, e->tty ? DZ_CELL_TTY : DZ_CELL_STDIN, err);
@@ -437,12 +438,11 @@ int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err)
 int dz_cell_exec_ack(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err)
 {
     const struct dz_frame f = {.type = DZ_FRAME_ACK, .stream = exec << 2, .value = bytes};
-    /* Also while the machine is being put to sleep: it may stay awake and send more. */
+    /* Valid also while the machine is being suspended: it may stay awake and send more. */
     return find(c, exec) && !c->ended ? dz_cell_send(c, &f, NULL, err) : 0;
 }
 
-/* --- what comes back ---------------------------------------------------------------------------
- */
+/* --- frames from the cell --------------------------------------------------------------------- */
 
 int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err)
 {

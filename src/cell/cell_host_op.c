@@ -109,7 +109,7 @@ int dz_cell_op_ack(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *
     return find(c, op) && !c->ended ? send_about(c, op, DZ_FRAME_OP_ACK, bytes, err) : 0;
 }
 
-/* --- what comes back ------------------------------------------------------------------------ */
+/* --- frames from the cell ------------------------------------------------------------------- */
 
 int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                      struct dz_err *err)

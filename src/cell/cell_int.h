@@ -35,7 +35,7 @@ enum dz_frame_type {
     DZ_FRAME_GO = 10,
     DZ_FRAME_SUSPEND = 11,  /* value: 1 = keep the files only */
     DZ_FRAME_SNAPSHOT = 12, /* with the descriptor of an empty file */
-    DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next of them */
+    DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next part of it */
     DZ_FRAME_ATTACH = 14,   /* value: offset, or DZ_CELL_UNSENT */
     DZ_FRAME_DETACH = 15,
     DZ_FRAME_ROOM = 54,   /* value: bytes that its disk may still take; UINT64_MAX: no limit */
@@ -53,9 +53,9 @@ enum dz_frame_type {
     DZ_FRAME_FAILED = 19,    /* value: -DZ_E*; payload: the message */
     DZ_FRAME_SUSPENDED = 20, /* the last; the machine is durable. value: ns since 1970 of the next
                                 deadline; stream 1: a process could run at once */
-    DZ_FRAME_AWAKE = 21,     /* the machine goes on. value: -DZ_E*; payload: why it did not sleep */
+    DZ_FRAME_AWAKE = 21, /* the machine runs on. value: -DZ_E*; payload: why it was not suspended */
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
-    DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
+    DZ_FRAME_LOST = 22,   /* the file held a machine that was never suspended */
     DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: struct dz_frame_ready */
     DZ_FRAME_UP = 26,     /* payload: struct dz_frame_up, and so many struct dz_frame_live */
     DZ_FRAME_STARTED = 27,     /* value: pid */
@@ -91,10 +91,10 @@ enum dz_frame_type {
         75, /* from the root zygote, on a call's socket. value: pid; or stream: errno */
     DZ_FRAME_ZYGOTE_READY = 73,  /* value: the fences that hold the zygote */
     DZ_FRAME_ZYGOTE_FAILED = 74, /* the last frame. value: -DZ_E*; payload: the message */
-    /* of a call, from host to cell */
+    /* frames of a call, from host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* instead of an answer: the call is to end */
-    /* of a call, from cell to host */
+    /* frames of a call, from cell to host */
     DZ_FRAME_MESSAGE = 40, /* stream: tag; value; payload */
     DZ_FRAME_ASK = 41,     /* the same, and an ANSWER or CANCEL comes back */
     DZ_FRAME_REPLY = 42,   /* payload: more bytes of the reply */
@@ -227,9 +227,9 @@ int dz_out_flush(struct dz_frame_out *o, bool block);
 
 /* Limits of a cell. The rest of its jail is the same for all cells. */
 enum {
-    DZ_CELL_NOFILE = 256, /* descriptors */
-    DZ_CELL_NOFILE_NATIVE =
-        16384, /* of one with native programs: a process each, and files that they map */
+    DZ_CELL_NOFILE = 256,          /* descriptors */
+    DZ_CELL_NOFILE_NATIVE = 16384, /* the same for a cell that runs native programs: each process
+                                      and each mapped file has one */
     DZ_CELL_TASKS_NATIVE =
         4096 + 64,           /* threads of its guests and itself, in a cgroup of their own */
     DZ_CELL_CODE_MAX = 1000, /* every DZ_E* is above -DZ_CELL_CODE_MAX */
@@ -250,7 +250,7 @@ struct dz_cell_fence {
     uint64_t memory_bytes;         /* private memory; 0: no limit of its own */
     struct dz_os_dirty **dirty;    /* where to put a tracker of dirty pages; NULL: none is wanted */
     struct dz_cell_native *native; /* to be opened; NULL: it runs no native programs */
-    bool outlives;                 /* it goes on when its host dies */
+    bool outlives;                 /* it runs on when its host dies */
     const struct dz_os_users *users; /* become `user`, which is one of these; NULL: keep the user */
     uint32_t user;
 };
@@ -277,9 +277,9 @@ size_t dz_cell_calls(bool zygote, bool native, const struct dz_os_users *users,
 /* How many processes a zygote may have with its cells: a quarter of what the machine may have. Ask
  * where /proc/sys can be read; the process of a guard (os_guard.h) cannot. */
 uint64_t dz_cell_processes(void);
-/* Enter the jail of a zygote: the jail of a cell, but for what the zygote needs to fork cells and
- * what each cell does after the fork. The zygote becomes its user (without users it keeps its own)
- * with its limit of processes. fds: as in dz_cell_enter(). */
+/* Enter the jail of a zygote: that of a cell, without the fences that would keep the zygote from
+ * forking cells, and without those that each cell raises after the fork. The zygote becomes its
+ * user (without users it keeps its own) with its limit of processes. fds: as in dz_cell_enter(). */
 int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
                          struct dz_os_jail_report *ret_report, struct dz_err *err);
 /* In a child of a zygote: enter the rest of the jail. native: of a zygote
@@ -293,9 +293,9 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
 DZ_COLD int dz_cell_died(int status, const char *what, struct dz_err *err);
 /* Has the other end of this socket been closed? */
 bool dz_frame_gone(int fd);
-/* Who sent the next packet, as the kernel says? The packet stays in the socket. 1: known; 0: there
- * is no packet yet; DZ_EIO: none will come; DZ_EINVAL: the packet has descriptors. The kernel tells
- * the sender only of packets that were sent after dz_frame_ask_sender(). */
+/* Ask the kernel which process sent the next packet. The packet stays in the socket. 1: known; 0:
+ * there is no packet yet; DZ_EIO: none will come; DZ_EINVAL: the packet has descriptors. The kernel
+ * knows the sender only of packets that were sent after dz_frame_ask_sender(). */
 struct dz_sender {
     pid_t pid; /* in our pid namespace */
     int pidfd; /* the caller closes it; -1: this kernel gives none (before Linux 6.5) */
@@ -314,7 +314,7 @@ enum {
     DZ_START_SIZE_MAX = 1 << 20,
 };
 
-/* The same as the cell reads it; strings point into `bytes`. */
+/* The start as the cell reads it; strings point into `bytes`. */
 struct dz_started {
     struct dz_buf bytes;
     size_t early; /* offset in `bytes` at which frames begin, which go to its end */
@@ -396,7 +396,7 @@ struct dz_modules_of {
 int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
                    struct dz_modules **ret_modules, struct dz_err *err);
 void dz_modules_free(struct dz_modules *m);
-/* The modules that a zygote opened ahead, for the disk of one of its cells. */
+/* Give the modules that a zygote opened ahead the disk of one of its cells. */
 void dz_modules_use(struct dz_modules *m, struct dz_vfs *vfs);
 /* In a zygote: open all of them ahead (of->vfs is NULL). */
 int dz_modules_open_all(struct dz_modules *m, struct dz_err *err);

@@ -38,7 +38,7 @@ static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_
         .schema = &dz_vfs_schema, .label = "the disk", .immutable = s->fds[1] < 0};
     struct dz_db *prepared = m->zygote ? m->zygote->disk : NULL;
     if (m->zygote)
-        m->zygote->disk = NULL; /* it is used up, whatever comes of it */
+        m->zygote->disk = NULL; /* a prepared handle serves one open, even a failed one */
     int rc = prepared ? dz_db_open_prepared(&m->db, prepared, s->fds[0], s->fds[1], err)
                       : dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
     if (rc == 0)
@@ -117,7 +117,7 @@ int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err)
     if (m->readonly)
         return 0; /* there is nothing to commit */
     if (m->execs && dz_execs_collect(m->execs) && !dz_db_in_txn(m->db))
-        rc = dz_db_begin(m->db, err); /* so that there is something to commit */
+        rc = dz_db_begin(m->db, err); /* change something, so that the commit writes */
     if (rc == 0)
         rc = dz_machine_gate(m->keep, m->vfs, err);
     if (rc == 0 && m->execs)
@@ -268,7 +268,7 @@ static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
     return 0;
 }
 
-/* A machine begins without the memory of one before: that goes, and so does /tmp. */
+/* The machine begins without memory: drop the one in the file, and clear /tmp. */
 static int forget_machine(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
 {
     int e = s->fresh ? 0 : dz_vfs_clear(m->vfs, DZ_VFS_TMP);
@@ -334,7 +334,10 @@ static int close_all(struct dz_cell_machine *m, bool drop, struct dz_err *err)
         m->native = NULL;
     }
     int rc = drop ? dz_machine_drop(m->keep, m->vfs, err) : 0;
-    int closed = dz_vfs_close(m->vfs, rc < 0 ? NULL : err); /* its last commit asks m->keep */
+    int closed = dz_vfs_close(
+        m->vfs,
+        rc < 0 ? NULL
+               : err); /* the last commit of the kernel calls m->keep, so keep is closed after it */
     rc = rc < 0 ? rc : closed;
     m->vfs = NULL;
     dz_machine_close(m->keep);
@@ -450,7 +453,8 @@ static int check_cwd(const struct dz_cell_machine *m, const char *cwd, struct dz
     return e < 0 ? dz_fail_sys(err, -e, "start in %s, in the machine", cwd) : 0;
 }
 
-/* The environment of a program: its own, then what it does not say of the rest. */
+/* The environment of a program: its own variables, then those of the machine that it does not set.
+ */
 static uint32_t pack_env(struct dz_buf *b, const struct dz_cell_program *p,
                          const struct dz_user *user)
 {

@@ -45,7 +45,7 @@ struct dz_cell_program {
     uint64_t output_bytes;
     uint32_t job,
         streams[4]; /* set by the start; streams by enum dz_cell_stream, 0: there is none */
-    enum dz_exec_wrong wrong; /* what was wrong, when the start failed */
+    enum dz_exec_wrong wrong; /* the reason, when the start failed */
 };
 
 struct dz_os_dirty;
@@ -64,15 +64,15 @@ struct dz_cell_machine {
     struct dz_os_dirty *dirty;
     struct dz_cell_native *native; /* NULL: it runs no native programs */
     struct dz_zygote
-        *zygote; /* what the zygote prepared before it forked this cell; NULL: nothing */
+        *zygote; /* the zygote that forked this cell, with all that it prepared; NULL: none did */
     const char *image_sha256; /* NULL: there is no image */
-    struct dz_vfs_pack pack;  /* of the image; at is NULL without one */
+    struct dz_vfs_pack pack;  /* the pack of the image; at is NULL without one */
     int pack_fd;              /* -1: the image has no pack */
-    struct dz_execs *execs;   /* its commands; NULL while the machine is given up */
+    struct dz_execs *execs;   /* its commands; NULL while the machine is being discarded */
     bool lost;                /* a crash has left the file, and the machine's memory is lost */
     bool wakes;               /* the machine that sleeps in the file is to be woken */
     bool readonly;            /* nothing in the file is changed */
-    int64_t clock_ns;         /* what the clock of the files shows; 0: the time */
+    int64_t clock_ns;         /* the time that the clock of the files shows; 0: the real time */
 };
 
 /* Open the disk. *m must be zero but for `dirty`, and must not move afterwards. */
@@ -88,9 +88,8 @@ bool dz_cell_machine_native(const struct dz_cell_machine *m);
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err);
 /* End the machine: only the files stay in the file. Commits and closes it. */
 int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err);
-/* End without orders, because the host has gone. A machine that was woken and has done nothing
- * since sleeps as before. Of any other the files are kept, and the file says that the memory is
- * lost. */
+/* End because the host has gone. A machine that was woken and has committed nothing since sleeps as
+ * before. Of any other machine the files are kept, and the file says that the memory is lost. */
 int dz_cell_machine_leave(struct dz_cell_machine *m, struct dz_err *err);
 
 /* slice() of struct dz_kernel_ops: the serving loop has the signal. */

@@ -36,7 +36,7 @@ enum {
     KEEP_IDLE = 16, /* loaded modules that are kept though no process runs them */
     READ_STEP = 1 << 20,
     SMALL = 256 << 10, /* bytes of memory; of a smaller one all is likely to be read */
-    REPORT_MIN = 4,    /* so many functions that were not reported yet are worth a report */
+    REPORT_MIN = 4,    /* the least number of functions not reported yet that is worth a report */
 };
 
 struct prepared {

@@ -145,7 +145,8 @@ int dz_op_read(struct dz_op *op, struct dz_err *err)
 
 /* --- writing --------------------------------------------------------------------------- */
 
-/* Find the place of the target, after symbolic links, and what is there now. */
+/* Find the place of the target after symbolic links, and the attributes of the file or directory
+ * there. */
 static int find_place(struct dz_op *op, struct dz_vfs_walked *ret, struct dz_vfs_attr *ret_attr,
                       struct dz_err *err)
 {

@@ -25,7 +25,7 @@ void dz_cell_json_entries(struct dz_json *json, struct dz_cell_view *v);
 /* Add the data of SQL, as the members "columns" and "rows" of the object that json is in. */
 struct dz_cell_json_rows {
     struct dz_json *json; /* the caller's */
-    struct dz_buf value;  /* a value of which a part is in the next record */
+    struct dz_buf value;  /* a value whose rest is in the next record */
     int kind;             /* the type of that value */
     bool rows, row;       /* rows: the columns are written; row: a row has begun */
 };

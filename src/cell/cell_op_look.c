@@ -20,7 +20,7 @@ enum {
     VALUE_PIECE = 16 << 10, /* bytes of a value in one record */
     ROWS_DEFAULT = 10000,
     COMMAND_MAX = 4096,
-    NO_ROOM = 2, /* what put_row() says */
+    NO_ROOM = 2, /* result of put_row(): flush first */
 };
 
 /* --- SQL -------------------------------------------------------------------------------- */

@@ -105,7 +105,7 @@ static int list_entry(struct listing *x, struct level *l, struct dz_err *err)
     }
     if (x->left == 0) {
         x->op->count = 1;
-        x->depth = 0; /* that is enough */
+        x->depth = 0; /* the limit is reached */
         return 0;
     }
     x->left--;
@@ -346,7 +346,7 @@ static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz
         n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, ev->dir ? ev->dir : ev->ino, path,
                           DZ_VFS_PATH_MAX);
     if (n < 0)
-        n = 0; /* its directory was removed, too, so there is no path but the name */
+        n = 0; /* the directory was removed, too, so its path is unknown */
     if (ev->len > 0)
         (void)snprintf(path + n, sizeof path - (size_t)n, "%s%.*s", n == 1 ? "" : "/", (int)ev->len,
                        ev->name);

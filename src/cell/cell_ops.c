@@ -182,7 +182,7 @@ void dz_ops_let_go(struct dz_ops *o)
     dz_vec_release(&o->held);
 }
 
-/* --- one of them --------------------------------------------------------------------------- */
+/* --- one operation -------------------------------------------------------------------------- */
 
 /* The machine must see what a file operation changes. */
 static int check_places(const struct dz_op *op, struct dz_err *err)

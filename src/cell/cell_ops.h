@@ -31,7 +31,7 @@ struct dz_op {
     uint8_t *input; /* a ring of DZ_CELL_OP_WINDOW bytes; NULL: it takes no input */
     size_t head, len;
     bool eof, cancelled;
-    bool waits; /* it can go on when the host has answered, or when a file changes */
+    bool waits; /* it waits until the host answers or a file changes */
     uint64_t count;
 };
 
@@ -49,11 +49,11 @@ struct dz_ops {
 struct dz_ops *dz_ops_new(struct dz_serve *s);
 /* Handle a frame about a file operation. */
 void dz_ops_frame(struct dz_ops *o, const struct dz_frame *f, const uint8_t *payload);
-/* Run every operation as far as it can go. True: one of them can go on at once. */
+/* Run each operation until it has to wait. True: one of them can run on at once. */
 bool dz_ops_turn(struct dz_ops *o);
-/* The machine is put to sleep: end all operations. */
+/* The machine is being suspended: end all operations. */
 void dz_ops_cancel(struct dz_ops *o);
-/* The machine has woken and holds its open files itself: let go of them. */
+/* The machine has woken and holds its open files itself: release the references to them. */
 void dz_ops_let_go(struct dz_ops *o);
 
 /* --- for operations ------------------------------------------------------------------ */

@@ -55,13 +55,14 @@ enum {
     REPORTED_BITS = 16,  /* bits of the hash by which a repeated report is recognised */
     WARM_MAX = 1024,     /* reports about functions that a zygote is sent */
     USED_BUCKETS = 1024, /* sandboxes whose keyed hashes are equal share a bucket */
-    HEAR_TURN = 256,     /* frames of one zygote that are handled before it is the turn of others */
+    HEAR_TURN = 256, /* frames of one zygote that are handled before other descriptors get a turn */
     LAST_STDERR_TURNS = 20,
     LAST_STDERR_MS = 50,
-    ZYGOTE_END_MS = 1000,       /* how long a zygote may take to end once its socket is closed */
-    FORKER_STRAYS = 16,         /* unknown children of one zygote: then it is ended */
-    HOMELESS_STRAYS = 64,       /* the same of zygotes that nobody can tell: all are ended */
-    STRAYS_FORGOTTEN_LOOKS = 6, /* that found none: then earlier ones no longer count */
+    ZYGOTE_END_MS = 1000, /* how long a zygote may take to end once its socket is closed */
+    FORKER_STRAYS = 16,   /* unknown children of one zygote that end it */
+    HOMELESS_STRAYS = 64, /* unknown children of an unknown zygote that end all zygotes */
+    STRAYS_FORGOTTEN_LOOKS =
+        6, /* looks without a stray after which earlier strays no longer count */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
@@ -79,7 +80,7 @@ struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
     int end;               /* the child's end of the socket, until the request is sent; then -1 */
-    int gate;              /* the same of its gate; -1: it has none */
+    int gate;              /* the child's end of its gate; -1: it has none */
     struct dz_cell *cell;  /* the cell that is being forked; NULL: it was freed meanwhile, */
     struct zygote *zygote; /* or the child is this zygote; else NULL */
     uint32_t user;         /* the user of a zygote that was freed meanwhile */
@@ -92,24 +93,25 @@ struct zygote {
     pid_t pid;
     bool ready;
     bool native; /* its cells run native Linux programs */
-    bool silent; /* it sent too much, and is not listened to any more */
+    bool silent; /* it sent too much standard error, which is ignored from then on */
     struct dz_rate lines, stderr_bytes;
     char sha256[65];           /* "": blank */
     struct dz_err failed;      /* why it could not get ready */
     uint32_t user;             /* its user, one of cell_users.h; DZ_USER_NONE: ours */
     int64_t since_ns;          /* on the boot clock */
-    struct dz_stray_home home; /* its user namespace, once that was looked for */
-    size_t strays;             /* that it has forked lately */
+    struct dz_stray_home home; /* its user namespace, once known */
+    size_t strays;             /* unknown children that it forked lately */
     struct dz_list forks;
     size_t fork_count;
     size_t unsent; /* how many at the end of `forks` wait for room in the socket */
     struct dz_cell *waiting[DZ_POOL_AHEAD_MAX];
     size_t waiting_count; /* the oldest first */
-    size_t
-        stale; /* how many of `waiting` were forked before the zygote had much of what it has now */
+    size_t stale; /* how many of `waiting` were forked before the zygote had most of the functions
+                     and pages that it has now */
     int warmed;
     uint32_t news; /* functions and pages that it has and its waiting cells do not */
-    uint8_t reported[(1 << REPORTED_BITS) / 8]; /* which reports it was sent: a bit for each hash */
+    uint8_t
+        reported[(1 << REPORTED_BITS) / 8]; /* the reports that it was sent: a bit for each hash */
     struct dz_cell_stderr text;
 };
 
@@ -124,12 +126,12 @@ struct dz_cell_pool {
     int guards[2]; /* a pipe that is open while we live; its other end is for the root zygotes'
                       guards */
     struct zygote *root, *blank;
-    struct dz_list zygotes; /* of images */
+    struct dz_list zygotes; /* the zygotes of images */
     size_t image_count;
     struct dz_reaper reaper; /* waits for cells and zygotes that are to end */
     struct dz_strays strays;
     size_t homeless_strays; /* unknown children, found lately, whose zygote cannot be told */
-    int64_t stray_ns;       /* when the last of them was found, on the boot clock */
+    int64_t stray_ns;       /* when the last of these was found, on the boot clock */
     struct failure failures[8];
     unsigned next_failure;
     uint64_t used_key[2];
@@ -191,7 +193,7 @@ static void read_last_stderr(struct zygote *z)
     }
 }
 
-/* The zygote has died, or must. Its cells go on. */
+/* End a zygote that has died or must not go on. Its cells run on. */
 static void end_zygote(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
@@ -210,7 +212,7 @@ static void end_zygote(struct zygote *z)
                 }
     dz_fd_close(&z->fd);
     dz_cell_stderr_end(&z->text);
-    if (z->pid > 0) /* it notices that its socket is closed */
+    if (z->pid > 0) /* the zygote exits when its socket is closed */
         dz_reaper_add(&p->reaper, z->pid, z->user, ZYGOTE_END_MS);
     else
         dz_cell_user_release(z->user);
@@ -424,7 +426,7 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
     return NULL;
 }
 
-/* The first message tells the zygote its users. */
+/* The first message to a zygote names the users of its cells. */
 static int send_user(struct zygote *z, struct dz_err *err)
 {
     const struct dz_os_users users = dz_cell_users();
@@ -482,15 +484,16 @@ void dz_cell_pool_forget(struct dz_cell_pool *p, const char *sha256)
         end_zygote(z);
 }
 
-/* If this fails, the sandboxes of the image get cells without an image. */
-static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s)
+/* Ask the root zygote for the zygote of an image. NULL: that failed, and the image's sandboxes get
+ * cells of the blank zygote. */
+static struct zygote *ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s)
 {
     struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_IMAGE};
     int ends[2], fds[DZ_FRAME_FDS_MAX];
     size_t n = 0;
     if ((!p->root && fork_root(p, NULL) < 0) || s->module_count > DZ_CELL_MODULES_MAX ||
         dz_frame_pair(ends, NULL) < 0)
-        return;
+        return NULL;
     fds[n++] = ends[1];
     fds[n++] = s->image_fd;
     for (size_t i = 0; i < s->module_count; i++)
@@ -514,22 +517,22 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
             end_zygote(z);
         else
             (void)close(ends[0]);
-        return;
+        return NULL;
     }
     fork->zygote = z;
     dz_list_push_front(&p->zygotes, &z->link);
     p->image_count++;
+    return z;
 }
 
-/* --- news ----------------------------------------------------------------------------------------
- */
+/* --- news ------------------------------------------------------------------------------------- */
 
 /* Set the memory limit of a cell that has both its cgroup and its sandbox. */
 static void limit_memory(struct dz_cell *c)
 {
     struct dz_err err = {0};
     if (c->each && c->memory_max && dz_os_each_limit(c->each, c->group, c->memory_max, &err) < 0)
-        dz_cell_kill(c); /* its host receives that it has gone */
+        dz_cell_kill(c); /* the host's next receive reports that the cell is dead */
 }
 
 /* Move a cell into its cgroup when its pid is known. Nobody waits for that, because cells are
@@ -613,7 +616,7 @@ static bool on_ready(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* cell_stderr.h limits what goes into the log. This limits how long the loop reads it. */
+/* cell_stderr.h limits the log; the rates here limit the time that the loop spends reading. */
 static bool on_stderr(struct zygote *z, const struct dz_frame *f)
 {
     const int64_t now = dz_clock_boot_ns();
@@ -629,7 +632,7 @@ static bool on_stderr(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* Handle a frame of a zygote. False: no zygote sends such a frame now. */
+/* Handle a frame of a zygote. False: the frame is invalid now. */
 static bool on_frame(struct zygote *z, const struct dz_frame *f)
 {
     switch (f->type) {
@@ -639,7 +642,7 @@ static bool on_frame(struct zygote *z, const struct dz_frame *f)
         return on_forked(z, f);
     case DZ_FRAME_STDERR:
         return on_stderr(z, f);
-    case DZ_FRAME_ZYGOTE_FAILED: /* its last */
+    case DZ_FRAME_ZYGOTE_FAILED: /* FAILED is its last frame */
         on_failed(z, f);
         return false;
     default:
@@ -647,7 +650,7 @@ static bool on_frame(struct zygote *z, const struct dz_frame *f)
     }
 }
 
-/* false: it is dead, has failed, or sent what it must not, or too much */
+/* False: the zygote is dead, has failed, or sent an invalid frame or too much. */
 static bool hear(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
@@ -671,7 +674,7 @@ void dz_pool_forget(struct dz_pool_fork *f)
     f->cell = NULL;
     if (f->end < 0)
         return;
-    unexpect(z, f); /* nobody has heard of it */
+    unexpect(z, f); /* its pid is not known yet */
     watch_room(z);
 }
 
@@ -722,14 +725,15 @@ static void fork_ahead(struct zygote *z)
     }
 }
 
-/* How many of these functions or pages were not reported before? The cells of an image use and
- * write the same ones. Two with the same hash count as one. */
+/* Count the functions or pages that were not reported before: the cells of an image use and write
+ * the same ones. Two with the same hash count as one. */
 static uint32_t news(struct zygote *z, const uint8_t *payload, size_t size)
 {
     uint32_t n = 0, module, number;
     if (size < sizeof(struct dz_zygote_warm))
         return 0;
-    memcpy(&module, payload, sizeof module); /* its first bytes stand for the module; 0: pages */
+    memcpy(&module, payload,
+           sizeof module); /* the first bytes of the module's hash stand for the module; 0: pages */
     for (size_t at = sizeof(struct dz_zygote_warm); at + sizeof number <= size;
          at += sizeof number) {
         memcpy(&number, payload + at, sizeof number);
@@ -848,7 +852,7 @@ static void count_stray_of(struct dz_cell_pool *p, struct dz_stray_home home)
         count_stray(z, home);
 }
 
-/* Where zygotes have no user namespaces, nobody can tell which of them forked the child. */
+/* Where zygotes have no user namespaces, the zygote that forked the child cannot be found. */
 static void end_all_forkers(struct dz_cell_pool *p)
 {
     if (p->blank && p->blank->since_ns < p->strays.before_ns)
@@ -867,9 +871,9 @@ static void forget_strays(struct dz_cell_pool *p)
         z->strays = 0;
 }
 
-/* On an overloaded machine an honest child may not have sent anything yet, and it is ended, too. A
- * zygote is ended only if it goes on forking such children. Of a child that has ended nobody can
- * tell the zygote. */
+/* On an overloaded machine an honest child may not have sent anything yet; it is ended, too. A
+ * zygote is ended only if it keeps forking such children. The zygote of a child that has exited
+ * cannot be found. */
 static void on_strays(void *arg, const pid_t *pids, size_t count)
 {
     struct dz_cell_pool *p = arg;
@@ -901,7 +905,7 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
             fork_ahead(z);
             continue;
         }
-        note_failure(p, z->sha256); /* its image gets a zygote later */
+        note_failure(p, z->sha256); /* delays the image's next zygote */
         bury(z);
     }
     reap_dead_root(p);
@@ -915,12 +919,10 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
     return rc < 0 ? rc : refused;
 }
 
-/* --- starting
- * -------------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
-/* The one that waits and can do most at once: the newest that is known to be forked, for a stale
- * one would translate functions again; if none is, the newest, which the zygote is about to fork.
- */
+/* Choose a waiting cell: the newest that is known to be forked, because a stale one would translate
+ * functions again; if none is known, the newest, which the zygote is about to fork. */
 static size_t best_waiting(const struct zygote *z)
 {
     for (size_t i = z->waiting_count; i > z->stale; i--)
@@ -945,8 +947,8 @@ static struct dz_cell *take_waiting(struct zygote *z, struct dz_err *err)
     return ask_for_cell(z, err);
 }
 
-/* A process may close its socket at any time. If this one has done so already, the receiver finds
- * that out, as if it had died a moment later. */
+/* Send the start. If the cell has closed its socket already, the next receive reports that, as if
+ * the cell had died a moment later. */
 static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool forked, struct dz_err *err)
 {
     int rc = dz_cell_send_start(c, s, forked, err);
@@ -960,9 +962,8 @@ static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool forked, 
 int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
                        struct dz_cell **ret_cell, struct dz_err *err)
 {
-    assert(!s->ends_with_main); /* such a cell dies with its host: it is no child of a zygote */
+    assert(!s->ends_with_main); /* such a cell dies with its host, so a zygote must not fork it */
     bool image = s->image_fd >= 0 && s->image_sha256;
-    struct zygote *z = image ? find(p, s->image_sha256) : NULL;
     if (s->module_count > DZ_CELL_MODULES_MAX)
         return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
                        s->module_count, DZ_CELL_MODULES_MAX);
@@ -976,16 +977,15 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
             *err = p->refused;
         return p->refused.code;
     }
-    if (image && !z && !failed_lately(p, s->image_sha256))
-        ask_for_zygote(p, s);
-    if (z) { /* used now */
+    struct zygote *z = image ? find(p, s->image_sha256) : NULL;
+    if (z) { /* evict() ends the zygote at the end of the list */
         dz_list_remove(&z->link);
         dz_list_push_front(&p->zygotes, &z->link);
+    } else if (image && !failed_lately(p, s->image_sha256)) {
+        z = ask_for_zygote(p, s);
     }
-    if (!z && s->native && image)
-        z = find(p, s->image_sha256);
-    /* The blank zygote's cells run no native programs: those wait until the image's zygote is
-     * ready. */
+    /* The blank zygote's cells run no native programs, so a cell for those waits until the image's
+     * zygote is ready. Any other cell comes from the blank zygote meanwhile. */
     bool forked = z && ((z->ready && z->pid > 0) || s->native);
     p->stats.blank += image && !forked;
     if (s->native && !forked)
@@ -1015,8 +1015,7 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
     return 0;
 }
 
-/* --- the pool
- * ---------------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
 static void raise_descriptors(void)
 {

@@ -47,7 +47,7 @@ struct dz_cell_pool_opts {
  * sockets, because the zygote would inherit them. Raises RLIMIT_NOFILE as far as it may. */
 DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
                                   struct dz_cell_pool **ret_pool, struct dz_err *err);
-/* End the zygotes and the cells that wait; cells that were started go on. NULL is fine. */
+/* End the zygotes and the waiting cells; started cells run on. NULL is fine. */
 void dz_cell_pool_free(struct dz_cell_pool *p);
 
 /* Start a cell as dz_cell_spawn() does; `start` must not have `ends_with_main`. The descriptors

@@ -287,7 +287,7 @@ void dz_reaper_release(struct dz_reaper *r)
         if (d->pid > 0)
             (void)kill(d->pid, SIGKILL);
         else if (ends_within(d->pidfd,
-                             until(end))) /* its first packet has come, or its socket was closed */
+                             until(end))) /* the first packet has come, or the socket was closed */
             (void)await_birth(r, d, 0);
     }
     for (size_t i = 0; i < r->dying.n; i++) {

@@ -19,10 +19,10 @@
 #include <sys/types.h>
 
 struct dz_dying {
-    pid_t pid;          /* 0: nobody has said it yet */
+    pid_t pid;          /* 0: the pid is not known yet */
     int pidfd;          /* in the epoll set; -1: none. Without pid: the process's socket */
     int64_t kill_at_ns; /* on the boot clock; INT64_MAX: it was killed already */
-    uint32_t user;      /* that it holds (cell_users.h), given back when it is reaped */
+    uint32_t user; /* the user that the process holds (cell_users.h), released when it is reaped */
 };
 
 struct dz_reaper {
@@ -46,15 +46,15 @@ void dz_reaper_release(struct dz_reaper *r);
  * has a holder. Any thread. */
 DZ_NODISCARD bool dz_reap_claim(pid_t pid);
 bool dz_reap_is_claimed(pid_t pid);
-/* The same of who sent a packet, whose pidfd is closed: false also when its number is another
- * process's by now. Without a pidfd that cannot be told. */
+/* The same for the sender of a packet, whose pidfd is closed here. False also if its number belongs
+ * to another process by now, which cannot be noticed without a pidfd. */
 struct dz_sender;
 DZ_NODISCARD bool dz_reap_claim_sender(const struct dz_sender *who);
 
 /* Reap a child, if it has ended: true, also when it is no child any more. */
 bool dz_reap_ended(pid_t pid);
-/* A child that was killed and is not dead: fd is readable when it is, or after ms. All of it is -1
- * where there is none. Release before its fd is used for something else. */
+/* Watches a child that was killed: fd becomes readable when it is dead, or after `ms`. All fields
+ * are -1 in an unused watch. Release it before its fd number is used again. */
 struct dz_reap_watch {
     int fd, pidfd, timer;
 };
@@ -64,8 +64,8 @@ void dz_reap_watch_release(struct dz_reap_watch *w);
 /* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
  * not ended. Blocks. */
 bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status);
-/* The same, and kill it when the time is over. Its status, as of waitpid(); 0 when even the kill
- * had no effect. */
+/* The same, but kill the child when the time is over. Returns its status, as waitpid() does; 0 if
+ * even the kill had no effect. */
 int dz_reap_or_kill(pid_t pid, int64_t grace_ms);
 
 #endif

@@ -96,7 +96,7 @@ static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
     const char *id = dz_col_text(st, 2);
     uint64_t keep = (uint64_t)dz_col_int(st, 5);
     if (strlen(id) > DZ_CELL_ID_MAX || number < 0 || number >= DZ_EXEC_MAX)
-        return 0; /* it is only a record */
+        return 0; /* a row that names no command that can be woken stays a record */
     struct dz_exec *e = x->count < DZ_CELL_EXECS_MAX ? dz_execs_add(x, x->next_woken++, id) : NULL;
     if (!e)
         return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory, or too many commands");
@@ -162,7 +162,7 @@ int dz_execs_lose(struct dz_execs *x, struct dz_err *err)
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(db, "UPDATE exec SET state=3,ended=?1 WHERE state=1");
     dz_bind_int(st, 1, dz_clock_real_ns());
-    return dz_stmt_run(st, err); /* it is part of the next commit */
+    return dz_stmt_run(st, err); /* the row is part of the next commit */
 }
 
 int dz_execs_find(struct dz_db *db, const char *id, int64_t *ret_number, struct dz_err *err)
@@ -266,7 +266,7 @@ static void drop_sent(struct dz_exec *e)
 static void begin_tail(struct dz_exec *e)
 {
     if (!e->kept || e->unwritten)
-        return; /* the last commit failed: the same rows are written again, with what is new */
+        return; /* the last commit failed: the same rows are written again, with the new bytes */
     dz_buf_reset(&e->tail);
     e->tail_at = e->total;
     e->tail_row = e->next_row;
@@ -325,8 +325,7 @@ bool dz_execs_collect(struct dz_execs *x)
     return any && x->kept;
 }
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* The main command before this one had the same number: the row replaces its own, and these go. */
 static int forget_main(struct dz_db *db, struct dz_err *err)
@@ -393,7 +392,7 @@ static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
         return 0;
     uint64_t from = e->total - e->keep;
     if (e->attached && from > e->cursor)
-        from = e->cursor; /* an attached client wants all of it, and the command is ending */
+        from = e->cursor; /* an attached client wants all output, and the command is ending */
     if (from <= e->first)
         return 0;
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
@@ -454,8 +453,7 @@ void dz_execs_written(struct dz_execs *x)
     }
 }
 
-/* --- reading again -------------------------------------------------------------------------------
- */
+/* --- reading again ---------------------------------------------------------------------------- */
 
 static size_t from_tail(const struct dz_exec *e, const void **ret_data, uint32_t *ret_stream)
 {
@@ -488,14 +486,14 @@ static size_t from_file(struct dz_execs *x, struct dz_exec *e, const void **ret_
     dz_bind_int(st, 2, row_id(e->number, UINT32_MAX));
     dz_bind_int(st, 3, (int64_t)e->cursor);
     if (dz_stmt_step(st, NULL) <= 0) {
-        e->acked = e->cursor = e->total; /* nothing of it is kept */
+        e->acked = e->cursor = e->total; /* no output is kept */
         return 0;
     }
     uint64_t at = (uint64_t)dz_col_int(st, 2);
     const uint8_t *data = dz_col_blob(st, 3, &size);
     e->read_row = (uint64_t)dz_col_int(st, 0);
     if (at > e->cursor && at < e->total)
-        e->acked = e->cursor = at; /* what lies before it is not kept */
+        e->acked = e->cursor = at; /* older output is not kept */
     size_t skip = (size_t)(e->cursor - at);
     if (at > e->cursor || skip >= size)
         return 0;

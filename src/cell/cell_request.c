@@ -137,7 +137,7 @@ static int read_call(const struct dz_frame *f, const uint8_t *payload, size_t fd
     return rc < 0 ? rc : place_files(&h, fd_count, r, err);
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all requests ----------------------------------------------------------------------------- */
 
 static const struct rule rules[] = {
     {DZ_READER_ROOT, DZ_FRAME_ZYGOTE_FORK, 1, 1, read_empty},

@@ -49,16 +49,16 @@ struct dz_call_head {
     uint64_t memory_bytes, file_bytes;
     uint64_t present; /* a bit for each descriptor of the call that is not -1 */
     uint32_t fd_count, arg_size;
-    struct dz_os_users users; /* and the one of these that it is to be */
+    struct dz_os_users users; /* and the user that the call becomes, which is one of these */
     uint32_t user, pad;
 };
 enum {
-    DZ_CALL_SOCKET = 3, /* of the process of such a call */
+    DZ_CALL_SOCKET = 3, /* descriptors of the process of a call */
     DZ_CALL_STOP = 4,
     DZ_CALL_FILES = 5,
 };
 
-/* Which socket was read, and by whom. */
+/* The socket that was read, and the process that reads it. */
 enum dz_request_reader {
     DZ_READER_ROOT,         /* FORK: a blank zygote; IMAGE: a zygote of an image */
     DZ_READER_ROOT_CALLS,   /* CALL */
@@ -80,7 +80,7 @@ struct dz_request {
         } who; /* USER */
         char image_sha256[65];
         struct {
-            const uint8_t *sha256;  /* of the module; NULL: the numbers are pages of the heap */
+            const uint8_t *sha256; /* hash of the module; NULL: the numbers are pages of the heap */
             const uint8_t *numbers; /* u32 each, at any address */
             size_t count;
         } warm;
@@ -92,13 +92,13 @@ struct dz_request {
             uint64_t memory_bytes, file_bytes; /* 0: the default */
             struct dz_os_users users;          /* as of USER */
             uint32_t user;
-        } call; /* of DZ_READER_CALL */
+        } call; /* for DZ_READER_CALL */
     };
 };
 
-/* Check a frame that this reader received, with its payload of f->size bytes and so many
- * descriptors. DZ_READER_CALL has its descriptors since its exec: fd_count is how many stand from
- * DZ_CALL_FILES on. 0, or DZ_EIO and *err says what is wrong with the request. */
+/* Check a frame that this reader received, with its payload of f->size bytes and its number of
+ * descriptors. DZ_READER_CALL got its descriptors by its exec: fd_count is how many are open from
+ * DZ_CALL_FILES on. 0, or DZ_EIO with the error in *err. */
 DZ_NODISCARD int dz_request_read(enum dz_request_reader by, const struct dz_frame *f,
                                  const uint8_t *payload, size_t fd_count,
                                  struct dz_request *ret_request, struct dz_err *err);

@@ -41,7 +41,7 @@ static const struct dz_cell_file_ops files = {
     .ack = dz_cell_op_ack,
 };
 
-/* What cells of both kinds do alike: all but the start. */
+/* The functions that cells of both kinds share: all but the start. */
 #define OF_A_POOL                                                                                  \
     .begin = dz_cell_begin, .fd = dz_cell_fd, .want = dz_cell_poll_events, .flush = dz_cell_flush, \
     .receive = dz_cell_receive, .pending = dz_cell_pending, .go = dz_cell_go,                      \

@@ -47,8 +47,8 @@ enum {
     FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
     LOCK_END_US = 10 * 1000, /* between the signals that end the wait for the lock of the file */
     VFORK_NS = 10 * 1000 * 1000, /* for processes to come out of vfork, */
-    VFORK_TURNS = 20,            /* so many times at most */
-    WAL_PAGES = 64,              /* that are worth a checkpoint when nothing happens */
+    VFORK_TURNS = 20,            /* turns for that, at most */
+    WAL_PAGES = 64,              /* pages of WAL that are worth a checkpoint when nothing happens */
 };
 
 static struct dz_serve serve; /* one process, one machine */
@@ -115,7 +115,8 @@ static enum dz_kernel_state run(struct dz_serve *s, int64_t ns)
         fail(s, err.code, &err);
     while (dz_kernel_event(k, &job)) {
         int rc = dz_execs_job_ended(s->machine.execs, &job, &err);
-        if (rc == DZ_ENOSPC) { /* its record goes with the next commit, before the host hears */
+        if (rc ==
+            DZ_ENOSPC) { /* its record goes into the next commit, before the host is notified */
             s->stalled = true;
             s->full = err;
         } else if (rc < 0) {
@@ -184,7 +185,7 @@ static void tidy_up(struct dz_serve *s)
 
 static void on_lock_end(int signo)
 {
-    (void)signo; /* it ends a system call */
+    (void)signo; /* the signal ends a system call */
 }
 
 /* Have a signal end the wait for the lock. It is repeated until it is disarmed, because the first
@@ -343,8 +344,9 @@ static void report_used(struct dz_serve *s)
     }
 }
 
-/* Report which pages of the heap were written; the cells after this one get copies of them ahead. A
- * cell that had to translate functions wrote more pages than those will. */
+/* Report the pages of the heap that this cell wrote, so that the zygote copies them ahead in later
+ * cells. A cell that had to translate functions wrote more pages than later cells will, so it
+ * reports none. */
 static void report_written(struct dz_serve *s)
 {
     static struct used body;
@@ -416,8 +418,8 @@ static void suspend(struct dz_serve *s)
     _exit(0);
 }
 
-/* The host has gone. A machine that outlives it is put to sleep; if that fails, its files are kept.
- * Of a machine that does not, nobody ordered anything: see dz_cell_machine_leave(). */
+/* The host has gone. Suspend a machine that outlives its host; if that fails, keep its files. A
+ * machine that ends with its host leaves its file by dz_cell_machine_leave(). */
 DZ_NORETURN static void orphaned(struct dz_serve *s)
 {
     if (s->start.ends_with_main && !s->start.ephemeral)
@@ -431,7 +433,7 @@ DZ_NORETURN static void orphaned(struct dz_serve *s)
     _exit(1);
 }
 
-/* Write the machine into its file as if it slept, copy that, and go on. */
+/* Write the machine into its file as if it were suspended, copy the file, and run on. */
 static void snapshot(struct dz_serve *s)
 {
     struct dz_err err = {0};
@@ -456,8 +458,7 @@ static void snapshot(struct dz_serve *s)
     (void)dz_frame_send(s->fd, &f, err.msg, true, NULL);
 }
 
-/* --- frames ------------------------------------------------------------------------------------
- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void accept_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
 {
@@ -546,7 +547,7 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
     }
 }
 
-/* What came with the start. */
+/* Handle the frames that came with the start. */
 static void handle_early(struct dz_serve *s)
 {
     struct dz_started *st = &s->start;
@@ -576,8 +577,7 @@ static void receive_all(struct dz_serve *s)
         orphaned(s);
 }
 
-/* --- activity ------------------------------------------------------------------------------------
- */
+/* --- activity --------------------------------------------------------------------------------- */
 
 static struct dz_frame_activity activity(const struct dz_serve *s)
 {
@@ -612,7 +612,8 @@ static int64_t report_activity(struct dz_serve *s)
     int64_t now = dz_clock_boot_ns();
     if (s->reported_at != 0 && now - s->reported_at < REPORT_NS)
         return REPORT_NS - (now - s->reported_at);
-    bool first = s->reported_at == 0; /* it would come just when somebody waits for an answer */
+    bool first =
+        s->reported_at == 0; /* the first report would delay an answer that somebody waits for */
     s->reported = activity(s);
     s->reported_at = now;
     send_frame(s, DZ_FRAME_ACTIVITY, 0, &s->reported, sizeof s->reported);
@@ -639,7 +640,7 @@ static void wait_for_room(struct dz_serve *s)
     (void)ppoll(&p, 1, &ts, NULL);
 }
 
-/* Can what was held up be committed now? */
+/* The disk was full: try the commit again. */
 static bool goes_on(struct dz_serve *s)
 {
     int rc = dz_cell_machine_commit(&s->machine, &s->full);
@@ -748,7 +749,8 @@ DZ_NORETURN static void loop(struct dz_serve *s)
                 end_with_main(s);
             report_in = report_activity(s);
         }
-        /* What the socket does not take is sent later: wait_for_anything() polls for that. */
+        /* Frames for which the socket has no room are sent later: wait_for_anything() polls for
+         * that. */
         (void)dz_out_flush(&s->out, false);
         if (wal_is_due(s, DZ_DB_CHECKPOINT_PAGES))
             move_wal(s, false);

@@ -19,7 +19,7 @@ struct dz_serve {
     bool suspend, files_only; /* the host wants the machine to sleep, or only its files to stay */
     struct dz_frame_fds copy; /* the host wants a snapshot in this file; count 0: it does not */
     int wal_refused;          /* pages of the WAL that could not be moved into the file */
-    bool cool;                /* what was made ready for the wake has been given back */
+    bool cool;                /* memory that was prepared for the wake has been given back */
     bool rested;              /* nothing has happened for a while, at least once */
     bool trimmed;             /* memory was given back since the last event, */
     int64_t trimmed_at;       /* at this boot time */
@@ -32,7 +32,7 @@ struct dz_serve {
     int64_t full_at;     /* boot time of the last FULL; 0: none */
     struct dz_err full;  /* why */
     struct dz_frame_out out;
-    uint8_t payload[DZ_CELL_FRAME_MAX + 1]; /* of the frame that was received last */
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1]; /* payload of the frame that was received last */
 };
 
 /* In a cell that waits for its start: touch the memory of all this. */

@@ -16,7 +16,7 @@ struct dz_cell_input {
     bool eof;
 };
 
-/* The same with the numbers of their commands; and how many bytes of the main command's output
+/* Input buffers with the numbers of their commands; and how many bytes of the main command's output
  * hosts were sent. */
 struct dz_cell_inputs {
     struct {
@@ -40,7 +40,7 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
 int dz_cell_sleep_leave(struct dz_cell_machine *m, struct dz_err *err);
 /* After dz_cell_sleep_write(), when all know that it is durable: tidy up and close. */
 void dz_cell_sleep_end(struct dz_cell_machine *m);
-/* Close the disk without touching what is in it. */
+/* Close the disk without changing it. */
 int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err);
 
 #endif

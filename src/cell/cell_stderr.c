@@ -21,7 +21,7 @@
 enum {
     BUCKETS = 1024,
 };
-/* Lines of one label, and of all labels together. */
+/* Limits on the lines of one label, and of all labels together. */
 static const struct dz_rate_of of_each = {.burst = 256, .more = 1, .every_ns = DZ_NS_PER_S},
                                of_all = {.burst = 4096, .more = 64, .every_ns = DZ_NS_PER_S};
 
@@ -59,7 +59,7 @@ static struct dz_log_context enter(const struct dz_cell_stderr *w)
     return w->of == DZ_STDERR_CALL ? dz_log_current() : dz_log_enter((struct dz_log_context){0});
 }
 
-/* One line of the log about the process. */
+/* Log one event about the process. */
 static void log_event(const struct dz_cell_stderr *w, const char *event, struct dz_log_field what,
                       bool cut)
 {

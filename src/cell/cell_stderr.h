@@ -34,12 +34,12 @@ enum dz_cell_stderr_of {
     DZ_STDERR_CALL,   /* label: what the call does */
 };
 
-/* The words of one process. */
+/* The standard error of one process. */
 struct dz_cell_stderr {
     enum dz_cell_stderr_of of;
     char label[DZ_CELL_LABEL_MAX]; /* "": none */
     uint64_t dropped;              /* lines since the last that was logged */
-    size_t size;                   /* of the line that is not complete */
+    size_t size;                   /* bytes of the incomplete line */
     bool cut;
     char line[DZ_CELL_STDERR_LINE];
 };

@@ -26,11 +26,11 @@
 
 enum {
     NEXT_MS = 1,          /* until the next turn, while there is something to do */
-    LINGERING_MS = 100,   /* the same, while all that is to do is to reap who does not end */
+    LINGERING_MS = 100,   /* the same, while killed children are still to be reaped */
     KILLED_MAX = 1 << 22, /* the kernel's limit of numbers */
-    STAT_MAX = 1024,      /* of /proc/PID/stat */
-    STAT_START =
-        22 - 2, /* its field with the start of a process, counted from that behind the name */
+    STAT_MAX = 1024,      /* bytes of /proc/PID/stat */
+    STAT_START = 22 - 2,  /* its field with the start time of the process, counted from the field
+                             behind the name */
 };
 
 static void ring_in(const struct dz_strays *s, int64_t ms)
@@ -154,8 +154,8 @@ static void end_some(struct dz_strays *s, dz_strays_fn *found, void *arg)
     (void)dz_vec_append(&s->killed, strays, n);
 }
 
-/* Who was killed is dead a moment later; nobody tells when, for a descriptor of each would take
- * more time than this. False: none of those that were tried has ended. */
+/* Reap killed children. They die a moment after the signal; a descriptor for each to wait on would
+ * take more time than trying. False: none of those that were tried has ended. */
 static bool reap_some(struct dz_strays *s)
 {
     size_t before = s->killed.n;

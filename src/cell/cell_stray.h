@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_stray.h - children that nobody knows.
+ * cell_stray.h - find, kill and reap unknown children.
  *
  *     dz_strays_init(&s, epoll, every_ms, err);
- *     dz_strays_session(&s, root);          whose descendants may have forked some
+ *     dz_strays_session(&s, root);          descendants of root may fork strays
  *     ... epoll is readable: dz_strays_run(&s, found, arg) ...
  *
- * A zygote forks children of its host (CLONE_PARENT). One that was taken over forks some that never
- * say which process they are (dz_cell_learn()): nobody would end them, or reap them. So the host
- * looks at its children now and then. One of a root zygote's session whose number has no holder
- * (dz_reap_claim()), and that was born before the last look but this one, is a stray. It is
- * claimed, killed and reaped here.
+ * A zygote forks children of its host (CLONE_PARENT). A zygote that was taken over could fork
+ * children that never send their first packet (dz_cell_learn()), so that nobody would end or reap
+ * them. Therefore the host looks at its children now and then. A child in a root zygote's session
+ * whose pid is not claimed (dz_reap_claim()), and that was born before the look before this one, is
+ * a stray: it is claimed, killed and reaped here.
  *
- * There may be tens of thousands. A turn of the loop deals with DZ_STRAYS_AT_ONCE of them, and the
- * timer rings again at once while some are left.
+ * There may be tens of thousands of strays. A turn of the loop deals with DZ_STRAYS_AT_ONCE of
+ * them, and the timer fires again at once while some are left.
  */
 #ifndef DZ_CELL_CELL_STRAY_H
 #define DZ_CELL_CELL_STRAY_H
@@ -28,9 +28,10 @@
 
 enum {
     DZ_STRAY_EVERY_MS = 10000, /* an honest child is known milliseconds after its birth */
-    DZ_STRAY_SESSIONS = 16,    /* of the last root zygotes */
-    DZ_STRAYS_AT_ONCE = 64,    /* killed in one turn, and so many of those killed before reaped */
-    DZ_STRAYS_LISTED = 4096,   /* by one look: what is behind them is for the next one */
+    DZ_STRAY_SESSIONS = 16,    /* sessions: those of the last root zygotes */
+    DZ_STRAYS_AT_ONCE = 64,    /* strays that one turn kills; as many killed earlier it reaps */
+    DZ_STRAYS_LISTED =
+        4096, /* children that one look lists; the next look lists those behind them */
 };
 
 struct dz_strays {
@@ -40,9 +41,9 @@ struct dz_strays {
     unsigned next_session;
     int64_t looked_ns, before_ns; /* on the boot clock: when it was looked, and the time before */
     DZ_VEC(, pid_t) listed;       /* unclaimed when it was looked; the oldest first */
-    size_t at;                    /* of these: dealt with */
+    size_t at;                    /* how many of `listed` were dealt with */
     bool again;                   /* some of the list were strays: there may be more behind it */
-    DZ_VEC(, pid_t) killed;       /* and not reaped yet; claimed */
+    DZ_VEC(, pid_t) killed;       /* killed and claimed, not reaped yet */
     size_t next_killed;
 };
 
@@ -57,8 +58,8 @@ void dz_strays_run(struct dz_strays *s, dz_strays_fn *found, void *arg);
 /* Reaps those that were killed. */
 void dz_strays_release(struct dz_strays *s);
 
-/* The user namespace of a process. A zygote has one that it shares only with what it forked, where
- * there are any. */
+/* The user namespace of a process. Where zygotes have user namespaces, each shares its own only
+ * with the processes that it forked. */
 struct dz_stray_home {
     uint64_t dev, ino; /* ino 0: it is in ours, or that is not known */
 };

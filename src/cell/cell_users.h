@@ -25,7 +25,7 @@ enum {
     DZ_USERS_HELPERS = 256, /* ids of zygotes and calls */
 };
 
-/* The range from now on; NULL: none. For the pool, when no child has an id of it. */
+/* Set the range; NULL: none. The pool calls it while no child has a user of the range. */
 void dz_cell_users_set(const struct dz_os_users *users);
 struct dz_os_users dz_cell_users(void);
 

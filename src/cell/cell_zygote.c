@@ -88,16 +88,16 @@ static int open_image(const int *fds, size_t count, const char *sha256, struct d
 
 /* --- forking --------------------------------------------------------------------------------- */
 
-/* Fork a child for which our parent waits. The C library's fork cannot do that; what it does for
- * the locks of other threads is not needed, as there are none. */
+/* Fork a child of our parent, which reaps it. fork(3) cannot do that; the work that it does for the
+ * locks of other threads is not needed, because there are no other threads. */
 static long fork_for_parent(void)
 {
     return syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* A cell that no start has come for makes way for other processes first, such as a cell that wakes
- * on this processor: several cells that are forked ahead, each of which computed for a millisecond,
- * stood before it. False: a start has come. */
+/* A cell without a start lets other processes run first, because several cells that are forked
+ * ahead, each computing for a millisecond, would delay a cell that wakes on this processor. False:
+ * a start has come. */
 static bool make_way(void *arg)
 {
     struct pollfd p = {.fd = *(const int *)arg, .events = POLLIN};
@@ -107,7 +107,7 @@ static bool make_way(void *arg)
     return true;
 }
 
-/* Until somebody waits. */
+/* Touch the memory that a wake writes, step by step until a start comes. */
 static void get_ready(int fd, const struct dz_os_dirty *dirty)
 {
     if (!make_way(&fd))
@@ -131,8 +131,8 @@ __attribute__((always_inline)) static inline void renew_canary(void)
 #endif
 }
 
-/* The processes of native programs are in the cgroup in which the cell is when it starts the first
- * of them. So the cell waits until its host has moved it. */
+/* The processes of native programs are born in the cgroup that the cell is in when it starts the
+ * first of them. So the cell waits until its host has moved it into its own cgroup. */
 static bool is_placed(int gate)
 {
     struct pollfd p = {.fd = gate, .events = POLLIN};
@@ -223,8 +223,7 @@ DZ_NORETURN static void serve(void)
     }
 }
 
-/* --- the way of a process from the daemon to a zygote --------------------------------------------
- * *
+/* --- from the daemon to a zygote -----------------------------------------------------------------
  *
  *   daemon -- fork, exec --> root zygote -- clone, exec --> zygote -- clone --> cells
  *                                 \ clone, exec --> a call on a hostile file
@@ -237,7 +236,7 @@ enum {
     CONTROL_FD = 3, /* then, of a zygote with an image: the image and its modules */
     CALLS_FD = 4,   /* of a root zygote: the socket for calls */
     HOST_FD = 5,    /* of a root zygote: for the guard; it closes when the host dies */
-    FD_HIGH = 128,  /* above all of these */
+    FD_HIGH = 128,  /* above all of these numbers */
     /* After the death of the host its cells have this time to put their machines to sleep. */
     GUARD_MS = 20000,
 };
@@ -326,7 +325,8 @@ DZ_NORETURN static void run_root(void)
                          {.events = POLLIN}};
     struct dz_err err = {0};
     zygote.control = CONTROL_FD;
-    zygote.processes = dz_cell_processes(); /* in the guard's pid namespace /proc does not say it */
+    zygote.processes = dz_cell_processes(); /* in the guard's pid namespace /proc/sys does not show
+                                               the machine's limit */
     if (dz_os_guard_start(HOST_FD, GUARD_MS, &p[2].fd, &err) < 0)
         fail(&err);
     (void)close(HOST_FD);

@@ -231,8 +231,7 @@ const struct dz_cli_command dz_cmd_sandbox_exec = {
     .run = exec,
 };
 
-/* --- shell -------------------------------------------------------------------------------------
- */
+/* --- shell ------------------------------------------------------------------------------------ */
 
 static int shell(struct dz_cli *c, struct dz_err *err)
 {
@@ -261,8 +260,7 @@ const struct dz_cli_command dz_cmd_shell = {
     .run = shell,
 };
 
-/* --- attach
- * --------------------------------------------------------------------------------------- */
+/* --- attach ----------------------------------------------------------------------------------- */
 
 /* Which sandbox has this command? */
 static int find_exec(struct dz_cli *c, const char *id, char ret_sandbox[static 64],

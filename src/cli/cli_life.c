@@ -28,8 +28,7 @@ static int change_state(struct dz_cli *c, const char *verb, json_t *body, struct
     return rc < 0 ? rc : show_state(c, answer, err);
 }
 
-/* --- wake --------------------------------------------------------------------------------------
- */
+/* --- wake ------------------------------------------------------------------------------------- */
 
 static int wake(struct dz_cli *c, struct dz_err *err)
 {
@@ -90,8 +89,7 @@ const struct dz_cli_command dz_cmd_sandbox_wake = {
     .run = wake,
 };
 
-/* --- the other hops ------------------------------------------------------------------------------
- */
+/* --- the other hops --------------------------------------------------------------------------- */
 
 static int suspend(struct dz_cli *c, struct dz_err *err)
 {
@@ -173,8 +171,7 @@ TRANSITION(revive, "restore an archived sandbox",
 TRANSITION(prefetch, "fetch a frozen sandbox's file from cold storage",
            "The next wake then does not wait for cold storage. The sandbox stays frozen.\n");
 
-/* --- hold
- * ------------------------------------------------------------------------------------------ */
+/* --- hold ------------------------------------------------------------------------------------- */
 
 static int hold(struct dz_cli *c, struct dz_err *err)
 {

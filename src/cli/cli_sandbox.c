@@ -273,8 +273,7 @@ const struct dz_cli_command dz_cmd_ls = {
     .run = ls,
 };
 
-/* --- get ---------------------------------------------------------------------------------------
- */
+/* --- get -------------------------------------------------------------------------------------- */
 
 /* Print the members of an object as "key: value"; nested members as "above.key: value". */
 static void print_fields(struct dz_cli *c, const char *above, json_t *o)
@@ -326,8 +325,7 @@ const struct dz_cli_command dz_cmd_get = {
     .run = get,
 };
 
-/* --- rm ------------------------------------------------------------------------------------------
- */
+/* --- rm --------------------------------------------------------------------------------------- */
 
 static int rm(struct dz_cli *c, struct dz_err *err)
 {
@@ -381,8 +379,7 @@ const struct dz_cli_command dz_cmd_sandbox_destroy = {
     .run = rm,
 };
 
-/* --- image ls, of a daemon elsewhere
- * -------------------------------------------------------------- */
+/* --- image ls, of a daemon elsewhere ---------------------------------------------------------- */
 
 int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err)
 {

@@ -257,8 +257,7 @@ static int on_message(void *arg, bool text, struct dz_str data, struct dz_err *e
     return dz_fd_write(data.p[0] == 2 ? STDERR_FILENO : STDOUT_FILENO, data.p + 1, data.n - 1, err);
 }
 
-/* --- connecting ---------------------------------------------------------------------------------
- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static int open_socket(struct session *x, struct dz_err *err)
 {
@@ -304,8 +303,7 @@ static int again(struct session *x, struct dz_err *err)
     }
 }
 
-/* --- the loop
- * --------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static int open_signals(struct dz_err *err)
 {

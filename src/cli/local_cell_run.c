@@ -235,8 +235,7 @@ static int on_request(struct relay *r, struct dz_err *err)
     return rc;
 }
 
-/* --- the loop ----------------------------------------------------------------------------------
- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static int open_signals(struct dz_err *err)
 {

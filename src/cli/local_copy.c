@@ -211,8 +211,7 @@ static int run_flat(struct dz_cli *c, void *arg, struct dz_err *err)
     return dz_disk_close(&d, rc, err);
 }
 
-/* --- in the host --------------------------------------------------------------------------------
- */
+/* --- in the host ------------------------------------------------------------------------------ */
 
 static int copy_fd(int from, int to, struct dz_err *err)
 {

@@ -200,8 +200,7 @@ static void put_daemon(struct dump *d)
         put_error(d, "daemon", &err);
 }
 
-/* --- the log -----------------------------------------------------------------------------------
- */
+/* --- the log ---------------------------------------------------------------------------------- */
 
 static bool is_shown(struct dz_str key)
 {
@@ -254,8 +253,7 @@ static void put_log(struct dump *d, const char *data)
     dz_json_end(&d->j);
 }
 
-/* --- all of it ----------------------------------------------------------------------------------
- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static int write_out(struct dz_cli *c, const struct dz_buf *text, struct dz_err *err)
 {

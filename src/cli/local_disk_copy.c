@@ -55,8 +55,7 @@ static void warn_of_sockets(struct dz_cli *c, const char *path, const struct dz_
                     (unsigned long long)u->sockets);
 }
 
-/* --- get ---------------------------------------------------------------------------------------
- */
+/* --- get -------------------------------------------------------------------------------------- */
 
 static int get_one(struct dz_cli *c, struct dz_files *f, const char *path, struct dz_cli_tree *t,
                    struct dz_err *err)
@@ -125,8 +124,7 @@ const struct dz_cli_command dz_cmd_disk_get = {
     .run = get,
 };
 
-/* --- put ---------------------------------------------------------------------------------------
- */
+/* --- put -------------------------------------------------------------------------------------- */
 
 struct putting {
     struct dz_cli *c;
@@ -274,8 +272,7 @@ const struct dz_cli_command dz_cmd_disk_put = {
     .run = put,
 };
 
-/* --- tar ---------------------------------------------------------------------------------------
- */
+/* --- tar -------------------------------------------------------------------------------------- */
 
 /* Estimate the size of the archive for the progress line: each member has a header, an extended
  * header with its records, and half a block of padding on average. */

@@ -70,8 +70,7 @@ static int put_row(struct dz_cli *c, struct dz_stmt *st, struct dz_buf *row, str
     return 0;
 }
 
-/* --- JSON, as `doze sql` and the API have it ---------------------------------------------------
- */
+/* --- JSON, as `doze sql` and the API have it -------------------------------------------------- */
 
 static int put_column(struct dz_cell_json_rows *r, struct dz_stmt *st, int i, struct dz_err *err)
 {

@@ -245,8 +245,7 @@ static int print_json(struct look *l, enum dz_machine_found found, struct dz_db 
     return rc < 0 ? rc : dz_cli_print_json(l->c, &text, dz_json_finish(&j), err);
 }
 
-/* --- the commands ------------------------------------------------------------------------------
- */
+/* --- the commands ----------------------------------------------------------------------------- */
 
 static uint64_t cpu_of(const struct dz_inspect_proc *p)
 {

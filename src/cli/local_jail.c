@@ -164,8 +164,7 @@ static void put_text(FILE *f, struct text_filter *t, const void *text, size_t n)
         put_byte(f, t, p[i]);
 }
 
-/* --- the host's side ---------------------------------------------------------------------------
- */
+/* --- the host's side -------------------------------------------------------------------------- */
 
 static int input_fd = -1; /* -1: the command reads nothing */
 

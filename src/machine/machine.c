@@ -28,7 +28,7 @@
 
 /* --- meta ------------------------------------------------------------------------- */
 
-/* 1; 0: there is no such key, and *ret_v is 0; or an error. */
+/* 1; 0: the key does not exist, and *ret_v is 0; or an error. */
 static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -216,7 +216,7 @@ int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
     int damage = dz_machine_damage(m, err);
     if (damage < 0 || !m->woken || m->live || m->writing)
         return damage;
-    /* The commit that would have stored it may have failed, so read what is stored. */
+    /* Read the stored value: the commit that would have stored it may have failed. */
     int rc = meta_get(db, "machine_live", &live, err);
     if (rc >= 0 && live && m->live_written)
         m->live = true;
@@ -242,7 +242,7 @@ int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err
         return dz_vfs_commit(vfs, err);
     rc = dz_vfs_quiesce(vfs, nothing, NULL, err);
     if (rc < 0)
-        m->live_written = false; /* it is not committed and may never be */
+        m->live_written = false; /* the value is not committed and may never be */
     return rc;
 }
 
@@ -308,7 +308,7 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
     dz_buf_release(&m->state);
     if (rc < 0)
         return rc;
-    m->woken = true; /* if the machine goes on, the rows in the file are its own */
+    m->woken = true; /* a machine that runs on needs the rows in the file */
     m->live = m->live_written = false;
     if (how->goes_on)
         dz_machine_mem_mark(m);
@@ -326,8 +326,8 @@ void dz_machine_tidy(struct dz_machine *m)
         dz_db_rollback(m->db);
 }
 
-/* Where the image has a machine, the value 0 stays: it says that the image's machine is not to be
- * woken here. */
+/* Where the image has a machine, the value 0 stays: it keeps the image's machine from being woken
+ * here. */
 static int write_nothing(void *arg, struct dz_db *db, struct dz_err *err)
 {
     const struct dz_machine *m = arg;

@@ -71,13 +71,13 @@ DZ_VEC(dz_machine_runs, struct dz_machine_run);
 
 /* A program of a machine. Its fields are borrowed for the call that passes it. */
 struct dz_machine_program {
-    const uint8_t *sha256; /* of the program's bytes: DZ_SHA256_BYTES of them */
+    const uint8_t *sha256; /* hash of the program's bytes: DZ_SHA256_BYTES of them */
     uint64_t ino;          /* the inode of the disk that may hold the bytes; 0: none */
     const void *bytes;     /* the program's bytes; NULL: the caller does not have them */
     size_t size;           /* of the program, in bytes */
 };
 
-/* What the embedder does for a machine. Every function gets arg. */
+/* The functions that the embedder provides for a machine. Each gets arg. */
 struct dz_machine_ops {
     /* Find the module with this hash: one that was prepared earlier, one in the inode, or one that
      * is compiled from the bytes. The caller gets a reference of its own. DZ_ENOENT: it cannot be
@@ -125,7 +125,7 @@ enum dz_machine_found {
     DZ_MACHINE_NONE = 0,   /* the file holds files and no machine */
     DZ_MACHINE_ASLEEP = 1, /* a machine sleeps in it: dz_machine_wake() */
     DZ_MACHINE_LOST =
-        2, /* a machine ran and was never put to sleep: its memory is lost, its files are there */
+        2, /* a machine ran and was never suspended: its memory is lost, its files are there */
 };
 
 struct dz_machine_opts {
@@ -139,13 +139,13 @@ struct dz_machine_opts {
  * image that will be forked. */
 void dz_machine_prepare(struct dz_db *db);
 void dz_machine_prepare_image(struct dz_db *image);
-/* In a child of that process, while it waits for work: allocate ahead what the wake of a small
- * machine reads into. The second function gives that back when nobody waits any more. */
+/* In a forked process that waits for work: allocate the buffers ahead into which the wake of a
+ * small machine reads. dz_machine_cool() frees them when they were not used. */
 void dz_machine_warm(void);
 void dz_machine_cool(void);
 
-/* Find out what the file holds. Damaged state is an error here or in dz_machine_wake().
- * DZ_EUNSUPPORTED: a newer doze wrote the file. */
+/* Find out whether a machine sleeps in the file. Damaged state is an error here or in
+ * dz_machine_wake(). DZ_EUNSUPPORTED: a newer doze wrote the file. */
 DZ_NODISCARD int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,
                                  struct dz_err *err);
 void dz_machine_close(struct dz_machine *m); /* NULL is fine; the file is not changed */
@@ -155,8 +155,7 @@ enum dz_machine_found dz_machine_found(const struct dz_machine *m);
 bool dz_machine_of_image(const struct dz_machine *m);
 /* Was the machine woken, and has it committed nothing since? Then its file is as it was before. */
 bool dz_machine_untouched(const struct dz_machine *m);
-/* Of a sleeping machine: the policy that it ran under, and the bytes that the embedder stored with
- * it. */
+/* The policy under which a sleeping machine ran, and the bytes that the embedder stored with it. */
 const char *dz_machine_policy(const struct dz_machine *m);
 const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);
 /* When the earliest deadline of a sleeping machine is due, in ns since 1970; INT64_MAX: it has
@@ -174,13 +173,14 @@ DZ_NODISCARD int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, stru
 
 struct dz_machine_how {
     const char *policy;
-    const void *host_bytes; /* what the embedder finds again at the wake; DZ_MACHINE_HOST_MAX */
+    const void *host_bytes; /* bytes that the embedder finds again at the wake; at most
+                               DZ_MACHINE_HOST_MAX */
     size_t host_size;
     bool goes_on; /* it runs on and the file is copied next: no need to be durable */
 };
 /* Write the machine into the file and commit the disk durably. No process may be between vfork and
- * exec (dz_kernel_settle()). After a failure nothing has changed. The machine may go on after a
- * failure, and after a success too: then as one that was just woken. */
+ * exec (dz_kernel_settle()). After a failure nothing has changed. The machine may run on after a
+ * failure, and also after a success: then as one that was just woken. */
 DZ_NODISCARD int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                                   const struct dz_machine_how *how, struct dz_err *err);
 
@@ -203,8 +203,8 @@ DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struc
  * dz_machine_damage() tells. Uses the file's SQLite handle, so SQLite itself must not touch guest
  * memory. */
 bool dz_machine_touched(struct dz_machine *m, const void *at);
-/* Was the file's copy of a touched page damaged? Then the machine must not go on: nothing that it
- * did may be committed, written by a sleep, or reported. */
+/* Was the file's copy of a touched page damaged? Then the machine must not run on: do not commit,
+ * write or report anything that it did since. */
 DZ_NODISCARD int dz_machine_damage(const struct dz_machine *m, struct dz_err *err);
 
 /* Callbacks for struct dz_vfs_opts (arg: the machine) and for the commit of dz_kernel_ops. */
@@ -216,7 +216,7 @@ struct dz_machine_stats {
     uint64_t state_bytes;         /* the size of all that was written or read but memory */
     uint64_t pages, bytes;        /* of memory that was written by the sleep, or read by the wake */
     uint64_t missing;             /* pages that the wake left to be read on first access */
-    uint64_t rows, live, garbage; /* of the table mem: rows, pages in use, other pages */
+    uint64_t rows, live, garbage; /* in the table mem: rows, pages in use, other pages */
     uint64_t spaces, modules;
 };
 void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats);

@@ -33,8 +33,8 @@ enum {
 struct base_head {
     char magic[8]; /* "dozebase" */
     uint32_t version, count;
-    uint8_t sha256[32]; /* of the image */
-    uint64_t size;      /* of all */
+    uint8_t sha256[32]; /* bytes of the image */
+    uint64_t size;      /* bytes of all memories */
     uint64_t pad;
 };
 struct base_entry {

@@ -451,7 +451,7 @@ struct share {
     DZ_VEC(, struct dir) dirs;
     DZ_VEC(, uint64_t) made; /* inodes in the copy, by their index in `links` */
     struct dz_map links;     /* inode in the source -> index in `made`, plus 1 */
-    struct dz_buf names;     /* of a directory: for each name its inode, length, bytes */
+    struct dz_buf names;     /* entries of a directory: for each name its inode, length, bytes */
     uint8_t *step;
     uint64_t since_commit;
     struct dz_copied copied;

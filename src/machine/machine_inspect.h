@@ -16,10 +16,10 @@ enum {
 struct dz_inspect_proc {
     struct dz_proc row;
     uint32_t threads;
-    bool waits;                    /* every thread of it waits */
+    bool waits;                    /* all of its threads wait */
     char command[DZ_INSPECT_TEXT]; /* argv joined by spaces, or the program's name */
     uint64_t memory_bytes;         /* the size of its linear memories */
-    uint64_t kept_bytes;           /* the part of it that is stored in the file */
+    uint64_t kept_bytes;           /* bytes of it that the file stores */
     uint32_t descriptors;
     int64_t wakes_in_ns; /* from the sleep on; negative: it can run; INT64_MAX: no deadline */
 };
@@ -35,7 +35,7 @@ struct dz_inspect_total {
     int64_t slept_real_ns, wake_real_ns; /* ns since 1970; INT64_MAX: never */
     int64_t cpu_ns;
     const char *policy;
-    uint64_t state_bytes, memory_rows, memory_bytes; /* what the machine takes in the file */
+    uint64_t state_bytes, memory_rows, memory_bytes; /* bytes of the file that the machine takes */
     uint64_t pages_live, pages_garbage;
     uint32_t procs, files, pipes, ptys, modules;
 };
@@ -48,8 +48,8 @@ struct dz_inspect_ops {
     void *arg;
 };
 
-/* Describe a machine that dz_machine_open() found suspended. Only what is described is checked for
- * damage, not all that a wake checks. DZ_ECORRUPT. */
+/* Describe a machine that dz_machine_open() found suspended. Only the described rows are checked
+ * for damage; a wake checks more. DZ_ECORRUPT. */
 DZ_NODISCARD int dz_machine_inspect(struct dz_machine *m, const struct dz_inspect_ops *ops,
                                     struct dz_inspect_total *ret_total, struct dz_err *err);
 

@@ -15,10 +15,10 @@
 #include "machine/machine.h"
 #include "machine/machine_record.h"
 
-/* --- what is written besides the kernel's rows --------------------------------------- */
+/* --- records that are written besides the kernel's rows --------------------------------------- */
 
 struct dz_machine_head {
-    int64_t slept_real_ns; /* ns since 1970 when it was put to sleep */
+    int64_t slept_real_ns; /* ns since 1970 when it was suspended */
     int64_t now_ns;        /* the kernel's clock then; the rest: struct dz_kernel_misc */
     uint64_t next_owner, next_anon_ino, total_cpu_ns, forks;
     uint32_t next_pid, load[3];
@@ -29,9 +29,9 @@ struct dz_machine_head {
 
 struct dz_machine_module {
     uint8_t sha256[32];
-    uint64_t size;   /* of the program's bytes */
+    uint64_t size;   /* hash of the program's bytes */
     uint64_t ino;    /* the inode that holds the bytes; 0: rows of the file do */
-    int64_t mtime;   /* of that inode */
+    int64_t mtime;   /* mtime of that inode */
     uint32_t pieces; /* the number of those rows, where ino is 0 */
     uint32_t pad;
 };
@@ -59,7 +59,7 @@ extern const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT];
 struct dz_machine_proc1 {
     struct dz_proc row;
     struct dz_thread thread;
-    uint8_t sig_code[DZ_KERNEL_SIGNALS]; /* of each pending signal */
+    uint8_t sig_code[DZ_KERNEL_SIGNALS]; /* the code of each pending signal */
 };
 extern const struct dz_record dz_machine_proc1_record;
 extern const struct dz_record dz_machine_fd_record, dz_machine_head_record,
@@ -134,7 +134,7 @@ uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size);
 /* Where the content of each page of a linear memory is: in a row of mem, or equal to the base. */
 struct dz_space {
     struct dz_machine_space s;
-    uint64_t serial; /* of the task that has this memory */
+    uint64_t serial; /* serial number of the task that has this memory */
     struct dz_machine_range range;
     const uint8_t *base; /* for DZ_MACHINE_BASE_IMAGE: a pointer into m->base */
     size_t base_size;
@@ -143,19 +143,21 @@ struct dz_space {
     uint8_t *page_state; /* for each page its enum dz_page_state; NULL: every page is present */
     size_t page_states;
     bool marked, seen;
-    bool apart; /* it did not begin as its base: written pages do not tell all */
+    bool apart; /* it did not begin equal to its base, so the written pages are not all that differ
+                 */
 };
 struct dz_mem_row {
     int64_t rowid; /* the row's id in SQLite */
     int64_t gen, seq;
-    uint32_t pages, live; /* entries in the row, and those of them that no newer row has replaced */
+    uint32_t pages, live; /* entries in the row; how many of them no newer row has replaced */
     bool gone;
 };
 DZ_VEC(dz_mem_rows, struct dz_mem_row);
 enum dz_page_state {
     DZ_PAGE_PRESENT = 0,
-    DZ_PAGE_NAMED = 1,   /* a row names it: it will be missing once memory is mapped */
-    DZ_PAGE_MISSING = 2, /* it is read on first access, from its row, or it becomes as its base */
+    DZ_PAGE_NAMED = 1, /* a row names it: it will be missing once memory is mapped */
+    DZ_PAGE_MISSING =
+        2, /* filled on first access: from its row, or else with the content of its base */
 };
 struct dz_mem {
     DZ_VEC(, struct dz_space) spaces;
@@ -198,9 +200,9 @@ struct dz_machine {
     const struct dz_machine_ops *ops;
     enum dz_machine_found found;
     bool below;        /* the sleeping machine is the image's */
-    bool woken;        /* it runs, and the rows in the file are those that it was woken from */
+    bool woken;        /* it runs, and the file still has the rows that it was woken from */
     bool live;         /* machine_live = 1 is committed */
-    bool live_written; /* it is written in a transaction that may still fail */
+    bool live_written; /* the live mark is written in a transaction that may still fail */
     bool writing;      /* dz_machine_sleep() or _drop() is at work: before_commit does nothing */
     struct dz_buf state;
     uint32_t version; /* the format of the state */
@@ -231,19 +233,19 @@ static inline int64_t dz_machine_real_ns(const struct dz_machine *m)
 struct dz_mem_change;
 int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem_change **ret,
                         struct dz_err *err);
-/* tidy: delete the rows without live pages in the same transaction, because the machine goes on.
+/* tidy: delete the rows without live pages in the same transaction, because the machine runs on.
  * Otherwise dz_machine_tidy() deletes them in a later transaction; if a crash prevents that, the
  * next sleep deletes them. */
 int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tidy,
                          struct dz_err *err);
 int dz_machine_mem_tidy(struct dz_machine *m, struct dz_err *err);
 void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool committed);
-/* Lay the pages of all rows over the memories of a kernel that was just restored. */
+/* Map the pages of all rows into the memories of a kernel that was just restored. */
 int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
 /* Have the embedder record which pages are written from now on. */
 void dz_machine_mem_mark(struct dz_machine *m);
 void dz_machine_mem_release(struct dz_machine *m);
-/* Make [at, at + size) of a memory present, where pages of it are missing. */
+/* Fill the missing pages in [at, at + size) of a memory. */
 int dz_machine_mem_page_in(struct dz_machine *m, struct dz_space *s, size_t at, size_t size,
                            struct dz_err *err);
 
@@ -257,7 +259,7 @@ void dz_machine_base_release(struct dz_machine *m);
 int dz_machine_modules_open(struct dz_machine *m, struct dz_err *err);
 void dz_machine_modules_close(struct dz_machine *m);
 
-/* --- rows of one database into another -------------------------------------------------- */
+/* --- copying rows between databases -------------------------------------------------- */
 
 /* Run `sql` on `to` with the columns of the current row of `from` as parameters. A REAL becomes
  * NULL; our tables have none. */

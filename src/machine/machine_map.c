@@ -422,7 +422,7 @@ static void wipe(const struct dz_machine_range *r)
             dz_mem_to_base(r, at);
 }
 
-/* The memory started as a copy of one of the image's machine: map or copy that one first. */
+/* The memory began as a copy of a memory of the image's machine: map or copy that memory first. */
 static int put_base(struct dz_machine *m, struct dz_space *s, struct dz_err *err)
 {
     const struct dz_machine_range *r = &s->range;

@@ -225,7 +225,7 @@ int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
     return 0;
 }
 
-/* --- finding what is dirty -------------------------------------------------------------- */
+/* --- finding dirty pages -------------------------------------------------------------- */
 
 /* A memory that no row names yet. */
 static int find_new(const struct dz_machine *m, struct dz_space *s, struct dz_machine_runs *runs,
@@ -246,7 +246,7 @@ static int find_new(const struct dz_machine *m, struct dz_space *s, struct dz_ma
 struct compare {
     const struct dz_machine *m;
     struct dz_space *s;
-    uint8_t *same; /* by page: is as its home says */
+    uint8_t *same; /* for each page: it is equal to the copy in its home */
 };
 
 static int compare_row(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
@@ -460,8 +460,7 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
     return 0;
 }
 
-/* This must not happen while pages are written: a page that is read needs the same SQLite handle.
- */
+/* Do this before pages are written, because reading a missing page needs the same SQLite handle. */
 static int lay_dirty(struct dz_machine *m, const struct dz_mem_change *c, struct dz_err *err)
 {
     int rc = 0;
@@ -564,7 +563,7 @@ static int write_page(struct row_out *o, size_t space, size_t at, struct dz_err 
     return 0;
 }
 
-/* Delete rows without live pages: all of them, or those that had none before this sleep. */
+/* Delete rows without live pages: all of them, or only those that had none before this sleep. */
 static int delete_rows(const struct dz_machine *m, struct dz_mem_rows *rows, bool all,
                        struct dz_err *err)
 {

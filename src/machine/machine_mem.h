@@ -13,7 +13,8 @@ enum {
     /* pages in a row of a sleep that writes more than DZ_MEM_FEW: fewer rows */
     DZ_MEM_ROW_MANY = 128,
     DZ_MEM_FEW = 1024,
-    DZ_MEM_TINY = 32,  /* a sleep of at most so many pages packs all of them: that takes no time */
+    DZ_MEM_TINY = 32,  /* a sleep of at most this many pages packs all of them, which takes no
+                          noticeable time */
     DZ_MEM_AHEAD = 64, /* from so many pages on, buffers come from dz_db_ahead() */
     DZ_MEM_PACK_PAGES = 1024, /* the most pages that one sleep packs */
     DZ_MEM_EAGER_ROWS = 4,    /* with so few rows, the wake reads all memory at once */
@@ -54,7 +55,7 @@ struct dz_mem_packer {
     uint8_t *packed; /* the row with its bytes packed; NULL: none was packed yet */
     struct dz_mem_run runs[DZ_MEM_ROW_MANY];
     uint32_t most, run_count, pages,
-        filled; /* pages: those that the runs name; filled: those of them with bytes */
+        filled; /* pages: those that the runs name; filled: how many of them have bytes */
 };
 /* room: dz_mem_pack_room(most) bytes that stay valid until _release; NULL: the packer allocates
  * them. */
@@ -88,8 +89,8 @@ struct dz_mem_taker {
 int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, const struct dz_mem_taker *to,
                   struct dz_err *err);
 /* Read the runs of a row of `size` bytes from its first bytes[0..have), without the content of its
- * pages: p->bytes is NULL, and p->run.kind tells what the pages are. 0: the runs come last, so the
- * whole row has to be read. */
+ * pages: p->bytes is NULL, and p->run.kind tells whether the row has bytes for them. 0: the runs
+ * come last, so the whole row has to be read. */
 int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_mem_taker *to,
                  struct dz_err *err);
 /* The checksum of a head (but for its two sums) and of the runs after it. */
@@ -97,8 +98,7 @@ uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs);
 /* How many bytes the head claims to need for head and runs. The claim may be wrong; the result is
  * at most DZ_MEM_INDEX_MAX. */
 size_t dz_mem_index_size(const void *bytes, size_t have);
-/* So many bytes of a row lie in its first page of SQLite's file. They hold the runs of most rows.
- */
+/* How many bytes of a row lie in its first page of SQLite's file, with the runs of most rows. */
 #define DZ_MEM_INDEX_FIRST (sizeof(struct dz_mem_head) + 18 * sizeof(struct dz_mem_run))
 #define DZ_MEM_INDEX_MAX   (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);

@@ -20,7 +20,7 @@
 
 enum {
     SUM_LANES = 8,
-    BIND_BYTES = 16 << 10, /* what bind_lz4() packs */
+    BIND_BYTES = 16 << 10, /* bytes that bind_lz4() packs */
     SPARE_WARM = 64 << 10, /* bytes of spare room that a small machine needs */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),

@@ -534,7 +534,7 @@ int dz_machine_modules_write(struct dz_machine *m, struct dz_kernel *k, struct d
 #define BAD(err, ...) dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: " __VA_ARGS__)
 
 enum {
-    PAGES_MAX = 1 << 20, /* of a memory: 4 GiB */
+    PAGES_MAX = 1 << 20, /* pages of a memory: 4 GiB */
 };
 
 bool dz_view_cut(struct dz_view *v, uint64_t size, struct dz_view *ret)

@@ -13,7 +13,7 @@
 
 struct dz_state_packed {
     char magic[8];
-    uint64_t size; /* of the unpacked state */
+    uint64_t size; /* bytes of the unpacked state */
 };
 
 enum dz_blob_kind {
@@ -24,7 +24,7 @@ enum dz_blob_kind {
 };
 struct dz_state_blob {
     uint32_t index, kind;
-    uint64_t size; /* of the whole blob */
+    uint64_t size; /* size of the whole blob */
     uint32_t head, pad;
     uint64_t stored; /* bytes that follow this head */
 };
