@@ -179,12 +179,29 @@ static int64_t clock_real(void *arg)
     return ns;
 }
 
+/* What its stub may answer: nothing while calls are traced. */
+static void publish(const struct dz_linux_thread *t)
+{
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    const struct dz_proc *p = t->task->proc;
+    if (ops->known)
+        ops->known(t->l->o.stub, t->number,
+                   &(struct dz_stub_known){.on = !t->l->o.trace,
+                                           .pid = (uint32_t)p->pid,
+                                           .tid = (uint32_t)t->task->thread->tid,
+                                           .uid = p->uid,
+                                           .euid = p->euid,
+                                           .gid = p->gid,
+                                           .egid = p->egid});
+}
+
 static void let_go(struct dz_linux_thread *t)
 {
     assert(t->number && !t->running && !t->parked && !t->group->broken);
     t->since = dz_kernel_now(t->task->kernel);
     if (t->since >= t->l->vdso.due)
         dz_linux_vdso_update(&t->l->vdso, &(struct dz_linux_clocks){clock_mono, clock_real, t});
+    publish(t);
     t->running = true;
     t->l->running++;
     linux_ops(t->l)->run(t->l->o.stub, t->number);
@@ -430,6 +447,7 @@ static void slices(struct dz_linux *l)
         if (now - t->since + t->group->ran_ns >= DZ_KERNEL_SLICE_NS)
             linux_ops(l)->interrupt(l->o.stub, i);
     }
+    dz_linux_place_look(l, now);
 }
 
 /* Have the stub tell what happened; how many events there are now. An event may end the thread of a
@@ -753,6 +771,7 @@ int dz_linux_begin(struct dz_linux *l, const struct dz_linux_opts *opts, struct 
         const bool told = sched_getaffinity(0, sizeof set, &set) == 0;
         l->o.cpus = told && CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
     }
+    dz_linux_place_begin(l);
     return 0;
 }
 

@@ -6,6 +6,7 @@
  *     linux_space.c   address spaces: lists executed, guest bytes, futex words, loading programs
  *     linux_pages.c   what mappings of files and shared memory are made of
  *     linux_memory.c  calls on memory
+ *     linux_place.c   on which processors all this runs
  *     linux_task.c    exec, and calls on the thread itself
  *
  * Three kinds of object, and what lasts of each when a machine sleeps:
@@ -98,6 +99,29 @@ struct linux_files {
     DZ_VEC(, struct linux_packed) packed;
 };
 
+/* Where the machine's threads run: linux_place.c. */
+struct linux_place {
+    bool able;         /* the host lets us choose */
+    bool gathered;     /* all are on one processor */
+    uint32_t many;     /* looks in turn that saw several threads run */
+    int64_t until;     /* kernel time until which they are spread, at least */
+    int64_t spread_ns; /* for how long they were spread last; 0: never */
+    int64_t gathered_at;
+    int64_t looked_at; /* kernel time of the last look at how long thread */
+    uint64_t serial;   /* (this one) waited for a processor: */
+    int64_t waited_ns; /* so long in all, */
+    int64_t own_ns;    /* while the kernel process had used so much */
+};
+struct linux_seen { /* since the last look */
+    uint32_t running;
+    int64_t waited_ns, own_ns, passed_ns; /* passed_ns 0: nobody looked */
+};
+enum linux_move {
+    LINUX_STAY,
+    LINUX_SPREAD,
+    LINUX_GATHER,
+};
+
 struct dz_linux {
     struct dz_linux_opts o;
     struct dz_linux_thread *threads[DZ_STUB_THREADS_MAX];
@@ -107,6 +131,7 @@ struct dz_linux {
     struct dz_linux_space *spaces;
     struct linux_files files;
     struct dz_linux_vdso vdso;
+    struct linux_place place;
     struct dz_kernel_pages pages;
     struct dz_kernel *kernel; /* of the threads; NULL: there has been none yet */
     struct dz_stub_event events[DZ_STUB_EVENTS_MAX]; /* told, and not served yet; */
@@ -154,6 +179,12 @@ int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 /* linux_task.c. What /proc/cpuinfo of the host said of its first processor; NULL: nothing. */
 const char *dz_linux_cpuinfo(void);
 uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus */
+
+/* linux_place.c. next: the rule alone. */
+void dz_linux_place_begin(struct dz_linux *l);
+void dz_linux_place_look(struct dz_linux *l, int64_t now); /* threads run */
+enum linux_move dz_linux_place_next(struct linux_place *p, int64_t now,
+                                    const struct linux_seen *seen);
 
 /* linux_pages.c */
 struct linux_back {

@@ -233,6 +233,7 @@ const struct dz_os_syscall dz_os_jail_linux[] = {
      .also_value = MAP_SHARED,
      .text = "at most PROT_READ | PROT_WRITE, and MAP_SHARED",
      .why = "its bytes, as guests see them"},
+    ANY(sched_setaffinity, "guests and their kernel share a processor, or part"),
     EQUAL(sched_getaffinity, 0, 0, "how many processors guests are told of"),
     ANY(clock_getres, "the processor time of a guest's process, by the C library"),
 };

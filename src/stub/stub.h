@@ -80,6 +80,12 @@ enum dz_stub_clone {
     DZ_STUB_THREAD, /* a thread of the same process */
 };
 
+/* What a thread's stub answers by itself, when `on`: getpid, gettid, and four calls for ids. */
+struct dz_stub_known {
+    bool on;
+    uint32_t pid, tid, uid, euid, gid, egid;
+};
+
 /* Whole pages, ascending, not touching one another. */
 DZ_VEC(dz_stub_runs, struct dz_mm_range);
 
@@ -108,6 +114,9 @@ struct dz_stub_ops {
     int64_t (*xstate_get)(struct dz_stub *s, uint32_t thread, void *ret_bytes, size_t size);
     int (*xstate_set)(struct dz_stub *s, uint32_t thread, const void *bytes, size_t size);
     void (*run)(struct dz_stub *s, uint32_t thread); /* stopped */
+    /* Stopped: from the next run() on these calls are no events, but for an ABI that a guest was
+     * not promised. NULL: every call is an event. */
+    void (*known)(struct dz_stub *s, uint32_t thread, const struct dz_stub_known *known);
     /* Running: it stops with STOPPED, or with what happened before. Stopped: does nothing. A thread
      * that does not come is killed with its process: see wait(). */
     void (*interrupt)(struct dz_stub *s, uint32_t thread);
@@ -140,6 +149,13 @@ struct dz_stub_ops {
      * still shares with others after a fork count in part only, which takes longer to find out.
      * -EOPNOTSUPP: the host does not tell. */
     int (*resident)(struct dz_stub *s, uint32_t thread, bool exact, uint64_t *ret_bytes);
+    /* Nanoseconds that the thread has waited for a processor although it could run. -EOPNOTSUPP:
+     * the host does not tell. NULL: so does this back end. */
+    int (*delay)(struct dz_stub *s, uint32_t thread, int64_t *ret_ns);
+    /* Have all threads, and the caller, run on one processor, which one of them is on: a hand-over
+     * wakes no other one then. Negative: on all that the opener might use. -EOPNOTSUPP: there is
+     * one only, or the host refuses. NULL: threads of this back end have no processors. */
+    int (*place)(struct dz_stub *s, int cpu);
     /* How many events there are (at most DZ_STUB_EVENTS_MAX, and `max`), waiting for the first
      * one until timeout_ns have passed; negative: for ever. It returns 0 early when nothing runs.
      */

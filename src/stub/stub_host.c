@@ -12,12 +12,15 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "os/os_uapi.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -152,6 +155,42 @@ static int host_cpu(struct dz_stub *s, uint32_t thread, int64_t *ret_ns)
         clock_gettime(clock, &now) < 0)
         return -ESRCH;
     *ret_ns = now.tv_sec * DZ_NS_PER_S + now.tv_nsec;
+    return 0;
+}
+
+/* /proc/TID/schedstat: nanoseconds that it ran, and that it waited. */
+static int host_delay(struct dz_stub *s, uint32_t thread, int64_t *ret_ns)
+{
+    const struct thread *t = thread_of(host_of(s), thread);
+    char path[64], text[128] = "";
+    uint64_t ns = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/schedstat", (int)t->tid);
+    DZ_AUTO(dz_fd_close) int fd = t->state == T_DEAD ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    const char *second = n > 0 ? strchr(text, ' ') : NULL;
+    const char *end = second ? strchr(second + 1, ' ') : NULL;
+    if (!end ||
+        dz_num_u64(dz_str_n(second + 1, (size_t)(end - second - 1)), 0, INT64_MAX, &ns, NULL) < 0)
+        return -EOPNOTSUPP;
+    *ret_ns = (int64_t)ns;
+    return 0;
+}
+
+static int host_place(struct dz_stub *s, int cpu)
+{
+    struct host *h = host_of(s);
+    cpu_set_t set = h->cpus;
+    if (CPU_COUNT(&h->cpus) < 2 || (cpu >= 0 && !CPU_ISSET((size_t)cpu, &h->cpus)))
+        return -EOPNOTSUPP;
+    if (cpu >= 0) {
+        CPU_ZERO(&set);
+        CPU_SET((size_t)cpu, &set);
+    }
+    if (sched_setaffinity(0, sizeof set, &set) < 0)
+        return -EOPNOTSUPP;
+    for (uint32_t i = STUB_ZYGOTE; i < numbers_used(h); i++) /* one that has ended needs no place */
+        if (h->threads[i].state != T_FREE && h->threads[i].group && !h->threads[i].group->killed)
+            (void)sched_setaffinity(h->threads[i].tid, sizeof set, &set);
     return 0;
 }
 
@@ -509,12 +548,16 @@ int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_st
                                   .end = host_end,
                                   .exit = host_exit,
                                   .cpu = host_cpu,
+                                  .delay = host_delay,
+                                  .place = host_place,
                                   .close = host_close};
     dz_stub_ops_turn(&h->ops);
     dz_stub_ops_mem(&h->ops);
     h->stub.ops = &h->ops;
     h->o = *o;
     h->words = 1;
+    if (sched_getaffinity(0, sizeof h->cpus, &h->cpus) < 0)
+        CPU_ZERO(&h->cpus); /* more processors than the set has: nobody is placed */
     h->memory_fd = h->socket = h->bell_fd = h->listener = h->epoll = -1;
     h->direct = getauxval(AT_HWCAP2) & 2; /* HWCAP2_FSGSBASE */
     h->ticks = o->patience_ms ? (o->patience_ms + STUB_TICK_MS - 1) / STUB_TICK_MS : STUB_TICKS;

@@ -6,8 +6,8 @@
  * (memfd_create, execveat), which all later processes are forks of. Afterwards it makes the calls
  * futex, tgkill, epoll_wait, poll, read, pidfd_open, pidfd_send_signal, waitid,
  * process_vm_readv, process_vm_writev, sendmsg, ioctl (of the listener and of pagemaps), openat of
- * /proc/PID/pagemap, and clock_gettime. dz_os_jail_linux has them (os_jail.h), and
- * dz_os_jail_linux_nest those of the opening and of the stubs.
+ * files of /proc/PID, clock_gettime, and sched_setaffinity. dz_os_jail_linux has them (os_jail.h),
+ * and dz_os_jail_linux_nest those of the opening and of the stubs.
  *
  * The opener's children are its own; its SIGCHLD must not be ignored.
  */

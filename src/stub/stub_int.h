@@ -120,6 +120,7 @@ struct host {
     int64_t swept_ns;
     uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
     uint8_t *frame;                    /* a frame as a process begins with, up to the ctx's end */
+    cpu_set_t cpus;                    /* that the opener might use */
     struct order order;
     struct thread threads[DZ_STUB_THREADS_MAX];
     struct group *groups[DZ_STUB_THREADS_MAX]; /* by the number of their first thread */

@@ -34,6 +34,16 @@ enum {
     CTX_STACK_AT = 0xa000,    /* the alternate stack, up to the end */
 };
 
+enum ctx_known { /* struct stub_ctx.known */
+    CTX_PID,
+    CTX_TID,
+    CTX_UID,
+    CTX_EUID,
+    CTX_GID,
+    CTX_EGID,
+    CTX_KNOWN,
+};
+
 /* Descriptors that all stubs share. */
 enum {
     STUB_FD_MEMORY = 3,
@@ -73,7 +83,8 @@ struct stub_ctx {
     uint64_t clone_flags, clone_ctx; /* clone_ctx: address of the child's */
     int64_t clone_result;
     uint64_t swap_at;
-    uint32_t swap_was, swap_now; /* swap_was: and what it was */
+    uint32_t swap_was, swap_now;      /* swap_was: and what it was */
+    uint32_t knows, known[CTX_KNOWN]; /* knows: the calls of enum ctx_known are answered here */
 };
 struct stub_bell {
     _Atomic uint32_t asleep;

@@ -60,6 +60,18 @@ static void turn_run(struct dz_stub *s, uint32_t thread)
     dz_stub_go(h, thread, STUB_RUN);
 }
 
+static void turn_known(struct dz_stub *s, uint32_t thread, const struct dz_stub_known *known)
+{
+    struct host *h = host_of(s);
+    struct stub_ctx *c = ctx_of(h, thread);
+    const uint32_t answers[CTX_KNOWN] = {
+        [CTX_PID] = known->pid,   [CTX_TID] = known->tid, [CTX_UID] = known->uid,
+        [CTX_EUID] = known->euid, [CTX_GID] = known->gid, [CTX_EGID] = known->egid};
+    (void)stopped_of(h, thread);
+    memcpy(c->known, answers, sizeof answers);
+    c->knows = known->on;
+}
+
 static struct dz_stub_regs *turn_regs(struct dz_stub *s, uint32_t thread)
 {
     return &stopped_of(host_of(s), thread)->regs;
@@ -296,6 +308,7 @@ void dz_stub_ops_turn(struct dz_stub_ops *ops)
     ops->xstate_get = turn_xstate_get;
     ops->xstate_set = turn_xstate_set;
     ops->run = turn_run;
+    ops->known = turn_known;
     ops->interrupt = turn_interrupt;
     ops->wait = turn_wait;
     ops->watch = turn_watch;

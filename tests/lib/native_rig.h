@@ -15,6 +15,7 @@
 #include "stub/stub_host.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -29,6 +30,7 @@ struct nrig {
     struct dz_linux *l;
     struct dz_stub *stub;
     struct dz_kernel *k;
+    cpu_set_t cpus;    /* of this process, before the runner placed it */
     uint32_t in, outs; /* streams */
     char out[NRIG_OUT];
     size_t out_len;
@@ -169,6 +171,8 @@ static inline void nrig_start(struct nrig *r)
     struct dz_err err = {0};
     memset(r, 0, sizeof *r);
     rig_start(&r->disk);
+    if (sched_getaffinity(0, sizeof r->cpus, &r->cpus) < 0)
+        abort();
     r->trace = getenv("NRIG_TRACE") != NULL;
     own.arg = r;
     r->limits = dz_policy_find("posix")->limits;
@@ -285,7 +289,7 @@ static inline int nrig_host(struct nrig *r, const char *const argv[], const char
         (void)dup2(from[1], 2);
         for (int fd = 3; fd < 64; fd++)
             (void)close(fd);
-        if (chdir(dir) < 0)
+        if (chdir(dir) < 0 || sched_setaffinity(0, sizeof r->cpus, &r->cpus) < 0)
             _exit(126);
         char *env[NRIG_ENV + 1] = {NULL};
         for (int i = 0; i < NRIG_ENV; i++)

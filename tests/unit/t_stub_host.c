@@ -2,8 +2,7 @@
  *
  * The back end of host processes: guests are pieces of machine code of this file, copied into
  * fresh processes. */
-#include "stub/stub_host.h"
-#include "stub/stub_page.h"
+#include "stub/stub_int.h"
 
 #define TAP_ALARM_S 30
 #include "tap.h"
@@ -26,7 +25,7 @@
 __asm__(".pushsection .rodata\n"
         ".globl guest_begin, guest_end, guest_hello, guest_spin, guest_count, guest_store\n"
         ".globl guest_load, guest_loop, guest_sse, guest_ud, guest_int80, guest_x32, guest_vsys\n"
-        ".globl guest_bases, guest_exit, guest_bp\n"
+        ".globl guest_bases, guest_exit, guest_bp, guest_known\n"
         "guest_begin:\n"
         "guest_hello: mov $1, %edi\n lea 9f(%rip), %rsi\n mov $6, %edx\n mov $1, %eax\n syscall\n"
         " mov %rax, %rbx\n mov $60, %eax\n mov $7, %edi\n syscall\n ud2\n"
@@ -47,11 +46,19 @@ __asm__(".pushsection .rodata\n"
         "guest_vsys: mov $0xffffffffff600400, %rax\n call *%rax\n mov $39, %eax\n syscall\n ud2\n"
         "guest_bases: mov %fs:0, %rbx\n mov %gs:0, %rbp\n mov $39, %eax\n syscall\n ud2\n"
         "guest_exit: mov $60, %eax\n syscall\n ud2\n"
+        "guest_known: mov $0x500000, %rbx\n"
+        " mov $39, %eax\n syscall\n mov %rax, (%rbx)\n"
+        " mov $186, %eax\n syscall\n mov %rax, 8(%rbx)\n"
+        " mov $102, %eax\n syscall\n mov %rax, 16(%rbx)\n"
+        " mov $107, %eax\n syscall\n mov %rax, 24(%rbx)\n"
+        " mov $104, %eax\n syscall\n mov %rax, 32(%rbx)\n"
+        " mov $108, %eax\n syscall\n mov %rax, 40(%rbx)\n"
+        " mov $110, %eax\n syscall\n jmp guest_known\n"
         "guest_end:\n"
         ".popsection\n");
 extern const uint8_t guest_begin[], guest_end[], guest_hello[], guest_spin[], guest_count[],
     guest_store[], guest_load[], guest_loop[], guest_sse[], guest_ud[], guest_int80[], guest_x32[],
-    guest_vsys[], guest_bases[], guest_exit[], guest_bp[];
+    guest_vsys[], guest_bases[], guest_exit[], guest_bp[], guest_known[];
 
 static struct dz_stub *stub;
 static uint32_t text_number;
@@ -593,12 +600,85 @@ TEST(host_spins)
     end();
 }
 
-#include <grp.h>
+TEST(host_answers_what_it_knows)
+{
+    start(0);
+    uint32_t t = process(guest_known);
+    struct dz_stub_known known = {true, 11, 12, 13, 14, 15, UINT32_MAX};
+    stub->ops->known(stub, t, &known);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK_INT(regs(t)->rax, SYS_getppid);
+    for (uint32_t i = 0; i < 5; i++)
+        CHECK_INT(word(t, DATA + i * 8), 11 + i);
+    CHECK_INT(word(t, DATA + 40), UINT32_MAX); /* as many bits as an id has */
+    known = (struct dz_stub_known){.on = false, .pid = 21};
+    stub->ops->known(stub, t, &known);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK_INT(regs(t)->rax, SYS_getpid);
+    known.on = true;
+    stub->ops->known(stub, t, &known);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    stub->ops->end(stub, t);
+    t = process(guest_x32); /* another ABI's getpid is none */
+    stub->ops->known(stub, t, &known);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    stub->ops->end(stub, t);
+    t = process(guest_int80);
+    stub->ops->known(stub, t, &known);
+    CHECK_INT(run(t).arch, AUDIT_ARCH_I386);
+    uint32_t child = 0;
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &child), 0);
+    regs(child)->rip = TEXT + (uint64_t)(guest_count - guest_begin);
+    CHECK_INT(run(child).kind, DZ_STUB_CALL); /* what its parent knows is not the child's */
+    end();
+}
+
+/* Which processors may this thread of the host use? */
+static int cpus_of(pid_t tid)
+{
+    cpu_set_t set;
+    CHECK_INT(sched_getaffinity(tid, sizeof set, &set), 0);
+    return CPU_COUNT(&set);
+}
+static pid_t tid_of(uint32_t t)
+{
+    return ((const struct host *)(void *)stub)->threads[t].tid;
+}
+
+TEST(host_places_its_threads)
+{
+    start(0);
+    const int all = cpus_of(0);
+    const uint32_t a = process(guest_spin);
+    if (all < 2) {
+        CHECK_INT(stub->ops->place(stub, sched_getcpu()), -EOPNOTSUPP);
+        end();
+        SKIP("this machine has one processor");
+    }
+    CHECK_INT(stub->ops->place(stub, sched_getcpu()), 0);
+    const uint32_t b = process(guest_spin);
+    CHECK(cpus_of(0) == 1 && cpus_of(tid_of(a)) == 1 && cpus_of(tid_of(b)) == 1);
+    int64_t before = 0, after = 0;
+    CHECK_INT(stub->ops->delay(stub, a, &before), 0);
+    stub->ops->run(stub, a); /* two that compute on one processor wait for one another */
+    stub->ops->run(stub, b);
+    for (int i = 0; i < 1000 && after <= before; i++) {
+        (void)poll(NULL, 0, 10);
+        CHECK_INT(stub->ops->delay(stub, a, &after), 0);
+    }
+    CHECK(after > before);
+    CHECK_INT(stub->ops->place(stub, -1), 0);
+    CHECK(cpus_of(0) == all && cpus_of(tid_of(a)) == all && cpus_of(tid_of(b)) == all);
+    CHECK_INT(cpus_of(tid_of(1)), all); /* and those that are made next */
+    CHECK_INT(stub->ops->place(stub, CPU_SETSIZE - 1), -EOPNOTSUPP);
+    end();
+}
+
 #include <sys/prctl.h>
 TEST(host_without_privileges)
 {
     if (geteuid() == 0) {
-        CHECK_INT(setgroups(0, NULL), 0);
+        CHECK_INT(syscall(SYS_setgroups, 0, NULL), 0);
         CHECK_INT(setresgid(65534, 65534, 65534), 0);
         CHECK_INT(setresuid(65534, 65534, 65534), 0);
         CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0); /* /proc/self is ours again */
