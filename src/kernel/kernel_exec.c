@@ -84,7 +84,9 @@ static int check_file(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, s
         return e;
     if (prog->node.fs != DZ_KERNEL_FS_DISK)
         return -EACCES;
-    e = dz_vfs_getattr(k->vfs, prog->node.ino, &prog->attr);
+    e = dz_k_sync_mapped(k, prog->node.ino); /* a linker may write a program by a mapping */
+    if (!e)
+        e = dz_vfs_getattr(k->vfs, prog->node.ino, &prog->attr);
     if (e)
         return e;
     if (!S_ISREG(prog->attr.mode) || !(prog->attr.mode & 0111))

@@ -327,6 +327,11 @@ static bool is_mapped(const struct dz_kernel *k, uint64_t ino)
     return k->pages && k->pages->covers(k->pages->arg, ino);
 }
 
+int dz_k_sync_mapped(struct dz_kernel *k, uint64_t ino)
+{
+    return is_mapped(k, ino) ? k->pages->sync(k->pages->arg, ino) : 0;
+}
+
 /* Errors of a call that changes the size of something that has none. */
 struct misfits {
     int reading; /* open for reading only */
@@ -396,7 +401,7 @@ int64_t dz_sys_fsync(struct dz_kernel *k, struct dz_proc *p, int fd)
         return -EBADF;
     if (f->kind != DZ_FILE_DISK)
         return -EINVAL;
-    int e = is_mapped(k, f->node.ino) ? k->pages->sync(k->pages->arg, f->node.ino) : 0;
+    int e = dz_k_sync_mapped(k, f->node.ino);
     return e ? e : dz_vfs_sync(k->vfs, NULL) == 0 ? 0 : -EIO;
 }
 

@@ -408,6 +408,8 @@ void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f); /* one reference le
 int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
 /* Bytes of a file of the disk; of one that is mapped, those that are mapped. How many, -errno. */
 int64_t dz_k_disk_bytes(struct dz_kernel *k, uint64_t ino, uint64_t off, void *buf, size_t n);
+/* What programs wrote to it by mappings goes to the disk: for who reads the file there. */
+int dz_k_sync_mapped(struct dz_kernel *k, uint64_t ino);
 void dz_k_disk_cut(struct dz_kernel *k, uint64_t ino); /* its size has changed */
 void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
 void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st);
