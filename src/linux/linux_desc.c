@@ -11,9 +11,12 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <stddef.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <termios.h>
 
 enum {
     IOCTL_MAX = 256,    /* bytes behind the pointer of a request */
@@ -114,6 +117,51 @@ LINUX_CALL(flock)
     return dz_sys_flock(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
 }
 
+/* Modes of a terminal are longer in C libraries, and in our kernel, than in the calls: those have
+ * 19 characters, and speeds only in the requests of struct termios2. */
+enum {
+    TERMIOS_CC = 19,
+    TERMIOS_SIZE = 4 * 4 + 1 + TERMIOS_CC,
+    TERMIOS2_SIZE = TERMIOS_SIZE + 2 * 4,
+    TERMIOS2_GET = 0x802c542a, /* TCGETS2, which glibc's headers do not have */
+    TERMIOS2_SET = 0x402c542b, /* TCSETS2; TCSETSW2 and TCSETSF2 follow */
+};
+_Static_assert(offsetof(struct dz_termios, cc) == TERMIOS_SIZE - TERMIOS_CC, "begins as Linux's");
+
+/* Bits per second of a mode. No line has a speed here: what struct termios2 asks for is the one
+ * of the mode. */
+static uint32_t speed_of(uint32_t cflag)
+{
+    static const uint32_t slow[] = {0,   50,   75,   110,  134,  150,  200,   300,
+                                    600, 1200, 1800, 2400, 4800, 9600, 19200, 38400};
+    static const uint32_t fast[] = {0,       57600,   115200,  230400,  460800,  500000,
+                                    576000,  921600,  1000000, 1152000, 1500000, 2000000,
+                                    2500000, 3000000, 3500000, 4000000};
+    return (cflag & CBAUDEX ? fast : slow)[cflag & CBAUD & 15];
+}
+
+static int64_t modes(const linux_call *c, uint32_t request)
+{
+    uint8_t bytes[TERMIOS2_SIZE];
+    struct dz_termios t;
+    const bool two = request >= TERMIOS2_SET, read = request == TCGETS || request == TERMIOS2_GET;
+    const size_t size = two ? TERMIOS2_SIZE : TERMIOS_SIZE;
+    const int64_t r = dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), TCGETS, &t);
+    if (r < 0)
+        return r;
+    if (read) {
+        memcpy(bytes, &t, TERMIOS_SIZE);
+        const uint32_t speed[2] = {speed_of(t.cflag), speed_of(t.cflag)};
+        memcpy(bytes + TERMIOS_SIZE, speed, sizeof speed);
+        return dz_linux_put(c, c->arg[2], bytes, size);
+    }
+    if (dz_linux_get(c, c->arg[2], bytes, size) < 0)
+        return -EFAULT;
+    memcpy(&t, bytes, TERMIOS_SIZE);
+    request = two ? TCSETS + (request - TERMIOS2_SET) : request;
+    return dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), request, &t);
+}
+
 LINUX_CALL(ioctl)
 {
     _Alignas(8) uint8_t arg[IOCTL_MAX];
@@ -122,6 +170,9 @@ LINUX_CALL(ioctl)
     const int64_t flags = dz_sys_fcntl(LINUX_K(c), arg_int(c, 0), F_GETFL, 0);
     if (flags < 0 || (flags & O_PATH))
         return -EBADF;
+    if ((request >= TCGETS && request <= TCSETSF) || request == TERMIOS2_GET ||
+        (request >= TERMIOS2_SET && request <= TERMIOS2_SET + 2))
+        return modes(c, request);
     if (size < 0 || size > IOCTL_MAX)
         return -ENOTTY;
     if (size == 0)

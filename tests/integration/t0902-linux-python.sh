@@ -1,8 +1,17 @@
 #!/bin/bash
-# python3 of Debian in a sandbox and on this machine: its errors and its own library.
+# python3 of Debian in a sandbox and on this machine: threads, children, asyncio, its own library.
 . "$(dirname "$0")/lib.sh"
 . "$LIB_ROOT/tests/integration/linux.sh"
 
+test_that 'threads, queues, processes of multiprocessing' '
+    same /usr/bin/python3 threads.py && has out "shared 1500 [0, 0, 0]"
+'
+test_that 'subprocess, ptys, sockets, mappings, locks, epoll' '
+    same /usr/bin/python3 children.py && has out "stream 1000000"
+'
+test_that 'asyncio: streams, children, signals, executors' '
+    same /usr/bin/python3 loop.py && has out "refused 111"
+'
 test_that 'what an error looks like' '
     same /usr/bin/python3 -c "import sys; sys.exit(\"sentence\")" && has err sentence &&
     same /usr/bin/python3 -c "1/0" && has err ZeroDivisionError &&
@@ -19,7 +28,7 @@ print(db.execute(\"SELECT count(*), max(s), sum(n) FROM t\").fetchone(), sorted(
 text = json.dumps({\"a\": list(range(1000))}).encode()
 for m in (bz2, lzma, zlib): print(m.__name__, m.decompress(m.compress(text)) == text)
 print(hashlib.sha256(text).hexdigest(), decimal.Decimal(2).sqrt())
-with tarfile.open(\"t.tar.gz\", \"w:gz\") as t: t.add(\"git.bash\")
+with tarfile.open(\"t.tar.gz\", \"w:gz\") as t: t.add(\"threads.py\")
 print(tarfile.open(\"t.tar.gz\").getnames())
 "
 '

@@ -146,3 +146,29 @@ TEST(descriptors_that_do_not_fit)
        "os.unlink('f'); os.unlink('g')\n");
     nrig_stop(&r);
 }
+
+TEST(modes_of_terminals_have_the_size_of_the_calls)
+{
+    nrig_python(&r);
+    PY("import termios, tty\n"
+       "m, s = os.openpty()\n"
+       "null = os.open('/dev/null', os.O_RDWR)\n"
+       "a = termios.tcgetattr(s); a[0] &= ~0x4000; termios.tcsetattr(s, 0, a) # IUTF8\n"
+       "for request, size in (0x5401, 36), (0x802c542a, 44):\n"
+       "    b = bytearray(b'\\xaa' * 60)\n"
+       "    say(fcntl.ioctl, s, request, b)\n"
+       "    print(b.hex(), b[size:] == b'\\xaa' * (60 - size))\n"
+       "    say(fcntl.ioctl, null, request, b)\n"
+       "    print(sys_call(16, s, request, 8), sys_call(16, null, request, 8))\n"
+       "print(termios.tcgetattr(s))\n"
+       "tty.setraw(s); print(termios.tcgetattr(s)); print(termios.tcgetattr(m) == termios.tcgetattr(s))\n"
+       "a = termios.tcgetattr(s); a[6][termios.VMIN] = b'\\3'; a[3] |= termios.ECHO\n"
+       "for when in termios.TCSANOW, termios.TCSADRAIN, termios.TCSAFLUSH:\n"
+       "    termios.tcsetattr(s, when, a)\n"
+       "    print(termios.tcgetattr(s) == a)\n"
+       "b = bytearray(44); fcntl.ioctl(s, 0x802c542a, b); b[17 + termios.VMIN] = 5\n"
+       "for request in 0x402c542b, 0x402c542c, 0x402c542d:\n"
+       "    say(fcntl.ioctl, s, request, bytes(b))\n"
+       "print(termios.tcgetattr(s)[6][termios.VMIN], sys_call(16, s, 0x5402, 8), sys_call(16, null, 0x5402, 8))\n");
+    nrig_stop(&r);
+}
