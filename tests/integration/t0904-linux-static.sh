@@ -5,7 +5,8 @@
 . "$LIB_ROOT/tests/integration/linux.sh"
 
 export files=$LIB_ROOT/tests/linux
-export real_home=$(getent passwd "$(id -u)" | cut -d: -f6) # where compilers keep what they compiled
+real_home=$(getent passwd "$(id -u)" | cut -d: -f6) # where compilers keep what they compiled
+export real_home
 mkdir made
 with() { command -v "$1" >/dev/null || skip "$1 is not installed"; }
 
