@@ -27,22 +27,22 @@
 enum {
     FRESH_MS = 5000,
     TENANT_REQUESTS = 1024, /* requests and streams of one tenant in progress */
-    FAILURES = 20,          /* failures of one address without a pause */
-    FAILURE_MS = 3000,      /* after which one failure is forgiven */
+    FAILURES = 20,          /* failed attempts of one address before it must pause */
+    FAILURE_MS = 3000,      /* pause after which one failure is forgiven */
     ADDRESSES_MAX = 4096,   /* addresses with remembered failures */
     USED_MS = 60000,
-    SESSIONS_MAX = 4096, /* cached; beyond it the cache is emptied */
+    SESSIONS_MAX = 4096, /* sessions cached; a full cache is emptied */
 };
 
 struct tenant {
     char name[DZ_CONTROL_NAME_MAX + 1];
-    size_t requests; /* in progress */
-    size_t refs;     /* sessions */
+    size_t requests; /* requests in progress */
+    size_t refs;     /* sessions that refer to this tenant */
 };
 
 struct failures {
     uint8_t key[16];
-    int64_t until_ms; /* when all are forgiven */
+    int64_t until_ms; /* time at which all failures are forgiven */
 };
 
 struct session {

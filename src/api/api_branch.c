@@ -134,15 +134,15 @@ static void put_fork(struct dz_json *j, const struct dz_fork_row *row)
     dz_api_put_time(j, "expires_at", row->expires);
 }
 
-/* A fork request: creates the fork, then its branches one after another. Where the handle is for
- * one branch only there is none. */
+/* A fork request: creates the fork, then its branches one after another. A fork for one branch only
+ * has no handle. */
 struct forking {
     struct dz_api *api;
-    uint64_t id; /* of the request */
+    uint64_t id; /* id of the request */
     struct dz_api_out out;
     int64_t left;
     bool drop; /* the fork exists only for these branches: delete it after the last one */
-    struct dz_control_own_caller own; /* outlives the request */
+    struct dz_control_own_caller own; /* a copy, because the work outlives the request */
     char fork[DZ_ID_TEXT];
 };
 
@@ -157,7 +157,7 @@ static void forking_end(struct forking *f, const struct dz_why *why)
         dz_json_end(&f->out.json);
         dz_api_send(r, 201, &f->out);
     }
-    /* Behind the answer, but before any other request. */
+    /* Runs after the answer was sent, but before any other request. */
     if (f->drop && f->fork[0] && dz_control_fork_delete(f->api->control, fork, &left) < 0)
         dz_log(DZ_LOG_WARN, "fork_left", dz_log_strz("id", f->fork), dz_log_err(&left.err));
     dz_buf_release(&f->out.text);

@@ -159,11 +159,11 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
 
 struct run {
     struct dz_api *api;
-    uint64_t id; /* of the request */
+    uint64_t id; /* id of the request */
     struct dz_exec_watch *watch;
     struct dz_timer *timer;
     struct dz_buf out[2];
-    size_t reserved; /* bytes reserved for both by dz_http_reserve() */
+    size_t reserved; /* bytes that dz_http_reserve() holds for out and err */
     bool truncated, background, gone;
     int64_t pid;
     char exec_id[DZ_CONTROL_VALUE_MAX + 1];
@@ -477,10 +477,10 @@ void dz_api_exec_resize(struct dz_http_req *r, void *api)
 
 struct reading {
     struct dz_api *api;
-    uint64_t id; /* of the request */
+    uint64_t id; /* id of the request */
     struct dz_file_op *op;
     struct dz_api_out out;
-    bool one; /* else a list */
+    bool one; /* one record; else a list */
     size_t count, limit;
     uint64_t last; /* number of the last command listed so far */
 };
@@ -523,8 +523,9 @@ static void on_data(void *arg, const void *data, size_t n)
     struct dz_cell_view v = {data, n};
     struct dz_cell_exec_row row;
     while (dz_cell_exec_row_next(&v, &row, NULL) == 1) {
+        /* one row beyond the limit means that there are more */
         if (s->count++ >= s->limit)
-            continue; /* one row beyond the limit means that there are more */
+            continue;
         s->last = row.number;
         if (!s->one)
             dz_json_object(&s->out.json);

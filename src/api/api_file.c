@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 
 enum {
-    ENTRIES = 1000,       /* listed by default */
-    ENTRIES_MAX = 100000, /* and at most */
+    ENTRIES = 1000,       /* entries listed by default */
+    ENTRIES_MAX = 100000, /* largest number of entries listed */
     DEPTH_MAX = 64,
     ROWS = 1000,
     ROWS_MAX = 100000,
@@ -44,7 +44,7 @@ struct asking {
     void (*data)(struct asking *s, struct dz_cell_view *v);
     void (*finish)(struct asking *s, struct dz_http_req *r, uint64_t count);
     struct dz_api_out out;
-    size_t rows_max;               /* SQL: as many rows as were allowed */
+    size_t rows_max;               /* SQL: limit on the rows */
     struct dz_cell_json_rows rows; /* SQL */
 };
 
@@ -395,7 +395,7 @@ static void put_rows(struct asking *s, struct dz_cell_view *v)
 
 static void finish_sql(struct asking *s, struct dz_http_req *r, uint64_t count)
 {
-    bool cut = count >= s->rows_max; /* as many rows as were allowed: there may be more */
+    bool cut = count >= s->rows_max; /* the row limit was reached: there may be more */
     dz_cell_json_rows_end(&s->rows);
     dz_json_put_bool(&s->out.json, "truncated", cut);
     dz_api_send(r, 200, &s->out);

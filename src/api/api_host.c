@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_host.c - the daemon itself: liveness, readiness, metrics.
+ * api_host.c - the daemon itself: liveness and readiness.
  */
 #include "api/api_int.h"
 
@@ -30,7 +30,7 @@ void dz_api_readyz(struct dz_http_req *r, void *api)
     struct dz_control_space space;
     struct dz_why why;
     dz_control_space(a->control, &space);
-    if (dz_control_check_space(a->control, &why) < 0) { /* running, but creations fail */
+    if (dz_control_check_space(a->control, &why) < 0) { /* the daemon runs, but creations fail */
         const struct dz_http_problem p = {
             .code = why.err.code, .reason = "degraded", .message = why.err.msg, .status = 503};
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);

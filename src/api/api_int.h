@@ -33,9 +33,9 @@ enum {
 struct dz_api {
     struct dz_control *control;
     struct dz_http *http;
-    struct dz_http_route *routes; /* of http */
+    struct dz_http_route *routes; /* the routes given to the HTTP server */
     struct dz_loop *loop;
-    struct dz_control_caller owner; /* of the socket */
+    struct dz_control_caller owner; /* the owner of the unix socket */
     struct dz_map keyed;            /* api_key.c: by request */
     /* api_auth.c: token hash -> session; tenant name -> requests; address -> failures */
     struct dz_map sessions, tenants, failures;
@@ -44,15 +44,15 @@ struct dz_api {
     size_t tenant_requests;  /* limit of requests in progress for one tenant */
     struct dz_metrics *metrics;
     int64_t started_ms;
-    struct dz_control_counts
-        counted; /* the control plane's counts that the metrics already include */
+    /* the control plane's counts that the metrics already include */
+    struct dz_control_counts counted;
 };
 
-/* A request that waits for the control plane. */
+/* A call of the control plane that a request waits for. */
 struct dz_api_call {
     struct dz_api *api;
     uint64_t id;    /* of the request */
-    unsigned flags; /* the handler's own */
+    unsigned flags; /* data of the handler */
 };
 
 /* --- api_auth.c -------------------------------------------------------------------------- */
@@ -62,18 +62,21 @@ const struct dz_control_caller *dz_api_caller(const struct dz_http_req *r, const
 /* The caller, and the object that the path parameter `param` names. */
 struct dz_control_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
                                        const char *param);
-int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);   /* dz_http_opts.admit */
-void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a); /* it is over */
-bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must,
-                    void *api);                                  /* as dz_http_opts.hold */
-void dz_api_auth_expire(void *api);                              /* of the timer */
-void dz_api_auth_revoked(struct dz_api *a, const char *id);      /* cuts its streams */
+/* implements dz_http_opts.admit */
+int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);
+/* call when the request is over */
+void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a);
+/* implements dz_http_opts.hold */
+bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must, void *api);
+void dz_api_auth_expire(void *api);                              /* callback of a timer */
+void dz_api_auth_revoked(struct dz_api *a, const char *id);      /* cuts the streams of the token */
 void dz_api_auth_open(struct dz_api *a, size_t tenant_requests); /* 0: the default */
 void dz_api_auth_close(struct dz_api *a);
 
 /* --- api_key.c --------------------------------------------------------------------------- */
 
-bool dz_api_key_before(struct dz_http_req *r, void *api); /* dz_http_opts.before, .kept, .done */
+/* implement dz_http_opts.before, .kept and .done */
+bool dz_api_key_before(struct dz_http_req *r, void *api);
 void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void *api);
 void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r);
 /* The id that this creation must give to its sandbox; NULL: any. */
@@ -109,12 +112,12 @@ void dz_api_list_send(struct dz_http_req *r, struct dz_api_out *o, const char *n
 /* What kind of value a list's cursors are. */
 enum dz_api_cursor {
     DZ_API_CURSOR_NUMBER,
-    DZ_API_CURSOR_SANDBOX, /* ids, by their kind */
+    DZ_API_CURSOR_SANDBOX, /* ids with the prefix of their kind */
     DZ_API_CURSOR_SNAPSHOT,
     DZ_API_CURSOR_FORK,
     DZ_API_CURSOR_REF,
     DZ_API_CURSOR_TOKEN,
-    DZ_API_CURSOR_IMAGE,  /* a hash */
+    DZ_API_CURSOR_IMAGE,  /* a hash of an image */
     DZ_API_CURSOR_TENANT, /* DZ_API_TENANT_CURSOR and a name: the prefix rejects other words */
 };
 #define DZ_API_TENANT_CURSOR "tenant:"
@@ -131,7 +134,8 @@ bool dz_api_body(struct dz_http_req *r, void *ret);
 /* DZ_EINVAL names a parameter of the query that is not in the list. */
 int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_why *why);
 
-void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms); /* 0: null */
+/* written as null if 0 */
+void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms);
 /* Write the members of a sandbox into an open object, or the whole object. */
 void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    PATH_TEXT = 64, /* of a field's name in its parents */
+    PATH_TEXT = 64, /* longest path of a field, such as "idle.timeout" */
     FIELDS_MAX = 64,
 };
 #define DURATION_MAX_MS ((int64_t)366 * 24 * 3600 * 1000)
@@ -23,7 +23,7 @@ enum {
 struct reading {
     struct dz_arena *arena;
     struct dz_why *why;
-    char path[PATH_TEXT]; /* "idle." while inside of it */
+    char path[PATH_TEXT]; /* path of the parents, such as "idle." */
     void *to;
 };
 
@@ -121,7 +121,7 @@ static int read_input(struct reading *r, const char *name, const json_t *v, stru
 {
     if (json_is_boolean(v)) {
         to->keep = json_is_true(v);
-        if (!to->keep) /* said, unlike nothing */
+        if (!to->keep) /* true was given, which differs from a missing field */
             to->text = DZ_STR("");
         return 0;
     }

@@ -19,7 +19,7 @@
 
 enum dz_api_kind {
     DZ_API_STR,      /* const char * */
-    DZ_API_UNSET,    /* the same; null reads as "", which clears the value */
+    DZ_API_UNSET,    /* const char *; null reads as "", which clears the value */
     DZ_API_BOOL,     /* int: 0 or 1; unchanged if not given */
     DZ_API_INT,      /* int64_t, at least 0 */
     DZ_API_SIZE,     /* uint64_t: bytes, or "64MB" */
@@ -33,9 +33,9 @@ enum dz_api_kind {
 struct dz_api_field {
     const char *name; /* NULL ends the table */
     enum dz_api_kind kind;
-    size_t at; /* in the struct */
+    size_t at; /* offset in the struct */
     const struct dz_api_field *sub;
-    size_t seen; /* of SUB: offset of an int set to 1 if the object is given; 0: none */
+    size_t seen; /* SUB: offset of an int set to 1 if the object is given; 0: none */
 };
 struct dz_api_input {
     struct dz_str text;

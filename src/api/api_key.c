@@ -14,7 +14,7 @@
 
 struct keyed {
     struct dz_control_own_caller own;
-    uint64_t id; /* of the request */
+    uint64_t id; /* id of the request */
     bool answered;
     char sandbox_id[DZ_ID_TEXT]; /* of the new sandbox; "": none is created */
     char key[DZ_CONTROL_IDEM_MAX + 1];
@@ -178,8 +178,9 @@ void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void
 void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r)
 {
     struct keyed *k = dz_map_get64(&a->keyed, dz_http_id(r));
+    /* it was not answered: its row stays, as if the daemon had died */
     if (k)
-        free_keyed(a, k); /* unanswered: its row stays, as after an interruption */
+        free_keyed(a, k);
 }
 
 const char *dz_api_key_id(const struct dz_api *a, const struct dz_http_req *r)

@@ -68,10 +68,10 @@ enum {
 static const struct dz_metric_row rows[] = {DZ_METRICS_ROWS(METRICS)};
 
 enum {
-    SANDBOXES_MAX = 1000, /* of one answer */
+    SANDBOXES_MAX = 1000, /* sandboxes in one answer */
     STAT_MAX = 4096,      /* bytes of /proc/PID/stat */
     FIELD_CPU = 11,       /* counted from 0 after the name in parentheses: utime, stime, ... */
-    FIELD_RESIDENT = 21,  /* pages */
+    FIELD_RESIDENT = 21,  /* resident memory in pages */
 };
 
 /* --- processes -------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static uint64_t open_files(void)
     for (const struct dirent *d; (d = readdir(dir));)
         n += d->d_name[0] != '.';
     (void)closedir(dir);
-    return n - 1; /* the one that looks */
+    return n - 1; /* without the descriptor of this directory */
 }
 
 /* --- metrics ---------------------------------------------------------------------------------- */

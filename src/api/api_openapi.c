@@ -15,7 +15,7 @@
 
 enum {
     DOCUMENT_MAX = 1 << 20,
-    CODES_TEXT = 128, /* of all codes with the same status */
+    CODES_TEXT = 128, /* longest list of codes with the same status */
 };
 
 /* The file as it is, from `schemas` to `schemas_end`; the build runs in the tree's root. */
@@ -31,7 +31,7 @@ extern const char schemas_end[] __asm__("dz_api_schemas_end");
 
 /* --- words ------------------------------------------------------------------------------ */
 
-/* Is this one of the words of a list? */
+/* Does the list, of words separated by spaces, contain this word? */
 static bool has_word(const char *list, const char *word)
 {
     struct dz_str rest = dz_str(list), part;
@@ -247,7 +247,8 @@ static void put_info(struct dz_json *j)
     dz_json_key(j, "info");
     dz_json_object(j);
     dz_json_put_strz(j, "title", "doze");
-    dz_json_put_strz(j, "version", "1"); /* of the API; strangers need not know doze's */
+    /* version of the API; the version of doze is not for strangers */
+    dz_json_put_strz(j, "version", "1");
     dz_json_put_strz(j, "summary", "Sandboxes that sleep.");
     dz_json_put_strz(j, "description",
                      "docs/guide/api.md explains the API with examples, docs/guide/errors.md lists "

@@ -7,7 +7,7 @@
 
 struct checking {
     struct dz_api *api;
-    uint64_t id; /* of the request */
+    uint64_t id; /* id of the request */
     struct dz_sandboxes_look *look;
     struct dz_api_out o;
 };

@@ -56,7 +56,7 @@ static void put_timeout(const struct dz_api *a, struct dz_json *j, const struct 
 
 static void put_capabilities(struct dz_json *j, const struct dz_instance *row)
 {
-    const bool memory = strcmp(row->kind, "wasm") == 0; /* is kept, and copied */
+    const bool memory = strcmp(row->kind, "wasm") == 0; /* may be kept and copied */
     const struct {
         const char *name;
         bool has;
@@ -81,11 +81,11 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     if (c.memory_bytes)
         dz_json_put_u64(j, "memory_bytes", c.memory_bytes);
     else
-        dz_json_put_null(j, "memory_bytes"); /* the image's, or the policy's */
+        dz_json_put_null(j, "memory_bytes"); /* 0: the limit of the image or the policy */
     if (c.disk_bytes)
         dz_json_put_u64(j, "disk_bytes", c.disk_bytes);
     else
-        dz_json_put_null(j, "disk_bytes"); /* the server's */
+        dz_json_put_null(j, "disk_bytes"); /* 0: the server's limit */
     put_text(j, "policy", c.policy);
     put_text(j, "durability", c.durability);
     dz_json_put_bool(j, "auto_resume", !known || c.auto_resume);
@@ -389,7 +389,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     b.p.set_resume = b.auto_resume >= 0;
     b.p.no_resume = b.auto_resume == 0;
     b.p.set_silence = b.silence_ms >= 0;
-    b.p.silence_ms = b.silence_ms == 0 ? 1 : b.silence_ms; /* refused as too short */
+    b.p.silence_ms = b.silence_ms == 0 ? 1 : b.silence_ms; /* 0 is refused as too short */
     b.p.set_cpu = b.count_cpu >= 0;
     b.p.ignore_cpu = b.count_cpu == 0;
     int rc = dz_control_change(a->control, dz_api_target(r, a, "id"), &b.p, &row, &why);

@@ -235,7 +235,7 @@ static void ws_fail(struct session *s, struct dz_why *why, const char *text)
 static void on_sent(void *arg, const struct dz_sandbox_result *result)
 {
     struct session *s = arg;
-    (void)result; /* a command that has ended, or does not read: its end says so */
+    (void)result; /* the command has ended or does not read; its end event reports that */
     s->sending--;
     if (!s->over && s->sending == 0)
         dz_ws_pause(s->ws, false);
@@ -249,7 +249,7 @@ static void send_message(struct session *s, struct dz_exec_send what)
         dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
     int rc = dz_control_exec_send(s->api->control, s->target, &what, on_sent, s, &why);
-    if (rc == DZ_ERATE) { /* otherwise input would be lost silently */
+    if (rc == DZ_ERATE) { /* else input would be lost silently */
         let_go(s, false);
         on_failed(s, &why);
     }
@@ -307,8 +307,9 @@ static void on_first(struct session *s, bool text, struct dz_str data)
         return;
     }
     exec.background = false;
+    /* a WebSocket always has input */
     if (!b.input.text.p)
-        exec.keep_input = true; /* a WebSocket always has input */
+        exec.keep_input = true;
     if (dz_control_exec(s->api->control, s->target, &exec, (struct dz_exec_listener){&ops, s, 0},
                         &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);

@@ -34,7 +34,7 @@ static void put_usage(struct dz_json *j, const char *key, const struct dz_contro
     if (measured)
         dz_json_put_u64(j, "disk_bytes", u->disk_bytes);
     else
-        dz_json_put_null(j, "disk_bytes"); /* it is being measured */
+        dz_json_put_null(j, "disk_bytes"); /* the usage is being measured */
     dz_json_end(j);
 }
 

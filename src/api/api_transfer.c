@@ -25,13 +25,13 @@ enum {
 
 struct download {
     struct dz_api *api;
-    uint64_t id; /* of the request */
+    uint64_t id; /* id of the request */
     struct dz_file_op *op;
     struct dz_buf pending;
-    size_t sent;   /* of pending */
+    size_t sent;   /* bytes of pending that were sent */
     uint64_t left; /* bytes of the announced size still to send */
     bool tar, head, ranged, begun, over, failed, closed;
-    uint64_t from, length; /* of the range */
+    uint64_t from, length; /* first byte of the range */
 };
 
 static void download_free(struct download *d)
@@ -66,8 +66,9 @@ static ssize_t pull(void *arg, char *p, size_t n)
             dz_file_op_ack(d->op, part);
         return (ssize_t)part;
     }
+    /* the file shrank, or a read failed */
     if (d->failed || (d->over && !d->tar && d->left > 0))
-        return DZ_HTTP_CUT; /* the file shrank, or a read failed */
+        return DZ_HTTP_CUT;
     return d->over || (!d->tar && d->left == 0) ? DZ_HTTP_END : DZ_HTTP_WAIT;
 }
 
@@ -358,7 +359,7 @@ static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
         dz_api_refuse(r, &why);
         return;
     }
-    r = dz_http_find(a->http, id); /* NULL if it has been answered already */
+    r = dz_http_find(a->http, id); /* NULL: the request has been answered */
     if (r)
         dz_http_receive(r, &sink, u);
 }

@@ -3,10 +3,10 @@
  * control_branch.c - sandboxes that start from snapshots; forks, which are snapshots with a label
  * from which any number of branches start; references, which share one sandbox.
  *
- * A branch's file is a copy of the snapshot's. It is made before the branch's row, under a claim,
- * so that the next start removes it if the daemon dies between the two. A fork for a single branch
- * needs no snapshot: the cell writes the branch's file directly (control_snap.c), and the branch is
- * created as soon as that file is on the disk.
+ * A branch's file is a copy of the snapshot's. It is made before the branch's row, under an intent
+ * file, so that the next start removes it if the daemon dies between the two. A fork for a single
+ * branch needs no snapshot: the cell writes the branch's file directly (control_snap.c), and the
+ * branch is created as soon as that file is on the disk.
  */
 #include "control/control_int.h"
 
@@ -130,7 +130,7 @@ static void on_copied(void *arg)
         branch_fail(b, b->rc, &b->err);
         return;
     }
-    /* other creations may have used the room up meanwhile */
+    /* other creations may have used up the quota meanwhile */
     int rc = dz_usage_room(b->e, b->tenant, b->owner, &why);
     if (rc < 0)
         b->err = why.err;
@@ -398,12 +398,12 @@ int dz_control_fork(struct dz_control *e, struct dz_control_target target,
     return rc;
 }
 
-/* A fork for a single branch: the row that its client gets, and the caller. */
+/* A fork for a single branch: the row that its client gets, and the caller */
 struct fork_one {
-    struct branch *b; /* until the branch has its file */
+    struct branch *b; /* held until the branch has its file */
     dz_control_fork_one_fn *done;
     void *arg;
-    struct dz_control_own_caller own; /* outlives the request */
+    struct dz_control_own_caller own; /* a copy, because the work outlives the request */
     struct dz_instance source;
     char fork[DZ_ID_TEXT], snap[DZ_ID_TEXT];
     int64_t created;
@@ -430,7 +430,7 @@ static void on_one(void *arg, const struct dz_sandbox_result *result)
     fork_one_free(f);
 }
 
-/* The branch's file is on the disk, under its claim. The caller's token may have been revoked
+/* The branch's file is on the disk, under its intent file. The caller's token may have been revoked
  * meanwhile. */
 static void on_own_file(void *arg, const struct dz_snapshot_row *snap, const struct dz_why *failed)
 {
@@ -551,7 +551,7 @@ int dz_control_fork_attach(struct dz_control *e, struct dz_control_target target
     row.attached++;
     if (rc == 0 &&
         dz_registry_fork_change(e->registry, &row, DZ_ROW_COLUMN(fork, attached), false, &err) < 0)
-        /* only the count of attached branches is wrong */
+        /* on failure only the count of attached branches is wrong */
         dz_log(DZ_LOG_WARN, "fork_not_counted", dz_log_err(&err));
     return rc;
 }

@@ -28,11 +28,11 @@
 #include <unistd.h>
 
 enum {
-    KEPT = 32,            /* finished builds that are remembered */
+    KEPT = 32,            /* finished builds that the daemon remembers */
     FOLLOW_MS = 100,      /* interval at which the log is read */
-    CANCEL_MS = 10000,    /* from the signal to the kill */
-    LONGEST_MS = 7200000, /* then the build fails */
-    LOG_KEPT = 128 << 10, /* bytes of the log's end */
+    CANCEL_MS = 10000,    /* time from the signal to the kill */
+    LONGEST_MS = 7200000, /* time after which the build fails */
+    LOG_KEPT = 128 << 10, /* bytes kept of the end of the log */
     ERROR_MAX = 248,      /* bytes of the sentence why a build failed */
     OUTPUT_MAX = 4096,    /* bytes of the child's output */
     PATH_ROOM = DZ_PATH_MAX + 64,
@@ -51,7 +51,7 @@ struct dz_control_build {
     enum build_phase phase;
     enum dz_image_status status;
     bool tar, fresh, cancelled, late;
-    uint64_t bytes; /* received */
+    uint64_t bytes; /* bytes of the archive received */
     int fd;         /* the file that receives the archive, while it is open */
     struct dz_os_proc proc;
     int output_fd; /* output of the child */
@@ -254,8 +254,9 @@ static void on_limit(void *arg)
     struct dz_control_build *b = arg;
     if (!b->cancelled)
         b->late = true;
+    /* the poll reports its end */
     if (b->phase == BUILDING_RUNS)
-        dz_os_proc_kill(&b->proc); /* the poll reports its end */
+        dz_os_proc_kill(&b->proc);
 }
 
 /* --- running -------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ struct dz_control_build;
 struct dz_control_build_spec {
     const char *name;   /* NAME[:TAG] */
     const char *text;   /* the recipe; NULL: an archive follows, and in it: */
-    const char *recipe; /* a path; NULL: "recipe" */
+    const char *recipe; /* path of the recipe in the archive; NULL: "recipe" */
     const char *from;   /* the image to build on instead of the recipe's; NULL */
     bool fresh;         /* look nothing up in the cache */
 };
@@ -28,7 +28,8 @@ DZ_NODISCARD int dz_control_build_open(struct dz_control *e, const struct dz_con
 DZ_NODISCARD int dz_control_build_put(struct dz_control_build *b, const void *data, size_t n,
                                       struct dz_why *why);
 void dz_control_build_go(struct dz_control_build *b);
-void dz_control_build_drop(struct dz_control_build *b); /* discards everything. NULL is fine */
+/* drop an open build and its files; NULL is fine */
+void dz_control_build_drop(struct dz_control_build *b);
 DZ_NODISCARD int dz_control_build_find(struct dz_control *e, const struct dz_control_caller *who,
                                        const char *id, struct dz_control_build **ret_build,
                                        struct dz_why *why);
@@ -40,7 +41,7 @@ struct dz_control_build_state {
     const char *id, *name;
     const char *status;       /* UPLOADING to FAILED */
     const char *error;        /* why it failed; NULL: it did not */
-    const char *image_sha256; /* of the image, once DEPLOYED */
+    const char *image_sha256; /* hash of the image, once DEPLOYED */
     bool over;
     int64_t created, ended;
     struct dz_str log; /* the kept end of the log */

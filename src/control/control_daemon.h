@@ -18,7 +18,7 @@ struct dz_control_opts {
     struct dz_loop *loop;
     struct dz_cell_pool *pool; /* borrowed; made before the process had a thread */
     const char *data_path;     /* path of the data directory; made if missing */
-    const char *registry;      /* as of dz_registry_open */
+    const char *registry;      /* name for dz_registry_open() */
     struct dz_idle_policy idle_policy;
     struct dz_quotas quotas; /* for tenants without quotas of their own; DZ_QUOTA_NONE: no limit */
     struct dz_space_opts space;
@@ -30,7 +30,7 @@ DZ_NODISCARD int dz_control_new(const struct dz_control_opts *opts, struct dz_co
 /* Finish or undo the interrupted operations of an earlier daemon. Afterwards requests are accepted.
  * Blocks. */
 DZ_NODISCARD int dz_control_recover(struct dz_control *e, struct dz_err *err);
-/* The same in pieces, as dz_sandboxes_recover_some. */
+/* The same in pieces, like dz_sandboxes_recover_some. */
 DZ_NODISCARD int dz_control_recover_some(struct dz_control *e, int64_t until_ms,
                                          struct dz_err *err);
 /* Suspend every sandbox. done(left) is called when none is awake, or after deadline_ms with the
@@ -55,18 +55,18 @@ void dz_control_note_death(struct dz_control *e, int pid, const char *signal, bo
  * start the sandbox. */
 struct dz_control_timing {
     const char *operation; /* "create", "wake", "suspend", "freeze", "archive", ... */
-    const char *rung;      /* of a wake: "local", "cold", "fresh"; else "" */
+    const char *rung;      /* wakes: the wake source "local", "cold" or "fresh"; else "" */
     int code;              /* 0 or DZ_E* */
     int64_t us;
 };
 void dz_control_on_timed(struct dz_control *e,
                          void (*fn)(void *arg, const struct dz_control_timing *timing), void *arg);
-/* List the awake sandboxes, as dz_sandboxes_each_warm. */
+/* List the active sandboxes, like dz_sandboxes_each_warm. */
 int dz_control_each_warm(const struct dz_control *e,
                          int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
 void dz_control_counts(const struct dz_control *e, struct dz_control_counts *ret_counts);
 
-/* Compare the registry with the files: as dz_sandboxes_look. */
+/* Compare the registry with the files, like dz_sandboxes_look. */
 DZ_NODISCARD int dz_control_registry_check(struct dz_control *e,
                                            const struct dz_sandboxes_look_opts *o,
                                            struct dz_sandboxes_look **ret_look, struct dz_why *why);

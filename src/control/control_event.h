@@ -13,7 +13,7 @@ enum {
 
 struct dz_control_event_filter {
     const char *sandbox_id; /* NULL: all */
-    int64_t after;          /* numbers greater than this */
+    int64_t after;          /* only events with greater numbers */
     size_t limit;
 };
 /* Call fn for each event, oldest first. 0: these were all; 1: fn stopped the list, or `limit` was

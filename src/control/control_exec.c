@@ -42,8 +42,9 @@ int dz_control_exec(struct dz_control *e, struct dz_control_target target,
     if (rc == 0 && exec->main && !row.ephemeral)
         rc = dz_why(why, DZ_EINVAL, "main",
                     "main: %s is persistent, so it does not end when a command exits", row.id);
+    /* a command leaves a record */
     if (rc == 0)
-        rc = dz_space_check(e, DZ_SPACE_OUT, why); /* a command leaves a record */
+        rc = dz_space_check(e, DZ_SPACE_OUT, why);
     return rc < 0 ? rc : dz_exec_start(e->sandboxes, &row, exec, listener, ret_watch, why);
 }
 

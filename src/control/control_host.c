@@ -212,7 +212,7 @@ static int host_transfer(void *arg, const struct dz_sandbox_transfer *c, struct 
     return rc < 0 ? rc : dz_cell_disk_transfer(&d, kinds[c->what], err);
 }
 
-static bool host_claimed(void *arg, const char *id)
+static bool host_has_intent(void *arg, const char *id)
 {
     return dz_intent_exists(arg, id);
 }
@@ -222,7 +222,7 @@ const struct dz_sandbox_files dz_control_files = {
     .ready = host_ready,
     .checkpoint = host_checkpoint,
     .transfer = host_transfer,
-    .claimed = host_claimed,
+    .has_intent = host_has_intent,
     .make_room = dz_space_make_room,
     .clock_load = host_clock_load,
     .clock_save = host_clock_save,

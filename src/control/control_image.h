@@ -9,7 +9,7 @@
 #include "image/image.h"
 
 enum {
-    DZ_CONTROL_IMAGES_MAX = 256, /* images that are open at once */
+    DZ_CONTROL_IMAGES_MAX = 256, /* images that may be open at once */
 };
 
 /* List the images whose hash is greater than `after`, in order. image is NULL if it is damaged. */
@@ -18,8 +18,8 @@ typedef int dz_control_image_fn(void *arg, const char *sha256, const char *tags,
 struct dz_control_images_page {
     const char *after; /* NULL: begin with the first */
     size_t limit;
-    char last[DZ_SHA256_HEX]; /* set: the last listed */
-    bool more;                /* set: there are more after it */
+    char last[DZ_SHA256_HEX]; /* set to the last one listed */
+    bool more;                /* set if there are more after it */
 };
 DZ_NODISCARD int dz_control_images(struct dz_control *e, struct dz_control_images_page *page,
                                    dz_control_image_fn *fn, void *arg, struct dz_why *why);

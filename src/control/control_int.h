@@ -124,8 +124,8 @@ struct dz_control {
     void (*timed)(void *arg, const struct dz_control_timing *timing);
     void *timed_arg;
 };
-void dz_control_timed(struct dz_control *e,
-                      const struct dz_control_timing *t); /* call the metrics hook */
+/* call the metrics hook */
+void dz_control_timed(struct dz_control *e, const struct dz_control_timing *t);
 
 /* --- control_config.c: what a client says of a sandbox, checked ------------------------- */
 
@@ -246,8 +246,8 @@ int dz_usage_may_open(struct dz_control *e, const struct dz_instance *row, struc
 void dz_usage_open(struct dz_control *e, struct dz_sandbox *s, const struct dz_instance *row);
 /* The most that each of the sandbox's files may take if its cell obeys; 0: no limit. */
 uint64_t dz_usage_most(struct dz_control *e, const struct dz_sandbox *s);
-void dz_usage_notify_disk(struct dz_control *e,
-                          struct dz_sandbox *s); /* notifies its cell how much it may still write */
+/* notifies its cell how much it may still write */
+void dz_usage_notify_disk(struct dz_control *e, struct dz_sandbox *s);
 /* Size of a sandbox's file and WAL in blocks of the file system: 0 if neither exists. */
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id);
 void dz_usages_measure(void *control); /* callback of a timer, which it sets again */
@@ -308,8 +308,8 @@ struct snap_label {
     const char *kind;  /* kind of the snapshot: a literal */
     const char *name;  /* NULL: none */
     int64_t expires;   /* 0: never */
-    const char *child; /* id of the sandbox whose file the copy becomes, under its claim; NULL: a
-                          snapshot */
+    const char *child; /* id of the sandbox whose file the copy becomes, under its intent file;
+                          NULL: a snapshot */
     const char *tenant, *token; /* of that sandbox */
 };
 /* Remove snapshots, forks and references that have expired. */
@@ -327,8 +327,7 @@ int dz_control_check_free(struct dz_control *e, const struct dz_control_named *o
                           struct dz_why *why);
 int dz_snap_remove(struct dz_control *e, const char *id, struct dz_err *err);
 int dz_fork_remove(struct dz_control *e, const struct dz_fork_row *row, struct dz_err *err);
-/* done gets a row in both cases. The row of a child names its claim, which the callback then
- * owns. */
+/* done gets a row in both cases. With a child the callback then owns the child's intent file. */
 int dz_control_snapshot_of(struct dz_control *e, const struct dz_instance *row,
                            struct snap_label label, dz_control_snap_fn *done, void *arg,
                            struct dz_why *why);
@@ -352,17 +351,18 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
                       const struct dz_control_spec *spec, dz_sandbox_done_fn *done, void *arg,
                       struct dz_why *why);
 
-/* --- control_claim.c -------------------------------------------------------------------------- */
+/* --- control_intent.c --------------------------------------------------------------------------
+ */
 
 /* Claim the files of this sandbox or snapshot: they come before its row, or go after it. Any
  * thread. */
 int dz_intent_make(const struct dz_control *e, const char *id, struct dz_err *err);
 bool dz_intent_exists(const struct dz_control *e, const char *id);
-/* files and row agree: remove the claim */
+/* files and row agree: remove the intent file */
 void dz_intent_remove(const struct dz_control *e, const char *id);
-/* remove the files, then the claim */
+/* remove the files, then the intent file */
 int dz_intent_undo(const struct dz_control *e, const char *id, struct dz_err *err);
-/* Undo the claims that an earlier daemon left. */
+/* Undo the intents that an earlier daemon left. */
 int dz_intents_recover(const struct dz_control *e, struct dz_err *err);
 
 #endif

@@ -21,11 +21,11 @@
 
 enum {
     MEASURE_MS = 1000, /* interval at which files with a quota or limit are measured */
-    /* what a cell that obeys its limit may take besides: indexes, WAL, blocks */
+    /* extra space that a cell may take within its limit: indexes, WAL, blocks */
     /* rows that are measured at a time, for each tenant */
     DISK_SLACK = 64 << 20,
     MEASURE_ROWS = 1000,
-    WANTED_MS = 60000, /* how long the disk space is measured after a request for it */
+    WANTED_MS = 60000, /* the disk space is measured for this long after a request for it */
 };
 
 struct usage {
@@ -650,7 +650,7 @@ static bool kill_greedy(struct dz_control *e, bool *any)
         if (live > most || copy > most) {
             end_greedy(s, live > most ? "files take" : "new snapshot takes",
                        live > most ? live : copy, most);
-            return true; /* s may be freed, and with it our place in the map */
+            return true; /* s may be freed now, and with it the position in the map */
         }
     }
     return false;

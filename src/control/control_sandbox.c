@@ -71,8 +71,8 @@ static void making_release(struct making *m)
     dz_free(m->metadata);
 }
 
-/* The kind is the image's. What native programs have in memory is lost when their sandbox is
- * suspended: so they keep their files only, and nothing suspends them that was not asked to. */
+/* The kind is the image's. The memory of native programs is lost when their sandbox is suspended.
+ * So such a sandbox keeps only its files, and is suspended only on request. */
 static int check_kind(struct dz_control *e, const struct dz_control_spec *s, struct making *m,
                       struct dz_why *why)
 {
@@ -147,7 +147,7 @@ static void created_at_rest(struct dz_control *e, const char *id, dz_sandbox_don
     done(arg, &r);
 }
 
-/* A new sandbox that could not be started: everything of it is removed. */
+/* A new sandbox could not be started: remove everything of it. */
 struct fresh {
     struct order *order;
     struct dz_why why; /* why it could not be started */

@@ -6,14 +6,14 @@
  *     DATA/snapshots/.SNAP.doze    being written by the sandbox's cell
  *     DATA/snapshots/SNAP.doze     complete; made before its row. An older doze also left a WAL
  *
- * Files that are being written or removed have a claim, by which the next daemon removes them if
- * this one dies. A snapshot outlives its sandbox.
+ * Files that are being written or removed have an intent file, by which the next daemon removes
+ * them if this one dies. A snapshot outlives its sandbox.
  *
  * A copy that becomes a single sandbox is written in the place of that sandbox's file, under that
- * sandbox's claim: there is no snapshot, no row of one, and no second copy. The requester makes the
- * sandbox's row.
+ * sandbox's intent file: there is no snapshot, no row of one, and no second copy. The requester
+ * makes the sandbox's row.
  *
- *     DATA/live/SBX.doze           being written, or complete; .SBX.new is its claim
+ *     DATA/live/SBX.doze           being written, or complete; .SBX.new is its intent file
  *
  * The cell is not trusted. It has a deadline; the file that it writes is measured meanwhile, as its
  * own file is; and the size of a snapshot is the one that the file system reports. A file that the
@@ -43,7 +43,7 @@
 #include <unistd.h>
 
 enum {
-    COPY_MS = 60000,      /* time for a cell to write a snapshot, and besides */
+    COPY_MS = 60000,      /* time for a cell to write a snapshot, plus */
     COPY_BYTES_MS = 4096, /* a millisecond for this many bytes of its files: 4 MiB/s */
     CLOSED_MS = 1000, /* after this time no process may have the file open any more: a forked child
                          of the daemon */
@@ -63,7 +63,7 @@ struct copy {
                                there is a writer */
     struct dz_control *e;
     struct dz_sandbox *sandbox; /* NULL: it has left its sandbox */
-    struct dz_instance row;     /* of the sandbox */
+    struct dz_instance row;     /* row of the sandbox */
     dz_control_snap_fn *done;
     void *arg;
     struct dz_loop_task failed; /* task that calls done with `why`, */
@@ -81,10 +81,10 @@ struct copy {
     bool synced;          /* a worker has synced it, with the result rc */
     bool in_line; /* closing, and waiting because CLOSING_TRIED copies of its tenant are being tried
                    */
-    bool claimed; /* the file may exist */
-    bool kept;    /* the file is complete, and has a row or gets one from the requester */
-    bool child;   /* it becomes a sandbox's file: id is that sandbox's */
-    struct dz_room room;                                      /* reserved for the copy, */
+    bool has_intent;     /* the file may exist */
+    bool kept;           /* the file is complete, and has a row or gets one from the requester */
+    bool child;          /* it becomes a sandbox's file: id is that sandbox's */
+    struct dz_room room; /* room reserved for the copy, */
     char tenant[DZ_CONTROL_VALUE_MAX + 1], token[DZ_ID_TEXT]; /* counted against these */
     char *name;                                               /* may be NULL */
     const char *kind;                                         /* a literal */
@@ -220,13 +220,14 @@ static void answer(struct copy *c, const struct dz_why *why)
 /* End a failed copy. */
 static void copy_fail(struct copy *c, const struct dz_why *why)
 {
-    if (c->claimed && dz_intent_undo(c->e, c->id, NULL) < 0)
+    if (c->has_intent && dz_intent_undo(c->e, c->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
     leave_sandbox(c);
     answer(c, why);
     c->over = true;
+    /* done was called before */
     if (!dz_loop_task_posted(&c->failed))
-        copy_free(c); /* done was called before */
+        copy_free(c);
 }
 
 static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
@@ -272,7 +273,8 @@ static int move_file(const struct copy *c, const char *from, const char *to, str
     char dir[DZ_PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%s", to);
     *strrchr(dir, '/') = '\0';
-    /* Rename first: the claim covers the new name, too, and one wait for the disk is enough. */
+    /* Rename first: the intent file covers the new name, too, and one wait for the disk is enough.
+     */
     if (!c->child && rename(from, to) < 0)
         return dz_fail_sys(err, errno, "rename to %s", to);
     if (fsync(c->fd) < 0)
@@ -523,7 +525,7 @@ static int open_file(struct copy *c, int *ret_fd, struct dz_err *err)
     int rc = copy_path(c, false, path, err);
     if (rc == 0)
         rc = dz_intent_make(c->e, c->id, err);
-    c->claimed = rc == 0;
+    c->has_intent = rc == 0;
     if (rc == 0)
         rc = *ret_fd = dz_fd_open(AT_FDCWD, path, flags, 0600, err);
     if (rc >= 0)
@@ -697,7 +699,7 @@ int dz_control_snapshots(struct dz_control *e, const struct dz_control_caller *w
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* Remove the row and files of a snapshot by its id. The claim is a new file: the reserve has an
+/* Remove the row and files of a snapshot by its id. The intent file is new: the reserve has an
  * inode for it. */
 int dz_snap_remove(struct dz_control *e, const char *id, struct dz_err *err)
 {

@@ -177,8 +177,9 @@ static enum dz_space_level level_of(uint64_t have, uint64_t mark)
 static void measure(struct dz_space *s)
 {
     struct statvfs v;
+    /* keep the last figures */
     if (s->dir_fd < 0 || fstatvfs(s->dir_fd, &v) < 0)
-        return; /* keep the last figures */
+        return;
     struct dz_control_space *n = &s->now;
     uint64_t block = v.f_frsize, percent = s->opts.free_percent;
     n->total_bytes = v.f_blocks * block;
@@ -341,7 +342,7 @@ int dz_space_check_for(struct dz_control *e, uint64_t bytes, struct dz_why *why)
         return rc;
     return dz_why(
         why, DZ_ENOSPC, NULL,
-        "the disk of the data directory has %.1f MiB left, of which copies under way take "
+        "the disk of the data directory has %.1f MiB left, of which copies in progress take "
         "%.1f MiB and %.1f MiB are kept free (disk.free_percent): there is no room for "
         "%.1f MiB",
         mib(s->now.free_bytes), mib(s->promised), mib(s->now.mark_bytes), mib(bytes));

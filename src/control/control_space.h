@@ -25,13 +25,14 @@ struct dz_control_space {
     enum dz_space_level level;
     uint64_t total_bytes, free_bytes, mark_bytes; /* free_bytes excludes the reserve */
     uint64_t free_inodes, mark_inodes;            /* mark 0: the file system does not count them */
-    uint64_t reserve_bytes;                       /* held now */
+    uint64_t reserve_bytes;                       /* bytes held in the reserve now */
 };
 const char *dz_space_level_name(enum dz_space_level level);
 
 void dz_control_set_space(struct dz_control *e, const struct dz_space_opts *opts);
-void dz_control_space(struct dz_control *e, struct dz_control_space *ret_space); /* measures now */
-/* 0, or DZ_ENOSPC: the disk is too full for anything new. */
+/* measure the free space now */
+void dz_control_space(struct dz_control *e, struct dz_control_space *ret_space);
+/* Check for new work. DZ_ENOSPC: the disk is too full. */
 DZ_NODISCARD int dz_control_check_space(struct dz_control *e, struct dz_why *why);
 
 #endif

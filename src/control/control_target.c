@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_target.c - find the sandbox that a word names, for a caller.
+ * control_target.c - find the sandbox that a caller's reference (an id, a name, or TENANT/NAME)
+ * names.
  */
 #include "control/control_int.h"
 
@@ -61,8 +62,8 @@ int dz_control_row(struct dz_control *e, struct dz_control_target target,
         return dz_why(why, DZ_EEXIST, NULL, "%s", err.msg);
     if (rc == DZ_EGONE) /* of a deleted sandbox only the id is remembered */
         dz_log_about(word);
-    if (rc == 0 &&
-        dz_sandbox_report_up(e->sandboxes, ret_row->id)) { /* the row may predate its last wake */
+    /* the row may predate its last wake */
+    if (rc == 0 && dz_sandbox_report_up(e->sandboxes, ret_row->id)) {
         char id[DZ_COLD_KEY];
         (void)snprintf(id, sizeof id, "%s", ret_row->id);
         dz_instance_release(ret_row);

@@ -54,7 +54,7 @@ int dz_sql_use(struct dz_sqlite_registry *s, const struct dz_registry_table *t, 
         }
     char *sql = make_text(t, key, make);
     if (!sql)
-        return dz_fail(err, DZ_ENOMEM, "look into the registry: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "read the registry: out of memory");
     if (s->text_count < DZ_REGISTRY_TEXTS_MAX && of->kept.n < DZ_REGISTRY_TEXTS_OF_ONE &&
         dz_vec_reserve(&of->kept, 1) == 0) {
         (void)dz_vec_push(&of->kept, ((struct dz_sql_text){key, sql}));

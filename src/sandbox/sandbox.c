@@ -294,7 +294,7 @@ static int open_all(struct dz_sandboxes *all, struct dz_err *err)
     if (rc == 0)
         rc = copy_text(o->host_name ? o->host_name : "", &all->host_name);
     if (rc < 0)
-        return dz_fail(err, rc, "keep sandboxes: out of memory");
+        return dz_fail(err, rc, "set up the sandboxes: out of memory");
     rc = dz_timer_new(all->loop, dz_sandboxes_on_tick, all, &all->tick, err);
     if (rc == 0)
         rc = dz_timer_new(all->loop, dz_sandboxes_on_tick, all, &all->wall, err);
@@ -316,7 +316,7 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
 {
     struct dz_sandboxes *all = dz_zalloc(sizeof *all);
     if (!all)
-        return dz_fail(err, DZ_ENOMEM, "keep sandboxes: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "set up the sandboxes: out of memory");
     all->opts = *opts;
     all->opts.host = opts->host ? opts->host : &no_host;
     all->loop = opts->loop;

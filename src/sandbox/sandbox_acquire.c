@@ -86,9 +86,8 @@ static void acquire_end(struct dz_acquire *a, struct dz_sandbox *s,
     dz_list_remove(&a->link);
     if (fn)
         fn(arg, s, &r);
-    /* the acquire was canceled, so the file may be unused now */
     else if (s)
-        dz_sandbox_files_over(s);
+        dz_sandbox_files_over(s); /* the acquire was canceled, so the file may be unused now */
     (void)dz_log_enter(before);
     acquire_free(a);
 }
@@ -107,9 +106,8 @@ void dz_acquire_cancel(struct dz_acquire *a)
     a->early = NULL;
     if (dz_loop_task_posted(&a->ready) || (a->kind == ACQUIRE_FILES && !dz_list_empty(&a->link)))
         acquire_end(a, NULL, &(struct dz_sandbox_result){.code = DZ_ECANCELED});
-    /* its answer then ends the acquire */
     else if (a->kind == ACQUIRE_FILES && a->ticket)
-        (void)dz_sandbox_leave_line(a->all, a->ticket);
+        (void)dz_sandbox_leave_line(a->all, a->ticket); /* its answer then ends the acquire */
 }
 
 size_t dz_acquires_early(struct dz_sandbox *s)

@@ -153,8 +153,7 @@ static void on_linger(void *arg)
         return;
     if (dz_list_empty(&s->file_ops))
         dz_sandbox_stop_cell(s, true);
-    /* the end of the last operation calls this again */
-    else
+    else /* the end of the last operation calls this again */
         dz_file_op_cut(s, s->hurry || s->all->draining);
 }
 
@@ -380,9 +379,8 @@ static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
                      "the sandbox was suspended without its memory");
     if (s->asked)
         dz_sandbox_cell_done(s, &how);
-    /* it suspended itself */
     else if (!files)
-        dz_sandbox_cell_died(s, NULL);
+        dz_sandbox_cell_died(s, NULL); /* it suspended itself */
     if (files)
         unreserve(s);
     dz_sandbox_unneeded(s);

@@ -117,7 +117,8 @@ static bool gone_since(struct checking *c, const char *key)
 static bool being_made(const struct checking *c, const char *id)
 {
     const struct dz_sandboxes_opts *o = &c->all->opts;
-    return in_use(c, id) || (c->files && o->files->claimed && o->files->claimed(o->files_arg, id));
+    return in_use(c, id) ||
+           (c->files && o->files->has_intent && o->files->has_intent(o->files_arg, id));
 }
 
 static int check_file(void *arg, const char *key, uint64_t size)

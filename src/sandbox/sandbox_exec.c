@@ -74,8 +74,8 @@ static void count_input(struct exec *x)
 static int no_room(struct dz_why *why, const char *field)
 {
     return dz_why(why, DZ_ERATE, field,
-                  "too many bytes of this tenant's requests, answers and input wait in the daemon: "
-                  "let commands read their input, or send less at a time");
+                  "the tenant has too much data buffered in the daemon; let commands read their "
+                  "input, or send less at a time");
 }
 
 /* A message to a command, and its sender's callback. */

@@ -52,7 +52,7 @@ struct dz_sandbox_files {
 
     /* Is there an intent file, so that a sandbox of this id gets its row after its file? NULL:
      * never. */
-    bool (*claimed)(void *arg, const char *id);
+    bool (*has_intent)(void *arg, const char *id);
 
     /* An operation that suspends, freezes, archives or deletes this sandbox met DZ_ENOSPC. True:
      * space was freed from the reserve, and the step is tried again. NULL: there is no reserve. */

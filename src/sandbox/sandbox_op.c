@@ -195,7 +195,7 @@ static int read_copy(struct op *op, struct dz_err *err)
     if (!dz_cold_parse_key(op->row.cold_uri, id, &copy.file) || strcmp(id, op->sandbox->id) != 0 ||
         (copy.file != DZ_COLD_FROZEN && copy.file != DZ_COLD_ARCHIVE))
         return dz_fail(err, DZ_ECORRUPT,
-                       "the registry row of %s has an invalid place of its cold copy: \"%.80s\"",
+                       "the registry row of %s has an invalid location of the cold copy: \"%.80s\"",
                        op->sandbox->id, op->row.cold_uri);
     int rc = copy.hashed ? dz_sha256_parse(dz_str(op->row.cold_sha256), copy.sha256, err) : 0;
     if (rc == 0)
@@ -740,9 +740,8 @@ static void flushed(struct op *op, int rc)
     op->unsynced = rc < 0;
     if (rc == 0)
         run(op);
-    /* the row is committed and cannot be undone */
     else if (op->written)
-        park(op);
+        park(op); /* the row is committed and cannot be undone */
     else
         fail(op, rc);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_claim.c - claims: marks on sandboxes and snapshots whose files exist before their rows,
- * or after them.
+ * control_intent.c - intent files: marks on sandboxes and snapshots whose files exist before their
+ * rows, or after them.
  *
  *     DATA/live/.ID.new    the files of ID are being made or removed; its row may not exist
  *
- * If the daemon dies in between, the claim stays, and the next daemon removes the files unless
- * there is a row. Files that have neither a row nor a claim are left alone, because they may be the
- * operator's.
+ * If the daemon dies in between, the intent file stays, and the next daemon removes the files
+ * unless there is a row. Files that have neither a row nor an intent file are left alone, because
+ * they may be the operator's.
  */
 #include "control/control_int.h"
 
