@@ -931,6 +931,21 @@ int64_t dz_sys_fchownat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 /* ns since 1970, DZ_VFS_TIME_NOW, DZ_VFS_TIME_OMIT: [0] atime, [1] mtime */
 int64_t dz_sys_utimensat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                          const int64_t times[2]);
+/* Extended attributes: as setxattr(2) and its like; what is no file of the disk has none. */
+struct dz_xattr {
+    const char *name; /* "": ERANGE */
+    void *value;      /* set: read; get: size bytes, of which size 0 asks how many there are */
+    size_t size;
+    int flags; /* set: XATTR_CREATE, XATTR_REPLACE */
+};
+int64_t dz_sys_setxattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                        const struct dz_xattr *x);
+int64_t dz_sys_getxattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                        const struct dz_xattr *x);
+int64_t dz_sys_removexattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                           const char *name);
+/* Names, each with its NUL; ret_names has DZ_VFS_XATTR_LIST_MAX bytes. How many bytes. */
+int64_t dz_sys_listxattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, char *ret_names);
 int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_kstatfs *ret_statfs);
 int64_t dz_sys_chdir(struct dz_kernel *k, struct dz_proc *p, struct dz_at at);

@@ -228,18 +228,18 @@
     N(185, security, "", ENOSYS)                    \
     X(186, gettid, "")                              \
     X(187, readahead, "flz")                        \
-    N(188, setxattr, "sspzx", EOPNOTSUPP)           \
-    N(189, lsetxattr, "sspzx", EOPNOTSUPP)          \
-    N(190, fsetxattr, "fspzx", EOPNOTSUPP)          \
-    N(191, getxattr, "sspz", EOPNOTSUPP)            \
-    N(192, lgetxattr, "sspz", EOPNOTSUPP)           \
-    N(193, fgetxattr, "fspz", EOPNOTSUPP)           \
-    N(194, listxattr, "spz", EOPNOTSUPP)            \
-    N(195, llistxattr, "spz", EOPNOTSUPP)           \
-    N(196, flistxattr, "fpz", EOPNOTSUPP)           \
-    N(197, removexattr, "ss", EOPNOTSUPP)           \
-    N(198, lremovexattr, "ss", EOPNOTSUPP)          \
-    N(199, fremovexattr, "fs", EOPNOTSUPP)          \
+    X(188, setxattr, "sspzx")                       \
+    X(189, lsetxattr, "sspzx")                      \
+    X(190, fsetxattr, "fspzx")                      \
+    X(191, getxattr, "sspz")                        \
+    X(192, lgetxattr, "sspz")                       \
+    X(193, fgetxattr, "fspz")                       \
+    X(194, listxattr, "spz")                        \
+    X(195, llistxattr, "spz")                       \
+    X(196, flistxattr, "fpz")                       \
+    X(197, removexattr, "ss")                       \
+    X(198, lremovexattr, "ss")                      \
+    X(199, fremovexattr, "fs")                      \
     X(200, tkill, "dg")                             \
     X(201, time, "p")                               \
     X(202, futex, "pxutpu")                         \

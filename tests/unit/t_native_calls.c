@@ -172,3 +172,34 @@ TEST(modes_of_terminals_have_the_size_of_the_calls)
        "print(termios.tcgetattr(s)[6][termios.VMIN], sys_call(16, s, 0x5402, 8), sys_call(16, null, 0x5402, 8))\n");
     nrig_stop(&r);
 }
+
+TEST(extended_attributes)
+{
+    nrig_python(&r);
+    PY("open('f', 'w').close(); os.mkdir('d'); os.symlink('f', 'l'); os.mkfifo('p')\n"
+       "say(os.listxattr, 'f'); say(os.getxattr, 'f', 'user.a')\n"
+       "for n, v, flags in (('user.a', b'1', 0), ('user.a', b'22', 1), ('user.a', b'22', 2),\n"
+       "                    ('user.b', b'', 2), ('user.b', b'', 1), ('user.a', b'x', 3), ('user.a', b'x', 4),\n"
+       "                    ('user.', b'x', 0), ('user', b'x', 0), ('none.x', b'x', 0), ('x', b'x', 0),\n"
+       "                    ('', b'x', 0), ('user.' + 'n' * 251, b'x', 0), ('user.c', b'x' * 65537, 0)):\n"
+       "    say(os.setxattr, 'f', n, v, flags)\n"
+       "say(lambda: sorted(os.listxattr('l')));\n"
+       "say(os.getxattr, 'l', 'user.a'); say(os.getxattr, 'f', 'user.b')\n"
+       "say(lambda: os.setxattr('l', 'user.a', b'', follow_symlinks=False))\n"
+       "say(lambda: os.getxattr('l', 'user.a', follow_symlinks=False))\n"
+       "say(os.setxattr, 'p', 'user.a', b''); say(os.getxattr, 'p', 'user.a'); say(os.setxattr, 'd', 'user.a', b'dir')\n"
+       "say(os.getxattr, 'd', 'user.a'); say(os.removexattr, 'd', 'user.a'); say(os.removexattr, 'd', 'user.a')\n"
+       "say(os.getxattr, 'none', 'user.a');\n"
+       "say(os.getxattr, '/proc/self/stat', 'user.a'); say(os.listxattr, '/proc/self/stat')\n"
+       "say(os.setxattr, '/proc/self/stat', 'user.a', b'')\n"
+       "fd, path, pipe = os.open('f', os.O_RDONLY), os.open('f', os.O_PATH), os.pipe()[0]\n"
+       "say(os.setxattr, fd, 'user.f', b'by descriptor'); say(os.getxattr, fd, 'user.f')\n"
+       "say(os.getxattr, path, 'user.f'); say(os.listxattr, path); say(os.getxattr, 99, 'user.f')\n"
+       "say(os.setxattr, pipe, 'user.f', b'')\n"
+       "b = ctypes.create_string_buffer(4)\n"
+       "print(sys_call(191, b'f', b'user.f', b, 4), sys_call(191, b'f', b'user.f', b, 0), sys_call(194, b'f', b, 4))\n"
+       "print(sys_call(194, b'f', b, 0), sys_call(191, b'f', b'user.f', 8, 100), sys_call(191, b'f', 8, b, 4))\n"
+       "print(sys_call(188, b'f', b'user.f', 8, 4, 0), sys_call(188, 8, b'user.f', b, 4, 0))\n"
+       "os.unlink('f'); say(os.getxattr, fd, 'user.f'); os.rmdir('d'); os.unlink('l'); os.unlink('p')\n");
+    nrig_stop(&r);
+}
