@@ -114,14 +114,13 @@ static void ctx_prepare(struct host *h, uint32_t number, uint32_t from)
 /* The new one has spoken: until then nobody knows its number. */
 static int await_child(struct host *h, const struct group *parent)
 {
-    for (uint32_t tick = 0; h->order.active && tick < h->ticks;) {
+    for (struct patience p = dz_stub_patience(h); h->order.active && dz_stub_patient(&p);) {
         struct pollfd fds[] = {{h->listener, POLLIN, 0}, {parent->pidfd, POLLIN, 0}};
         const int n = poll(fds, 2, STUB_TICK_MS);
         if (n > 0 && (fds[0].revents & POLLIN))
             dz_stub_notified(h);
         else if (n > 0)
             break; /* the parent is gone, and a thread with it */
-        tick += n <= 0;
     }
     return h->order.active ? -ESRCH : 0;
 }

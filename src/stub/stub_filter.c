@@ -8,6 +8,10 @@
  * SIGSYS, and so an event. A trap comes before a notification, so nothing outside of the table ever
  * asks.
  *
+ * Before that the second refuses calls about memory that the stub and what it shares with its
+ * kernel are in, but for two that it needs: it stays where it is, as it is. mremap(2) would else
+ * make the mapping of a ctx longer, so that a process had the ctx of others.
+ *
  * The instruction's address is no boundary, as a guest may jump to the stub: it only tells a
  * guest's call from the stub's. What a call of the table can do is bounded by its arguments, and
  * must be harmless whoever makes it.
@@ -131,6 +135,65 @@ static uint8_t size_of(const struct condition *c)
     return size[c->test];
 }
 
+enum {
+    TEXT_HIGH = PAGE_TEXT >> 32,
+    END_LOW = DZ_STUB_RESERVED_END & UINT32_MAX,
+    TASK_HIGH = 0x8000, /* no size reaches so far */
+};
+_Static_assert(DZ_STUB_RESERVED_END >> 32 == TEXT_HIGH &&
+                   DZ_STUB_RESERVED_START >> 32 == TEXT_HIGH - 2,
+               "the range of the stub");
+
+/* Goes on behind itself if the range of these two arguments does not touch [PAGE_TEXT,
+ * DZ_STUB_RESERVED_END), else traps. A range below: the sum of the high halves is one less than the
+ * end's if there is a carry, so an end at DZ_STUB_RESERVED_START is below, one above PAGE_TEXT not,
+ * and what lies between no guest has. */
+enum {
+    OUTSIDE_SIZE = 11
+};
+static void outside(struct stub_filter *f, int at, int size)
+{
+    const size_t begin = f->count;
+    load(f, arg_at(size) + 4);
+    add(f, BPF_JMP | BPF_JGE | BPF_K, TASK_HIGH, 8, 0);
+    add(f, BPF_MISC | BPF_TAX, 0, 0, 0);
+    load(f, arg_at(at) + 4);
+    add(f, BPF_JMP | BPF_JGT | BPF_K, TEXT_HIGH, 6, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, TEXT_HIGH, 0, 2);
+    load(f, arg_at(at));
+    add(f, BPF_JMP | BPF_JGE | BPF_K, END_LOW, 3, 2);
+    add(f, BPF_ALU | BPF_ADD | BPF_X, 0, 0, 0);
+    add(f, BPF_JMP | BPF_JGE | BPF_K, TEXT_HIGH - 1, 0, 1);
+    answer(f, SECCOMP_RET_TRAP);
+    assert(f->count == begin + OUTSIDE_SIZE);
+}
+
+/* The child maps its ctx (which the first filter asks about), and keeps it from its own children.
+ */
+static void keep_stub(struct stub_filter *f)
+{
+    enum {
+        MOVE = 10,
+        RANGE = MOVE + OUTSIDE_SIZE,
+        BEHIND = RANGE + OUTSIDE_SIZE,
+    };
+    const size_t begin = f->count;
+    load(f, offsetof(struct seccomp_data, nr));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, MOVE - 2, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_munmap, RANGE - 3, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, RANGE - 4, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 1, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 2, BEHIND - 6);
+    load(f, arg_at(4));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, STUB_FD_MEMORY, BEHIND - 8, RANGE - 8);
+    load(f, arg_at(2));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTFORK, BEHIND - 10, RANGE - 10);
+    assert(f->count == begin + MOVE);
+    outside(f, 4, 2); /* where it moves to */
+    outside(f, 0, 1);
+    assert(f->count == begin + BEHIND);
+}
+
 void dz_stub_filter_trap(struct stub_filter *f)
 {
     f->count = 0;
@@ -143,6 +206,7 @@ void dz_stub_filter_trap(struct stub_filter *f)
     load(f, offsetof(struct seccomp_data, instruction_pointer));
     add(f, BPF_JMP | BPF_JGE | BPF_K, (uint32_t)PAGE_TEXT_SIZE, 0, 1);
     answer(f, SECCOMP_RET_TRAP);
+    keep_stub(f);
     for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
         const struct row *r = &rows[i];
         uint8_t left = 1; /* the row's answer */

@@ -36,7 +36,7 @@
 #define MEMORY_SIZE ((size_t)DZ_STUB_THREADS_MAX * PAGE_CTX_SIZE)
 
 _Static_assert(PAGE_CTX + (uint64_t)DZ_STUB_THREADS_MAX * PAGE_CTX_SIZE == DZ_STUB_RESERVED_END &&
-                   PAGE_TEXT == DZ_STUB_RESERVED_START,
+                   PAGE_TEXT >> 32 == (DZ_STUB_RESERVED_START >> 32) + 2,
                "the reserved range is what stubs have");
 _Static_assert(DZ_STUB_THREADS_MAX / 64 == DZ_ARRAY_LEN(((struct stub_bell *)0)->ready),
                "a bit each");
@@ -492,6 +492,22 @@ static uint32_t turns_in(uint32_t ns)
     return (uint32_t)((uint64_t)ns * TURNS / (uint64_t)(took > TURNS ? took : TURNS));
 }
 
+/* The address behind these instructions, of which there is one in the stub. */
+static uint64_t behind(const uint8_t *code, size_t size, size_t call)
+{
+    const uint8_t *p = dz_stub_program, *end = p + dz_stub_program_size;
+    const uint8_t *at = memmem(p, dz_stub_program_size, code, size);
+    assert(at && !memmem(at + 1, (size_t)(end - at) - 1, code, size));
+    return PAGE_TEXT + (uint64_t)(at - p) + call;
+}
+static void find_calls(struct host *h)
+{
+    static const uint8_t clone[] = {0xb8, SYS_clone, 0, 0, 0, 0x0f, 5, 0x48, 0x85, 0xc0};
+    static const uint8_t map[] = {0xb8, SYS_mmap, 0, 0, 0, 0x0f, 5, 0x48, 0x39, 0xd8};
+    h->clone_at = behind(clone, sizeof clone, 7);
+    h->map_at = behind(map, sizeof map, 7);
+}
+
 static int host_start(struct host *h, struct dz_err *err)
 {
     int pair[2];
@@ -562,6 +578,7 @@ int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_st
     h->direct = getauxval(AT_HWCAP2) & 2; /* HWCAP2_FSGSBASE */
     h->ticks = o->patience_ms ? (o->patience_ms + STUB_TICK_MS - 1) / STUB_TICK_MS : STUB_TICKS;
     h->spin = o->spin_ns ? turns_in(o->spin_ns) : 0;
+    find_calls(h);
     const int rc = host_start(h, err);
     if (rc < 0) {
         host_close(&h->stub);

@@ -16,8 +16,9 @@
  * 2. Every host process of a stub is a child of ours with a pidfd in `groups`, from before it can
  *    execute an instruction of a guest until it is reaped. Its numbers are reused after that only.
  * 3. A stub clones, maps a ctx, receives and closes only while `order` says so, once.
- * 4. No wait for a stub is without end: it is counted in ticks, and the process is killed. (In
- *    ticks, because a machine may stand still, and its stubs with it, for any time.)
+ * 4. No wait for a stub is without end: its time is counted, and the process is killed. (No pause
+ *    counts as more than a tick, because a machine may stand still, and its stubs with it, for any
+ *    time. What wakes us meanwhile, which a guest can do without end, is no reason to wait longer.)
  */
 #ifndef DZ_STUB_STUB_INT_H
 #define DZ_STUB_STUB_INT_H
@@ -121,6 +122,7 @@ struct host {
     uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
     uint8_t *frame;                    /* a frame as a process begins with, up to the ctx's end */
     cpu_set_t cpus;                    /* that the opener might use */
+    uint64_t clone_at, map_at; /* addresses behind the stub's clone, and its child's first call */
     struct order order;
     struct thread threads[DZ_STUB_THREADS_MAX];
     struct group *groups[DZ_STUB_THREADS_MAX]; /* by the number of their first thread */
@@ -166,7 +168,14 @@ static inline struct thread *stopped_of(struct host *h, uint32_t number)
     return t;
 }
 
-/* stub_order.c. A command, and until it is done; 0 or -ESRCH, then its process was killed. */
+/* stub_order.c. How long we still wait for a stub. */
+struct patience {
+    int64_t left_ns, seen_ns;
+};
+struct patience dz_stub_patience(const struct host *h);
+bool dz_stub_patient(struct patience *p); /* false: no longer */
+
+/* A command, and until it is done; 0 or -ESRCH, then its process was killed. */
 void dz_stub_go(struct host *h, uint32_t number, enum stub_command command);
 int dz_stub_await(struct host *h, uint32_t number);
 int dz_stub_order(struct host *h, uint32_t number, enum stub_command command);

@@ -23,11 +23,32 @@ void dz_stub_go(struct host *h, uint32_t number, enum stub_command command)
         (void)syscall(SYS_futex, &c->state, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* Is this the call that is allowed now? After a clone it is the child's mapping of its ctx. */
+struct patience dz_stub_patience(const struct host *h)
+{
+    return (struct patience){.left_ns = (int64_t)h->ticks * STUB_TICK_MS * DZ_NS_PER_MS,
+                             .seen_ns = dz_clock_mono_ns()};
+}
+
+bool dz_stub_patient(struct patience *p)
+{
+    const int64_t now = dz_clock_mono_ns(), tick = STUB_TICK_MS * DZ_NS_PER_MS;
+    p->left_ns -= now - p->seen_ns < tick ? now - p->seen_ns : tick;
+    p->seen_ns = now;
+    return p->left_ns > 0;
+}
+
+/* Is this the call that is allowed now? After a clone it is the child's mapping of its ctx. Both
+ * are made by the instructions that are there for that, whose code a guest cannot change: made by
+ * others of the stub, with registers of the guest's, the child would go on wherever the guest
+ * likes.
+ */
 static bool ordered(struct host *h, const struct seccomp_notif *n)
 {
     struct order *o = &h->order;
     const pid_t pid = (pid_t)n->pid;
+    if ((o->child && n->data.instruction_pointer != h->clone_at) ||
+        (o->cloned && n->data.instruction_pointer != h->map_at))
+        return false;
     if (!o->active || pid <= 0 || (uint64_t)n->data.nr != o->number || (o->pid && pid != o->pid))
         return false;
     for (int i = 0; i < 6; i++)
@@ -86,7 +107,7 @@ void dz_stub_bell_read(struct host *h)
 static int await_asleep(struct host *h, uint32_t number, struct group *g)
 {
     dz_stub_bell_read(h);
-    for (uint32_t tick = 0; tick < h->ticks;) {
+    for (struct patience p = dz_stub_patience(h); dz_stub_patient(&p);) {
         struct pollfd fds[] = {
             {h->bell_fd, POLLIN, 0}, {g->pidfd, POLLIN, 0}, {h->listener, POLLIN, 0}};
         atomic_store(&bell_of(h)->asleep, 1);
@@ -103,7 +124,6 @@ static int await_asleep(struct host *h, uint32_t number, struct group *g)
         }
         if (waits(h, number))
             return g->killed ? -ESRCH : 0;
-        tick += n <= 0;
     }
     dz_stub_kill(h, g);
     return -ESRCH;

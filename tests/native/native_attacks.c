@@ -38,6 +38,7 @@ enum {
     AT_ONCE = 24,     /* children of one batch */
     BATCH_MS = 60,    /* that they live, unless they end themselves */
     THREADS = 100,
+    HEAD_FIELDS = 20, /* words at the head of a ctx, and more */
 };
 
 static bool broken; /* something was not refused */
@@ -185,10 +186,11 @@ static void spoil_word(int i)
 {
     static const uint64_t extremes[] = {
         0, 1, 2, UINT64_MAX, NOT_CANONICAL, OF_THE_KERNEL, STUB_CTX, 0x7fffffff7fffffff};
-    static const uint32_t parts[] = {0,  8,  16, 24, 32,     40,     48,     56,     64,
-                                     72, 80, 88, 96, 0x1000, 0x1008, 0x1038, 0x8000, 0x8010};
-    const int field = i / 8;
-    const uint32_t at = field < 18 ? parts[field] : 0xf000 + (uint32_t)(field - 18) * 8;
+    static const uint32_t lists[] = {0x1000, 0x1008, 0x1038, 0x8000, 0x8010};
+    const int field = i / 8, list = field - HEAD_FIELDS, frame = list - 5;
+    const uint32_t at = list < 0    ? (uint32_t)field * 8
+                        : frame < 0 ? lists[list]
+                                    : 0xf000 + (uint32_t)frame * 8;
     pthread_t a, b;
     if (pthread_create(&a, NULL, call_on, NULL) != 0 ||
         pthread_create(&b, NULL, call_on, NULL) != 0)
@@ -202,11 +204,11 @@ static void spoil_word(int i)
 }
 static void do_ctx(void)
 {
-    each(18 * 8, spoil_word);
+    each((HEAD_FIELDS + 5) * 8, spoil_word);
 }
 static void do_ctx_all(void)
 {
-    each((18 + 512) * 8, spoil_word);
+    each((HEAD_FIELDS + 5 + 512) * 8, spoil_word);
 }
 
 /* ---- calls that are none ------------------------------------------------------------------ */
@@ -799,45 +801,58 @@ static void do_burn(void)
         (void)pthread_create(&t, &a, burn, NULL);
     sleep_ms(500);
 }
-/* The clone that a kernel orders meets a stub that is no longer one. */
+static void call_at(uint64_t at, long nr, const uint64_t a[5])
+{
+    register uint64_t r10 __asm__("r10") = a[3];
+    register uint64_t r8 __asm__("r8") = a[4];
+    __asm__ volatile("jmp *%0" ::"r"(at), "a"(nr), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10),
+                     "r"(r8)
+                     : "memory");
+}
+/* The stub's own instructions make its program writable, its ctx longer, both somebody else's. */
 static void rewrite(int i)
 {
-    const int64_t page = 4096;
+    static const struct {
+        long nr;
+        uint64_t a[5];
+    } calls[] = {
+        {SYS_mprotect, {STUB_TEXT, 4096, 7}},
+        {SYS_munmap, {STUB_TEXT, 4096}},
+        {SYS_mmap, {STUB_TEXT, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ul}},
+        {SYS_mremap, {STUB_CTX, 0, 1 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, 0x10000000}},
+        {SYS_mremap, {STUB_CTX, 65536, 1 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, 0x10000000}},
+    };
     static volatile uint64_t at;
+    struct sigaction a = {.sa_handler = jump_back, .sa_flags = SA_NODEFER};
     catch_faults();
-    static const uint8_t loop[] = {0xeb, 0xfe};
-    if (sigsetjmp(back, 1) == 0) {
-        /* mprotect by the stub's own call: see the test of jumps for how that is found */
-        for (at = STUB_TEXT; at < STUB_TEXT + TEXT_SIZE; at++) {
-            if (memcmp((const void *)at, "\x0f\x05\x0f\x0b", 4) != 0)
-                continue;
-            struct sigaction a = {.sa_handler = jump_back, .sa_flags = SA_NODEFER};
-            (void)sigaction(SIGILL, &a, NULL);
-            if (sigsetjmp(back, 1) == 0)
-                __asm__ volatile("jmp *%0" ::"r"(at), "a"(SYS_mprotect), "D"(STUB_TEXT), "S"(page),
-                                 "d"(PROT_READ | PROT_WRITE | PROT_EXEC)
-                                 : "memory");
-            break;
-        }
-    }
+    (void)sigaction(SIGILL, &a, NULL);
+    for (at = STUB_TEXT; memcmp((const void *)at, "\x0f\x05\x0f\x0b", 4) != 0; at++)
+        ;
+    if (sigsetjmp(back, 1) == 0) /* a system call, and an instruction that is none */
+        call_at(at, calls[i].nr, calls[i].a);
     if (sigsetjmp(back, 1) != 0)
-        _exit(0);
-    for (at = STUB_TEXT; at < STUB_TEXT + TEXT_SIZE - 5; at++)
-        if (memcmp((const void *)at, "\x0f\x05\x48\x85\xc0", 5) == 0) /* behind its clone */
-            memcpy((void *)(at + (i % 2 ? 5 : 2)), loop, sizeof loop);
-    (void)fork();
-    (void)getppid();
+        _exit(0); /* as it must be */
+    *(volatile uint64_t *)(i < 3 ? STUB_TEXT + 0x800 : 0x10010000) = 0;
+    _exit(99);
 }
 static void do_rewrite(void)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 5; i++) {
+        int status = 0;
         const pid_t pid = fork();
-        if (pid == 0) {
+        if (pid == 0)
             rewrite(i);
-            _exit(0);
-        }
-        (void)waitpid(pid, NULL, 0);
+        if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+            broke("call %d by the stub: the process ended with %x", i, (unsigned)status);
     }
+}
+/* When it is told to. */
+static void do_fork(void)
+{
+    char c;
+    (void)!read(0, &c, 1);
+    (void)fork();
+    (void)wait_for_ever(NULL);
 }
 
 int main(int argc, char **argv)
@@ -872,6 +887,7 @@ int main(int argc, char **argv)
         {"kill", do_kill},
         {"burn", do_burn},
         {"rewrite", do_rewrite},
+        {"fork", do_fork},
     };
     if (argc == 2 && strcmp(argv[1], "calm") == 0) {
         char c;

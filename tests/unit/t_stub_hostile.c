@@ -9,13 +9,13 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define TEXT UINT64_C(0x400000)
@@ -23,7 +23,7 @@
 
 __asm__(".pushsection .rodata\n"
         ".globl hostile_begin, hostile_end, hostile_count, hostile_spin, hostile_scribble\n"
-        ".globl hostile_pretend\n"
+        ".globl hostile_pretend, hostile_fork\n"
         "hostile_begin:\n"
         "hostile_count: mov $39, %eax\n syscall\n lock incq 0x500000\n jmp hostile_count\n"
         "hostile_spin: jmp hostile_spin\n"
@@ -42,10 +42,14 @@ __asm__(".pushsection .rodata\n"
         /* rdi: its ctx, whose state says that it waits; rbx: where it sleeps then */
         "hostile_pretend: movl $1, (%rdi)\n mov $0x504000, %edi\n xor %esi, %esi\n"
         " xor %edx, %edx\n xor %r10d, %r10d\n mov $202, %eax\n jmp *%rbx\n"
+        /* the same, until there is a command: then a clone of its own; rsi: its flags */
+        "hostile_fork: movl $1, (%rdi)\n 1: pause\n cmpl $2, (%rdi)\n jne 1b\n mov %esi, %edi\n"
+        " xor %esi, %esi\n xor %edx, %edx\n xor %r10d, %r10d\n xor %r8d, %r8d\n"
+        " mov $56, %eax\n jmp *%rbx\n"
         "hostile_end:\n"
         ".popsection\n");
 extern const uint8_t hostile_begin[], hostile_end[], hostile_count[], hostile_spin[],
-    hostile_scribble[], hostile_pretend[];
+    hostile_scribble[], hostile_pretend[], hostile_fork[];
 
 static struct dz_stub *stub;
 static uint32_t text_number;
@@ -266,6 +270,38 @@ TEST(hostile_arguments)
     end();
 }
 
+/* What the stub and its ctx are mapped by stays as it is: no call of the stub's text takes it away,
+ * changes it, moves it, or makes it longer, by which a process would have the ctx of others. */
+TEST(hostile_ranges)
+{
+    static const uint64_t starts[] = {PAGE_TEXT, PAGE_CTX, PAGE_CTX + 2 * PAGE_CTX_SIZE,
+                                      PAGE_TEXT - 4096, DZ_STUB_RESERVED_END - 4096};
+    const uint64_t rwx = PROT_READ | PROT_WRITE | PROT_EXEC;
+    const uint64_t fixed = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, none = UINT64_MAX;
+    const uint64_t there = MREMAP_MAYMOVE | MREMAP_FIXED, to = 0x10000000;
+    start(0);
+    uint32_t t = process(hostile_spin), other = process(hostile_spin);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(starts); i++) {
+        const uint64_t at = starts[i], size = 8192;
+        CHECK_INT(TRY(&t, SYS_munmap, at, size, 0, 0, 0), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_mprotect, at, size, rwx, 0, 0), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_mmap, at, size, rwx, fixed, none), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_madvise, at, size, MADV_REMOVE, 0, 0), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_madvise, at, size, MADV_DOFORK, 0, 0), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_mremap, at, size, PAGE_CTX_SIZE * 64, there, to), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_mremap, at, 0, PAGE_CTX_SIZE * 64, there, to), TRAPPED);
+        CHECK_INT(TRY(&t, SYS_mremap, DATA, 4096, size, there, at), TRAPPED);
+    }
+    CHECK_INT(TRY(&t, SYS_munmap, 0x700000, PAGE_CTX, 0, 0, 0), TRAPPED);
+    CHECK_INT(TRY(&t, SYS_mremap, 0x700000, PAGE_CTX, PAGE_CTX, there, to), TRAPPED);
+    CHECK_INT(TRY(&t, SYS_munmap, 0x700000, none - 0x700000, 0, 0, 0), TRAPPED);
+    CHECK_INT(TRY(&t, SYS_munmap, DZ_STUB_RESERVED_END, 4096, 0, 0, 0), 0);
+    CHECK_INT(TRY(&t, SYS_munmap, DZ_STUB_RESERVED_START - 8192, 8192, 0, 0, 0), 0);
+    CHECK_INT(TRY(&t, SYS_munmap, 0x600000, DZ_STUB_RESERVED_START - 0x600000, 0, 0, 0), 0);
+    CHECK_INT(stub->ops->memory(stub, other, NULL, 0), 0);
+    end();
+}
+
 /* A thread that goes without a word, and one that cannot be interrupted. */
 TEST(hostile_silence)
 {
@@ -320,6 +356,39 @@ TEST(hostile_pretence)
     end();
 }
 
+/* The same, while somebody rings the bell without end. */
+TEST(hostile_bell_ringer)
+{
+    start(1000);
+    const uint32_t t = process(hostile_pretend);
+    stub->ops->regs(stub, t)->rdi = ctx_address(t);
+    stub->ops->regs(stub, t)->rbx = site;
+    (void)run(t);
+    const pid_t ringer = fork();
+    for (const uint64_t one = 1; ringer == 0; (void)poll(NULL, 0, 5))
+        (void)!write(host_of(stub)->bell_fd, &one, sizeof one);
+    const struct dz_mm_call c = {.op = DZ_MM_MUNMAP, .at = 0x700000, .size = 4096};
+    CHECK_INT(stub->ops->memory(stub, t, &c, 1), -ESRCH);
+    CHECK_INT(kill(ringer, SIGKILL), 0);
+    CHECK_INT(waitpid(ringer, NULL, 0), ringer);
+    end();
+}
+
+/* An ordered clone is made by another instruction of the stub: there is no child. */
+TEST(hostile_clone_elsewhere)
+{
+    start(1000);
+    const uint32_t t = process(hostile_fork);
+    uint32_t c = 0;
+    stub->ops->regs(stub, t)->rdi = ctx_address(t);
+    stub->ops->regs(stub, t)->rsi = STUB_CLONE_FORK;
+    stub->ops->regs(stub, t)->rbx = site;
+    (void)run(t);
+    CHECK(stub->ops->clone(stub, t, DZ_STUB_FORK, &c) < 0);
+    CHECK(!host_of(stub)->order.cloned && !host_of(stub)->order.got);
+    end();
+}
+
 /* Its stack pointer is in the stub's stack: the frame lies where it always does. */
 TEST(hostile_stack_pointer)
 {
@@ -335,61 +404,21 @@ TEST(hostile_stack_pointer)
     end();
 }
 
-/* Its stub is gone, or is something else: that process's end, when it next needs its kernel. */
-TEST(hostile_without_stub)
-{
-    static const struct {
-        uint64_t nr, args[5];
-    } acts[] = {
-        {SYS_munmap, {PAGE_TEXT, PAGE_TEXT_SIZE}},
-        {SYS_munmap, {PAGE_CTX, UINT64_C(0x10000000)}},
-        {SYS_mprotect, {PAGE_CTX, UINT64_C(0x10000000), PROT_NONE}},
-        {SYS_mmap,
-         {PAGE_CTX, UINT64_C(0x10000), PROT_READ | PROT_WRITE,
-          MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, UINT64_MAX}},
-        {SYS_mprotect, {PAGE_TEXT, PAGE_TEXT_SIZE, PROT_READ}},
-        {SYS_madvise, {PAGE_CTX, UINT64_C(0x10000000), MADV_REMOVE}},
-    };
-    start(2000);
-    const uint32_t other = process(hostile_count);
-    for (size_t i = 0; i < DZ_ARRAY_LEN(acts); i++) {
-        const uint32_t t = process(hostile_spin);
-        *stub->ops->regs(stub, t) = (struct dz_stub_regs){.rip = site,
-                                                          .rax = acts[i].nr,
-                                                          .rdi = acts[i].args[0],
-                                                          .rsi = acts[i].args[1],
-                                                          .rdx = acts[i].args[2],
-                                                          .r10 = acts[i].args[3],
-                                                          .r8 = acts[i].args[4]};
-        stub->ops->run(stub, t);
-        struct dz_stub_event e;
-        stub->ops->interrupt(stub, t);
-        CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
-        CHECK(e.kind == DZ_STUB_ENDED || e.kind == DZ_STUB_FAULT || e.kind == DZ_STUB_STOPPED);
-        if (e.kind != DZ_STUB_ENDED) {
-            uint32_t c;
-            (void)stub->ops->clone(stub, t, DZ_STUB_FORK, &c);
-            stub->ops->end(stub, t);
-        }
-        CHECK_INT(run(other).kind, DZ_STUB_CALL);
-    }
-    CHECK_INT(run(other).kind, DZ_STUB_CALL);
-    end();
-}
-
-/* It rewrites the stub, so that a child does not say who it is: the child is found, and killed. */
+/* The stub is another, so that a child does not say who it is: the child is found, and killed. */
 TEST(hostile_hidden_child)
 {
     static const uint8_t first[] = {0xb8, 9, 0, 0, 0, 0x0f, 5}; /* mov $9 (mmap), %eax; syscall */
     static const uint8_t spin[] = {0xeb, 0xfe};
     start(2000);
     uint32_t t = process(hostile_spin), c = 0;
-    CHECK_INT(TRY(&t, SYS_mprotect, PAGE_TEXT, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, 0, 0), 0);
     const uint8_t *at = memmem(dz_stub_program, dz_stub_program_size, first, sizeof first);
     CHECK(at);
     const uint64_t there = PAGE_TEXT + (at ? (size_t)(at - dz_stub_program) + 5 : 0);
-    const struct iovec from = {(void *)(uintptr_t)spin, 2}, to = {(void *)there, 2}; /* NOLINT */
-    CHECK_INT(process_vm_writev(host_of(stub)->threads[t].tid, &from, 1, &to, 1, 0), 2);
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)host_of(stub)->threads[t].tid);
+    const int memory = open(path, O_RDWR | O_CLOEXEC); /* writes what is not writable, too */
+    CHECK_INT(pwrite(memory, spin, 2, (off_t)there), 2);
+    (void)close(memory);
     CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &c), -ESRCH);
     struct dz_stub_event e;
     CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
