@@ -77,7 +77,7 @@ int dz_cell_base_write(const struct dz_cell_base *base, struct dz_err *err)
     w.modules = base->module_count < MODULES_MAX ? base->module_count : MODULES_MAX;
     for (size_t i = 0; i < w.modules; i++)
         fds[2 + i] = base->module_fds[i];
-    const struct dz_call_opts opts = {.what = "lay out the memory of the image's machine",
+    const struct dz_call_opts opts = {.what = "map the memory of the image's machine",
                                       .run = write_inside,
                                       .arg = &w,
                                       .fds = fds,

@@ -142,7 +142,8 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
     const struct dz_call_msg question = {f->stream, f->value, c->payload, f->size};
     struct dz_call_msg a = {0};
     if (!c->o->answer)
-        return dz_fail(err, DZ_EIO, "%s: its cell asked what nobody answers", c->o->what);
+        return dz_fail(err, DZ_EIO, "%s: its cell sent a question, and this call answers none",
+                       c->o->what);
     if (c->o->stop && c->o->stop(c->o->host))
         ask_to_stop(c);
     int rc = c->stopping ? DZ_ECANCELED : c->o->answer(c->o->host, &question, &a, &c->why);
@@ -154,7 +155,7 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
                            .size = rc < 0 ? 0 : (uint32_t)a.size};
     rc = dz_frame_send(c->fd, &out, a.data, false, err);
     if (rc == 0) /* the cell asks, but takes no answers */
-        return dz_fail(err, DZ_EIO, "%s: its cell does not listen", c->o->what);
+        return dz_fail(err, DZ_EIO, "%s: its cell reads no answers", c->o->what);
     return rc > 0 || rc == DZ_EIO ? 0 : rc; /* DZ_EIO: the cell has exited; the messages that it
                                                sent before are received first */
 }
@@ -169,7 +170,7 @@ static void add_reply(struct calling *c, const struct dz_frame *f)
     else
         dz_buf_add(c->reply, c->payload, f->size);
     if (c->reply && c->reply->err)
-        fail(c, dz_fail(&c->why, c->reply->err, "%s: keep the reply", c->o->what));
+        fail(c, dz_fail(&c->why, c->reply->err, "%s: store the reply", c->o->what));
 }
 
 /* 1: that was the last message, and *ret_result is set. */
@@ -253,7 +254,7 @@ int dz_call_listen(int fd, const struct dz_call_opts *o, struct dz_buf *reply, s
     int stop = 0;
     struct calling *c = dz_zalloc(sizeof *c);
     if (!c)
-        return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
+        return dz_fail(err, DZ_ENOMEM, "%s: out of memory", o->what);
     c->o = o;
     c->reply = reply;
     c->fd = fd;
@@ -333,8 +334,10 @@ static int await_pid(struct calling *c, struct dz_err *err)
     if (f.type != DZ_FRAME_ZYGOTE_CALLED || f.value < 2 || f.value > INT32_MAX)
         return dz_fail_sys(err, f.stream ? (int)f.stream : EIO, "%s: start its cell", c->o->what);
     if (!dz_reap_claim((pid_t)f.value))
-        return dz_fail(err, DZ_EIO, "%s: the process that starts cells names a stranger",
-                       c->o->what);
+        return dz_fail(
+            err, DZ_EIO,
+            "%s: the process that starts cells reported a pid that is no child of this process",
+            c->o->what);
     c->pid = (pid_t)f.value;
     return 0;
 }
@@ -360,7 +363,7 @@ static int start_by_root(struct calling *c, int end, struct dz_err *err)
     dz_buf_add(&body, &head, sizeof head);
     dz_buf_add(&body, o->arg, o->arg_size);
     if (body.err)
-        return dz_fail(err, body.err, "%s: the argument of its cell", o->what);
+        return dz_fail(err, body.err, "%s: send the argument to its cell", o->what);
     int rc = send_to_root(c, &ask, fds, n, err);
     if (rc == 0)
         rc = await_pid(c, err);
@@ -408,10 +411,10 @@ static int make_stop(struct calling *c, struct dz_err *err)
     c->stop_fd = memfd_create("doze-stop", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (c->stop_fd < 0 || ftruncate(c->stop_fd, sizeof *c->stop) < 0 ||
         fcntl(c->stop_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return dz_fail_sys(err, errno, "%s: make its stop word", c->o->what);
+        return dz_fail_sys(err, errno, "%s: create the memory by which it is stopped", c->o->what);
     void *p = mmap(NULL, sizeof *c->stop, PROT_READ | PROT_WRITE, MAP_SHARED, c->stop_fd, 0);
     if (p == MAP_FAILED)
-        return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", c->o->what);
+        return dz_fail(err, DZ_ENOMEM, "%s: out of memory", c->o->what);
     c->stop = p;
     return 0;
 }
@@ -423,7 +426,7 @@ int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_e
                        o->fd_count, DZ_CALL_FDS_MAX);
     struct calling *c = dz_zalloc(sizeof *c);
     if (!c)
-        return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
+        return dz_fail(err, DZ_ENOMEM, "%s: out of memory", o->what);
     c->o = o;
     c->reply = reply;
     dz_cell_stderr_init(&c->text, DZ_STDERR_CALL, o->what);

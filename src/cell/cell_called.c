@@ -17,8 +17,9 @@ static int send_piece(const struct dz_call *c, enum dz_frame_type type,
     struct dz_frame f = {
         .type = type, .stream = msg->tag, .value = msg->value, .size = (uint32_t)msg->size};
     if (msg->size > DZ_CALL_DATA_MAX)
-        return dz_fail(err, DZ_ELIMIT, "a message of %zu bytes to the host: %d are the most",
-                       msg->size, DZ_CALL_DATA_MAX);
+        return dz_fail(err, DZ_ELIMIT,
+                       "a message to the host has %zu bytes; at most %d are allowed", msg->size,
+                       DZ_CALL_DATA_MAX);
     int rc = dz_frame_send(c->fd, &f, msg->data, true, err);
     return rc < 0 ? rc : 0;
 }

@@ -60,7 +60,7 @@ int dz_cell_disk_checkpoint(const char *path, struct dz_err *err)
         return rc;
     const int fds[] = {files.db_fd, files.wal_fd};
     const struct dz_call_opts call = {
-        .what = "move the log into the file",
+        .what = "move the WAL into the file",
         .run = checkpoint_call,
         .id = DZ_CALL_CHECKPOINT,
         .fds = fds,
@@ -204,7 +204,7 @@ int dz_cell_disk_transfer(const struct dz_cell_disk *d, enum dz_cell_transfer wh
     if (target < 0)
         return dz_wrap(err, target, "%s %s", names[what], d->label);
     if (log < 0)
-        return dz_fail_sys(err, errno, "%s %s: make its log", names[what], d->label);
+        return dz_fail_sys(err, errno, "%s %s: create its WAL", names[what], d->label);
     struct carrying c = {.what = what};
     (void)snprintf(c.label, sizeof c.label, "%s", d->label);
     (void)snprintf(c.image_sha256, sizeof c.image_sha256, "%s",
@@ -290,7 +290,7 @@ static int answer_read(void *host, const struct dz_call_msg *q, struct dz_call_m
     struct expanding *e = host;
     size_t n = q->value & 0xffff;
     if (q->tag != TAG_READ || n == 0 || n > READ_MAX)
-        return dz_fail(err, DZ_EIO, "unpack an archive: its cell asked an invalid question");
+        return dz_fail(err, DZ_EIO, "unpack an archive: its cell sent an invalid question");
     int rc = dz_blob_in_read(e->in, e->piece, n, q->value >> 16, err);
     if (rc == 0)
         *ret = (struct dz_call_msg){.tag = TAG_READ, .data = e->piece, .size = n};
@@ -351,7 +351,7 @@ int dz_cell_expand(struct dz_blob_in *in, struct dz_blob_out *out, dz_cell_cance
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_SHA256_BYTES);
     const int fds[] = {[EXPAND_IN] = in->fd, [EXPAND_OUT] = out ? out->fd : -1};
     if (out && out->fd < 0)
-        return dz_fail(err, DZ_EUNSUPPORTED, "unpack an archive: not into a store without files");
+        return dz_fail(err, DZ_EUNSUPPORTED, "unpack an archive: the store must have files");
     const struct dz_call_opts call = {
         .what = "unpack an archive",
         .run = expand_call,

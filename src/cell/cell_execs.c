@@ -111,7 +111,7 @@ static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *e
 {
     struct dz_cursor c = {bytes->p + sizeof w->head, bytes->p + bytes->len};
     if (bytes->len < sizeof w->head)
-        return dz_fail(err, DZ_EINVAL, "a command that is malformed");
+        return dz_fail(err, DZ_EINVAL, "the frame of a command is malformed");
     memcpy(&w->head, bytes->p, sizeof w->head);
     if (w->head.timeout_ns > TIMEOUT_MAX_NS)
         w->head.timeout_ns = 0; /* in a hundred years */
@@ -125,7 +125,7 @@ static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *e
     w->own = c.at;
     if (!w->preopens || strlen(w->id) > DZ_CELL_ID_MAX || w->head.spec_size > DZ_CELL_SPEC_MAX ||
         w->head.spec_size != (size_t)(c.end - c.at) || !w->argv[0])
-        return dz_fail(err, DZ_EINVAL, "a command that is malformed or too large");
+        return dz_fail(err, DZ_EINVAL, "the frame of a command is malformed or too large");
     return 0;
 }
 
@@ -162,9 +162,12 @@ static int may_start(struct dz_execs *x, const char *id, struct dz_err *err)
     if (!x->machine->kernel)
         return dz_fail(err, DZ_ESTATE, "run a command: the machine is not up");
     if (x->count >= DZ_CELL_EXECS_MAX)
-        return dz_fail(err, DZ_ELIMIT, "run a command: %zu run, which is the most", x->count - 1);
+        return dz_fail(err, DZ_ELIMIT,
+                       "run a command: %zu commands run already, and more are not allowed",
+                       x->count - 1);
     if (is_main(id) ? dz_execs_main(x) : dz_execs_known(x, id))
-        return dz_fail(err, DZ_EEXIST, "run a command: %s has run in this sandbox", id);
+        return dz_fail(err, DZ_EEXIST, "run a command: the id %s was used in this sandbox before",
+                       id);
     return 0;
 }
 

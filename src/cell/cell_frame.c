@@ -30,7 +30,7 @@ int dz_frame_pair(int ret_ends[2], struct dz_err *err)
 
 static int gone(struct dz_err *err)
 {
-    return dz_fail(err, DZ_EIO, "the other end of the cell's socket is gone");
+    return dz_fail(err, DZ_EIO, "the other end of the cell's socket was closed");
 }
 
 static int wait_for(int fd, short events, struct dz_err *err)
@@ -286,7 +286,7 @@ static int send_with_fds(int fd, const struct dz_frame *head, const void *payloa
         return 0;
     if (errno == EPIPE || errno == ECONNRESET)
         return gone(err);
-    return dz_fail_sys(err, errno, "hand descriptors to the cell");
+    return dz_fail_sys(err, errno, "pass descriptors to the cell");
 }
 
 int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
@@ -386,7 +386,7 @@ int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err)
     int rc = body->err ? dz_fail(err, body->err, "start a cell: out of memory")
                        : send_start(fd, &f, s, err);
     if (rc == 0) /* this is the first frame */
-        rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
+        rc = dz_fail(err, DZ_EBUSY, "pass descriptors to the cell: its socket is full");
     return rc < 0 ? rc : 0;
 }
 

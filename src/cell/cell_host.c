@@ -73,7 +73,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
 {
     int pair[2];
     if (start->module_count > DZ_CELL_MODULES_MAX)
-        return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
+        return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules; at most %d are allowed",
                        start->module_count, DZ_CELL_MODULES_MAX);
     struct dz_cell *c = dz_cell_adopt(-1);
     if (!c)
@@ -345,7 +345,7 @@ static int send_text(struct dz_cell *c, enum dz_frame_type type, uint64_t value,
 {
     struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)size};
     if (size > DZ_CELL_FRAME_MAX)
-        return dz_fail(err, DZ_ELIMIT, "a path of %zu bytes is too long for a machine", size);
+        return dz_fail(err, DZ_ELIMIT, "a path of %zu bytes is too long for a sandbox", size);
     return dz_cell_send(c, &f, data, err);
 }
 
@@ -390,7 +390,8 @@ int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, st
     dz_buf_add(&both, path, strlen(path) + 1);
     dz_buf_add(&both, target, strlen(target) + 1);
     if (both.err)
-        return dz_fail(err, both.err, "put the link %s into the machine: too long", path);
+        return dz_fail(err, both.err, "copy the link %s into the sandbox: its target is too long",
+                       path);
     return send_text(c, DZ_FRAME_LINK, 0, both.p, both.len, err);
 }
 

@@ -43,7 +43,8 @@ static int has_room(const struct dz_cell *c, size_t bytes, struct dz_err *err)
     size_t frames = bytes / DZ_CELL_FRAME_MAX + 1;
     if (c->queued_bytes + frames * sizeof(struct dz_queued) + bytes <= DZ_CELL_QUEUE_MAX)
         return 0;
-    return dz_fail(err, DZ_EBUSY, "the sandbox does not take what is sent to it: %zu bytes wait",
+    return dz_fail(err, DZ_EBUSY,
+                   "the sandbox does not read its input: %zu bytes are queued; try again later",
                    c->queued_bytes);
 }
 
@@ -84,7 +85,7 @@ static int copy_fds(struct dz_queued *q, const int *fds, size_t count, struct dz
     for (; q->fd_count < count; q->fd_count++) {
         int fd = fcntl(fds[q->fd_count], F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
-            return dz_fail_sys(err, errno, "hand descriptors to the cell");
+            return dz_fail_sys(err, errno, "pass descriptors to the cell");
         q->fds[q->fd_count] = fd;
     }
     return 0;
@@ -157,7 +158,7 @@ int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err 
         return dz_cell_nonsense(f, err);
     c->together = dz_alloc(f->size);
     if (!c->together)
-        return dz_fail(err, DZ_ENOMEM, "hear a cell: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "receive from a cell: out of memory");
     memcpy(c->together, c->payload, f->size);
     c->together_at = 0;
     c->together_end = f->size;
@@ -198,7 +199,8 @@ static struct dz_open_exec *find(const struct dz_cell *c, uint32_t exec)
 static int open_one(struct dz_cell *c, uint32_t exec, uint32_t stream, struct dz_err *err)
 {
     if (dz_vec_push(&c->execs, ((struct dz_open_exec){.exec = exec, .stream = stream})) < 0)
-        return dz_fail(err, c->execs.err, "run a command: %zu are open", c->execs.n);
+        return dz_fail(err, c->execs.err, "run a command: %zu commands are open already",
+                       c->execs.n);
     return 0;
 }
 
@@ -330,7 +332,7 @@ static void encode(struct dz_buf *b, const struct dz_cell_exec *e)
 static int may_send(const struct dz_cell *c, struct dz_err *err)
 {
     if (c->suspending || c->ended)
-        return dz_fail(err, DZ_ESTATE, "the sandbox is being put to sleep");
+        return dz_fail(err, DZ_ESTATE, "the sandbox is being suspended");
     return 0;
 }
 

@@ -27,7 +27,7 @@ static int send_about(struct dz_cell *c, uint32_t op, enum dz_frame_type type, u
 {
     struct dz_frame f = {.type = type, .stream = op, .value = value};
     if (!find(c, op))
-        return dz_fail(err, DZ_ENOENT, "the operation is over");
+        return dz_fail(err, DZ_ENOENT, "the operation has ended");
     return dz_cell_send(c, &f, NULL, err);
 }
 
@@ -47,10 +47,10 @@ int dz_cell_op_start(struct dz_cell *c, const struct dz_cell_op *o, uint32_t *re
                                     .depth = o->depth,
                                     .flags = o->flags};
     if (c->suspending || c->ended)
-        return dz_fail(err, DZ_ESTATE, "the sandbox is being put to sleep");
+        return dz_fail(err, DZ_ESTATE, "the sandbox is being suspended");
     if (o->text && strlen(o->text) > DZ_CELL_OP_TEXT_MAX)
-        return dz_fail(err, DZ_ELIMIT, "a query of %zu bytes: %d are the most", strlen(o->text),
-                       DZ_CELL_OP_TEXT_MAX);
+        return dz_fail(err, DZ_ELIMIT, "the query has %zu bytes; at most %d are allowed",
+                       strlen(o->text), DZ_CELL_OP_TEXT_MAX);
     dz_buf_add(&body, &args, sizeof args);
     put(&body, o->path);
     put(&body, o->to);
@@ -59,7 +59,7 @@ int dz_cell_op_start(struct dz_cell *c, const struct dz_cell_op *o, uint32_t *re
         return dz_fail(err, body.err, "a path is too long for a sandbox");
     uint32_t op = c->next_op + 1;
     if (dz_vec_push(&c->ops, ((struct dz_open_op){.op = op})) < 0)
-        return dz_fail(err, c->ops.err, "begin an operation: %zu are under way", c->ops.n);
+        return dz_fail(err, c->ops.err, "begin an operation: %zu operations run already", c->ops.n);
     const struct dz_frame f = {
         .type = DZ_FRAME_OP, .stream = op, .value = (uint64_t)o->type, .size = (uint32_t)body.len};
     int rc = dz_cell_send(c, &f, body.p, err);
@@ -82,7 +82,7 @@ int64_t dz_cell_op_send(struct dz_cell *c, uint32_t op, const void *data, size_t
 {
     struct dz_open_op *o = find(c, op);
     if (!o)
-        return dz_fail(err, DZ_ENOENT, "the operation is over");
+        return dz_fail(err, DZ_ENOENT, "the operation has ended");
     size_t n = dz_frame_piece(dz_cell_op_window(c, op), size);
     if (n == 0)
         return 0;

@@ -156,7 +156,7 @@ int dz_cell_part_shared(int *fds, size_t count, struct dz_err *err)
             continue;
         int moved = fcntl(fds[i], F_DUPFD_CLOEXEC, DZ_OS_JAIL_SHARED_FD);
         if (moved < 0)
-            return dz_fail_sys(err, errno, "keep the files that others have, too, apart");
+            return dz_fail_sys(err, errno, "move the descriptors of shared files");
         (void)close(fds[i]);
         fds[i] = moved;
     }
@@ -296,12 +296,13 @@ int dz_cell_died(int status, const char *what, struct dz_err *err)
 {
     int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (sig == SIGSYS)
-        return dz_fail(err, DZ_EIO,
-                       "%s: the cell was killed by signal %d: it tried what its jail forbids", what,
-                       sig);
+        return dz_fail(
+            err, DZ_EIO,
+            "%s: the cell was killed by signal %d: it made a system call that its jail forbids",
+            what, sig);
     if (sig)
         return dz_fail(err, DZ_EIO, "%s: the cell was killed by signal %d (%s)", what, sig,
                        strsignal(sig));
-    return dz_fail(err, DZ_EIO, "%s: the cell ended without a word (status %d)", what,
+    return dz_fail(err, DZ_EIO, "%s: the cell exited without a result (status %d)", what,
                    WEXITSTATUS(status));
 }

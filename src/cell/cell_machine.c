@@ -56,7 +56,8 @@ static int open_image(struct dz_cell_machine *m, struct dz_started *s, struct dz
     if (s->forked) {
         if (!m->zygote || !m->zygote->image ||
             strcmp(m->zygote->image_sha256, s->image_sha256) != 0)
-            return dz_fail(err, DZ_ESTATE, "the cell has not the image that it was started for");
+            return dz_fail(err, DZ_ESTATE,
+                           "the cell was started for an image that its zygote does not have");
         m->image = m->zygote->image;
         m->modules = m->zygote->modules;
         m->pack = m->zygote->pack;
@@ -197,7 +198,7 @@ static int linux_get(struct dz_cell_machine *m, uint64_t ino, const struct dz_vf
         return dz_fail_sys(err, (int)-n, "read a program");
     return dz_linux_is_program(head, (size_t)n)
                ? 0
-               : dz_fail(err, DZ_EINVAL, "the file is no program for x86-64 Linux");
+               : dz_fail(err, DZ_EINVAL, "the file is not a program for x86-64 Linux");
 }
 
 static void linux_no_handle(struct dz_cell_machine *m, void *handle)
@@ -262,7 +263,7 @@ static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
     const char *name = m->wakes ? dz_machine_policy(m->keep) : s->policy;
     const struct dz_policy *policy = dz_policy_find(name);
     if (!policy)
-        return dz_fail(err, DZ_EINVAL, "there is no policy %s", name);
+        return dz_fail(err, DZ_EINVAL, "unknown policy %s", name);
     m->policy = policy->name;
     *ret_policy = policy;
     return 0;
@@ -449,8 +450,8 @@ static int check_cwd(const struct dz_cell_machine *m, const char *cwd, struct dz
     if (e == 0)
         e = dz_vfs_getattr(m->vfs, ino, &attr);
     if (e == 0 && !S_ISDIR(attr.mode))
-        return dz_fail(err, DZ_ESTATE, "start in %s: it is no directory of the machine", cwd);
-    return e < 0 ? dz_fail_sys(err, -e, "start in %s, in the machine", cwd) : 0;
+        return dz_fail(err, DZ_ESTATE, "start in %s: not a directory of the sandbox", cwd);
+    return e < 0 ? dz_fail_sys(err, -e, "start in %s", cwd) : 0;
 }
 
 /* The environment of a program: its own variables, then those of the machine that it does not set.

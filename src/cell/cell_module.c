@@ -72,7 +72,7 @@ static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
 {
     struct stat st;
     if (dz_fd_stat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
-        return dz_fail(err, DZ_ECORRUPT, "a prepared module is too short to be one");
+        return dz_fail(err, DZ_ECORRUPT, "a prepared module is too short");
     p->size = (size_t)st.st_size;
     p->fd = fd;
     p->map = mmap(NULL, p->size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -206,9 +206,9 @@ static int read_program(struct dz_vfs *vfs, uint64_t ino, uint64_t size, uint8_t
     static const uint8_t magic[4] = {0, 'a', 's', 'm'};
     uint8_t head[4];
     if (dz_vfs_read(vfs, ino, 0, head, 4) != 4 || memcmp(head, magic, 4) != 0)
-        return dz_fail(err, DZ_EINVAL, "the file is no WebAssembly module");
+        return dz_fail(err, DZ_EINVAL, "the file is not a WebAssembly module");
     if (size > DZ_CELL_MODULE_MAX)
-        return dz_fail(err, DZ_ELIMIT, "a module of %llu bytes: %d are the most",
+        return dz_fail(err, DZ_ELIMIT, "the module has %llu bytes; at most %d are allowed",
                        (unsigned long long)size, DZ_CELL_MODULE_MAX);
     uint8_t *p = dz_alloc((size_t)size);
     if (!p)
@@ -357,7 +357,8 @@ static int adopt(struct dz_modules *m, const struct prepared *p, const void *byt
     int rc = p ? open_prepared(p, l) : DZ_ENOENT;
     if (rc < 0)
         rc = bytes ? open_program(m, bytes, size, l, err)
-                   : dz_fail(err, DZ_ENOENT, "a program is nowhere to be found");
+                   : dz_fail(err, DZ_ENOENT,
+                             "the program is neither on the disk nor among the prepared modules");
     if (rc < 0) {
         dz_free(l->owned);
         dz_free(l);
@@ -375,7 +376,7 @@ static int from_file(struct dz_modules *m, const uint8_t *sha256, uint64_t ino,
 {
     int rc = load(m, ino, attr, ret, err);
     if (rc == 0 && memcmp((*ret)->module->header->sha256, sha256, DZ_SHA256_BYTES) != 0)
-        rc = dz_fail(err, DZ_ENOENT, "the file of a program holds another one now");
+        rc = dz_fail(err, DZ_ENOENT, "the file of the program was replaced by another program");
     return rc;
 }
 

@@ -162,7 +162,7 @@ static int find_place(struct dz_op *op, struct dz_vfs_walked *ret, struct dz_vfs
     if (e == 0)
         e = dz_vfs_getattr(v, ret->ino ? ret->ino : ret->dir, ret_attr);
     if (e == 0 && ret->ino && (op->args.flags & DZ_CELL_OP_NEW))
-        return dz_fail(err, DZ_EEXIST, "write %s: it is there already", op->path);
+        return dz_fail(err, DZ_EEXIST, "write %s: it exists already", op->path);
     if (e == 0 && ret->ino && !S_ISREG(ret_attr->mode))
         e = S_ISDIR(ret_attr->mode) ? -EISDIR : -EINVAL;
     return e < 0 ? dz_op_failed(op, "write", e, err) : 0;

@@ -70,7 +70,9 @@ static int query(struct dz_op *op, struct dz_stmt *st, struct dz_buf *out, struc
         op->count++;
     }
     if (rc >= 0 && out->err)
-        return dz_fail(err, DZ_ELIMIT, "query: the answer exceeds %d bytes", DZ_CELL_SQL_BYTES_MAX);
+        return dz_fail(err, DZ_ELIMIT,
+                       "run the query: the answer exceeds %d bytes; select fewer rows or columns",
+                       DZ_CELL_SQL_BYTES_MAX);
     return rc < 0 ? rc : 0;
 }
 
@@ -78,7 +80,7 @@ static int one_statement(struct dz_stmt *st, const char *rest, struct dz_err *er
 {
     (void)st;
     if (rest && rest[strspn(rest, " \t\r\n;")] != '\0')
-        return dz_fail(err, DZ_EINVAL, "query: one statement at a time");
+        return dz_fail(err, DZ_EINVAL, "run the query: one statement at a time");
     return 0;
 }
 
@@ -321,7 +323,7 @@ int dz_op_output(struct dz_op *op, struct dz_err *err)
 {
     uint64_t at = op->args.offset, first = 0;
     int64_t number = 0;
-    int rc = at > INT64_MAX ? dz_fail(err, DZ_EINVAL, "replay: the offset is too large")
+    int rc = at > INT64_MAX ? dz_fail(err, DZ_EINVAL, "replay the output: the offset is too large")
                             : find_exec(op, &number, err);
     if (rc == 0)
         rc = first_kept(op, number, &first, err);

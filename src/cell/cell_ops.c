@@ -76,7 +76,7 @@ static int emit_frame(struct dz_op *op, const uint8_t *p, size_t n, struct dz_er
         if (rc == 0 && open)
             rc = dz_out_add(&op->ops->serve->out, &f, p, false);
         if (rc == DZ_EIO)
-            rc = dz_fail(err, rc, "the host is gone");
+            rc = dz_fail(err, rc, "the host closed its socket");
         if (rc != 0) {
             op->sent += rc > 0 ? n : 0;
             return rc < 0 ? rc : 0;
@@ -172,7 +172,7 @@ int dz_op_hold(struct dz_op *op, struct dz_err *err)
         return 0;
     o->holds = true;
     int rc = dz_machine_inspect_inodes(m, hold, o, err);
-    return rc == 0 && o->held.err ? dz_fail(err, o->held.err, "look at the sleeping machine") : rc;
+    return rc == 0 && o->held.err ? dz_fail(err, o->held.err, "inspect the sleeping machine") : rc;
 }
 
 void dz_ops_let_go(struct dz_ops *o)
@@ -237,7 +237,7 @@ static int fill(struct dz_op *op, const struct dz_frame *f, const uint8_t *paylo
 {
     struct dz_cursor c;
     if (f->value == 0 || f->value >= DZ_CELL_OP_TYPES || f->size < sizeof op->args)
-        return dz_fail(err, DZ_EINVAL, "an operation that is not known");
+        return dz_fail(err, DZ_EINVAL, "unknown operation");
     op->type = (enum dz_cell_op_type)f->value;
     memcpy(&op->args, payload, sizeof op->args);
     dz_buf_add(&op->strings, payload + sizeof op->args, f->size - sizeof op->args);
@@ -246,13 +246,14 @@ static int fill(struct dz_op *op, const struct dz_frame *f, const uint8_t *paylo
     op->to = op->path ? dz_cursor_string(&c) : NULL;
     op->text = op->to ? dz_cursor_string(&c) : NULL;
     if (!op->text || strlen(op->path) >= DZ_VFS_PATH_MAX || strlen(op->to) >= DZ_VFS_PATH_MAX)
-        return dz_fail(err, DZ_EINVAL, "an operation that is malformed, or whose path is too long");
+        return dz_fail(err, DZ_EINVAL, "the operation is malformed, or its path is too long");
     if ((op->type <= DZ_CELL_OP_WATCH || op->type == DZ_CELL_OP_USAGE) && op->path[0] != '/')
-        return dz_fail(err, DZ_EINVAL, "%s: a path in a sandbox begins with /", op->path);
+        return dz_fail(err, DZ_EINVAL, "%s: a path in a sandbox must begin with /", op->path);
     if (op->type == DZ_CELL_OP_MOVE && op->to[0] != '/')
-        return dz_fail(err, DZ_EINVAL, "%s: a path in a sandbox begins with /", op->to);
+        return dz_fail(err, DZ_EINVAL, "%s: a path in a sandbox must begin with /", op->to);
     if (op->ops->count > DZ_CELL_OPS_MAX)
-        return dz_fail(err, DZ_ELIMIT, "%d operations are under way, the most", DZ_CELL_OPS_MAX);
+        return dz_fail(err, DZ_ELIMIT, "%d operations run already, and more are not allowed",
+                       DZ_CELL_OPS_MAX);
     op->fiber = dz_fiber_new(run, op);
     if (has_input(op->type))
         op->input = dz_alloc(DZ_CELL_OP_WINDOW);

@@ -247,7 +247,7 @@ static int fork_root(struct dz_cell_pool *p, struct dz_err *err)
         (void)close(ends[0]);
         if (pid > 0)
             dz_reaper_add(&p->reaper, pid, DZ_USER_NONE, 0);
-        return dz_fail(err, DZ_ENOMEM, "fork the first zygote: out of memory or processes");
+        return dz_fail(err, DZ_ENOMEM, "fork the root zygote: out of memory or processes");
     }
     p->root->pid = dz_reap_claim(pid) ? pid : 0;
     dz_strays_session(&p->strays, pid);
@@ -376,7 +376,7 @@ static int make_gate(const struct zygote *z, struct dz_cell *c, struct dz_pool_f
     c->gate = ends[0];
     fork->gate = ends[1];
     if (epoll_ctl(z->pool->epoll, EPOLL_CTL_ADD, c->fd, &ev) < 0)
-        return dz_fail_sys(err, errno, "start a cell: watch it");
+        return dz_fail_sys(err, errno, "start a cell: poll its socket");
     return 0;
 }
 
@@ -468,7 +468,7 @@ static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
         end_zygote(z);
     else
         (void)close(ends[0]);
-    return rc < 0 ? rc : dz_fail(err, DZ_EBUSY, "fork a zygote: the first one does not answer");
+    return rc < 0 ? rc : dz_fail(err, DZ_EBUSY, "fork a zygote: the root zygote does not answer");
 }
 
 static void evict(struct dz_cell_pool *p)
@@ -590,8 +590,7 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
             (void)dz_fail_sys(
                 &fork->cell->unborn, f->stream < INT32_MAX ? (int)f->stream : EIO,
                 f->stream == EAGAIN
-                    ? "start a cell: no process is left for it (suspend sandboxes, or "
-                      "raise kernel.pid_max, of which an image may have a quarter)"
+                    ? "start a cell: too many processes; suspend sandboxes, or raise kernel.pid_max, a quarter of which is for each image"
                     : "start a cell: fork it");
     }
     unexpect(z, fork);
@@ -823,7 +822,7 @@ static void end_forker(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
     dz_log(DZ_LOG_WARN, "zygote_ended", dz_log_strz("image", z->sha256),
-           dz_log_strz("why", "it forked processes that were not asked for"));
+           dz_log_strz("why", "it forked processes without a request"));
     if (z == p->blank)
         p->blank = NULL;
     else
@@ -965,7 +964,7 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
     assert(!s->ends_with_main); /* such a cell dies with its host, so a zygote must not fork it */
     bool image = s->image_fd >= 0 && s->image_sha256;
     if (s->module_count > DZ_CELL_MODULES_MAX)
-        return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
+        return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules; at most %d are allowed",
                        s->module_count, DZ_CELL_MODULES_MAX);
     if (!p->blank || !p->blank->ready) {
         int rc = dz_cell_pool_run(p, err);
@@ -998,7 +997,7 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
         return err && err->code ? err->code : DZ_EBUSY;
     if (p->opts.each && c->pid > 0 && !c->each) {
         dz_cell_free(c);
-        return dz_fail(err, DZ_EUNAVAIL, "start a cell: give it a cgroup: %s", p->stats.why);
+        return dz_fail(err, DZ_EUNAVAIL, "start a cell: move it into its cgroup: %s", p->stats.why);
     }
     int rc = begin(c, s, forked, err);
     if (rc < 0)
@@ -1031,7 +1030,7 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
 {
     struct dz_cell_pool *p = dz_zalloc(sizeof *p);
     if (!p)
-        return dz_fail(err, DZ_ENOMEM, "make a pool of cells: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "create the pool of cells: out of memory");
     p->opts = *opts;
     p->guards[0] = p->guards[1] = -1;
     p->reaper.timer = p->strays.timer = -1;
@@ -1045,13 +1044,13 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
     raise_descriptors();
     dz_cell_users_set(&opts->users);
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
-    int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells")
+    int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "create the pool of cells")
                           : dz_reaper_init(&p->reaper, p->epoll, err);
     if (rc == 0)
         rc = dz_strays_init(&p->strays, p->epoll,
                             opts->strays_ms ? opts->strays_ms : DZ_STRAY_EVERY_MS, err);
     if (rc == 0 && pipe2(p->guards, O_CLOEXEC) < 0)
-        rc = dz_fail_sys(err, errno, "make a pipe to the guards of cells");
+        rc = dz_fail_sys(err, errno, "create the pipe to the guards of cells");
     if (rc == 0)
         rc = ask_for_blank(p, err);
     if (rc < 0) {

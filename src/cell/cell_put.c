@@ -32,7 +32,7 @@ static struct dz_vfs_path at_root(const char *path)
 
 static int put_failed(const char *path, int e, struct dz_err *err)
 {
-    return dz_fail_sys(err, -e, "put %s into the machine", path);
+    return dz_fail_sys(err, -e, "copy %s into the sandbox", path);
 }
 
 int dz_put_above(struct dz_vfs *v, const char *path)
@@ -106,7 +106,8 @@ int dz_put_frame(struct dz_put *p, const struct dz_frame *f, const char *payload
     }
     dz_put_release(p);
     if (payload[0] != '/')
-        return dz_fail(err, DZ_EINVAL, "put %s into the machine: it must begin with /", payload);
+        return dz_fail(err, DZ_EINVAL, "copy %s into the sandbox: the path must begin with /",
+                       payload);
     int e = dz_put_above(p->vfs, payload);
     if (!e && f->type == DZ_FRAME_DIR)
         e = put_dir(p->vfs, payload, mode);
@@ -205,11 +206,11 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
     bool numeric = number(head, &u.uid);
     bool found = find_passwd(vfs, head, numeric, &u, name, sizeof name);
     if (!found && !numeric)
-        return dz_fail(err, DZ_ENOENT, "the machine has no user %s in its /etc/passwd", head);
+        return dz_fail(err, DZ_ENOENT, "the sandbox has no user %s in its /etc/passwd", head);
     if (!found && u.uid == 0)
         (void)snprintf(u.home, sizeof u.home, "/root");
     if (colon && !number(colon + 1, &gid))
-        return dz_fail(err, DZ_EINVAL, "%s is no user: NAME or UID[:GID] is", text);
+        return dz_fail(err, DZ_EINVAL, "%s is not a user; write NAME or UID[:GID]", text);
     if (colon)
         u.gid = gid;
     if (found)

@@ -167,7 +167,7 @@ int dz_reaper_init(struct dz_reaper *r, int epoll, struct dz_err *err)
     r->dying.max = DYING_MAX;
     r->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (r->timer < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, r->timer, &ev) < 0)
-        return dz_fail_sys(err, errno, "make the timer of a reaper");
+        return dz_fail_sys(err, errno, "create the timer of a reaper");
     return 0;
 }
 

@@ -40,10 +40,12 @@ static int check_user(struct dz_os_users *users, uint32_t user, struct dz_err *e
         return 0;
     }
     if (!dz_os_users_sound(users))
-        return dz_fail(err, DZ_EIO, "request for a user: %u ids from %u on are no range of users",
+        return dz_fail(err, DZ_EIO,
+                       "request for a user: %u ids from %u on are not a range of users",
                        users->count, users->first);
     if (user < users->first || user - users->first >= DZ_USERS_HELPERS)
-        return dz_fail(err, DZ_EIO, "request for a user: %u is none for zygotes and calls", user);
+        return dz_fail(err, DZ_EIO, "request for a user: %u is not a user for zygotes and calls",
+                       user);
     return 0;
 }
 
@@ -83,7 +85,8 @@ static int read_warm(const struct dz_frame *f, const uint8_t *payload, size_t fd
     (void)fd_count;
     if (f->size < sizeof no_module || (f->size - sizeof no_module) % sizeof(uint32_t) != 0 ||
         f->stream || f->value)
-        return dz_fail(err, DZ_EIO, "numbers of functions or pages: %u bytes are no list of them",
+        return dz_fail(err, DZ_EIO,
+                       "numbers of functions or pages: %u bytes are not a list of numbers",
                        f->size);
     r->warm.sha256 = memcmp(payload, no_module, sizeof no_module) != 0 ? payload : NULL;
     r->warm.numbers = payload + sizeof no_module;
@@ -98,11 +101,12 @@ static int place_files(const struct dz_call_head *h, size_t fd_count, struct dz_
 {
     int next = DZ_CALL_FILES;
     if (h->fd_count < DZ_CALL_FDS_MAX && h->present >> h->fd_count != 0)
-        return dz_fail(err, DZ_EIO, "request for a call: a file beyond its %u", h->fd_count);
+        return dz_fail(err, DZ_EIO, "request for a call: it names a file beyond its %u",
+                       h->fd_count);
     for (size_t i = 0; i < h->fd_count; i++)
         r->call.fds[i] = h->present >> i & 1 ? next++ : -1;
     if ((size_t)(next - DZ_CALL_FILES) != fd_count)
-        return dz_fail(err, DZ_EIO, "request for a call: %d files announced, %zu are here",
+        return dz_fail(err, DZ_EIO, "request for a call: %d files announced, %zu received",
                        next - DZ_CALL_FILES, fd_count);
     r->call.fd_count = h->fd_count;
     return 0;
@@ -166,5 +170,5 @@ int dz_request_read(enum dz_request_reader by, const struct dz_frame *f, const u
             *ret_request = r;
         return rc;
     }
-    return dz_fail(err, DZ_EIO, "request %u is none for this process", f->type);
+    return dz_fail(err, DZ_EIO, "request %u is not for this process", f->type);
 }

@@ -257,18 +257,19 @@ static void go(struct dz_serve *s)
         return;
     dz_buf_add(&up, &head, sizeof head);
     dz_put_release(&s->put);
-    int rc = s->start.readonly
-                 ? dz_fail(&err, DZ_ESTATE, "a file that is only looked at has no machine")
-                 : dz_cell_machine_up(&s->machine, &s->start, &err);
+    int rc =
+        s->start.readonly
+            ? dz_fail(&err, DZ_ESTATE, "bring up the machine: the file was opened for reading only")
+            : dz_cell_machine_up(&s->machine, &s->start, &err);
     if (rc == 0 && s->machine.native)
         rc = dz_linux_watch(s->machine.native->runner, s->fd, &err);
     if (rc == 0)
         rc = s->machine.wakes ? wake(s, &up, &head.live, &err)
                               : dz_execs_lose(s->machine.execs, &err);
     if (rc == 0 && s->machine.wakes && s->start.ends_with_main && !dz_execs_main(s->machine.execs))
-        rc = dz_fail(&err, DZ_ESTATE,
-                     "the machine in the file has no main command: a daemon put it to sleep, and "
-                     "a daemon can wake it");
+        rc = dz_fail(
+            &err, DZ_ESTATE,
+            "the machine in the file has no main command: a daemon suspended it, so wake it with a daemon");
     if (rc == 0 && up.err)
         rc = dz_fail(&err, up.err, "wake the machine: out of memory");
     if (rc < 0)

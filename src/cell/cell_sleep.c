@@ -130,15 +130,15 @@ static int allowed(enum dz_machine_found found, const struct dz_started *s, stru
     bool only = s->asleep == DZ_CELL_WAKE_ONLY;
     if (only && found == DZ_MACHINE_NONE)
         return dz_fail(err, DZ_ESTATE,
-                       "no machine sleeps in the file: `doze run --file` starts one");
+                       "no machine sleeps in the file; `doze run --file` starts one");
     if (only && found == DZ_MACHINE_LOST)
-        return dz_fail(err, DZ_ESTATE,
-                       "memory_lost: the machine ran and was not put to sleep, so only its files "
-                       "are there: `doze run --file` starts with them");
+        return dz_fail(
+            err, DZ_ESTATE,
+            "memory_lost: the machine ran and was never suspended, so only its files are left; `doze run --file` starts with them");
     if (s->asleep == DZ_CELL_BEGIN && found == DZ_MACHINE_ASLEEP)
-        return dz_fail(err, DZ_ESTATE,
-                       "a machine sleeps in the file: `doze resume` goes on with it, --drop-memory "
-                       "keeps its files only");
+        return dz_fail(
+            err, DZ_ESTATE,
+            "a machine sleeps in the file; `doze resume` resumes it, --drop-memory keeps only its files");
     return 0;
 }
 
@@ -258,7 +258,7 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
         dz_buf_add(&host, &in->main_sent, sizeof in->main_sent);
     }
     if (host.err)
-        return dz_fail(err, host.err, "put the machine to sleep: out of memory");
+        return dz_fail(err, host.err, "suspend the machine: out of memory");
     const struct dz_machine_how how = {
         .policy = m->policy, .host_bytes = host.p, .host_size = host.len, .goes_on = goes_on};
     int rc = dz_machine_sleep(m->keep, m->kernel, m->vfs, &how, err);

@@ -47,7 +47,7 @@ int dz_strays_init(struct dz_strays *s, int epoll, int64_t every_ms, struct dz_e
     s->listed.max = DZ_STRAYS_LISTED;
     s->killed.max = KILLED_MAX;
     if (s->timer < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, s->timer, &ev) < 0)
-        return dz_fail_sys(err, errno, "make the timer that looks for unknown children");
+        return dz_fail_sys(err, errno, "create the timer that looks for unknown children");
     ring_in(s, every_ms);
     return 0;
 }

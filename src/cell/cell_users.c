@@ -48,7 +48,7 @@ int dz_cell_user_acquire(uint32_t *ret_user, struct dz_err *err)
     }
     (void)pthread_mutex_unlock(&users.lock);
     if (!none && found == DZ_USER_NONE)
-        return dz_fail(err, DZ_EBUSY, "%d zygotes and calls run already, each as a user of its own",
+        return dz_fail(err, DZ_EBUSY, "all %d user ids for zygotes and calls are in use",
                        DZ_USERS_HELPERS);
     *ret_user = found;
     return 0;

@@ -65,7 +65,7 @@ enum dz_cli_group {
 struct dz_cli_option {
     const char *name; /* long name without the dashes */
     char letter;      /* one-letter name, or 0 */
-    const char *arg;  /* what its argument is called in the help, NULL if it takes none */
+    const char *arg;  /* the name of its argument in the help; NULL: it takes none */
     const char *help; /* one line, a verb first, no full stop */
 };
 
@@ -91,7 +91,7 @@ struct dz_cli_command {
     int lead;                            /* with DZ_CLI_REST: operands before the command to run */
     const char *const *instead_of_lead;  /* options that replace these operands; NULL: none */
     const struct dz_cli_option *options; /* up to DZ_CLI_OPTION_END; NULL: none */
-    const char *words; /* what completion offers as first operand, or NULL: files */
+    const char *words; /* the words that completion offers as the first operand; NULL: file names */
     const char *help;  /* paragraphs, lines of at most 78 columns */
 
     /* An exit status (0 and up), or a negative DZ_E* with *err filled: the
@@ -108,7 +108,7 @@ enum dz_cli_progress_step {
     DZ_CLI_PROGRESS_END,
 };
 
-/* One run of one command. The fields are there to be read. */
+/* One run of one command. Commands may read all fields. */
 struct dz_cli {
     FILE *out; /* results */
     FILE *err; /* errors, notes, progress */
@@ -119,10 +119,11 @@ struct dz_cli {
     bool json;      /* --json was given (and the command has it) */
     bool out_color; /* may results be coloured? */
     bool err_color;
-    bool err_live;              /* is err a terminal that can redraw a line? */
-    bool out_tty;               /* is out a terminal? (JSON is indented then) */
-    size_t width;               /* columns of the terminal, 80 if there is none */
-    int usage_status;           /* of an error: DZ_EXIT_USAGE after dz_cli_usage; 0: FAILURE */
+    bool err_live;    /* is err a terminal that can redraw a line? */
+    bool out_tty;     /* is out a terminal? (JSON is indented then) */
+    size_t width;     /* columns of the terminal, 80 if there is none */
+    int usage_status; /* the exit status of an error: DZ_EXIT_USAGE after dz_cli_usage(); 0:
+                         DZ_EXIT_FAILURE */
     struct dz_cli_given *given; /* options in the order given */
     int given_count;
     /* Draws in place of cli_progress, in a process that has no terminal; else NULL. */

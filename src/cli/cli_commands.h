@@ -131,9 +131,9 @@ const struct dz_cli_command *dz_cli_command_find(int argc, char **argv, int *ret
 /* Is `word` the first word of some command's name, as "disk" of "disk ls"? */
 bool dz_cli_command_is_prefix(const char *word);
 
-/* Which command was meant by words that name none: a whole name as the user
- * should type it, or its first word when that alone was mistyped. NULL when
- * nothing is near. The text lives in ret_text or in the table. */
+/* Suggest a command for words that name none: its whole name as the user should type it, or only
+ * its first word when that alone was mistyped. NULL when no name is near. The text lives in
+ * ret_text or in the table. */
 #define DZ_CLI_NAME_MAX 48 /* bytes of a command's name, with the terminator */
 const char *dz_cli_command_nearest(int argc, char **argv, char ret_text[static DZ_CLI_NAME_MAX]);
 

@@ -14,8 +14,8 @@
 /* The parts of a completion script that differ between shells. */
 struct shell {
     const char *name;
-    const char *head;                        /* of the script */
-    const char *words_begin, *options_begin; /* of the two functions */
+    const char *head;                        /* bytes of the script */
+    const char *words_begin, *options_begin; /* bytes of its two functions */
     const char *end;                         /* of each */
     const char *row_begin, *row_also;        /* a name that is asked for; one that begins so */
     const char *row_any;                     /* the end of a pattern: words may follow */
@@ -148,7 +148,7 @@ static const struct shell shells[] = {
 
 /* --- rows of the two functions --------------------------------------------------------------- */
 
-/* One word of the answer, with what it means. */
+/* One word of the answer, with its description. */
 static void print_word(FILE *out, const struct shell *sh, bool first, struct dz_str word,
                        const char *suffix, const char *help)
 {

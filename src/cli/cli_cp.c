@@ -151,7 +151,7 @@ int dz_cli_copy_out(struct dz_cli_side *s, const struct dz_cli_spot *from, const
 
 /* The directories that were made in a sandbox for a tree: its top and the missing parents. */
 struct made {
-    char path[DZ_PATH_MAX]; /* of the directory */
+    char path[DZ_PATH_MAX]; /* the path of the directory */
     size_t kept; /* bytes of the path that existed before; the whole path: nothing was made */
 };
 

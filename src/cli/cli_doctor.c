@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-/* For each probe: is it required, and what the three answers mean. */
+/* For each probe: whether it is required, and the meaning of each answer. */
 static const struct feature {
     bool required;
     const char *yes;

@@ -262,7 +262,7 @@ const struct dz_cli_command dz_cmd_shell = {
 
 /* --- attach ----------------------------------------------------------------------------------- */
 
-/* Which sandbox has this command? */
+/* Find the sandbox that has this command. */
 static int find_exec(struct dz_cli *c, const char *id, char ret_sandbox[static 64],
                      struct dz_err *err)
 {

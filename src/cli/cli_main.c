@@ -77,7 +77,7 @@ static int report(struct dz_cli *c, const struct dz_err *err, int status)
     return status;
 }
 
-/* The first words name no command: say so, with the nearest one. */
+/* The first words name no command: report that, with the nearest name. */
 static int unknown(struct dz_cli *c, int argc, char **argv)
 {
     char typed[2 * DZ_CLI_NAME_MAX], quoted[DZ_STR_QUOTED], text[DZ_CLI_NAME_MAX];

@@ -99,7 +99,7 @@ int dz_cli_side_close(struct dz_cli_side *s, int rc, struct dz_err *err)
     return rc;
 }
 
-/* --- out of it -------------------------------------------------------------------------------- */
+/* --- reading from a place --------------------------------------------------------------------- */
 
 /* A path that ends in "/." must be a directory. */
 static int directory_path(const char *path, char ret[static DZ_PATH_MAX], struct dz_err *err)

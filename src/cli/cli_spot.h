@@ -105,7 +105,8 @@ DZ_NODISCARD int dz_cli_side_remove(struct dz_cli_side *s, const struct dz_cli_s
 DZ_NODISCARD int dz_cli_side_get(struct dz_cli_side *s, const struct dz_cli_spot *from, int fd,
                                  uint64_t *ret_bytes, struct dz_err *err);
 
-/* --- cp of one file (cli_cp.c), for edit ------------------------------------------------------ */
+/* --- one file of `doze cp` (cli_cp.c), for `doze edit` ------------------------------------------
+ */
 
 struct dz_tree_stats;
 /* Copy a file of this machine ("-": standard input) to `to`, and a file from there to this machine;

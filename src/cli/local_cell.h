@@ -18,7 +18,7 @@ struct dz_cli_cell {
     int module_fds[DZ_CELL_MODULES_MAX];
     const char *file; /* --file, or NULL: ephemeral */
     bool made;        /* the file was created by this command */
-    bool failed;      /* the machine could not be run: nothing of it started */
+    bool failed;      /* the machine could not be run: no program was started */
     bool create; /* create the file also for a resume: the machine that sleeps in the base resumes
                     in it */
     bool only_files; /* no machine is run: of the image's prepared files only its pack is needed */

@@ -33,7 +33,7 @@ struct relay {
     uint32_t exec; /* the main command in the cell */
     bool ephemeral;
     bool input, tty, over, failed, timed_out, keep;
-    bool exited, suspending; /* the main command has ended; the machine is being put to sleep */
+    bool exited, suspending; /* the main command has ended; the machine is being suspended */
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
@@ -68,7 +68,7 @@ static int send_size(const struct relay *r, struct dz_err *err)
     return dz_cell_exec_resize(r->cell, r->exec, w.ws_row, w.ws_col, err);
 }
 
-/* --- what comes ------------------------------------------------------------------------------ */
+/* --- events of the cell ---------------------------------------------------------------------- */
 
 /* The exit status for a program that could not be started, as a shell's. */
 static int failed(struct dz_cli *cli, const struct dz_cell_event *e)
@@ -84,7 +84,7 @@ static int failed(struct dz_cli *cli, const struct dz_cell_event *e)
                                                          : DZ_EXIT_RUN_FAILED;
 }
 
-/* The cell says what became of it: what cannot be run, or kept, is over. */
+/* The machine could not run, or could not be suspended: the run has failed. */
 static void give_up(struct relay *r, const struct dz_cell_event *e)
 {
     r->over = r->failed = true;
@@ -187,7 +187,7 @@ static int forward_input(struct relay *r, struct dz_err *err)
         r->input = false;
         return dz_cell_exec_input_end(r->cell, r->exec, err);
     }
-    for (ssize_t at = 0; at < n;) { /* what is more than a frame takes several */
+    for (ssize_t at = 0; at < n;) { /* input that is longer than a frame takes several */
         int64_t took = dz_cell_exec_input(r->cell, r->exec, step + at, (size_t)(n - at), err);
         if (took < 0)
             return (int)took;
@@ -204,7 +204,7 @@ static int suspend(struct relay *r, struct dz_err *err)
     return dz_cell_suspend(r->cell, false, err);
 }
 
-/* While the machine is being put to sleep, or is over, nobody gets them. */
+/* While the machine is being suspended, or has ended, input and signals are dropped. */
 static int send_signal(const struct relay *r, int signo, struct dz_err *err)
 {
     return r->suspending || r->exited ? 0
@@ -265,7 +265,8 @@ static int time_is_over(struct relay *r, struct dz_err *err)
     return send_signal(r, SIGKILL, err);
 }
 
-/* Do what is due. Returns the milliseconds until the next deadline, -1 for none. */
+/* Suspend or kill when the time for that has come. Returns the milliseconds until the next
+ * deadline, -1 for none. */
 static int64_t due(struct relay *r, int *rc, struct dz_err *err)
 {
     int64_t now = dz_clock_boot_ns(), next = INT64_MAX;
@@ -310,7 +311,7 @@ static int relay(struct relay *r, struct dz_err *err)
     return r->over ? r->status : rc;
 }
 
-/* Bring up the machine, with the command that is run or the one that sleeps. All of it is sent at
+/* Bring up the machine, with a new main command or the one that sleeps. All frames are sent at
  * once. */
 static int begin(struct relay *r, const struct dz_cli_cell *c, struct dz_err *err)
 {

@@ -120,7 +120,7 @@ void dz_cli_control_release(struct dz_cli_control *c)
     dz_fd_close(&c->client);
 }
 
-/* --- who wants a copy ------------------------------------------------------------------ */
+/* --- requests for a copy --------------------------------------------------------------- */
 
 static int send_fds(int socket, int db_fd, int wal_fd, struct dz_err *err)
 {

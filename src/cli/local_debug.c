@@ -183,7 +183,7 @@ static int put_events(struct dump *d, struct dz_client *client, struct dz_err *e
     return 0;
 }
 
-/* Never start a daemon for the report: that none runs is part of it. */
+/* Never start a daemon for the report, because it has to show that none runs. */
 static void put_daemon(struct dump *d)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
@@ -253,7 +253,7 @@ static void put_log(struct dump *d, const char *data)
     dz_json_end(&d->j);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole report ------------------------------------------------------------------------ */
 
 static int write_out(struct dz_cli *c, const struct dz_buf *text, struct dz_err *err)
 {

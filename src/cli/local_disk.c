@@ -44,7 +44,8 @@ static int64_t stopped_clock(void *arg)
 static struct {
     struct dz_db_files disk, image;
     char image_sha256[DZ_SHA256_HEX];
-    int pack_fd; /* of the image, or of the disk when that is one; -1: none */
+    int pack_fd; /* descriptor of the pack: of the image, or of the disk when that is an image; -1:
+                    none */
     uint64_t pack_at;
 } files = {.disk = DZ_DB_FILES_NONE, .image = DZ_DB_FILES_NONE, .pack_fd = -1};
 

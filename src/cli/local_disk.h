@@ -34,7 +34,7 @@ const char *dz_disk_image_sha256(void);
 
 struct dz_disk {
     struct dz_db *db, *image;
-    struct dz_vfs_pack pack; /* of the image, or of db when that is one */
+    struct dz_vfs_pack pack; /* the pack of the image, or of db when that is an image */
     struct dz_vfs *vfs;      /* NULL: only the databases are open */
     bool readonly;
     bool sleeper; /* a machine sleeps in it */

@@ -77,7 +77,7 @@ struct listing {
     struct dz_cli *c;
     bool detail;
     bool first;        /* no JSON object was printed yet */
-    const char *above; /* how the names of what is listed begin */
+    const char *above; /* the directory that is put before the listed names */
     struct dz_cell_stat top;
     struct dz_buf text, path;
 };
@@ -241,8 +241,8 @@ const struct dz_cli_command dz_cmd_disk_cat = {
 
 /* --- mkdir ----------------------------------------------------------------------------------- */
 
-/* Do an operation on each path from the second operand on. What was done before an error stays
- * done. ignore: an error that is none. */
+/* Run an operation on each path from the second operand on. Paths that were handled before an error
+ * stay changed. ignore: an error code that counts as success. */
 static int for_each(struct dz_cli *c, const struct dz_cell_op *op, int ignore, struct dz_err *err)
 {
     struct dz_files *f = NULL;

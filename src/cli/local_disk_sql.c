@@ -184,7 +184,7 @@ static int sql(struct dz_cli *c, struct dz_err *err)
     if (rc == 0)
         rc = dz_stmt_new(&st, d.db, c->argv[1], &rest, err);
     if (rc == 0 && rest[strspn(rest, " \t\n;")] != '\0')
-        rc = dz_fail(err, DZ_EINVAL, "run SQL: one statement at a time");
+        rc = dz_fail(err, DZ_EINVAL, "run the query: one statement at a time");
     if (rc == 0)
         rc = c->json ? query_json(c, st, err) : query(c, st, err);
     if (rc == DZ_EDENIED && !write)

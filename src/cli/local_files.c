@@ -41,10 +41,10 @@ struct dz_files {
     struct dz_image image;
     bool deaf;            /* interrupts are ignored while closing */
     uint32_t reading;     /* the operation whose data the caller reads; 0: none */
-    const uint8_t *piece; /* the part of that data that is left in the last event */
+    const uint8_t *piece; /* the unread part of the last event's data */
     size_t piece_size, piece_at;
     uint64_t size;  /* of the file being read */
-    uint64_t count; /* of the last operation that was read: its count */
+    uint64_t count; /* count of the last operation that was read to its end */
     uint32_t mode;
 };
 

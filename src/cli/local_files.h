@@ -58,7 +58,7 @@ DZ_NODISCARD int dz_files_do(struct dz_files *f, const struct dz_cell_op *op,
                              dz_files_stat_fn *each, void *arg, uint64_t *ret_count,
                              struct dz_err *err);
 
-/* Measure what is at and below a path. flags: DZ_CELL_OP_NOFOLLOW or 0. */
+/* Sum up the tree at a path. flags: DZ_CELL_OP_NOFOLLOW or 0. */
 DZ_NODISCARD int dz_files_usage(struct dz_files *f, const char *path, uint32_t flags,
                                 struct dz_cell_usage *ret_usage, struct dz_err *err);
 /* The figures of the whole file. */

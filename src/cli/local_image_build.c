@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum {
-    OUTPUT_LINES = 40, /* of a failed tool's output */
+    OUTPUT_LINES = 40, /* bytes of a failed tool's output */
     OUTPUT_MAX = 1 << 16,
 };
 

@@ -102,7 +102,8 @@ static int set_state(struct dz_registry *registry, const struct dz_instance *row
     const struct dz_instance to = {
         .state = dz_state_name(state),
         .suspended_at = state == DZ_STATE_SUSPENDED ? now : row->suspended_at,
-        .due = now, /* the daemon handles it first and finds out what is due */
+        .due =
+            now, /* 1970: the daemon looks at this sandbox first and computes the real due time */
     };
     const struct dz_registry_change change = {
         .id = row->id,

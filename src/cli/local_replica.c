@@ -26,8 +26,8 @@
 
 enum {
     JSON_MAX = 256 << 20,
-    KEEP_MS = 24 * 3600 * 1000, /* what prune keeps without --keep */
-    FINE_MS = 300 * 1000,       /* and of files that were merged */
+    KEEP_MS = 24 * 3600 * 1000, /* how long prune keeps states without --keep */
+    FINE_MS = 300 * 1000,       /* and how long files that were merged */
 };
 
 /* --- a run: progress on a terminal, and Ctrl-C -------------------------------------------------
@@ -304,7 +304,7 @@ const struct dz_cli_command dz_cmd_replica_ls = {
     .run = ls,
 };
 
-/* What a replica can restore. */
+/* The range of states that a replica can restore. */
 struct summary {
     uint64_t txid, bytes;
     size_t files, needed; /* needed: for the newest point */
@@ -501,7 +501,7 @@ static int push(struct dz_cli *c, struct dz_err *err)
         dz_fd_close(&source.wal_fd);
         return rc;
     }
-    dz_cli_catch_interrupts(); /* what was begun is removed from the replica */
+    dz_cli_catch_interrupts(); /* an interrupt removes the unfinished files from the replica */
     start(&run, c, "push", fstat(source.db_fd, &st) == 0 ? (uint64_t)st.st_size : 0);
     rc = dz_replica_push(&r, &source, &run.head, &to, err);
     dz_cli_progress_end(&run.progress);

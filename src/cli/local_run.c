@@ -108,7 +108,8 @@ static int read_memory(struct dz_cli *c, struct dz_cell_start *s, const struct d
     return 0;
 }
 
-/* What sleeps in the image resumes unchanged: settings cannot be chosen again. */
+/* The processes that sleep in the image resume unchanged, so their settings cannot be chosen again.
+ */
 static int go_on(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
 {
     static const char *const chosen[] = {"env", "workdir", "user", "policy", "copy"};

@@ -19,7 +19,7 @@ struct dz_cli_tree {
     int dir;
     struct dz_tree_write *w;
     struct dz_tree_write_opts how;
-    struct dz_tree_stats total;                /* of this tree and earlier ones */
+    struct dz_tree_stats total;                /* sums over this tree and earlier ones */
     char where[DZ_PATH_MAX + DZ_NAME_MAX + 2]; /* the target, for messages */
 };
 

@@ -26,7 +26,7 @@ enum {
 struct dz_cli_pack {
     struct dz_cli *c;
     const char *root;
-    const char *name; /* of the member, if root is not a directory */
+    const char *name; /* the member's name, if root is not a directory */
     bool top;         /* the archive sets mode and times of the directory itself */
     struct dz_tree_read *r;
     struct dz_buf head, pax, map;
@@ -257,7 +257,7 @@ static int next_member(struct dz_cli_pack *p, struct dz_err *err)
     dz_buf_reset(&p->head);
     dz_buf_reset(&p->pax);
     p->head_at = 0;
-    if (p->fd >= 0) { /* that was the last data of its file */
+    if (p->fd >= 0) { /* all data of the file was sent */
         p->fd = -1;
         add_zeros(p, (size_t)(-p->data & (DZ_TAR_BLOCK - 1)));
         return 0;

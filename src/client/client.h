@@ -48,14 +48,14 @@ void dz_client_target_add(struct dz_buf *out, const char *name, const char *valu
 
 struct dz_client_req {
     const char *method, *target;
-    const char *type;    /* of the body; NULL: JSON */
+    const char *type;    /* media type of the body; NULL: JSON */
     const char *accept;  /* NULL: JSON */
-    const char *headers; /* more of them, each with \r\n; or NULL */
+    const char *headers; /* more header lines, each with \r\n; or NULL */
     struct dz_str body;
     /* Instead of body: reads up to n bytes at a time. 0 at the end, or DZ_E* with *err. */
     ssize_t (*read)(void *arg, char *p, size_t n, struct dz_err *err);
     void *read_arg;
-    int64_t read_size;  /* of what read gives, -1: not known */
+    int64_t read_size;  /* how many bytes read() returns in all; -1: not known */
     int64_t timeout_ms; /* without a byte; 0: DZ_CLIENT_WAIT_MS, < 0: none */
 };
 
@@ -69,7 +69,7 @@ DZ_NODISCARD ssize_t dz_client_read(struct dz_client *c, char *p, size_t n, stru
 DZ_NODISCARD int dz_client_read_all(struct dz_client *c, struct dz_buf *out, struct dz_err *err);
 /* A header of the last answer; the text lives until the next request. NULL: none. */
 const char *dz_client_header(struct dz_client *c, const char *name);
-int64_t dz_client_size(const struct dz_client *c); /* of the body, -1: not known */
+int64_t dz_client_size(const struct dz_client *c); /* bytes of the body; -1: not known */
 
 /* Send a request and read the answer, both as JSON. Takes the reference to body (NULL: none). The
  * caller owns *ret_answer, which is NULL if the answer has no body; pass NULL if you do not want
@@ -119,7 +119,7 @@ DZ_NODISCARD int dz_client_ws_open(struct dz_client *c, const char *target,
                                    struct dz_client_ws **ret_ws, struct dz_err *err);
 void dz_client_ws_close(struct dz_client_ws *w); /* sends a closing frame; NULL is fine */
 int dz_client_ws_fd(const struct dz_client_ws *w);
-short dz_client_ws_events(const struct dz_client_ws *w); /* what to poll for */
+short dz_client_ws_events(const struct dz_client_ws *w); /* the events to poll for */
 /* Queue a message; it is sent when the socket has room. */
 DZ_NODISCARD int dz_client_ws_send(struct dz_client_ws *w, bool text, struct dz_str data,
                                    struct dz_err *err);

@@ -17,19 +17,19 @@ enum dz_client_framing {
     DZ_CLIENT_NO_BODY,
     DZ_CLIENT_SIZED,
     DZ_CLIENT_CHUNKED,
-    DZ_CLIENT_TO_THE_END, /* of the connection */
+    DZ_CLIENT_TO_THE_END, /* descriptor of the connection */
 };
 
 struct dz_client {
     char *url;  /* as given, for messages */
-    char *path; /* of a unix socket */
-    char *host; /* of TCP */
+    char *path; /* path of a unix socket */
+    char *host; /* host and port of TCP */
     char port[8];
     char *token;
     int fd;                       /* -1: not connected */
-    struct dz_tls_context *trust; /* of https: whom it believes */
+    struct dz_tls_context *trust; /* https: the CAs that are trusted */
     struct dz_tls *tls;
-    short want; /* what recv and send wait for when they give EAGAIN */
+    short want; /* the event to poll for after recv() or send() returned EAGAIN */
     int64_t timeout_ms;
     bool (*stop)(void); /* NULL: nothing but time ends a wait */
 
@@ -38,11 +38,11 @@ struct dz_client {
     size_t in_at, in_end;
 
     /* the answer */
-    struct dz_buf head; /* its lines, each terminated by NUL; an empty one at the end */
+    struct dz_buf head; /* header lines, each terminated by NUL; an empty one at the end */
     int status;
     enum dz_client_framing framing;
     int64_t size;   /* as said, -1: not */
-    uint64_t left;  /* of the body, or of this chunk */
+    uint64_t left;  /* bytes left of the body, or of this chunk */
     bool in_chunks; /* a chunk has been read: its end is still there */
     bool over;      /* the body is read */
     bool keep;      /* the connection serves another request */

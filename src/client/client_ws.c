@@ -20,8 +20,8 @@ struct dz_client_ws {
     wslay_event_context_ptr ctx;
     const struct dz_client_ws_ops *ops;
     void *arg;
-    struct dz_err *err; /* of the call that is under way */
-    int rc;             /* what message() gave */
+    struct dz_err *err; /* error of the call in progress */
+    int rc;             /* result of message() */
     bool ended;         /* the connection */
     char reason[124];
 };
@@ -34,7 +34,7 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *p, size_t n, int fl
     struct dz_client *c = w->c;
     size_t have = c->in_end - c->in_at;
     (void)flags;
-    if (w->rc != 0) { /* who said stop is asked first */
+    if (w->rc != 0) { /* message() ended the call: read no more */
         wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
         return -1;
     }

@@ -150,7 +150,7 @@ int dz_config_set(struct dz_config *c, enum dz_config_key key, const char *value
     if (rc < 0)
         return dz_fail(err, DZ_EINVAL, "%s: %s must be %s, not %s", origin ? origin : BY_DEFAULT,
                        dz_config_name(row, name), dz_config_range(row, range),
-                       row->flags & SECRET ? "what was given"
+                       row->flags & SECRET ? "the given value"
                                            : dz_str_quote(dz_str(value), quoted));
     DZ_AUTO(dz_freep) char *text = dz_str_dup(dz_str(value));
     DZ_AUTO(dz_freep) char *from = origin ? dz_str_dup(dz_str(origin)) : NULL;

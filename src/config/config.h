@@ -34,7 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DZ_CONFIG_FILE  "/etc/doze/doze.ini" /* of the machine */
+#define DZ_CONFIG_FILE  "/etc/doze/doze.ini" /* of this machine */
 #define DZ_CONFIG_NEVER INT64_MAX
 
 enum {
@@ -91,7 +91,7 @@ struct dz_config {
 #define X(section, key, type, ...) DZ_CONFIG_C_##type section##_##key;
     DZ_CONFIG_SETTINGS(X)
 #undef X
-    char *file; /* that was read; NULL: none */
+    char *file; /* the file that was read; NULL: none */
     struct dz_config_value {
         char *text;   /* as it was said */
         char *origin; /* "/etc/doze/doze.ini:12", "DOZE_LOG_LEVEL", "--log-level"; NULL: default */

@@ -17,9 +17,9 @@
 struct reading {
     struct dz_config *c;
     const char *file;
-    struct dz_str rest; /* of the text */
+    struct dz_str rest; /* the text that is not parsed yet */
     int line;
-    const char *section; /* of the table; NULL: none yet */
+    const char *section; /* as the table spells it; NULL: none yet */
     int failed;
     struct dz_err *err;
 };

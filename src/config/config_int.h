@@ -10,7 +10,7 @@
 /* Read a file's text into c; `file` is for origins and sentences. */
 DZ_NODISCARD int dz_config_read_ini(struct dz_config *c, const char *file, struct dz_str text,
                                     struct dz_err *err);
-/* What a value must be: "a duration from 1s to 1h". Returns out. */
+/* Describe the valid values: "a duration from 1s to 1h". Returns out. */
 enum {
     DZ_CONFIG_RANGE_TEXT = 160,
 };

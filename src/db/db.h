@@ -61,7 +61,7 @@ struct dz_buf;
  * makes the first version from nothing. SQL text, run in one transaction. */
 struct dz_db_schema {
     const char *what;        /* "sandbox file": names the kind in messages */
-    uint32_t application_id; /* of the file header */
+    uint32_t application_id; /* bytes of the file header */
     const char *const *steps;
     int version; /* number of steps = user_version of a current file */
     int reads;   /* the oldest version that an immutable file may have: it is not migrated, so its
@@ -117,8 +117,8 @@ DZ_NODISCARD int dz_db_lock_wait(int db_fd);
 DZ_NODISCARD int dz_db_open_path(struct dz_db **ret_db, const char *path,
                                  const struct dz_db_opts *opts, struct dz_err *err);
 
-/* What dz_db_open_fds() takes, opened by another process, such as a host that hands the descriptors
- * to a jail. No byte of the files is read. */
+/* Files that one process opens and passes to another process, perhaps a jailed one, for
+ * dz_db_open_fds(). No byte of them is read. */
 enum dz_db_files_how {
     DZ_DB_FILES_READ,  /* read-only (wal_fd -1) if this process may not write */
     DZ_DB_FILES_WRITE, /* a new log's name is synced to the disk */
@@ -204,8 +204,8 @@ DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struc
 
 /* --- checkpoint -------------------------------------------------------------- */
 
-/* May the log be overwritten from its start? Asked of a replica that may not have read all of
- * it. */
+/* May the WAL be overwritten from its start? A replica answers no while it has not read all of it.
+ */
 typedef bool dz_db_grant_fn(void *ctx);
 void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx); /* NULL: always */
 
@@ -223,7 +223,7 @@ DZ_NODISCARD int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err)
 
 enum dz_db_checkpoint {
     DZ_DB_CHECKPOINT_MOVE,  /* copy the pages; the log is reused from its start */
-    DZ_DB_CHECKPOINT_EMPTY, /* and truncate the log */
+    DZ_DB_CHECKPOINT_EMPTY, /* and truncate the WAL */
 };
 /* Now, whatever the grant says. DZ_EBUSY inside a transaction. */
 DZ_NODISCARD int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err *err);
@@ -330,8 +330,8 @@ DZ_NODISCARD int dz_db_attach(struct dz_db *db, const struct dz_db *below, const
  * with DZ_ELIMIT after max_ops virtual machine instructions (0: no limit; the
  * count starts again at each call of this function). */
 void dz_db_restrict(struct dz_db *db, int64_t max_ops);
-/* Lift the restriction, for a handle that goes on with other work. First remove the statements that
- * were compiled under it. */
+/* Lift the restriction from a handle that is used further. First remove the statements that were
+ * compiled under it. */
 void dz_db_unrestrict(struct dz_db *db);
 
 #endif

@@ -30,11 +30,11 @@ enum {
     STEP_FRAMES = STEP / FRAME,
     SUMMED = 8, /* bytes of a frame's header that its checksum covers */
 };
-#define MAGIC 0x377f0682u /* and 1 more: the checksums are of big-endian words */
+#define MAGIC 0x377f0682u /* plus 1: the checksums are of big-endian words */
 
 struct log {
     struct dz_db *db;
-    uint8_t *bytes; /* STEP of them */
+    uint8_t *bytes; /* in units of STEP */
     uint8_t salts[8];
     bool big;
     uint32_t a, b; /* the checksum so far */

@@ -33,7 +33,7 @@ struct dz_db_disk;
 struct dz_db_disk_ops {
     /* Bytes read, fewer only at the end of the file. */
     int64_t (*read)(struct dz_db_disk *d, enum dz_db_file f, void *buf, size_t n, int64_t off);
-    /* All of it, or an error. Beyond the end the file grows. */
+    /* Write all bytes, or fail. A write beyond the end makes the file grow. */
     int (*write)(struct dz_db_disk *d, enum dz_db_file f, const void *buf, size_t n, int64_t off);
     int (*truncate)(struct dz_db_disk *d, enum dz_db_file f, int64_t size);
     int (*sync)(struct dz_db_disk *d, enum dz_db_file f);

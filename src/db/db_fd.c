@@ -41,8 +41,8 @@ enum {
 struct fd_disk {
     struct dz_db_disk base;
     int fd[DZ_DB_FILES];
-    int64_t kicked, grown; /* the log: the end of the bytes that were sent to the disk, and of
-                            * those written in one go */
+    int64_t kicked, grown; /* in the WAL: the end of the bytes whose write-out was started, and of
+                              those that one large write covered */
     atomic_bool wal_new;   /* dz_db_sync() comes from any thread */
     char *wal_path;        /* NULL: no path is known */
     size_t standin_size;

@@ -53,13 +53,13 @@ int dz_db_template(const struct dz_db_schema *schema, struct dz_buf *out, struct
     sqlite3_int64 size = 0;
     unsigned char *image = r == 0 ? sqlite3_serialize(db.h, "main", &size, 0) : NULL;
     if (r == 0 && !image)
-        r = dz_fail(err, DZ_ENOMEM, "make a template: out of memory");
+        r = dz_fail(err, DZ_ENOMEM, "create a template: out of memory");
     if (image) {
         image[DB_HEADER_WRITE_VERSION] = DB_VERSION_WAL;
         image[DB_HEADER_READ_VERSION] = DB_VERSION_WAL;
         dz_buf_add(out, image, (size_t)size);
         if (out->err)
-            r = dz_fail(err, out->err, "make a template: %s", dz_err_text(out->err));
+            r = dz_fail(err, out->err, "create a template: %s", dz_err_text(out->err));
     }
     sqlite3_free(image);
     (void)sqlite3_close(db.h);
@@ -70,9 +70,9 @@ int dz_db_create_fd(int fd, const void *template, size_t size_bytes, bool sync, 
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
-        return dz_fail_sys(err, errno, "look at a new database file");
+        return dz_fail_sys(err, errno, "stat a new database file");
     if (st.st_size != 0)
-        return dz_fail(err, DZ_EEXIST, "make a database: the file is not empty");
+        return dz_fail(err, DZ_EEXIST, "create a database: the file is not empty");
     for (size_t done = 0; done < size_bytes;) {
         ssize_t n = pwrite(fd, (const char *)template + done, size_bytes - done, (off_t)done);
         if (n < 0 && errno == EINTR)

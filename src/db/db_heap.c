@@ -54,7 +54,7 @@ enum {
 
 struct block {
     struct block *next;
-    struct block *batch; /* of the first of a batch: the next one */
+    struct block *batch; /* in the first block of a batch: the next batch */
 };
 _Static_assert(sizeof(struct block) <= GRAIN, "a free block holds its links");
 
@@ -66,13 +66,13 @@ struct list {
 static _Thread_local struct {
     struct list free[PAGES + 1]; /* by size / GRAIN */
     struct run {
-        char *at, *end; /* the rest of it */
+        char *at, *end; /* the blocks that fill no batch */
     } small, pages;
 } mine;
 
 static struct {
     pthread_mutex_t lock;
-    struct list spare[PAGES + 1]; /* of batches; each has batch_count() blocks */
+    struct list spare[PAGES + 1]; /* a list of batches; each has batch_count() blocks */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static sqlite3_mem_methods own; /* SQLite's own allocator, for everything else */
@@ -118,7 +118,7 @@ static void assert_list(size_t c)
     assert(!DZ_CHECK_DEEP || n == mine.free[c].count);
 }
 
-/* Move half of what the thread keeps of a class to the shared list. */
+/* Move half of the blocks that the thread keeps of a class to the shared list. */
 static void give_batch(size_t c)
 {
     assert_list(c);

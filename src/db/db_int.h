@@ -42,7 +42,8 @@ struct dz_stmt {
 struct dz_blob {
     sqlite3_blob *blob;
     struct dz_db *db;
-    size_t size; /* of the value; kept here because SQLite forgets it when the handle expires */
+    size_t
+        size; /* bytes of the value; kept here because SQLite forgets it when the handle expires */
     struct dz_blob *next, **link;
 };
 
@@ -84,8 +85,8 @@ void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c
 /* db_heap.c: make SQLite take its small blocks from there, before SQLite starts. SQLITE_OK or an
  * error */
 int dz_db_heap_use(void);
-/* Part of the memory of dz_db_ahead(), aligned to 64 bytes; NULL: none is left. The second call
- * gives it back: false when p is not part of it. */
+/* Allocate from the memory of dz_db_ahead(), aligned to 64 bytes; NULL: none is left. The second
+ * call gives a block back: false when p is not part of that memory. */
 void *dz_db_lent_alloc(size_t size);
 bool dz_db_lent_back(const void *p);
 

@@ -28,7 +28,7 @@ struct image {
 
 struct change {
     struct change *next;
-    int64_t off; /* of a write; the new size of a truncation */
+    int64_t off; /* bytes of a write; the new size of a truncation */
     size_t n;
     bool truncation;
     unsigned char bytes[];
@@ -194,7 +194,7 @@ static int lose(struct dz_db_sim *sim, struct sim_file *f)
 
 /* --- faults ------------------------------------------------------------------ */
 
-/* 0: go on; else the negative errno with which this call fails. */
+/* 0: continue; else the negative errno with which this call fails. */
 static int admit(struct dz_db_sim *sim, enum dz_db_sim_call call)
 {
     unsigned bit = 1u << call;

@@ -49,7 +49,7 @@ struct dz_db_disk *dz_db_sim_disk(struct dz_db_sim *sim);
 
 /* Set a file's content, synced. DZ_ENOMEM. */
 DZ_NODISCARD int dz_db_sim_load(struct dz_db_sim *sim, enum dz_db_file f, const void *p, size_t n);
-/* What programs see now; borrowed until the next change. */
+/* The content as programs see it now; borrowed until the next change. */
 const void *dz_db_sim_bytes(const struct dz_db_sim *sim, enum dz_db_file f, size_t *ret_size);
 
 /* The nth call (0: the next) of a set fails with errno sys, once, or with sticky
@@ -68,7 +68,7 @@ void dz_db_sim_set_capacity(struct dz_db_sim *sim, int64_t bytes);
  * after them is not made, and from there every call fails. n < 0: never. */
 void dz_db_sim_cut_at(struct dz_db_sim *sim, long n);
 bool dz_db_sim_is_off(const struct dz_db_sim *sim);
-/* Lose what is lost, and work again. Also without a cut: a cut here and now.
+/* Lose the unsynced writes, and work again. Without an earlier cut, the power is cut here and now.
  * No database may be open on the disk. DZ_ENOMEM: try again. */
 DZ_NODISCARD int dz_db_sim_power_on(struct dz_db_sim *sim);
 

@@ -69,7 +69,7 @@ struct tail {
     int64_t off;
     int64_t end; /* behind the last frame of this log; 0: not known yet */
     bool open;   /* a header came, its page did not */
-    bool commit; /* the header says that its frame ends a transaction */
+    bool commit; /* the header marks the frame as the last of its transaction */
 };
 
 struct file {
@@ -92,7 +92,7 @@ static struct {
     uint64_t last_id;
 } vfs = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local int last_errno; /* what xGetLastError tells */
+static _Thread_local int last_errno; /* the text for xGetLastError */
 
 /* --- errors ------------------------------------------------------------------ */
 
@@ -189,7 +189,7 @@ static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
 {
     struct tail *t = &f->tail;
     bool header = n == FRAME_HEADER_BYTES && off >= WAL_HEADER_BYTES;
-    if (header && tail_has(t, n, off)) { /* that transaction was rolled back */
+    if (header && tail_has(t, n, off)) { /* the transaction was rolled back */
         t->n = (size_t)(off - t->off);
         t->end = off;
     } else if (tail_has(t, n, off)) {
@@ -224,7 +224,7 @@ static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
 static int file_close(sqlite3_file *base)
 {
     struct file *f = (struct file *)base;
-    tail_release(&f->tail); /* of no transaction */
+    tail_release(&f->tail); /* a frame of no transaction */
     f->tail = (struct tail){0};
     if (f->map)
         f->disk->ops->unmap(f->disk, f->map, f->map_size);
@@ -302,7 +302,7 @@ static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
 static int file_sync(sqlite3_file *base, int flags)
 {
     struct file *f = (struct file *)base;
-    (void)flags; /* always the data and what is needed to find it */
+    (void)flags; /* fdatasync: the data, and the metadata needed to find it */
     if (f->header_only) {
         f->header_only = false;
         return SQLITE_OK;

@@ -601,7 +601,7 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_MESSAGE] = DZ_RECORD("message", struct dz_message, message_fields),
     [DZ_KERNEL_TABLE_IPC] = DZ_RECORD("System V object", struct dz_ipc, ipc_fields),
     [DZ_KERNEL_TABLE_SEMUNDO] =
-        DZ_RECORD("what is owed to semaphores", struct dz_semundo, semundo_fields),
+        DZ_RECORD("adjustment of a semaphore", struct dz_semundo, semundo_fields),
     [DZ_KERNEL_TABLE_TIMER] = DZ_RECORD("POSIX timer", struct dz_timer, timer_fields),
 };
 

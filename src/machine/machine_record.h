@@ -33,7 +33,7 @@ struct dz_record {
     const char *what; /* what the record describes, for messages: "process" */
     const struct dz_field *fields;
     size_t field_count;
-    size_t size; /* offset or size in the C struct */
+    size_t size; /* bytes of the C struct */
 };
 
 /* Entries of a field table: a number, an array of numbers, a struct, an array of structs. */

@@ -564,7 +564,7 @@ int dz_machine_state_item(struct dz_view *v, const struct dz_record *r, uint64_t
         return 0;
     if (!dz_record_get_number(&v->at, v->end, ret_key) ||
         !dz_record_get_number(&v->at, v->end, &size) || !dz_view_cut(v, size, &piece))
-        return BAD(err, "a %s is cut off", r->what);
+        return BAD(err, "a %s ends early", r->what);
     memset(ret_item, 0, r->size);
     int rc = dz_record_get(piece.at, (size_t)size, r, ret_item, err);
     return rc < 0 ? rc : 1;
@@ -615,7 +615,7 @@ static int read_head(struct dz_machine *m, struct dz_err *err)
     if (m->head.policy[DZ_MACHINE_POLICY_MAX - 1] != '\0')
         return BAD(err, "the name of its policy does not end");
     if (m->head.next_space > INT64_MAX)
-        return BAD(err, "it has had more memories than there are numbers");
+        return BAD(err, "its number of memories is too large");
     m->next_space = m->head.next_space;
     return 0;
 }
@@ -675,13 +675,13 @@ int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct
         return 0;
     DZ_AUTO(dz_freep) char *to = dz_alloc(most);
     if (!to)
-        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     int n = LZ4_compress_fast(state->p, to, (int)state->len, (int)most, 1);
     if (n <= 0)
         return 0;
     dz_buf_add(ret, &h, sizeof h);
     dz_buf_add(ret, to, (size_t)n);
-    return ret->err ? dz_fail(err, ret->err, "put the machine to sleep: out of memory") : 1;
+    return ret->err ? dz_fail(err, ret->err, "suspend the machine: out of memory") : 1;
 }
 
 int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err)

@@ -450,7 +450,7 @@ WASI_P1(fd_tell)
     return seek(c, 0, 1, arg_u32(c, 1), RIGHT_FD_TELL);
 }
 
-/* There are no sockets yet: what is open is none. */
+/* No descriptor is a socket: a guest cannot open one. */
 static int64_t no_socket(const struct call *c)
 {
     return dz_sys_fd(c->k, c->p, arg_i32(c, 0)) ? -ENOTSOCK : -EBADF;

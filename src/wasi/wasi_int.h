@@ -90,8 +90,8 @@ int64_t dz_wasi_cstr(const struct call *c, uint32_t addr, size_t max, const char
 int64_t dz_wasi_iov(const struct call *c, uint32_t addr, uint32_t count,
                     struct iovec ret[DZ_KERNEL_IOV_MAX]);
 
-/* What a call answers: r is a result, -errno or DZ_K*. Both leave slots alone
- * unless the call is done. */
+/* The answer of a call: r is a result, -errno or DZ_K*. Both leave slots alone unless the call is
+ * done. */
 typedef int64_t wasi_call_fn(struct call *c);
 enum dz_wasm_host_result dz_wasi_answer(struct call *c, int64_t r, bool preview1);
 

@@ -129,7 +129,7 @@ enum {
     OFLAG_TRUNC = 8,
 };
 
-/* What open(2) is told: access comes from the rights that are asked for. */
+/* Flags for open(2): the access mode follows from the requested rights. */
 static int open_flags(uint32_t oflags, uint64_t rights, uint32_t fdflags)
 {
     const uint64_t reading = (uint64_t)1 << RIGHT_FD_READ | (uint64_t)1 << RIGHT_FD_READDIR;

@@ -23,8 +23,8 @@ struct subscriptions {
     const uint8_t *at;
     uint32_t count;
     struct pollfd fds[DZ_KERNEL_POLL_MAX]; /* fd -1 for a clock, or what may not be polled */
-    int64_t due_ns[DZ_KERNEL_POLL_MAX];    /* of clocks: from now on; else -1 */
-    int64_t timeout_ns;                    /* of the nearest clock, -1: none */
+    int64_t due_ns[DZ_KERNEL_POLL_MAX];    /* clocks: when it expires, relative to now; else -1 */
+    int64_t timeout_ns;                    /* time until the nearest clock expires; -1: none */
     bool refused;                          /* there are some that may not be polled */
 };
 

@@ -108,19 +108,19 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
              "no kind 3"));
     CHECK(user_is(FIRST, COUNT, FIRST, NULL));
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
-    CHECK(user_is(0, 0, 1, "no range"));     /* any user at all */
-    CHECK(user_is(0, COUNT, 0, "no range")); /* root's ids */
+    CHECK(user_is(0, 0, 1, "not a range"));     /* any user at all */
+    CHECK(user_is(0, COUNT, 0, "not a range")); /* root's ids */
     CHECK(user_is(FIRST, 0, 0, NULL));       /* of a host that found out that it can have none */
-    CHECK(user_is(FIRST, 0, FIRST, "no range"));
-    CHECK(user_is(FIRST, COUNT - 1, FIRST, "no range")); /* what no mask describes */
-    CHECK(user_is(FIRST + 1, COUNT, FIRST + 1, "no range"));
-    CHECK(user_is(FIRST, 256, FIRST, "no range"));
-    CHECK(user_is(3u << 30, 1 << 28, 3u << 30, "no range"));
+    CHECK(user_is(FIRST, 0, FIRST, "not a range"));
+    CHECK(user_is(FIRST, COUNT - 1, FIRST, "not a range")); /* what no mask describes */
+    CHECK(user_is(FIRST + 1, COUNT, FIRST + 1, "not a range"));
+    CHECK(user_is(FIRST, 256, FIRST, "not a range"));
+    CHECK(user_is(3u << 30, 1 << 28, 3u << 30, "not a range"));
     CHECK(user_is(1ull << 32, COUNT, 0, "wrong size or number"));
     CHECK(is(DZ_READER_ZYGOTE_FIRST, &f, 0, "wrong size or number"));
-    CHECK(user_is(FIRST, COUNT, FIRST - 1, "none for zygotes"));
-    CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS, "none for zygotes")); /* a tenant's */
-    CHECK(user_is(FIRST, COUNT, 0, "none for zygotes"));
+    CHECK(user_is(FIRST, COUNT, FIRST - 1, "not a user for zygotes"));
+    CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS, "not a user for zygotes")); /* a tenant's */
+    CHECK(user_is(FIRST, COUNT, 0, "not a user for zygotes"));
 }
 
 static bool image_is(const char *hash, uint32_t size, const char *why)
@@ -202,8 +202,8 @@ TEST(a_call_finds_its_files)
     CHECK_INT(r.call.fds[3], DZ_CALL_FILES + 2);
     CHECK_INT(r.call.fds[4], -1); /* no pack */
     CHECK(r.call.arg == payload + sizeof head && r.call.function == &dz_call_functions[f.stream]);
-    CHECK(call_is(2, "3 files announced, 2 are here"));
-    CHECK(call_is(4, "3 files announced, 4 are here"));
+    CHECK(call_is(2, "3 files announced, 2 received"));
+    CHECK(call_is(4, "3 files announced, 4 received"));
     head.present |= 1 << 5;
     CHECK(call_is(4, "a file beyond its 5"));
     head.present = UINT64_C(1) << 63;
@@ -255,10 +255,10 @@ TEST(a_call_becomes_a_user_of_a_range_or_stays)
     head.user = FIRST + 1;
     CHECK(call_is(2, NULL));
     head.user = 0;
-    CHECK(call_is(2, "none for zygotes"));
+    CHECK(call_is(2, "not a user for zygotes"));
     head.users = (struct dz_os_users){0, 0};
     head.user = 1;
-    CHECK(call_is(2, "no range"));
+    CHECK(call_is(2, "not a range"));
 }
 
 TEST(what_is_carried_is_named_by_strings_that_end)
