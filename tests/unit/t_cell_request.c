@@ -110,7 +110,7 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
     CHECK(user_is(0, 0, 1, "not a range"));     /* any user at all */
     CHECK(user_is(0, COUNT, 0, "not a range")); /* root's ids */
-    CHECK(user_is(FIRST, 0, 0, NULL));       /* of a host that found out that it can have none */
+    CHECK(user_is(FIRST, 0, 0, NULL));          /* of a host that found out that it can have none */
     CHECK(user_is(FIRST, 0, FIRST, "not a range"));
     CHECK(user_is(FIRST, COUNT - 1, FIRST, "not a range")); /* what no mask describes */
     CHECK(user_is(FIRST + 1, COUNT, FIRST + 1, "not a range"));
@@ -119,7 +119,8 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
     CHECK(user_is(1ull << 32, COUNT, 0, "wrong size or number"));
     CHECK(is(DZ_READER_ZYGOTE_FIRST, &f, 0, "wrong size or number"));
     CHECK(user_is(FIRST, COUNT, FIRST - 1, "not a user for zygotes"));
-    CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS, "not a user for zygotes")); /* a tenant's */
+    CHECK(
+        user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS, "not a user for zygotes")); /* a tenant's */
     CHECK(user_is(FIRST, COUNT, 0, "not a user for zygotes"));
 }
 
@@ -156,9 +157,9 @@ TEST(numbers_are_whole)
     CHECK_INT(dz_request_read(DZ_READER_ZYGOTE, &f, payload, 0, &r, NULL), 0);
     CHECK_INT(r.warm.count, DZ_ZYGOTE_WARM_MAX);
     f.size = 31;
-    CHECK(is(DZ_READER_ZYGOTE, &f, 0, "no list of them"));
+    CHECK(is(DZ_READER_ZYGOTE, &f, 0, "not a list of numbers"));
     f.size = 39;
-    CHECK(is(DZ_READER_ZYGOTE, &f, 0, "no list of them"));
+    CHECK(is(DZ_READER_ZYGOTE, &f, 0, "not a list of numbers"));
     f.size = 40;
     CHECK(is(DZ_READER_ZYGOTE, &f, 1, "1 descriptors"));
 }
