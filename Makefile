@@ -107,7 +107,7 @@ $(call program,doze_hostile,src/cli/main.c $(HOSTILE),cli)
 $(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub linux
+BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub linux replica
 NEEDS_bench_wasm  := wasm
 NEEDS_bench_sleep := image
 NEEDS_bench_cell  := cell
@@ -115,6 +115,7 @@ NEEDS_bench_db    := db
 NEEDS_bench_disk  := vfs
 NEEDS_bench_lifecycle := sandbox
 NEEDS_bench_stub  := stub
+NEEDS_bench_replica := base
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))

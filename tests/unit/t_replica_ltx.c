@@ -125,17 +125,18 @@ TEST(every_wrong_byte_and_every_cut_is_noticed)
 }
 
 /* Change a number of the file, and make its checksum right again. Works where no page changes. */
-static int read_forged(uint64_t at, uint32_t value, struct dz_err *err)
+static int read_forged_of(const struct dz_ltx_header *head, const uint32_t *pages, uint64_t at,
+                          uint32_t value, struct dz_err *err)
 {
     struct memory_out out = MEMORY_OUT;
     struct dz_ltx_header h;
     uint8_t page[PAGE];
-    CHECK_INT(write_file(&out, &some, some_pages, NULL), 0);
+    CHECK_INT(write_file(&out, head, pages, NULL), 0);
     value = htobe32(value);
     memcpy(out.bytes.p + at, &value, sizeof value);
     uint64_t sum = dz_ltx_sum(0, out.bytes.p, DZ_LTX_HEADER_BYTES);
     size_t from = DZ_LTX_HEADER_BYTES;
-    for (const uint32_t *n = some_pages; *n; n++) {
+    for (const uint32_t *n = pages; *n; n++) {
         fill((char *)page, PAGE, *n);
         sum = dz_ltx_sum(dz_ltx_sum(sum, out.bytes.p + from, 10), page, PAGE);
         from += 10 + get_be32(out.bytes.p + from + 6);
@@ -146,6 +147,11 @@ static int read_forged(uint64_t at, uint32_t value, struct dz_err *err)
     int rc = read_file(out.bytes.p, out.bytes.len, &h, err);
     dz_buf_release(&out.bytes);
     return rc;
+}
+
+static int read_forged(uint64_t at, uint32_t value, struct dz_err *err)
+{
+    return read_forged_of(&some, some_pages, at, value, err);
 }
 
 TEST(a_forged_file_is_refused)
@@ -166,7 +172,15 @@ TEST(a_forged_file_is_refused)
     CHECK_INT(read_forged(52, 0, &err), DZ_ECORRUPT); /* salts without a place */
     CHECK_INT(read_forged(100, 0, &err), DZ_ECORRUPT);
     CHECK_INT(read_forged(100, 2, &err), DZ_ECORRUPT); /* the same number twice */
+    CHECK(strstr(err.msg, "number"));
     CHECK_INT(read_forged(104, 5u << 16, &err), DZ_ECORRUPT);
+    struct dz_ltx_header all = some;
+    all.min_txid = 1;
+    all.pages = 3;
+    static const uint32_t three[] = {1, 2, 3, 0};
+    CHECK_INT(read_forged_of(&all, three, 12, 3, &err), 3);
+    CHECK_INT(read_forged_of(&all, three, 12, 4, &err), DZ_ECORRUPT); /* the last page is missing */
+    CHECK(strstr(err.msg, "last"));
 }
 
 TEST(the_index_is_that_of_the_pages)

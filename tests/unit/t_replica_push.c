@@ -333,6 +333,55 @@ TEST(a_database_without_a_log_is_pushed_when_it_changed)
     rig_remove(dir);
 }
 
+TEST(a_clock_that_goes_back_changes_no_order)
+{
+    struct dz_clock_test clock = {0};
+    struct dz_replica r = {0};
+    char dir[DZ_TEMP_DIR_TEXT];
+    struct rig_image got;
+    uint64_t dice = 7, txid = 0;
+    struct rig_db db;
+    dz_clock_use(&clock);
+    dz_clock_set_real(&clock, 1700000000 * DZ_NS_PER_S);
+    CHECK(rig_open_replica(dir, &r, NULL));
+    rig_open(&db, false, &dice);
+    rig_commit(&db, &dice);
+    (void)push_now(&r, &db, 0);
+    dz_clock_set_real(&clock, 1600000000 * DZ_NS_PER_S);
+    rig_commit(&db, &dice);
+    (void)push_now(&r, &db, 0);
+    const struct dz_replica_goal at = {.timed = true, .time_ms = 1700000000000};
+    CHECK_INT(rig_restore(&r, &at, &got, &txid, NULL), 0);
+    CHECK_INT(txid, 2);
+    const struct dz_replica_goal before = {.timed = true, .time_ms = 1650000000000};
+    CHECK_INT(rig_restore(&r, &before, &got, &txid, NULL), DZ_ENOENT);
+    dz_clock_use(NULL);
+    dz_replica_close(&r);
+    rig_close(&db);
+    rig_remove(dir);
+}
+
+TEST(a_file_with_the_name_of_another_is_refused)
+{
+    struct dz_replica r = {0};
+    char dir[DZ_TEMP_DIR_TEXT], from[DZ_TEMP_DIR_TEXT + 64], to[DZ_TEMP_DIR_TEXT + 64];
+    struct rig_image got;
+    uint64_t dice = 7, txid = 0;
+    struct dz_err err;
+    struct rig_db db;
+    CHECK(rig_open_replica(dir, &r, NULL));
+    rig_open(&db, false, &dice);
+    (void)push_now(&r, &db, 0);
+    (void)snprintf(from, sizeof from, "%s/ltx/9/0000000000000001-0000000000000001.ltx", dir);
+    (void)snprintf(to, sizeof to, "%s/ltx/9/0000000000000001-0000000000000002.ltx", dir);
+    CHECK_INT(rename(from, to), 0);
+    CHECK_INT(rig_restore(&r, &(struct dz_replica_goal){0}, &got, &txid, &err), DZ_ECORRUPT);
+    CHECK(strstr(err.msg, "level 9, 0000000000000001-0000000000000002.ltx"));
+    dz_replica_close(&r);
+    rig_close(&db);
+    rig_remove(dir);
+}
+
 TEST(of_two_writers_one_is_refused)
 {
     struct dz_replica r = {0};
