@@ -775,7 +775,19 @@ int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void
 /* SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE */
 int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence);
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size);
-int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t off, uint64_t n);
+/* mode: 0, FALLOC_FL_KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others are EOPNOTSUPP. Nothing is reserved.
+ */
+int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, int mode, uint64_t off,
+                         uint64_t n);
+/* splice(2) and tee(2), which has no offsets. A call moves 64 KiB at most. */
+struct dz_splice {
+    int in, out;
+    int64_t *off_in, *off_out; /* NULL: where the description stands */
+    size_t len;
+    uint32_t flags; /* SPLICE_F_* */
+};
+int64_t dz_sys_splice(struct dz_kernel *k, struct dz_proc *p, const struct dz_splice *s);
+int64_t dz_sys_tee(struct dz_kernel *k, struct dz_proc *p, const struct dz_splice *s);
 int64_t dz_sys_fsync(struct dz_kernel *k, struct dz_proc *p, int fd);
 /* Entries after `cookie` to fn until it returns non-zero (that one is not taken). The
  * descriptor's own position does not matter and does not move. */

@@ -47,7 +47,7 @@ static int64_t total_of(const struct iovec *iov, size_t n)
     return (int64_t)sum;
 }
 
-static uint8_t *scratch(struct dz_kernel *k)
+uint8_t *dz_k_scratch(struct dz_kernel *k)
 {
     if (!k->scratch)
         k->scratch = dz_alloc(DZ_KERNEL_PIPE_SIZE);
@@ -93,7 +93,7 @@ static const void *gather(struct dz_kernel *k, struct pieces all, size_t skip, s
     size_t into = skip - before;
     if (iov->iov_len - into >= *n)
         return (const uint8_t *)iov->iov_base + into;
-    uint8_t *flat = scratch(k);
+    uint8_t *flat = dz_k_scratch(k);
     if (!flat)
         return NULL;
     *n = dz_k_min64(*n, DZ_KERNEL_PIPE_SIZE);
@@ -175,7 +175,7 @@ static int64_t read_pieces(struct dz_kernel *k, struct dz_proc *p, int fd, const
         int64_t r = ops->read(k, p, f, iov->iov_base, iov->iov_len);
         return r >= 0 ? dz_k_end(k, p, r) : stopped(k, p, f, r, POLLIN);
     }
-    uint8_t *flat = scratch(k);
+    uint8_t *flat = dz_k_scratch(k);
     if (!flat)
         return dz_k_end(k, p, -ENOMEM);
     int64_t r = ops->read(k, p, f, flat, dz_k_min64((uint64_t)total, DZ_KERNEL_PIPE_SIZE));
@@ -377,9 +377,32 @@ int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
     return e ? e : set_size(k, p, f->node.ino, size);
 }
 
-int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t off, uint64_t n)
+/* Zeros instead of what [off, off + n) holds, on the disk and where it is mapped. */
+static int make_hole(struct dz_kernel *k, uint64_t ino, uint64_t off, uint64_t n)
+{
+    uint8_t *zeros = is_mapped(k, ino) ? dz_k_scratch(k) : NULL;
+    struct dz_vfs_attr a;
+    int e = dz_vfs_getattr(k->vfs, ino, &a);
+    if (e || off >= a.size)
+        return e;
+    n = dz_k_min64(n, a.size - off);
+    e = dz_vfs_punch(k->vfs, ino, off, n);
+    if (e || !is_mapped(k, ino))
+        return e;
+    if (!zeros)
+        return -ENOMEM;
+    memset(zeros, 0, DZ_KERNEL_PIPE_SIZE);
+    for (uint64_t done = 0; !e && done < n; done += DZ_KERNEL_PIPE_SIZE)
+        e = k->pages->write(k->pages->arg, ino, off + done, zeros,
+                            dz_k_min64(n - done, DZ_KERNEL_PIPE_SIZE));
+    return e;
+}
+
+int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, int mode, uint64_t off,
+                         uint64_t n)
 {
     static const struct misfits is = {-EBADF, -ESPIPE, -ENODEV};
+    const bool keep = (mode & FALLOC_FL_KEEP_SIZE) != 0, punch = (mode & FALLOC_FL_PUNCH_HOLE) != 0;
     int e = 0;
     const struct dz_file *f = disk_file(k, p, fd, &is, &e);
     struct dz_vfs_attr a;
@@ -387,9 +410,16 @@ int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
         return e;
     if (n == 0 || off > DZ_VFS_FILE_MAX || n > DZ_VFS_FILE_MAX - off)
         return n == 0 ? -EINVAL : -EFBIG;
+    if ((mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) ||
+        (punch && mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)))
+        return -EOPNOTSUPP;
     e = dz_vfs_getattr(k->vfs, f->node.ino, &a);
-    e = e ? e : dz_k_seals_check(k, f, off + n > a.size ? off + n : a.size, false);
-    if (e || off + n <= a.size)
+    e = e ? e : dz_k_seals_check(k, f, keep || off + n <= a.size ? a.size : off + n, false);
+    if (!e && (mode & ~FALLOC_FL_KEEP_SIZE)) {
+        e = dz_k_seals_check(k, f, a.size, true);
+        e = e ? e : make_hole(k, f->node.ino, off, n);
+    }
+    if (e || keep || off + n <= a.size)
         return e; /* chunks are allocated when written; nothing to do */
     return set_size(k, p, f->node.ino, off + n);
 }

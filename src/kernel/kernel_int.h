@@ -436,7 +436,13 @@ void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of);
 /* The process's number: -EBADF. */
 int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, int *ret_pid,
                   bool *ret_nonblock);
+/* DZ_KERNEL_PIPE_SIZE bytes for a call; NULL: no memory. */
+uint8_t *dz_k_scratch(struct dz_kernel *k);
 /* pipes */
+/* Copy up to n bytes that a read would give, without taking them. How many. */
+size_t dz_k_pipe_peek(struct dz_kernel *k, const struct dz_file *f, uint8_t *buf, size_t n);
+/* How many of n bytes a write would take now; of at most PIPE_BUF bytes, none or all. */
+size_t dz_k_pipe_room(struct dz_kernel *k, const struct dz_file *f, size_t n);
 int64_t dz_k_pipe_size(struct dz_kernel *k, const struct dz_file *f, int cmd, int64_t size);
 int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
                        int flags);

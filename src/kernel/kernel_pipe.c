@@ -156,6 +156,21 @@ static int64_t pipe_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file
     return (int64_t)put;
 }
 
+size_t dz_k_pipe_peek(struct dz_kernel *k, const struct dz_file *f, uint8_t *buf, size_t n)
+{
+    const struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    uint32_t head = q->head, len = q->len; /* of a copy: the pipe's own stay */
+    return len ? dz_k_ring_get(dz_k_blob(k, q->blob, NULL), cap_of(k, q), &head, &len, buf, n) : 0;
+}
+
+size_t dz_k_pipe_room(struct dz_kernel *k, const struct dz_file *f, size_t n)
+{
+    struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    grow(k, q, n);
+    const size_t room = cap_of(k, q) - q->len;
+    return room >= n ? n : n <= DZ_KERNEL_PIPE_BUF ? 0 : room;
+}
+
 /* For a write of PIPE_BUF bytes, if need be in a larger ring. */
 static bool has_room(struct dz_kernel *k, const struct dz_pipe *q)
 {

@@ -355,6 +355,57 @@ LINUX_CALL(copy_file_range)
     return r < 0 ? r : (int64_t)done;
 }
 
+/* An offset in guest memory; address 0: none. */
+static int64_t *offset_at(const linux_call *c, int i, int64_t *v, int64_t *ret_e)
+{
+    if (c->arg[i] && dz_linux_get(c, c->arg[i], v, sizeof *v) < 0)
+        *ret_e = -EFAULT;
+    return c->arg[i] ? v : NULL;
+}
+
+LINUX_CALL(splice)
+{
+    int64_t from = 0, to = 0, e = 0;
+    const struct dz_splice s = {.in = arg_int(c, 0),
+                                .out = arg_int(c, 2),
+                                .off_in = offset_at(c, 1, &from, &e),
+                                .off_out = offset_at(c, 3, &to, &e),
+                                .len = c->arg[4],
+                                .flags = arg_u32(c, 5)};
+    if (e < 0)
+        return e;
+    int64_t r = dz_sys_splice(LINUX_K(c), &s);
+    if (r > 0)
+        r = dz_linux_give(c, r, c->arg[1], &from, sizeof from);
+    return r > 0 ? dz_linux_give(c, r, c->arg[3], &to, sizeof to) : r;
+}
+LINUX_CALL(tee)
+{
+    const struct dz_splice s = {
+        .in = arg_int(c, 0), .out = arg_int(c, 1), .len = c->arg[2], .flags = arg_u32(c, 3)};
+    return dz_sys_tee(LINUX_K(c), &s);
+}
+/* A copy here, so readv or writev of a pipe. SPLICE_F_NONBLOCK counts for the one call. */
+LINUX_CALL(vmsplice)
+{
+    const int fd = arg_int(c, 0);
+    const int64_t flags = dz_sys_fcntl(LINUX_K(c), fd, F_GETFL, 0);
+    struct dz_kstat st;
+    if (arg_u32(c, 3) &
+        ~(uint32_t)(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT))
+        return -EINVAL;
+    if (flags < 0 || (flags & O_PATH) || dz_sys_fstatat(LINUX_K(c), dz_at_fd(fd), &st) < 0 ||
+        !S_ISFIFO(st.mode))
+        return -EBADF;
+    const bool once = (arg_u32(c, 3) & SPLICE_F_NONBLOCK) && !(flags & O_NONBLOCK);
+    if (once)
+        (void)dz_sys_fcntl(LINUX_K(c), fd, F_SETFL, flags | O_NONBLOCK);
+    const int64_t r = many(c, (flags & O_ACCMODE) == O_RDONLY, (struct place){0});
+    if (once)
+        (void)dz_sys_fcntl(LINUX_K(c), fd, F_SETFL, flags);
+    return r;
+}
+
 /* ---- directories ------------------------------------------------------------------------ */
 
 struct listing {
@@ -460,12 +511,11 @@ LINUX_CALL(truncate)
 
 LINUX_CALL(fallocate)
 {
-    const uint64_t mode = c->arg[1];
+    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+        return -EBADF;
     if (arg_long(c, 2) < 0 || arg_long(c, 3) <= 0)
         return -EINVAL;
-    if (mode != 0) /* FALLOC_FL_*: holes, KEEP_SIZE */
-        return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EOPNOTSUPP : -EBADF;
-    return dz_sys_fallocate(LINUX_K(c), arg_int(c, 0), c->arg[2], c->arg[3]);
+    return dz_sys_fallocate(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), c->arg[2], c->arg[3]);
 }
 
 LINUX_CALL(fsync)

@@ -315,10 +315,10 @@
     N(272, unshare, "x", EPERM)                     \
     X(273, set_robust_list, "pz")                   \
     X(274, get_robust_list, "dpp")                  \
-    N(275, splice, "fpfpzx", ENOSYS)                \
-    N(276, tee, "ffzx", ENOSYS)                     \
+    X(275, splice, "fpfpzx")                        \
+    X(276, tee, "ffzx")                             \
     X(277, sync_file_range, "fllx")                 \
-    N(278, vmsplice, "fvzx", ENOSYS)                \
+    X(278, vmsplice, "fvzx")                        \
     N(279, move_pages, "dzpppx", ENOSYS)            \
     X(280, utimensat, "FspA")                       \
     X(281, epoll_pwait, "fpddqz")                   \

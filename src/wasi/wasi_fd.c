@@ -116,7 +116,7 @@ WASI_P1(fd_allocate)
         return r;
     if (arg_i64(c, 1) < 0 || arg_i64(c, 2) <= 0)
         return -EINVAL;
-    return dz_sys_fallocate(c->k, c->p, arg_i32(c, 0), (uint64_t)arg_i64(c, 1),
+    return dz_sys_fallocate(c->k, c->p, arg_i32(c, 0), 0, (uint64_t)arg_i64(c, 1),
                             (uint64_t)arg_i64(c, 2));
 }
 

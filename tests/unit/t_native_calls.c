@@ -203,3 +203,59 @@ TEST(extended_attributes)
        "os.unlink('f'); say(os.getxattr, fd, 'user.f'); os.rmdir('d'); os.unlink('l'); os.unlink('p')\n");
     nrig_stop(&r);
 }
+
+TEST(splice_and_tee)
+{
+    nrig_python(&r);
+    PY("import ctypes as c\n"
+       "def splice(i, at, o, to, n, flags=0):\n"
+       "    a = c.byref(c.c_longlong(at)) if at is not None else c.c_void_p(None)\n"
+       "    b = c.byref(c.c_longlong(to)) if to is not None else c.c_void_p(None)\n"
+       "    return sys_call(275, i, a, o, b, n, flags)\n"
+       "open('f', 'wb').write(bytes(range(256)) * 20)\n"
+       "f, g = os.open('f', os.O_RDONLY), os.open('g', os.O_RDWR | os.O_CREAT)\n"
+       "r, w = os.pipe(); r2, w2 = os.pipe()\n"
+       "print(splice(f, None, w, None, 1000), os.lseek(f, 0, 1), splice(f, 100, w, None, 50), os.lseek(f, 0, 1))\n"
+       "print(sys_call(276, r, w2, 30, 0), os.read(r2, 100) == bytes(range(30)))\n"
+       "print(splice(r, None, g, None, 500), splice(r, None, g, 4000, 400), splice(r, None, w2, None, 1000))\n"
+       "print(os.lseek(g, 0, 1), os.fstat(g).st_size, os.pread(g, 4, 4000).hex(), os.read(r2, 1000).hex())\n"
+       "print(splice(r, None, g, None, 10, 2), sys_call(276, r, w2, 10, 2), splice(f, 5120, w, None, 10), splice(f, None, w, None, 0))\n"
+       "for a in ((f, None, g, None, 1), (r, None, w, None, 1), (r, 0, g, None, 1), (f, None, w, 0, 1), (w, None, g, None, 1),\n"
+       "          (f, None, r, None, 1), (99, None, w, None, 1), (f, -1, w, None, 1), (f, None, w, None, 1, 64)):\n"
+       "    print(splice(*a))\n"
+       "a = os.open('g', os.O_WRONLY | os.O_APPEND); os.write(w, b'x'); print(splice(r, None, a, None, 1))\n"
+       "print(sys_call(276, f, w, 1, 0), sys_call(276, r, w, 1, 0), sys_call(276, 99, w, 1, 0), sys_call(276, r, w2, 1, 64))\n"
+       "print(splice(r, None, os.open('/dev/null', 1), None, 10), splice(os.open('/dev/zero', 0), None, w, None, 10), os.read(r, 20))\n"
+       "signal.signal(signal.SIGPIPE, signal.SIG_IGN); os.close(r2); print(splice(f, 0, w2, None, 10))\n"
+       "os.close(w); print(splice(r, None, g, None, 10)); os.unlink('f'); os.unlink('g')\n");
+    PY("r, w = os.pipe()\n"
+       "def waits():\n"
+       "    print(sys_call(275, r, None, os.open('/dev/null', 1), None, 10, 0))\n"
+       "t = threading.Thread(target=waits); t.start(); time.sleep(0.05); os.write(w, b'123'); t.join()\n"
+       "b = ctypes.create_string_buffer(b'from memory')\n"
+       "iov = struct.pack('QQ', ctypes.addressof(b), 11)\n"
+       "print(sys_call(278, w, iov, 1, 0), os.read(r, 100), sys_call(278, r, iov, 1, 2), sys_call(278, 99, iov, 1, 0))\n"
+       "print(sys_call(278, os.open('/dev/null', 2), iov, 1, 0), sys_call(278, w, iov, 1, 64))\n"
+       "os.write(w, b'to'); print(sys_call(278, r, iov, 1, 0), b.raw)\n");
+    nrig_stop(&r);
+}
+
+TEST(fallocate_makes_and_fills_holes)
+{
+    nrig_python(&r);
+    PY("import hashlib\n"
+       "data = os.urandom(0) + bytes((i * i >> 3) & 255 for i in range(200000))\n"
+       "fd = os.open('f', os.O_RDWR | os.O_CREAT)\n"
+       "def state(): print(os.fstat(fd).st_size, hashlib.md5(os.pread(fd, 1 << 20, 0)).hexdigest())\n"
+       "os.write(fd, data); state()\n"
+       "for mode, off, n in ((1, 150000, 100000), (3, 1000, 5000), (3, 30000, 70000), (3, 199990, 100), (3, 300000, 5),\n"
+       "                     (16, 5, 7), (17, 199000, 5000), (16, 199000, 5000), (0, 204000, 1000), (0, 0, 0), (3, -1, 5),\n"
+       "                     (2, 0, 5), (64 | 1, 0, 5), (1 << 20, 0, 5)):\n"
+       "    print(mode, off, n, sys_call(285, fd, mode, off, n)); state()\n"
+       "m = mmap.mmap(fd, 8192); os.pwrite(fd, b'x' * 8192, 0); print(sys_call(285, fd, 3, 100, 50), m[90:160])\n"
+       "m[120:123] = b'new'; print(sys_call(285, fd, 16, 122, 5), m[110:130], os.pread(fd, 20, 110))\n"
+       "r, w = os.pipe(); d = os.open('.', os.O_RDONLY)\n"
+       "print(sys_call(285, w, 0, 0, 5), sys_call(285, os.open('f', 0), 0, 0, 5), sys_call(285, 99, 0, 0, 5), sys_call(285, d, 0, 0, 5))\n"
+       "os.unlink('f')\n");
+    nrig_stop(&r);
+}
