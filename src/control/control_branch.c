@@ -6,7 +6,7 @@
  * A branch's file is a copy of the snapshot's. It is made before the branch's row, under an intent
  * file, so that the next start removes it if the daemon dies between the two. A fork for a single
  * branch needs no snapshot: the cell writes the branch's file directly (control_snap.c), and the
- * branch is created as soon as that file is on the disk.
+ * branch starts beside the sync of that file. Nothing of it is told before the file is on the disk.
  */
 #include "control/control_int.h"
 
@@ -101,14 +101,12 @@ static void branch_fail(struct branch *b, int code, const struct dz_err *err)
     branch_free(b);
 }
 
-static void on_copied(void *arg)
+/* The row of the branch. It borrows from b. */
+static int describe_row(struct branch *b, struct dz_instance *ret_row, struct dz_err *err)
 {
-    struct branch *b = arg;
-    struct dz_why why = {0};
     const char *kind = "wasm";
-    if (b->rc == 0)
-        b->rc = dz_control_kind_of(b->e, b->snap.image, &kind, &b->err);
-    const struct dz_instance row = {
+    int rc = dz_control_kind_of(b->e, b->snap.image, &kind, err);
+    *ret_row = (struct dz_instance){
         .id = b->id,
         .tenant = b->tenant,
         .name = b->name,
@@ -126,6 +124,27 @@ static void on_copied(void *arg)
         .owner = b->owner,
         .memory = (int64_t)b->memory_bytes,
     };
+    return rc;
+}
+
+static void start_branch(struct branch *b, const struct dz_instance *row)
+{
+    struct dz_why why = {0};
+    int rc = dz_control_started(b->e, row, b->no_start, b->done, b->arg, &why);
+    if (rc < 0) {
+        const struct dz_sandbox_result r = {.code = rc, .why = &why};
+        b->done(b->arg, &r);
+    }
+    branch_free(b);
+}
+
+static void on_copied(void *arg)
+{
+    struct branch *b = arg;
+    struct dz_instance row;
+    struct dz_why why = {0};
+    if (b->rc == 0)
+        b->rc = describe_row(b, &row, &b->err);
     if (b->rc < 0) {
         branch_fail(b, b->rc, &b->err);
         return;
@@ -142,12 +161,7 @@ static void on_copied(void *arg)
         return;
     }
     dz_intent_remove(b->e, b->id);
-    rc = dz_control_started(b->e, &row, b->no_start, b->done, b->arg, &why);
-    if (rc < 0) {
-        const struct dz_sandbox_result r = {.code = rc, .why = &why};
-        b->done(b->arg, &r);
-    }
-    branch_free(b);
+    start_branch(b, &row);
 }
 
 static int own(char **to, const char *text)
@@ -407,6 +421,11 @@ struct fork_one {
     struct dz_instance source;
     char fork[DZ_ID_TEXT], snap[DZ_ID_TEXT];
     int64_t created;
+    unsigned holds; /* its creation, and the sync of its file, if that is beside it: */
+    bool ahead;
+    struct dz_control *e;
+    char child[DZ_ID_TEXT];
+    struct dz_why unsynced; /* why the sync failed; code 0: it did not */
 };
 
 static void fork_one_free(struct fork_one *f)
@@ -415,6 +434,12 @@ static void fork_one_free(struct fork_one *f)
         branch_free(f->b);
     dz_instance_release(&f->source);
     dz_free(f);
+}
+
+static void fork_one_put(struct fork_one *f)
+{
+    if (--f->holds == 0)
+        fork_one_free(f);
 }
 
 static void on_one(void *arg, const struct dz_sandbox_result *result)
@@ -426,8 +451,47 @@ static void on_one(void *arg, const struct dz_sandbox_result *result)
                                     .sandbox_id = f->source.id,
                                     .snapshot_id = f->snap,
                                     .created = f->created};
-    f->done(f->arg, result->code < 0 ? NULL : &row, result);
-    fork_one_free(f);
+    struct dz_sandbox_result r = *result;
+    if (r.code < 0 && f->unsynced.err.code < 0) {
+        r.code = f->unsynced.err.code;
+        r.why = &f->unsynced;
+    }
+    f->done(f->arg, r.code < 0 ? NULL : &row, &r);
+    fork_one_put(f);
+}
+
+/* Nothing stands between the file and its sandbox's start but the sync. A strict sandbox's row is
+ * on the disk before its start, and must not be there before its file. */
+static bool on_file_written(void *arg)
+{
+    struct fork_one *f = arg;
+    struct branch *b = f->b;
+    struct dz_instance row;
+    struct dz_why why = {0};
+    struct dz_err err;
+    if (describe_row(b, &row, &err) < 0 || dz_control_is_strict(&row) ||
+        dz_control_caller_check(b->e, &f->own.who, &why) < 0 ||
+        dz_usage_room(b->e, b->tenant, b->owner, &why) < 0 ||
+        dz_sandbox_register_unsynced(b->e->sandboxes, &row, &err) < 0)
+        return false; /* on_own_file() meets the same error */
+    f->b = NULL;
+    f->ahead = true;
+    f->holds++;
+    start_branch(b, &row);
+    return true;
+}
+
+/* The sandbox was begun beside the sync of its file, which is over. */
+static void on_own_file_synced(struct fork_one *f, const struct dz_why *failed)
+{
+    if (failed) {
+        f->unsynced = *failed;
+        dz_control_undo(f->e, f->child);
+    } else {
+        dz_sandbox_file_synced(f->e->sandboxes, f->child);
+        dz_intent_remove(f->e, f->child);
+    }
+    fork_one_put(f);
 }
 
 /* The branch's file is on the disk, under its intent file. The caller's token may have been revoked
@@ -438,6 +502,10 @@ static void on_own_file(void *arg, const struct dz_snapshot_row *snap, const str
     struct branch *b = f->b;
     struct dz_why why = {0};
     (void)snap;
+    if (f->ahead) {
+        on_own_file_synced(f, failed);
+        return;
+    }
     f->b = NULL;
     if (failed) {
         const struct dz_sandbox_result r = {.code = failed->err.code, .why = failed};
@@ -465,6 +533,7 @@ static int describe(struct fork_one *f, struct dz_err *err)
     if (rc == 0)
         rc = dz_id_new("sbx", f->b->id, err);
     f->created = dz_clock_real_ms();
+    (void)snprintf(f->child, sizeof f->child, "%s", f->b->id);
     f->b->snap = (struct dz_snapshot_row){.id = f->snap,
                                           .image = f->source.image,
                                           .config = f->source.config,
@@ -484,7 +553,7 @@ int dz_control_fork_one(struct dz_control *e, struct dz_control_target target,
         dz_free(f);
         return dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
     }
-    *f = (struct fork_one){.b = b, .done = done, .arg = arg};
+    *f = (struct fork_one){.b = b, .e = e, .done = done, .arg = arg, .holds = 1};
     *b = (struct branch){.e = e, .done = on_one, .arg = f};
     dz_control_caller_keep(&f->own, target.who);
     int rc = dz_control_row(e, target, &f->source, why);
@@ -497,8 +566,11 @@ int dz_control_fork_one(struct dz_control *e, struct dz_control_target target,
     }
     if (rc == 0 && !(c = begin_create(b, target.who, 0, why)))
         rc = why->err.code;
-    const struct snap_label label = {
-        .kind = "fork", .child = b->id, .tenant = b->tenant, .token = b->owner};
+    const struct snap_label label = {.kind = "fork",
+                                     .child = b->id,
+                                     .tenant = b->tenant,
+                                     .token = b->owner,
+                                     .ahead = on_file_written};
     if (rc == 0)
         rc = dz_control_snapshot_of(e, &f->source, label, on_own_file, f, why);
     if (rc < 0) {

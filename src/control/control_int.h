@@ -298,6 +298,10 @@ extern const struct dz_sandbox_files dz_control_files;
  * wake makes it. */
 int dz_control_started(struct dz_control *e, const struct dz_instance *row, bool no_start,
                        dz_sandbox_done_fn *done, void *arg, struct dz_why *why);
+/* Destroy a sandbox that was just created, because its creation failed. */
+void dz_control_undo(struct dz_control *e, const char *id);
+/* Does this sandbox wait for the disk with each answer? */
+bool dz_control_is_strict(const struct dz_instance *row);
 void dz_control_note(struct dz_control *e, const struct dz_instance *row, const char *what,
                      const char *detail); /* records an event */
 
@@ -311,6 +315,10 @@ struct snap_label {
     const char *child; /* id of the sandbox whose file the copy becomes, under its intent file;
                           NULL: a snapshot */
     const char *tenant, *token; /* of that sandbox */
+    /* For a child: its file is complete, and a worker is about to sync it. True: the sandbox's row
+     * was entered, and its start begun beside the sync; dz_control_snap_fn then tells how that
+     * went. False: that function begins the sandbox. NULL: the same. */
+    bool (*ahead)(void *arg);
 };
 /* Remove snapshots, forks and references that have expired. */
 void dz_control_handles_sweep(struct dz_control *e);

@@ -160,7 +160,7 @@ static void not_undone(const char *id, const struct dz_err *err)
     dz_log(DZ_LOG_WARN, "create_undo_failed", dz_log_strz("sandbox_id", id), dz_log_err(err));
 }
 
-static void undo(struct dz_control *e, const char *id)
+void dz_control_undo(struct dz_control *e, const char *id)
 {
     const struct dz_sandbox_request r = {.what = DZ_REQUEST_DESTROY, .id = id};
     struct dz_err err;
@@ -220,7 +220,7 @@ static int start_new(struct dz_control *e, const struct dz_instance *row, dz_san
         rc = dz_sandbox_order(e->sandboxes, row, &wake, on_started, f, why);
     }
     if (rc < 0) {
-        undo(e, row->id);
+        dz_control_undo(e, row->id);
         dz_free(o);
         dz_free(f);
     }
@@ -254,7 +254,7 @@ static void on_flushed(void *arg)
     int rc = f->rc;
     if (rc < 0) {
         (void)dz_why_err(&why, rc, &f->err);
-        undo(f->e, f->id);
+        dz_control_undo(f->e, f->id);
     } else if (f->no_start) {
         created_at_rest(f->e, f->id, f->done, f->arg);
     } else {
@@ -279,19 +279,27 @@ static int start_later(struct dz_control *e, const struct flushing *how, struct 
             dz_loop_post(e->loop, &f->now);
     }
     if (rc < 0) {
-        undo(e, how->id);
+        dz_control_undo(e, how->id);
         dz_free(f);
     }
     return rc;
 }
 
+bool dz_control_is_strict(const struct dz_instance *row)
+{
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    return dz_sandbox_config_of(row, &c, NULL) == 0 && c.durability &&
+           strcmp(c.durability, "strict") == 0;
+}
+
 int dz_control_started(struct dz_control *e, const struct dz_instance *row, bool no_start,
                        dz_sandbox_done_fn *done, void *arg, struct dz_why *why)
 {
-    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
-    struct flushing how = {.e = e, .no_start = no_start, .done = done, .arg = arg};
-    how.strict = dz_sandbox_config_of(row, &c, &why->err) == 0 && c.durability &&
-                 strcmp(c.durability, "strict") == 0;
+    struct flushing how = {.e = e,
+                           .strict = dz_control_is_strict(row),
+                           .no_start = no_start,
+                           .done = done,
+                           .arg = arg};
     if (!how.strict && !no_start)
         return start_new(e, row, done, arg, why);
     (void)snprintf(how.id, sizeof how.id, "%s", row->id);

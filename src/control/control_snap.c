@@ -73,12 +73,14 @@ struct copy {
     struct dz_timer *timer; /* the cell's deadline; for a closing copy, the next try */
     /* dz_clock_mono_ms(); 0: it is tried for the first time, or waits in line */
     int64_t closing_until;
-    enum writers writers; /* result of the last try */
-    uint64_t born;        /* birth of the cell that was asked */
-    uint64_t most;        /* most bytes that it may have; 0: any */
-    int fd;               /* the file, open for reading */
-    bool asked;           /* the cell is writing it */
-    bool synced;          /* a worker has synced it, with the result rc */
+    enum writers writers;     /* result of the last try */
+    uint64_t born;            /* birth of the cell that was asked */
+    uint64_t most;            /* most bytes that it may have; 0: any */
+    int fd;                   /* the file, open for reading */
+    bool asked;               /* the cell is writing it */
+    bool (*ahead)(void *arg); /* as in struct snap_label */
+    bool begun;               /* and it returned true: the file is that of a sandbox with a row */
+    struct dz_loop_task look; /* of a child: the first try of its lease */
     bool in_line; /* closing, and waiting because CLOSING_TRIED copies of its tenant are being tried
                    */
     bool has_intent;     /* the file may exist */
@@ -171,6 +173,7 @@ int dz_snap_remove_files(const struct dz_control *e, const char *id, struct dz_e
 static void copy_free(struct copy *c)
 {
     dz_loop_task_cancel(&c->failed);
+    dz_loop_task_cancel(&c->look);
     dz_room_end(&c->room, c->kept);
     dz_list_remove(&c->link);
     dz_list_remove(&c->closing);
@@ -220,7 +223,9 @@ static void answer(struct copy *c, const struct dz_why *why)
 /* End a failed copy. */
 static void copy_fail(struct copy *c, const struct dz_why *why)
 {
-    if (c->has_intent && dz_intent_undo(c->e, c->id, NULL) < 0)
+    if (c->begun) /* the requester destroys the sandbox */
+        dz_intent_remove(c->e, c->id);
+    else if (c->has_intent && dz_intent_undo(c->e, c->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
     leave_sandbox(c);
     answer(c, why);
@@ -282,21 +287,29 @@ static int move_file(const struct copy *c, const char *from, const char *to, str
     return dz_fd_sync_dir(AT_FDCWD, dir, err);
 }
 
-static int keep(struct copy *c, bool copied, struct dz_err *err)
+/* Measure the file, which nobody writes to any more. */
+static int measure(struct copy *c, struct stat *ret, struct dz_err *err)
 {
-    char from[DZ_PATH_MAX], to[DZ_PATH_MAX];
-    struct stat st;
-    int rc = copy_path(c, false, from, err);
-    if (rc == 0)
-        rc = copy_path(c, true, to, err);
-    if (rc == 0 && dz_fd_stat(c->fd, &st) < 0)
-        rc = dz_fail_sys(err, errno, "stat %s", from);
-    if (rc < 0)
-        return rc;
-    c->bytes = bytes_of(&st);
+    if (dz_fd_stat(c->fd, ret) < 0)
+        return dz_fail_sys(err, errno, "stat the file of snapshot %s", c->id);
+    c->bytes = bytes_of(ret);
     if (c->most && c->bytes > c->most)
         return dz_fail(err, DZ_EQUOTA, "snapshot %s: it would exceed the disk limit of its sandbox",
                        c->row.id);
+    return 0;
+}
+
+static int keep(struct copy *c, bool copied, struct dz_err *err)
+{
+    char from[DZ_PATH_MAX], to[DZ_PATH_MAX];
+    struct stat st = {0};
+    int rc = copy_path(c, false, from, err);
+    if (rc == 0)
+        rc = copy_path(c, true, to, err);
+    if (rc == 0 && !c->begun) /* else it was measured before its sandbox began to write to it */
+        rc = measure(c, &st, err);
+    if (rc < 0)
+        return rc;
     return copied ? copy_file(c, (uint64_t)st.st_size, from, to, err) : move_file(c, from, to, err);
 }
 
@@ -328,7 +341,7 @@ static void on_kept(void *arg)
     /* A fork is as durable as a new sandbox: its files are on the disk, and its row follows with
      * the next rows, in their order. */
     bool durable = strcmp(c->kind, "fork") != 0;
-    if (c->rc == 0 && dz_room_resize(&c->room, c->bytes, &why) < 0) {
+    if (c->rc == 0 && !c->begun && dz_room_resize(&c->room, c->bytes, &why) < 0) {
         copy_fail(c, &why);
         return;
     }
@@ -361,12 +374,6 @@ static void work_lease(void *arg)
         c->writers = WRITERS_NONE;
     } else {
         c->writers = errno == EAGAIN ? WRITERS_SOME : WRITERS_UNKNOWN;
-    }
-    /* Continue in the same worker, because a hop through the loop would stand between the request
-     * and its answer. The sandbox of a snapshot does not wait for the disk. */
-    if (c->child && c->writers == WRITERS_NONE && c->rc == 0) {
-        work_keep(c);
-        c->synced = true;
     }
 }
 
@@ -409,6 +416,14 @@ static void on_tried(void *arg)
         closed(c);
 }
 
+/* A child's file was closed a moment ago, on the file system of the live directory, so the first
+ * try takes no time; the hop to a worker and back would. */
+static void on_look(void *arg)
+{
+    work_lease(arg);
+    on_tried(arg);
+}
+
 static void try_lease(struct copy *c)
 {
     if (dz_loop_work(c->e->loop, work_lease, on_tried, c, NULL) < 0)
@@ -428,6 +443,16 @@ static void end_holder(struct copy *c)
         dz_sandbox_end_cell(s, DZ_EIO, "snapshot_held", c->err.msg);
 }
 
+/* The sandbox starts beside the sync of its file. */
+static void begin_ahead(struct copy *c)
+{
+    struct dz_why why = {0};
+    struct stat st;
+    c->rc = measure(c, &st, &c->err);
+    if (c->rc == 0 && dz_room_resize(&c->room, c->bytes, &why) == 0)
+        c->begun = c->ahead(c->arg); /* without room, on_kept() meets the same error */
+}
+
 /* It is known whether there is a writer: the sandbox begins its next copy, unless its cell is to be
  * killed. */
 static void closed(struct copy *c)
@@ -442,10 +467,8 @@ static void closed(struct copy *c)
     leave_sandbox(c);
     if (c->rc == 0 && c->answered)
         c->rc = DZ_ECANCELED;
-    if (c->rc == 0 && c->synced) {
-        on_kept(c);
-        return;
-    }
+    if (c->rc == 0 && c->writers == WRITERS_NONE && c->ahead)
+        begin_ahead(c);
     if (c->rc == 0)
         c->rc = dz_loop_work(c->e->loop, work_keep, on_kept, c, &c->err);
     if (c->rc < 0)
@@ -461,7 +484,10 @@ bool dz_copy_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         c->rc = dz_fail(&c->err, event->code, "snapshot %s: %s", s->id, event->text);
     dz_timer_stop(c->timer);
     dz_list_push_back(&c->e->copies.closing, &c->closing);
-    try_lease(c);
+    if (c->child)
+        dz_loop_post(c->e->loop, &c->look);
+    else
+        try_lease(c);
     return true;
 }
 
@@ -611,11 +637,13 @@ int dz_control_snapshot_of(struct dz_control *e, const struct dz_instance *row,
     *c = (struct copy){
         .e = e, .done = done, .arg = arg, .fd = -1, .kind = label.kind, .expires = label.expires};
     c->child = label.child != NULL;
+    c->ahead = label.ahead;
     (void)snprintf(c->tenant, sizeof c->tenant, "%s", c->child ? label.tenant : row->tenant);
     (void)snprintf(c->token, sizeof c->token, "%s", c->child ? label.token : row->owner);
     dz_list_init(&c->link);
     dz_list_init(&c->closing);
     dz_loop_task_init(&c->failed, c, on_failed, c);
+    dz_loop_task_init(&c->look, c, on_look, c);
     const struct dz_room_of room = {
         .tenant = c->tenant, .token = c->token, .bytes = dz_control_file_bytes(e, row)};
     rc = dz_room_check(e, &room, why); /* refuse now rather than after a wait */

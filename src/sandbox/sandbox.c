@@ -70,8 +70,8 @@ struct dz_sandbox *dz_sandbox_get(struct dz_sandboxes *all, const char *id, cons
 
 static bool is_needed(const struct dz_sandbox *s)
 {
-    return s->op || s->warm || s->taken || !dz_list_empty(&s->waiting) || s->cell || s->reserved ||
-           s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
+    return s->op || s->warm || s->taken || s->unsynced_file || !dz_list_empty(&s->waiting) ||
+           s->cell || s->reserved || s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
            !dz_list_empty(&s->acquiring) || !dz_list_empty(&s->file_ops) ||
            !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
 }
@@ -111,6 +111,7 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
     all->opts.host->counted(all->opts.arg, row, -1);
     if (!s)
         return;
+    s->unsynced_file = false;
     dz_file_op_gone(s);
     dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was deleted"); /* also commands that slept in it */
     dz_sandbox_unneeded(s);

@@ -91,7 +91,9 @@ struct dz_sandbox {
     int64_t due;          /* while warm: the due time in its row */
     struct dz_record rec; /* the row, parsed: read on demand and updated by each write */
     bool skipped;         /* the row was due while the file was reserved, and was postponed */
-    char *died_of;        /* why its cell died, until the row records it; or NULL */
+    /* dz_sandbox_register_unsynced(), and the file is not synced yet: the cell is not read */
+    bool unsynced_file;
+    char *died_of; /* why its cell died, until the row records it; or NULL */
 
     /* The cell and its clients. */
     enum dz_sandbox_phase phase;

@@ -644,7 +644,7 @@ static void on_cell(void *arg, int events)
     s->in_turn = true;
     if (events & DZ_POLL_WRITE)
         flush(s);
-    for (int i = 0; here && (i < TURN || s->ops->pending(s->cell)); i++) {
+    for (int i = 0; here && !s->unsynced_file && (i < TURN || s->ops->pending(s->cell)); i++) {
         struct dz_cell_event event;
         int rc = s->ops->receive(s->cell, &event, &err);
         if (rc == 0)
@@ -668,7 +668,8 @@ void dz_sandbox_watch_cell(struct dz_sandbox *s)
         return;
     poll_again(s->all, &s->poll, &s->polled, s->ops->fd(s->cell), on_cell, s);
     short want = s->ops->want(s->cell);
-    int events = (want & POLLIN ? DZ_POLL_READ : 0) | (want & POLLOUT ? DZ_POLL_WRITE : 0);
+    int events = (want & POLLIN && !s->unsynced_file ? DZ_POLL_READ : 0) |
+                 (want & POLLOUT ? DZ_POLL_WRITE : 0);
     if (dz_poll_set(s->poll, events, NULL) < 0)
         dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("sandbox_id", s->id));
 }

@@ -276,7 +276,9 @@ int dz_sandbox_op_finalize(struct op *op, bool failed, struct dz_err *err)
         .suspended_at = op->row.suspended_at,
         .last_active = op->row.last_active,
     };
-    uint64_t set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error);
+    uint64_t set = DZ_COLUMN(status) | DZ_COLUMN(error);
+    if (!s->unsynced_file) /* else the mark stays, by which recovery removes the sandbox */
+        set |= DZ_COLUMN(op) | DZ_COLUMN(step);
     const char *event = report ? "failed" : NULL;
     if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it was active, and its cell is gone */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);

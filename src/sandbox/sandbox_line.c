@@ -204,7 +204,8 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     int rc = dz_registry_get(all->opts.registry, s->id, &row, err);
     if (rc < 0)
         return rc;
-    if (row.op[0]) { /* an earlier process left an operation that recovery could not finish */
+    /* an earlier process left an operation that recovery could not finish */
+    if (row.op[0] && !s->unsynced_file) {
         rc = queue(s, w, err);
         return rc < 0 ? rc : dz_sandbox_op_resume(all, &row, NULL) < 0 ? not_now(w, err) : 0;
     }
@@ -398,6 +399,34 @@ int dz_sandbox_register(struct dz_sandboxes *all, const struct dz_instance *row,
     struct dz_instance plain = *row;
     plain.status = plain.op = plain.step = NULL;
     return dz_sandbox_enter(all, &plain, err);
+}
+
+int dz_sandbox_register_unsynced(struct dz_sandboxes *all, const struct dz_instance *row,
+                                 struct dz_err *err)
+{
+    struct dz_instance marked = *row;
+    struct dz_sandbox *s = dz_sandbox_get(all, row->id, row->tenant);
+    if (!s)
+        return dz_fail(err, DZ_ENOMEM, "register %s: out of memory", row->id);
+    if (s->op || s->taken)
+        return dz_fail(err, DZ_EEXIST, "register %s: the sandbox already exists", row->id);
+    marked.status = dz_status_name(DZ_STATUS_CREATING);
+    marked.op = dz_op_name(DZ_OP_CLONE);
+    marked.step = dz_step_name(DZ_STEP_MAKE);
+    int rc = dz_sandbox_enter(all, &marked, err);
+    if (rc == 0)
+        s->unsynced_file = true;
+    return rc;
+}
+
+void dz_sandbox_file_synced(struct dz_sandboxes *all, const char *id)
+{
+    struct dz_sandbox *s = dz_sandbox_find(all, id);
+    if (!s || !s->unsynced_file)
+        return; /* it was destroyed meanwhile */
+    s->unsynced_file = false;
+    dz_sandbox_watch_cell(s);
+    dz_sandbox_unneeded(s);
 }
 
 int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err)

@@ -460,6 +460,10 @@ static void on_timer(void *arg)
             op_done(op, do_step(op, &op->err));
         return;
     }
+    if (op->unwritten && op->sandbox->unsynced_file) { /* its mark stays until the file is synced */
+        dz_timer_after(op->timer, QUICK_MS);
+        return;
+    }
     if (op->unwritten) {
         op->unwritten = false;
         /* only for readers of the row; recovery does not need it */
@@ -498,7 +502,7 @@ static unsigned undo_files(const struct op *op)
         return DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(ARCHIVE) |
                (op->row.is == DZ_STATE_FROZEN ? 0 : DZ_COLD_BIT(FROZEN));
     case DZ_OP_CLONE:
-        return op->clone_id ? DZ_COLD_BIT(LIVE) : 0;
+        return op->clone_id ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) : 0;
     case DZ_OP_NONE:
     case DZ_OP_SUSPEND:
     case DZ_OP_PREFETCH:

@@ -22,6 +22,14 @@ struct dz_sandboxes;
  * wake uses it. */
 DZ_NODISCARD int dz_sandbox_register(struct dz_sandboxes *all, const struct dz_instance *row,
                                      struct dz_err *err);
+/* The same while the file, which is complete, is still on its way to the disk. The row is marked as
+ * that of a clone that is being made, so recovery removes the row and the file if the host dies
+ * before the sandbox has been woken. It may be woken at once, and its cell starts beside the sync;
+ * but nothing that the cell says is read, and so no request is answered, before
+ * dz_sandbox_file_synced(). If the sync fails, destroy the sandbox instead. */
+DZ_NODISCARD int dz_sandbox_register_unsynced(struct dz_sandboxes *all,
+                                              const struct dz_instance *row, struct dz_err *err);
+void dz_sandbox_file_synced(struct dz_sandboxes *all, const char *id);
 
 struct dz_sandbox_timing {
     const char *id;        /* id of the sandbox */

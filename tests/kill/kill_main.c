@@ -72,27 +72,29 @@ struct scenario {
     enum dz_request before[6]; /* what brings it there; DZ_REQUEST_COUNT ends them */
     enum dz_request what;
     bool files; /* ARCHIVE with keep=files */
+    bool fork;  /* "b", whose file is a copy of that of "a", is woken beside its sync */
 };
 #define END    DZ_REQUEST_COUNT
 #define ASLEEP DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND
 static const struct scenario scenarios[] = {
-    {"create", {END}, DZ_REQUEST_WAKE, false},
-    {"suspend", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_SUSPEND, false},
-    {"wake, local", {ASLEEP, END}, DZ_REQUEST_WAKE, false},
-    {"freeze", {ASLEEP, END}, DZ_REQUEST_FREEZE, false},
-    {"prefetch", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_PREFETCH, false},
-    {"wake, cold", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_WAKE, false},
-    {"archive, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE, false},
-    {"archive, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE, false},
-    {"archive files, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE, true},
-    {"archive files, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE, true},
-    {"revive", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_REVIVE, false},
-    {"delete", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_DELETE, false},
-    {"destroy, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_DESTROY, false},
-    {"destroy, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_DESTROY, false},
-    {"clone", {ASLEEP, END}, DZ_REQUEST_CLONE, false},
-    {"clone, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_CLONE, false},
-    {"share", {ASLEEP, END}, DZ_REQUEST_SHARE, false},
+    {"create", {END}, DZ_REQUEST_WAKE, false, false},
+    {"suspend", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_SUSPEND, false, false},
+    {"wake, local", {ASLEEP, END}, DZ_REQUEST_WAKE, false, false},
+    {"freeze", {ASLEEP, END}, DZ_REQUEST_FREEZE, false, false},
+    {"prefetch", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_PREFETCH, false, false},
+    {"wake, cold", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_WAKE, false, false},
+    {"archive, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE, false, false},
+    {"archive, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE, false, false},
+    {"archive files, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE, true, false},
+    {"archive files, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE, true, false},
+    {"revive", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_REVIVE, false, false},
+    {"delete", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_DELETE, false, false},
+    {"destroy, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_DESTROY, false, false},
+    {"destroy, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_DESTROY, false, false},
+    {"clone", {ASLEEP, END}, DZ_REQUEST_CLONE, false, false},
+    {"clone, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_CLONE, false, false},
+    {"share", {ASLEEP, END}, DZ_REQUEST_SHARE, false, false},
+    {"fork", {ASLEEP, END}, DZ_REQUEST_USE, false, true},
 };
 
 static int do_it(struct rig *r, enum dz_request what)
@@ -116,7 +118,7 @@ static int prepare(struct rig *r, const struct scenario *s)
         for (size_t i = 0; rc == 0 && *b == DZ_REQUEST_WAKE && i < DZ_ARRAY_LEN(notes); i++)
             rc = rig_put(r, "a", notes[i], "what was written");
     }
-    return rc;
+    return rc == 0 && s->fork ? rig_copy(r, "a", "b") : rc;
 }
 
 /* In a child: prepare, then the operation with its end before call n. It exits with
@@ -129,7 +131,9 @@ static void run_child(const char *dir, const struct scenario *s, long n, int tel
         _exit(2);
     }
     kill_at(n);
-    int rc = s->files ? rig_archive_files(&r, "a") : do_it(&r, s->what);
+    int rc = s->files  ? rig_archive_files(&r, "a")
+             : s->fork ? rig_fork(&r, "b")
+                       : do_it(&r, s->what);
     long calls = kill_calls();
     kill_at(-1);
     if (rc < 0)
@@ -159,6 +163,11 @@ static bool look(const char *dir, const struct scenario *s, bool done)
     NEED(rig_open(&r, dir) == 0);
     if (!good)
         return false;
+    /* What has no row is the host's: it has a mark for each such file. */
+    path_of(path, dir, "live/b.doze");
+    if (s->fork && dz_registry_get(r.registry, "b", &row, NULL) < 0)
+        (void)unlink(path);
+    dz_instance_release(&row);
     NEED(dz_sandboxes_busy(r.k) == 0);
     NEED(dz_sandboxes_check(r.k, false, on_finding, &findings, &left, &r.err) == 0);
     NEED(findings == 0);
@@ -182,6 +191,12 @@ static bool look(const char *dir, const struct scenario *s, bool done)
         for (size_t i = 0; i < (archived && !s->files ? 3 : 2) && !fresh; i++)
             NEED(strcmp(rig_get(&r, "a", notes[i], text), "what was written") == 0);
         NEED(rig_do(&r, DZ_REQUEST_SUSPEND, "a") == 0);
+    }
+    if (s->fork && dz_registry_get(r.registry, "b", &row, NULL) == 0) {
+        NEED(rig_do(&r, DZ_REQUEST_WAKE, "b") == 0);
+        NEED(strcmp(rig_get(&r, "b", notes[0], text), "what was written") == 0);
+    } else if (s->fork) {
+        NEED(!done);
     }
     if (s->what == DZ_REQUEST_CLONE && dz_registry_get(r.registry, "b", &row, NULL) == 0) {
         NEED(rig_do(&r, DZ_REQUEST_WAKE, "b") == 0);

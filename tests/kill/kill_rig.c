@@ -219,15 +219,21 @@ static void on_done(void *arg, const struct dz_sandbox_reply *result)
     *(struct dz_sandbox_reply *)arg = *result;
 }
 
+static void pass(struct rig *r, int64_t ms)
+{
+    int64_t until = dz_clock_real_ms() + ms;
+    while (dz_loop_sim_step(r->loop, until))
+        continue;
+}
+
 static int ask(struct rig *r, struct dz_sandbox_request *request)
 {
     struct dz_sandbox_reply result = {.code = 1};
     request->done = on_done;
     request->arg = &result;
     int rc = dz_sandbox_submit(r->k, request, NULL, &r->err);
-    int64_t until = dz_clock_real_ms() + 10000;
-    while (rc == 0 && dz_loop_sim_step(r->loop, until))
-        continue;
+    if (rc == 0)
+        pass(r, 10000);
     if (rc == 0 && result.code < 0)
         r->err = result.err;
     return rc < 0 ? rc : result.code;
@@ -263,6 +269,41 @@ int rig_register(struct rig *r, const char *id, const char *keep)
 {
     const struct dz_instance row = {.id = id, .tenant = "acme", .keep = keep};
     return dz_sandbox_register(r->k, &row, &r->err);
+}
+
+int rig_copy(struct rig *r, const char *from, const char *to)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    const struct dz_blob_copy how = {.no_hash = true};
+    struct dz_blob_copied copied;
+    char a[DZ_COLD_KEY], b[DZ_COLD_KEY];
+    int rc = dz_blob_in_open(r->cold.live, dz_cold_key(from, DZ_COLD_LIVE, a), &in, &r->err);
+    if (rc == 0)
+        rc = dz_blob_out_open(r->cold.live, dz_cold_key(to, DZ_COLD_LIVE, b), &out, &r->err);
+    if (rc == 0)
+        rc = dz_blob_copy(in, out, &how, &copied, &r->err);
+    return rc < 0 ? rc : dz_blob_out_commit(out, &r->err);
+}
+
+int rig_fork(struct rig *r, const char *id)
+{
+    const struct dz_instance row = {.id = id, .tenant = "acme"};
+    struct dz_sandbox_reply result = {.code = 1};
+    const struct dz_sandbox_request use = {
+        .what = DZ_REQUEST_USE, .id = id, .done = on_done, .arg = &result};
+    int rc = dz_sandbox_register_unsynced(r->k, &row, &r->err);
+    if (rc == 0)
+        rc = dz_sandbox_submit(r->k, &use, NULL, &r->err);
+    if (rc < 0)
+        return rc;
+    pass(r, 1000);
+    assert(result.code == 1); /* nobody is answered before the sync */
+    dz_sandbox_file_synced(r->k, id);
+    pass(r, 1000);
+    if (result.code < 0)
+        r->err = result.err;
+    return result.code;
 }
 
 /* --- content --------------------------------------------------------------------- */

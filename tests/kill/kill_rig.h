@@ -43,6 +43,10 @@ int rig_archive_files(struct rig *r, const char *id); /* with keep=files */
 int rig_clone(struct rig *r, const char *base, const char *id, const char *tenant);
 int rig_share(struct rig *r, const char *id, const char *key);
 int rig_register(struct rig *r, const char *id, const char *keep);
+/* A second file with the content of a sandbox's; and a sandbox on it, which is woken beside the
+ * sync of the file. */
+int rig_copy(struct rig *r, const char *from, const char *to);
+int rig_fork(struct rig *r, const char *id);
 
 /* A small file of a sandbox that is awake. */
 int rig_put(struct rig *r, const char *id, const char *path, const char *text);

@@ -587,6 +587,94 @@ static void count_finding(void *arg, const struct dz_sandbox_finding *f)
     dz_buf_addf(arg, "%s:%s%s ", f->what, f->id, f->repairable ? "!" : "");
 }
 
+/* --- files that are not on the disk yet ---------------------------------------------- */
+
+/* A file that is complete, and the row of a sandbox that is entered beside its sync. */
+static void enter_unsynced(struct rig *r, const char *id)
+{
+    const struct dz_instance row = {.id = id, .tenant = "acme"};
+    char name[80];
+    (void)snprintf(name, sizeof name, "%s.doze", id);
+    DZ_AUTO(dz_fd_close)
+    int fd = open(rig_path(r, "live", name), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && write(fd, "copy", 4) == 4);
+    CHECK_INT(dz_sandbox_register_unsynced(r->k, &row, NULL), 0);
+    CHECK_INT(dz_sandbox_register_unsynced(r->k, &row, NULL), DZ_EEXIST);
+}
+
+TEST(nothing_is_heard_of_a_cell_whose_file_is_not_on_the_disk)
+{
+    struct rig r;
+    struct rig_reply use, joined;
+    rig_open(&r);
+    enter_unsynced(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &use), 0);
+    rig_pass(&r, 1000);
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "copy+"); /* it runs, */
+    CHECK_INT(use.count, 0);                            /* and nobody knows */
+    CHECK_STR(rig_row(&r, "a"), "created/creating/clone");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &joined), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(joined.count, 0);
+    dz_sandbox_file_synced(r.k, "a");
+    rig_pass(&r, 1000);
+    CHECK(use.count == 1 && use.code == 0 && use.rung == DZ_RUNG_LOCAL);
+    CHECK(joined.count == 1 && joined.code == 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_crash(&r);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK(rig_exists(&r, "live", "a.doze"));
+    rig_close(&r);
+}
+
+TEST(a_crash_before_the_sync_takes_the_sandbox_and_its_file)
+{
+    struct rig r;
+    struct rig_reply use;
+    rig_open(&r);
+    for (int woken = 0; woken < 2; woken++) {
+        const char *id = woken ? "b" : "a", *file = woken ? "b.doze" : "a.doze";
+        enter_unsynced(&r, id);
+        if (woken) {
+            CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, id, &use), 0);
+            rig_pass(&r, 1000);
+        }
+        rig_crash(&r);
+        rig_pass(&r, 1000);
+        CHECK_STR(rig_row(&r, id), "gone");
+        CHECK(!rig_exists(&r, "live", file));
+    }
+    rig_close(&r);
+}
+
+/* The mark stays when the wake fails, because the file is still not on the disk. */
+TEST(a_wake_that_fails_before_the_sync_leaves_nothing_behind_a_crash)
+{
+    struct rig r;
+    struct rig_reply use, gone;
+    rig_open(&r);
+    enter_unsynced(&r, "a");
+    r.silent = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &use), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "a", &gone), 0); /* as when the sync fails */
+    rig_pass(&r, 1000);
+    CHECK(use.count == 1 && use.code < 0);
+    CHECK(gone.count == 1 && gone.code == 0);
+    CHECK(!rig_exists(&r, "live", "a.doze"));
+    dz_sandbox_file_synced(r.k, "a"); /* it is gone: nothing happens */
+    rig_pass(&r, 1000);
+    enter_unsynced(&r, "b");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "b", &use), 0);
+    rig_pass(&r, DZ_SANDBOX_DEADLINE_MS + 1000); /* its client gives up */
+    CHECK(use.count == 1 && use.code == DZ_ETIMEOUT);
+    CHECK_STR(rig_row(&r, "b"), "created/error/clone");
+    rig_crash(&r);
+    CHECK_STR(rig_row(&r, "b"), "gone");
+    CHECK(!rig_exists(&r, "live", "b.doze"));
+    rig_close(&r);
+}
+
 /* --- crashes ------------------------------------------------------------------------ */
 
 /* Cut each operation after n events of the loop, for every n: after the restart
