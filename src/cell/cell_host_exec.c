@@ -634,6 +634,11 @@ int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
         e->type = DZ_CELL_FULL;
         e->text = dz_cell_sentence(c, 0);
         return 1;
+    case DZ_FRAME_TRACE:
+        if (!c->traces)
+            return dz_cell_nonsense(f, err);
+        e->type = DZ_CELL_TRACE;
+        return 1;
     case DZ_FRAME_USED:
         if (++c->useds > USEDS_MOST)
             return dz_cell_nonsense(f, err);

@@ -177,11 +177,29 @@ static bool on_pack_find(void *arg, uint64_t ino, uint64_t *ret_offset)
     return dz_vfs_packed(((struct dz_cell_machine *)arg)->vfs, ino, ret_offset) > 0;
 }
 
+/* A line that finds no room is lost, which the trace says: the loop stops guests long before. */
+static void on_trace(void *arg, const struct dz_task *t, const char *line, size_t size)
+{
+    struct dz_buf *to = ((const struct dz_cell_machine *)arg)->trace;
+    static const char lost[] = "... lines are missing\n";
+    const size_t room = DZ_CELL_TRACE_MAX - sizeof lost;
+    if (to->len + size + 16 <= room) {
+        dz_buf_addf(to, "%5d ", (int)t->thread->tid);
+        dz_buf_add(to, line, size);
+        dz_buf_adds(to, "\n");
+    } else if (to->len <= room) {
+        dz_buf_adds(to, lost);
+    }
+}
+
 static int linux_begin(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
                        struct dz_err *err)
 {
-    const struct dz_linux_opts opts = {
-        .stub = m->native->stub, .vfs = m->vfs, .pack = {m->pack_fd, on_pack_find, m}};
+    const struct dz_linux_opts opts = {.stub = m->native->stub,
+                                       .vfs = m->vfs,
+                                       .pack = {m->pack_fd, on_pack_find, m},
+                                       .trace = m->trace ? on_trace : NULL,
+                                       .arg = m};
     (void)policy;
     *ret_arg = m->native->runner;
     return dz_linux_begin(m->native->runner, &opts, err);

@@ -48,6 +48,9 @@ struct dz_cell_program {
     enum dz_exec_wrong wrong; /* the reason, when the start failed */
 };
 
+enum {
+    DZ_CELL_TRACE_MAX = 8 << 20, /* bytes of a trace that were not sent yet */
+};
 struct dz_os_dirty;
 
 struct dz_cell_machine {
@@ -62,6 +65,7 @@ struct dz_cell_machine {
     struct dz_machine *keep; /* the machine in the file */
     struct dz_machine_ops keep_ops;
     struct dz_os_dirty *dirty;
+    struct dz_buf *trace; /* takes lines about the system calls of native programs; NULL: none */
     struct dz_cell_native *native; /* NULL: it runs no native programs */
     struct dz_zygote
         *zygote; /* the zygote that forked this cell, with all that it prepared; NULL: none did */

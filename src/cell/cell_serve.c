@@ -38,6 +38,7 @@ enum {
     RUN_NS = 2 * 1000 * 1000,       /* how long to run before looking at the socket again */
     HOLD_NS = 500 * 1000,           /* how long a frame may wait for others to be sent with it */
     REPORT_NS = 250 * 1000 * 1000,  /* between two reports of activity */
+    TRACE_HOLD = 256 * 1024,        /* bytes of a trace that wait to be sent: programs wait, too */
     QUIET_NS = 20 * 1000 * 1000,    /* without an event: then a short WAL moves to the file */
     REST_NS = 100 * 1000 * 1000,    /* without an event: then memory is given back, */
     TRIM_NS = 1000 * 1000 * 1000,   /* at most once in this time */
@@ -94,6 +95,26 @@ void dz_cell_slice(void *arg, int64_t ns)
     if (ns != 0 || set)
         (void)setitimer(ITIMER_REAL, &t, NULL);
     set = ns != 0;
+}
+
+/* Send the trace as far as the socket takes it, or all. Is all sent? What the trace is about, such
+ * as the end of a command, is reported afterwards. */
+static bool send_trace(struct dz_serve *s, bool block)
+{
+    int rc = 1;
+    while (rc > 0 && s->trace_sent < s->trace.len) {
+        const size_t left = s->trace.len - s->trace_sent;
+        const struct dz_frame f = {
+            .type = DZ_FRAME_TRACE,
+            .size = (uint32_t)(left < DZ_CELL_FRAME_MAX ? left : DZ_CELL_FRAME_MAX)};
+        rc = dz_frame_send(s->fd, &f, s->trace.p + s->trace_sent, block, NULL);
+        s->trace_sent += rc > 0 ? f.size : 0;
+    }
+    if (s->trace_sent < s->trace.len)
+        return false;
+    dz_buf_reset(&s->trace);
+    s->trace_sent = 0;
+    return true;
 }
 
 /* --- processes --------------------------------------------------------------------------- */
@@ -255,6 +276,7 @@ static void go(struct dz_serve *s)
     struct dz_err err = {0};
     if (s->up)
         return;
+    s->machine.trace = s->start.trace ? &s->trace : NULL;
     dz_buf_add(&up, &head, sizeof head);
     dz_put_release(&s->put);
     int rc =
@@ -408,6 +430,7 @@ static void suspend(struct dz_serve *s)
     }
     if (rc < 0)
         fail(s, rc, &err);
+    (void)send_trace(s, true);
     if (memory)
         dz_execs_report_ended(s->machine.execs);
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
@@ -671,7 +694,7 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     struct dz_kernel *k = s->machine.kernel;
     int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX, due = INT64_MAX;
-    const bool sends = s->machine.execs->blocked || s->ops->blocked || s->out.count;
+    const bool sends = s->machine.execs->blocked || s->ops->blocked || s->out.count || s->trace.len;
     if (s->up && s->machine.native) {
         due = dz_linux_due(s->machine.native->runner);
         p[1].fd = dz_linux_fd(s->machine.native->runner);
@@ -737,7 +760,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
             wait_for_room(s);
             continue;
         }
-        if (s->up) {
+        if (s->up && s->trace.len < TRACE_HOLD) {
             (void)dz_execs_turn(x);
             busy |= run(s, s->out.count ? HOLD_NS : RUN_NS) != DZ_KERNEL_IDLE;
             if (s->stalled) {
@@ -752,7 +775,8 @@ DZ_NORETURN static void loop(struct dz_serve *s)
         }
         /* Frames for which the socket has no room are sent later: wait_for_anything() polls for
          * that. */
-        (void)dz_out_flush(&s->out, false);
+        if (send_trace(s, false))
+            (void)dz_out_flush(&s->out, false);
         if (wal_is_due(s, DZ_DB_CHECKPOINT_PAGES))
             move_wal(s, false);
         if (busy)
@@ -782,6 +806,7 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell
     s->machine.native = native;
     s->machine.zygote = zygote;
     s->room = UINT64_MAX;
+    s->trace = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_TRACE_MAX);
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);

@@ -65,9 +65,14 @@ enum dz_cli_group {
 struct dz_cli_option {
     const char *name; /* long name without the dashes */
     char letter;      /* one-letter name, or 0 */
-    const char *arg;  /* the name of its argument in the help; NULL: it takes none */
+    const char *arg; /* the name of its argument in the help; NULL: it takes none; "[=NAME]": it may
+                        have one, as --name=VALUE, and has no letter */
     const char *help; /* one line, a verb first, no full stop */
 };
+static inline bool dz_cli_may_lack_argument(const struct dz_cli_option *o)
+{
+    return o->arg && o->arg[0] == '[';
+}
 
 #define DZ_CLI_OPTION_JSON  {"json", 0, NULL, "print the result as JSON"}
 #define DZ_CLI_OPTION_QUIET {"quiet", 'q', NULL, "print only what a script needs"}

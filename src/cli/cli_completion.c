@@ -259,7 +259,8 @@ static void print_options(FILE *out, const struct shell *sh)
         for (const struct dz_cli_option *o = (*c)->options; o && o->name; o++) {
             char name[64];
             (void)snprintf(name, sizeof name, "--%s", o->name);
-            print_word(out, sh, first, dz_str(name), o->arg ? "=" : "", o->help);
+            print_word(out, sh, first, dz_str(name),
+                       o->arg && !dz_cli_may_lack_argument(o) ? "=" : "", o->help);
             first = false;
         }
         print_word(out, sh, first, DZ_STR("--help"), "", "print this help");

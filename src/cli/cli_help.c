@@ -89,8 +89,8 @@ static void print_option(FILE *out, const struct dz_cli_option *o)
 {
     char left[OPTION_MAX];
     (void)snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
-                   o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->arg ? "=" : "",
-                   o->arg ? o->arg : "");
+                   o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
+                   o->arg && !dz_cli_may_lack_argument(o) ? "=" : "", o->arg ? o->arg : "");
     if (strlen(left) > OPTION_WIDTH)
         fprintf(out, "  %s\n%*s", left, TEXT_COLUMN, "");
     else

@@ -40,8 +40,11 @@ static void build(const struct dz_cli_command *cmd, struct tables *t)
     t->shorts[s++] = 'h';
     for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++, n++) {
         assert(n < OPTIONS_MAX - 1);
-        t->longs[n] = (struct option){o->name, o->arg ? required_argument : no_argument, NULL,
-                                      LONG_BASE + (int)n};
+        t->longs[n] = (struct option){o->name,
+                                      !o->arg                       ? no_argument
+                                      : dz_cli_may_lack_argument(o) ? optional_argument
+                                                                    : required_argument,
+                                      NULL, LONG_BASE + (int)n};
         if (o->letter) {
             t->shorts[s++] = o->letter;
             if (o->arg)

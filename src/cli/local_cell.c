@@ -38,6 +38,7 @@ void dz_cli_cell_release(struct dz_cli_cell *c)
     dz_fd_close(&c->start.disk_fd);
     dz_fd_close(&c->start.wal_fd);
     dz_fd_close(&c->start.image_fd);
+    dz_fd_close(&c->trace_fd);
     for (size_t i = 0; i < c->start.module_count; i++)
         dz_fd_close(&c->module_fds[i]);
 }

@@ -23,17 +23,15 @@ struct dz_cli_cell {
                     in it */
     bool only_files; /* no machine is run: of the image's prepared files only its pack is needed */
     int64_t timeout_ns; /* wall clock; 0: none */
+    int trace_fd;       /* with start.trace: takes the trace; -1: standard error */
     bool keep;          /* SIGTERM suspends it */
     int64_t suspend_ns; /* suspend it after this time; 0: never */
     struct dz_cell *cell;
 };
-#define DZ_CLI_CELL_INIT                                                  \
-    {                                                                     \
-        .start = {.disk_fd = -1, .wal_fd = -1, .image_fd = -1}, .main = { \
-            .id = DZ_CELL_MAIN,                                           \
-            .attach = true                                                \
-        }                                                                 \
-    }
+#define DZ_CLI_CELL_INIT                                     \
+    {.start = {.disk_fd = -1, .wal_fd = -1, .image_fd = -1}, \
+     .main = {.id = DZ_CELL_MAIN, .attach = true},           \
+     .trace_fd = -1}
 
 /* Put the image of this name below the cell, with its prepared modules. Its settings go to
  * *ret_image, which the caller releases. */

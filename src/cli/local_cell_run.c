@@ -37,6 +37,7 @@ struct relay {
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
+    int trace_fd;                  /* -1: standard error */
     struct dz_cli_control control; /* another process may request a copy */
     struct termios saved;
     bool raw;
@@ -119,11 +120,27 @@ static int on_output(const struct relay *r, const struct dz_cell_event *e, struc
     return rc < 0 ? rc : 0;
 }
 
+/* Lines of a trace come from the cell like all that its guests print, but are not for a terminal to
+ * obey: they have no control characters. */
+static int on_trace(const struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 20);
+    dz_buf_add(&text, e->data, e->size);
+    for (size_t i = 0; i < text.len; i++)
+        if (text.p[i] != '\n' && (text.p[i] < ' ' || text.p[i] > '~'))
+            text.p[i] = '?';
+    const int rc =
+        dz_fd_write(r->trace_fd >= 0 ? r->trace_fd : STDERR_FILENO, text.p, text.len, err);
+    return rc < 0 ? rc : 0;
+}
+
 static int on_event(struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
 {
     switch (e->type) {
     case DZ_CELL_OUTPUT:
         return on_output(r, e, err);
+    case DZ_CELL_TRACE:
+        return on_trace(r, e, err);
     case DZ_CELL_EXITED:
         if (e->exec == r->exec)
             on_exited(r, e);
@@ -330,6 +347,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
                       .tty = c->main.tty,
                       .keep = c->keep,
                       .file = c->file,
+                      .trace_fd = c->trace_fd,
                       .control = DZ_CLI_CONTROL_INIT};
     r.input = c->main.open_stdin;
     r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;

@@ -104,7 +104,7 @@ static void put_option(struct dz_buf *b, const struct dz_cli_option *o)
         (void)snprintf(letter, sizeof letter, "\\-%c, ", o->letter);
     dz_buf_addf(b, ".TP\n\\fB%s\\-\\-", letter);
     put_words(b, dz_str(o->name), false);
-    dz_buf_adds(b, o->arg ? "\\fR=\\fI" : "");
+    dz_buf_adds(b, !o->arg ? "" : dz_cli_may_lack_argument(o) ? "\\fI" : "\\fR=\\fI");
     put_words(b, dz_str(o->arg), false);
     dz_buf_adds(b, "\\fR\n");
     put_line(b, dz_str(o->help), true);

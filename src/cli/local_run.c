@@ -9,6 +9,8 @@
 #include "cli/local_cell.h"
 #include "kernel/kernel.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +143,22 @@ static int read_command(struct dz_cli *c, struct dz_cli_cell *cell, const struct
                : dz_cli_usage(c, err, "COMMAND is missing, and the image has no entry point");
 }
 
+/* --trace, or --trace=FILE. */
+static int read_trace(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
+{
+    const char *file = dz_cli_value(c, "trace");
+    cell->start.trace = dz_cli_flag(c, "trace");
+    if (!cell->start.trace)
+        return 0;
+    if (!cell->start.native)
+        return dz_cli_usage(c, err,
+                            "--trace shows the system calls of native Linux programs: it requires "
+                            "an image of kind linux (`doze image ls` shows kinds)");
+    if (file)
+        cell->trace_fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return file && cell->trace_fd < 0 ? dz_fail_sys(err, errno, "open %s for the trace", file) : 0;
+}
+
 static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct dz_image *image,
                         struct dz_err *err)
 {
@@ -163,6 +181,8 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     int rc = dz_cli_cell_tty(c, &cell->main, err);
     if (rc == 0)
         rc = dz_cli_cell_keep(c, cell, err);
+    if (rc == 0)
+        rc = read_trace(c, cell, err);
     if (rc == 0)
         rc = read_memory(c, s, image, err);
     return rc < 0 ? rc : read_command(c, cell, image, err);
@@ -229,6 +249,7 @@ const struct dz_cli_command dz_cmd_run = {
             {"timeout", 0, "DURATION", "kill it after this long, for instance 30s"},
             {"keep", 'k', NULL, "on SIGTERM, suspend it into --file"},
             {"suspend-after", 0, "DURATION", "suspend it after this long; implies --keep"},
+            {"trace", 0, "[=FILE]", "print the system calls of native programs, to stderr or FILE"},
             {"drop-memory", 0, NULL, "discard the processes that sleep in --file"},
             DZ_CLI_OPTION_END,
         },
@@ -241,6 +262,9 @@ const struct dz_cli_command dz_cmd_run = {
             "signal killed it, 125 if doze failed, 126 if COMMAND is not executable and 127\n"
             "if it was not found. Signals that doze receives are passed on.\n\n"
             "With --keep, SIGTERM stops the sandbox wherever it is and stores all of it in\n"
-            "--file: the exit status is then 75, and `doze resume` resumes it.\n",
+            "--file: the exit status is then 75, and `doze resume` resumes it.\n\n"
+            "With --trace, each system call of native Linux programs is a line, as strace(1)\n"
+            "shows it: process or thread, call, arguments, answer. Signals that run a handler\n"
+            "and ends are lines, too. Clocks are read without a call. Programs run slower.\n",
     .run = run,
 };

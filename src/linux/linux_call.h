@@ -62,9 +62,20 @@ enum dz_linux_next dz_linux_call(const struct dz_linux_call *c, int64_t *ret_res
 /* The name of a call; NULL: there is none. */
 const char *dz_linux_call_name(uint64_t number);
 
+/* Which part of a call's line: one that waits is shown in two, as lines of others come between. */
+enum dz_linux_part {
+    DZ_LINUX_WHOLE,
+    DZ_LINUX_BEGUN, /* read(0,  <unfinished ...>: the arguments before the first that it may write
+                     */
+    DZ_LINUX_ENDED, /* <... read resumed>"x", 1) = 1 */
+};
+
 /* A line, without its end, as strace shows a call and its answer: after the call, as buffers that
  * it wrote are read from memory. DZ_LINUX_BLOCK and EXIT show "= ?". */
-void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_next next, int64_t result,
-                    struct dz_buf *to);
+void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_part part, enum dz_linux_next next,
+                    int64_t result, struct dz_buf *to);
+/* A signal whose handler runs: --- SIGCHLD {si_signo=SIGCHLD, ...} ---, and its name alone. */
+void dz_linux_trace_signal(const struct dz_siginfo *info, struct dz_buf *to);
+void dz_linux_trace_signo(int signo, struct dz_buf *to);
 
 #endif

@@ -149,11 +149,55 @@ static void end_group(struct dz_linux_thread *t)
             number_clear(l->threads[i]);
 }
 
+static void trace_line(const struct dz_linux_thread *t)
+{
+    struct dz_linux *l = t->l;
+    l->o.trace(l->o.arg, t->task, l->line.p, l->line.len);
+    dz_buf_reset(&l->line);
+}
+
+/* What became of a call that was issued, unless it is the child's side of a clone, or waits since
+ * the last time. exec that will succeed waits for its thread to be loaded, which shows nothing. */
+static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t result)
+{
+    struct dz_linux *l = t->l;
+    const bool waits = next == DZ_LINUX_BLOCK;
+    if (!l->o.trace || (t->is_clone && result == 0 && !waits) || (waits && t->shown))
+        return;
+    if (waits && (t->task->proc->flags & DZ_PROC_EXEC_READY))
+        dz_linux_trace(&t->call, DZ_LINUX_WHOLE, DZ_LINUX_DONE, 0, &l->line);
+    else
+        dz_linux_trace(&t->call,
+                       waits      ? DZ_LINUX_BEGUN
+                       : t->shown ? DZ_LINUX_ENDED
+                                  : DZ_LINUX_WHOLE,
+                       next, result, &l->line);
+    t->shown = waits;
+    trace_line(t);
+    if (next == DZ_LINUX_EXIT) {
+        dz_buf_addf(&l->line, "+++ exited with %u +++", (unsigned)(t->call.arg[0] & 0xff));
+        trace_line(t);
+    }
+}
+
+/* The thread's end, when it did not ask for it. */
+static void trace_end(const struct dz_linux_thread *t)
+{
+    const int signo = (int)t->task->proc->term_sig;
+    if (!t->l->o.trace || !signo)
+        return;
+    dz_buf_adds(&t->l->line, "+++ killed by ");
+    dz_linux_trace_signo(signo, &t->l->line);
+    dz_buf_adds(&t->l->line, " +++");
+    trace_line(t);
+}
+
 static void unload(void *arg, struct dz_task *task)
 {
     struct dz_linux *l = arg;
     struct dz_linux_thread *t = linux_thread_of(task);
     assert_thread(t);
+    trace_end(t);
     const bool alone = (task->thread->flags & DZ_THREAD_EXITING) && t->group->threads > 1;
     if (t->number && alone && !t->running) {
         const uint32_t number = t->number;
@@ -262,16 +306,6 @@ static int64_t account(struct dz_linux_thread *t, bool last)
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t result)
-{
-    struct dz_linux *l = t->l;
-    if (!l->o.trace)
-        return;
-    dz_buf_reset(&l->line);
-    dz_linux_trace(&t->call, next, result, &l->line);
-    l->o.trace(l->o.arg, t->task, l->line.p, l->line.len);
-}
-
 /* The call that the thread is parked in. Both sides of a clone stand in it, while its arguments
  * may be gone: what is issued again is then one without any. */
 static enum dz_linux_next issue(struct dz_linux_thread *t, int64_t *ret_result)
@@ -280,8 +314,7 @@ static enum dz_linux_next issue(struct dz_linux_thread *t, int64_t *ret_result)
     if (t->is_clone)
         again.number = SYS_fork;
     const enum dz_linux_next next = dz_linux_call(t->is_clone ? &again : &t->call, ret_result);
-    if (next != DZ_LINUX_BLOCK)
-        trace(t, next, next == DZ_LINUX_EXIT ? 0 : *ret_result);
+    trace(t, next, next == DZ_LINUX_DONE || next == DZ_LINUX_STOP ? *ret_result : 0);
     return next;
 }
 
@@ -653,6 +686,10 @@ static int inject(void *arg, struct dz_task *task, const struct dz_inject *h)
         return -EFAULT;
     struct dz_linux_frame f = {
         .mem = &t->mem, .regs = regs_of(t), .xstate = xstate, .xstate_size = (size_t)size};
+    if (l->o.trace) {
+        dz_linux_trace_signal(h->info, &l->line);
+        trace_line(t);
+    }
     int rc = dz_linux_frame_push(&f, task->thread, &t->trap, h);
     if (rc == 0)
         rc = linux_ops(l)->xstate_set(l->o.stub, t->number, xstate, (size_t)size);

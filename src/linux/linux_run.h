@@ -64,8 +64,9 @@ struct dz_linux_opts {
     uint64_t file_bytes; /* that files, as far as they are mapped and in no pack, and shared memory
                           * may have; 0: DZ_LINUX_FILE_BYTES */
     uint32_t cpus;       /* processors that programs are told of; 0: those of the host */
-    /* A call that is over, as strace(1) shows it, without an end of line. NULL: no tracing, which
-     * costs several times what most calls do. */
+    /* A line as strace(1) shows it, without its end: a call, in two lines if it waits; a signal
+     * whose handler runs; an end. NULL: no tracing, which costs several times what most calls do.
+     */
     void (*trace)(void *arg, const struct dz_task *t, const char *line, size_t size);
     void *arg; /* of trace */
 };

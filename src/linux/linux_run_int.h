@@ -65,6 +65,7 @@ struct dz_linux_thread {
     bool running;
     bool parked;   /* in `call` */
     bool is_clone; /* parked in a call that made a process or thread, as either side of it */
+    bool shown;    /* a trace has the beginning of `call`, which waits */
     bool returned; /* rt_sigreturn has set all registers: nothing is answered */
     int64_t since; /* kernel time when it was let go */
     uint64_t fault_rip, fault_at; /* of a fault for which there is no reason, */

@@ -586,19 +586,29 @@ static void argument(const linux_call *c, struct dz_buf *to, const char *args, i
     }
 }
 
-void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_next next, int64_t result,
-                    struct dz_buf *to)
+void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_part part, enum dz_linux_next next,
+                    int64_t result, struct dz_buf *to)
 {
     const struct dz_linux_row *row = dz_linux_row(c->number);
     const bool done = next == DZ_LINUX_DONE || next == DZ_LINUX_STOP;
     const char *args = row ? row->args : "xxxxxx", *kind = strchr(args, '>');
+    const int written = (int)strcspn(args, "rVIYH>"); /* from here on they show the answer */
+    dz_buf_adds(to, part == DZ_LINUX_ENDED ? "<... " : "");
     if (row)
-        dz_buf_addf(to, "%s(", row->name);
+        dz_buf_adds(to, row->name);
     else
-        dz_buf_addf(to, "syscall_0x%llx(", (unsigned long long)c->number);
+        dz_buf_addf(to, "syscall_0x%llx", (unsigned long long)c->number);
+    dz_buf_adds(to, part == DZ_LINUX_ENDED ? " resumed>" : "(");
     for (int i = 0; i < 6 && args[i] && args[i] != '>'; i++) {
-        dz_buf_adds(to, i ? ", " : "");
+        if (part == DZ_LINUX_BEGUN ? i >= written : part == DZ_LINUX_ENDED && i < written)
+            continue;
+        dz_buf_adds(to, i && (part != DZ_LINUX_ENDED || i > written) ? ", " : "");
         argument(c, to, args, i, done ? result : -1);
+    }
+    if (part == DZ_LINUX_BEGUN) {
+        dz_buf_adds(to, args[written] && args[written] != '>' && written ? ", " : "");
+        dz_buf_adds(to, " <unfinished ...>");
+        return;
     }
     dz_buf_adds(to, ") = ");
     if (!done)
@@ -610,4 +620,57 @@ void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_next next, int6
         dz_buf_addf(to, kind[1] == 'o' ? "0%llo" : "0x%llx", (unsigned long long)result);
     else
         dz_buf_addf(to, "%lld", (long long)result);
+}
+
+/* ---- signals --------------------------------------------------------------------------- */
+
+static const char *code_name(const struct dz_siginfo *i)
+{
+    static const char *const child[] = {"CLD_EXITED",  "CLD_KILLED",  "CLD_DUMPED",
+                                        "CLD_TRAPPED", "CLD_STOPPED", "CLD_CONTINUED"};
+    static const char *const segv[] = {"SEGV_MAPERR", "SEGV_ACCERR"};
+    switch (i->code) {
+    case SI_USER:
+        return "SI_USER";
+    case SI_KERNEL:
+        return "SI_KERNEL";
+    case SI_QUEUE:
+        return "SI_QUEUE";
+    case SI_TKILL:
+        return "SI_TKILL";
+    case SI_TIMER:
+        return "SI_TIMER";
+    default:
+        break;
+    }
+    if (i->signo == SIGCHLD && i->code >= 1 && i->code <= (int)DZ_ARRAY_LEN(child))
+        return child[i->code - 1];
+    if (i->signo == SIGSEGV && i->code >= 1 && i->code <= (int)DZ_ARRAY_LEN(segv))
+        return segv[i->code - 1];
+    return NULL;
+}
+
+void dz_linux_trace_signo(int signo, struct dz_buf *to)
+{
+    signal_name(to, (uint64_t)signo, false);
+}
+
+void dz_linux_trace_signal(const struct dz_siginfo *i, struct dz_buf *to)
+{
+    const char *code = code_name(i);
+    dz_buf_adds(to, "--- ");
+    dz_linux_trace_signo(i->signo, to);
+    dz_buf_adds(to, " {si_signo=");
+    dz_linux_trace_signo(i->signo, to);
+    if (code)
+        dz_buf_addf(to, ", si_code=%s", code);
+    else
+        dz_buf_addf(to, ", si_code=%d", (int)i->code);
+    if (i->code > 0 && i->signo != SIGCHLD && i->code != SI_KERNEL)
+        dz_buf_addf(to, ", si_addr=0x%llx", (unsigned long long)i->addr);
+    else if (i->code != SI_KERNEL)
+        dz_buf_addf(to, ", si_pid=%d, si_uid=%u", (int)i->pid, (unsigned)i->uid);
+    if (i->signo == SIGCHLD && i->code > 0)
+        dz_buf_addf(to, ", si_status=%d", (int)i->status);
+    dz_buf_adds(to, "} ---");
 }

@@ -80,6 +80,7 @@ struct dz_cell_start {
     uint64_t memory_bytes;          /* instead of the policy's; 0: the policy's */
     enum dz_cell_asleep asleep;
     bool native;    /* programs of the image are x86-64 Linux programs (a cell of kind "linux") */
+    bool trace;     /* native: TRACE tells of their system calls. Of a cell that is not pooled */
     bool fresh;     /* the disk is new: bind it to the image */
     bool ephemeral; /* nobody reads the file afterwards: it gets no records of commands */
     /* File-only, and nothing in the file is changed. Without a WAL the file may be one that this
@@ -127,6 +128,7 @@ enum dz_cell_event_type {
                          again while that lasts */
     DZ_CELL_NOTHING,  /* nothing for the host: its zygote was told what it uses, or its words on
                          standard error were logged */
+    DZ_CELL_TRACE,    /* data: lines about system calls, or a part of them. Any bytes */
     DZ_CELL_OP_DATA,  /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* the last of op: count; or code and text */

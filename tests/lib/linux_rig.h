@@ -92,7 +92,7 @@ static inline int64_t lrig_issue(const struct dz_linux_call *c)
     struct dz_buf line = DZ_BUF_INIT(DZ_LINUX_TRACE_MAX);
     int64_t r = 0;
     const enum dz_linux_next next = dz_linux_call(c, &r);
-    dz_linux_trace(c, next, r, &line);
+    dz_linux_trace(c, DZ_LINUX_WHOLE, next, r, &line);
     const size_t n = line.len < sizeof lrig_line ? line.len : sizeof lrig_line - 1;
     memcpy(lrig_line, line.p, n);
     lrig_line[n] = '\0';

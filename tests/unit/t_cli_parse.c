@@ -7,8 +7,9 @@
 
 static const struct dz_cli_option options[] = {
     {"all", 'a', NULL, "x"},   {"env", 'e', "NAME=VALUE", "x"},
-    {"entry", 0, "NAME", "x"}, DZ_CLI_OPTION_JSON,
-    DZ_CLI_OPTION_QUIET,       DZ_CLI_OPTION_END};
+    {"entry", 0, "NAME", "x"}, {"log", 0, "[=FILE]", "x"},
+    DZ_CLI_OPTION_JSON,        DZ_CLI_OPTION_QUIET,
+    DZ_CLI_OPTION_END};
 static const struct dz_cli_command any = {
     .name = "any", .args = "[X...]", .max_args = -1, .options = options};
 static const struct dz_cli_command rest = {.name = "rest",
@@ -49,6 +50,23 @@ static void parse(struct parsed *p, const struct dz_cli_command *cmd, const char
 }
 #define PARSE(p, cmd, ...) \
     parse(p, cmd, (const char *const[]){"x" __VA_OPT__(, ) __VA_ARGS__, NULL})
+
+TEST(parse_takes_an_option_that_may_lack_its_argument)
+{
+    struct parsed p;
+    PARSE(&p, &any, "--log", "one");
+    CHECK_INT(p.rc, 0);
+    CHECK(dz_cli_flag(&p.c, "log") && dz_cli_value(&p.c, "log") == NULL);
+    CHECK_INT(p.c.argc, 1); /* the next word is not its argument */
+    dz_cli_parse_release(&p.c);
+    PARSE(&p, &any, "--log=file");
+    CHECK(p.rc == 0 && dz_cli_flag(&p.c, "log"));
+    CHECK_STR(dz_cli_value(&p.c, "log"), "file");
+    dz_cli_parse_release(&p.c);
+    PARSE(&p, &any, "one");
+    CHECK(!dz_cli_flag(&p.c, "log"));
+    dz_cli_parse_release(&p.c);
+}
 
 TEST(parse_takes_options_anywhere_and_in_every_form)
 {

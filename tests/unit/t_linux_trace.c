@@ -147,6 +147,63 @@ TEST(trace_shows_a_call_that_waits)
 
 /* ---- what is refused ----------------------------------------------------------------------- */
 
+/* The two lines of a call that waits. */
+static int halves(struct fib *f)
+{
+    const uint64_t buf = lmem_str("hello");
+    struct dz_linux_call c = {.kernel = f->k, .proc = f->p, .mem = &lmem_ops, .number = SYS_read};
+    struct dz_buf b = DZ_BUF_INIT(4096);
+    c.arg[0] = 3, c.arg[1] = buf, c.arg[2] = 64;
+#define HALF(part, next, result, wanted)        \
+    dz_buf_reset(&b);                           \
+    dz_linux_trace(&c, part, next, result, &b); \
+    OK(f, strcmp(b.p, wanted) == 0)
+    HALF(DZ_LINUX_BEGUN, DZ_LINUX_BLOCK, 0, "read(3,  <unfinished ...>");
+    HALF(DZ_LINUX_ENDED, DZ_LINUX_DONE, 5, "<... read resumed>\"hello\", 64) = 5");
+    c.arg[1] = 0xdead0000; /* it points to nothing, by now */
+    HALF(DZ_LINUX_ENDED, DZ_LINUX_DONE, 5, "<... read resumed>0xdead0000, 64) = 5");
+    HALF(DZ_LINUX_ENDED, DZ_LINUX_STOP, -EINTR,
+         "<... read resumed>0xdead0000, 64) = -1 EINTR (Interrupted system call)");
+    c.number = SYS_pause;
+    HALF(DZ_LINUX_BEGUN, DZ_LINUX_BLOCK, 0, "pause( <unfinished ...>");
+    HALF(DZ_LINUX_ENDED, DZ_LINUX_DONE, 0, "<... pause resumed>) = 0");
+    c.number = SYS_close;
+    HALF(DZ_LINUX_BEGUN, DZ_LINUX_BLOCK, 0, "close(3 <unfinished ...>");
+    HALF(DZ_LINUX_ENDED, DZ_LINUX_EXIT, 0, "<... close resumed>) = ?");
+    c.number = 5000;
+    HALF(DZ_LINUX_BEGUN, DZ_LINUX_BLOCK, 0,
+         "syscall_0x1388(0x3, 0xdead0000, 0x40, 0, 0, 0 <unfinished ...>");
+#undef HALF
+    dz_buf_release(&b);
+    return 0;
+}
+TEST(a_call_that_waits_is_shown_in_two_lines)
+{
+    CHECK_INT(lrig_run(halves, 0), 0);
+}
+
+static void shows_signal(struct dz_siginfo i, const char *wanted)
+{
+    struct dz_buf b = DZ_BUF_INIT(4096);
+    dz_linux_trace_signal(&i, &b);
+    CHECK_STR(b.p, wanted);
+    dz_buf_release(&b);
+}
+TEST(signals_are_shown_with_what_their_handlers_are_told)
+{
+    shows_signal((struct dz_siginfo){.signo = SIGCHLD, .code = CLD_EXITED, .pid = 4, .status = 3},
+                 "--- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=4, si_uid=0, "
+                 "si_status=3} ---");
+    shows_signal((struct dz_siginfo){.signo = SIGUSR1, .code = SI_USER, .pid = 7, .uid = 1000},
+                 "--- SIGUSR1 {si_signo=SIGUSR1, si_code=SI_USER, si_pid=7, si_uid=1000} ---");
+    shows_signal((struct dz_siginfo){.signo = SIGSEGV, .code = SEGV_ACCERR, .addr = 0x1000},
+                 "--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_ACCERR, si_addr=0x1000} ---");
+    shows_signal((struct dz_siginfo){.signo = SIGSEGV, .code = SI_KERNEL},
+                 "--- SIGSEGV {si_signo=SIGSEGV, si_code=SI_KERNEL} ---");
+    shows_signal((struct dz_siginfo){.signo = 99, .code = -77, .pid = -1, .uid = UINT32_MAX},
+                 "--- 99 {si_signo=99, si_code=-77, si_pid=-1, si_uid=4294967295} ---");
+}
+
 static int refuses(struct fib *f)
 {
     static const struct {
