@@ -512,13 +512,14 @@ static void serve_events(struct dz_linux *l)
     }
 }
 
-/* The descriptor is readable only for what comes after a wait that had nothing. */
+/* The descriptor is readable only for what comes after a wait that had nothing. It is waited for
+ * without any thread, too: the end of a process comes after that of its threads, and would leave
+ * the descriptor readable. */
 static void poll_events(void *arg)
 {
     struct dz_linux *l = arg;
     int rounds = 0;
-    while (l->count + (uint32_t)l->event_count > 0 && rounds < ROUNDS_MAX &&
-           (l->event_count > 0 || hear(l, 0) > 0)) {
+    while (l->serial > 0 && rounds < ROUNDS_MAX && (l->event_count > 0 || hear(l, 0) > 0)) {
         serve_events(l);
         rounds++;
     }

@@ -5,6 +5,8 @@
 #define TAP_ALARM_S 110
 #include "tap.h"
 
+#include <poll.h>
+
 #include "../lib/native_rig.h"
 
 static struct nrig r;
@@ -108,5 +110,24 @@ TEST(threads_and_the_auxiliary_vector)
     nrig_program(&r, "/usr/bin/python3.11");
     nrig_tree(&r, "/usr/lib/python3.11", NULL);
     NRIG_SAME(&r, NULL, "/usr/bin/python3.11", "-c", text);
+    nrig_stop(&r);
+}
+
+/* Who waits for the runner's descriptor would not sleep. */
+TEST(after_the_last_process_the_descriptor_is_silent)
+{
+    static const char *const argv[] = {"/bin/bash", "-c", "(exit 3) | :; exit 4", NULL};
+    struct dz_err err = {0};
+    int rounds = 0;
+    nrig_start(&r);
+    nrig_program(&r, "/bin/bash");
+    CHECK_INT(nrig_run(&r, argv, NULL), 4 << 8);
+    for (; rounds < 100; rounds++) {
+        struct pollfd p = {.fd = dz_linux_fd(r.l), .events = POLLIN};
+        CHECK_INT(dz_kernel_run(r.k, INT64_MAX, &err), DZ_KERNEL_IDLE);
+        if (poll(&p, 1, 300) == 0)
+            break;
+    }
+    CHECK(rounds < 100);
     nrig_stop(&r);
 }
