@@ -19,19 +19,30 @@ static inline int ncell_from_pool(struct mrig *r, const struct dz_cell_start *st
     return dz_cell_pool_start(r->arg, start, &r->cell, &r->err);
 }
 
-/* A disk with a program, "n", as an image. The program is named as seen from the test's. */
-static inline void ncell_image(struct mrig *r, const char *name)
+/* A program, named as seen from the test's. */
+static uint8_t ncell_program[8 << 20];
+static size_t ncell_size;
+static inline void ncell_read(const char *name)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf program = DZ_BUF_INIT(8 << 20);
-    mrig_start(r);
     char path[PATH_MAX] = "";
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
     char *slash = n > 0 ? strrchr(path, '/') : NULL;
     (void)snprintf(slash ? slash : path, 64, "/%s", name);
-    CHECK_INT(dz_fd_read_file(AT_FDCWD, path, &program, &r->err), 0);
+    DZ_AUTO(dz_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ncell_size = 0;
+    for (ssize_t got;
+         (got = read(fd, ncell_program + ncell_size, sizeof ncell_program - ncell_size)) > 0;)
+        ncell_size += (size_t)got;
+    CHECK(ncell_size > 0);
+}
+
+/* A disk with the program, as "n", as an image. */
+static inline void ncell_image(struct mrig *r)
+{
+    mrig_start(r);
     struct mop *o =
         mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_WRITE, .path = "/bin/n", .mode = 0755});
-    mrig_send(r, o, program.p, program.len);
+    mrig_send(r, o, ncell_program, ncell_size);
     CHECK_INT(dz_cell_op_end(r->cell, o->op, &r->err), 0);
     CHECK_INT(mrig_done(r, o), 0);
     mrig_sleep(r, true);

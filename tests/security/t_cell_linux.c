@@ -14,6 +14,8 @@
 #include "os/os_user.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -116,7 +118,9 @@ static void begin(struct world *w, bool users)
     CHECK_INT(stat("/proc/self/exe", &w->host), 0);
     if (users && dz_os_users_parse(DZ_OS_USERS_DEFAULT, &opts.users, &err) < 0)
         exit(1);
-    ncell_image(&w->image, "../native/native_attacks");
+    if (ncell_size == 0)
+        ncell_read("../native/native_attacks");
+    ncell_image(&w->image);
     CHECK_INT(dz_cell_pool_new(&opts, &w->pool, &err), 0);
     ncell_start(&w->other, w->pool, &w->image, users ? opts.users.first + 300 : 0);
     ncell_start(&w->r, w->pool, &w->image, users ? opts.users.first + 301 : 0);
@@ -301,6 +305,24 @@ TEST(tenants_of_other_users_are_held_as_well)
         SKIP("this process can become no other user");
     attack_as("kill", 0, true);
     attack_as("forbidden", 0, true);
+}
+
+/* Without a capability, and with the namespaces that this host gives to anybody. */
+TEST(an_ordinary_user_holds_them_as_well)
+{
+    enum {
+        NOBODY = 65534
+    };
+    ncell_read("../native/native_attacks");
+    if (geteuid() == 0) {
+        CHECK_INT(setgroups(0, NULL), 0);
+        CHECK_INT(setresgid(NOBODY, NOBODY, NOBODY), 0);
+        CHECK_INT(setresuid(NOBODY, NOBODY, NOBODY), 0);
+        CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0); /* as a process that began as this user */
+    }
+    attack("kill");
+    attack("forbidden");
+    attack("ctx");
 }
 
 /* The cell is killed: none of the processes of its session is left, whoever their parent is. */

@@ -64,7 +64,8 @@ static void in_a_pool(const struct dz_os_users *users)
     struct dz_cell_pool *p = NULL;
     struct mrig image, r[3];
     struct dz_err err;
-    ncell_image(&image, program);
+    ncell_read(program);
+    ncell_image(&image);
     CHECK_INT(dz_cell_pool_new(&opts, &p, &err), 0);
     for (uint32_t i = 0; i < DZ_ARRAY_LEN(r); i++) /* the first one waits for the zygote */
         ncell_start(&r[i], p, &image, users->count ? users->first + 300 + i : 0);
@@ -96,7 +97,8 @@ TEST(native_programs_are_their_tenants_user)
 TEST(native_programs_in_a_cell_without_a_zygote)
 {
     struct mrig image, r;
-    ncell_image(&image, program);
+    ncell_read(program);
+    ncell_image(&image);
     ncell_start(&r, NULL, &image, 0);
     programs(&r);
     mrig_free(&r);
@@ -107,7 +109,8 @@ TEST(stubs_end_with_their_cell)
 {
     static const char *const spin[] = {"n", "spin", NULL};
     struct mrig image, r;
-    ncell_image(&image, program);
+    ncell_read(program);
+    ncell_image(&image);
     ncell_start(&r, NULL, &image, 0);
     struct mexec *s = mrig_exec(&r, spin, 0);
     mrig_until(&r, s, DZ_CELL_STARTED);
@@ -146,7 +149,8 @@ TEST(stubs_are_in_the_cgroup_of_their_cell)
     struct dz_buf of_cell = DZ_BUF_INIT(1 << 16), of_stub = DZ_BUF_INIT(1 << 16);
     if (dz_os_cgroup_make("doze-test", &limits, &group, &err) < 0)
         SKIP(err.msg);
-    ncell_image(&image, program);
+    ncell_read(program);
+    ncell_image(&image);
     dz_os_each_init(&each, &group);
     const struct dz_cell_pool_opts opts = {.ahead = 2, .each = &each, .memory_beside = 64 << 20};
     CHECK_INT(dz_cell_pool_new(&opts, &p, &err), 0);
