@@ -25,7 +25,7 @@ static void put_text(struct dz_json *j, const char *key, const char *text)
 static void put_idle(struct dz_json *j, const struct dz_instance *row,
                      const struct dz_sandbox_config *c)
 {
-    bool connections = strcmp(row->idle_mode, "connections") == 0;
+    bool connections = row->idle_mode_is == DZ_IDLE_CONNECTIONS;
     dz_json_key(j, "idle");
     dz_json_object(j);
     if (row->suspend_ms >= 0 && row->suspend_ms != DZ_IDLE_OFF)

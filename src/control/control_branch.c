@@ -117,7 +117,7 @@ static int describe_row(struct branch *b, struct dz_instance *ret_row, struct dz
         .keep = b->keep,
         .idle_mode = b->idle_mode,
         .suspend_ms = b->idle_ms,
-        .deployment = "DEPLOYED",
+        .deployment = dz_deployment_name(DZ_DEPLOYMENT_DEPLOYED),
         .timeout_ms = b->timeout_ms,
         .timeout_action = b->timeout_action,
         .ephemeral = b->ephemeral,

@@ -234,7 +234,7 @@ const struct dz_sandbox_files dz_control_files = {
 /* The descriptors opened for one start, until the start is over. */
 struct opened {
     int disk_fd, wal_fd;
-    struct dz_sandbox_config config;
+    const struct dz_sandbox_config *config;
     char **env;
 };
 
@@ -242,14 +242,13 @@ static void opened_free(struct opened *o)
 {
     dz_fd_close(&o->disk_fd);
     dz_fd_close(&o->wal_fd);
-    dz_sandbox_config_release(&o->config);
     dz_free(o->env);
     dz_free(o);
 }
 
 static bool is_strict(const struct opened *o)
 {
-    return o->config.durability && strcmp(o->config.durability, "strict") == 0;
+    return o->config->durability && strcmp(o->config->durability, "strict") == 0;
 }
 
 /* Open the WAL. The name of a new WAL must be on the disk before a commit in it counts; this short
@@ -294,7 +293,7 @@ static void fill_start(const struct dz_instance *row, const struct opened *o,
                        const struct engine_image *image, struct dz_sandbox_resources *f)
 {
     const struct dz_image *info = image ? &image->info : NULL;
-    const char *policy = o->config.policy       ? o->config.policy
+    const char *policy = o->config->policy      ? o->config->policy
                          : info && info->policy ? info->policy
                                                 : "posix";
     f->start.disk_fd = o->disk_fd;
@@ -305,17 +304,18 @@ static void fill_start(const struct dz_instance *row, const struct opened *o,
     f->start.module_count = image ? image->module_count : 0;
     f->start.env = (const char *const *)o->env;
     f->start.policy = dz_policy_find(policy);
-    f->start.memory_bytes = o->config.memory_bytes ? o->config.memory_bytes
-                            : info                 ? info->memory_bytes
-                                                   : 0;
+    f->start.memory_bytes = o->config->memory_bytes ? o->config->memory_bytes
+                            : info                  ? info->memory_bytes
+                                                    : 0;
     f->start.fresh = row->generation == 0 && image;
     f->start.strict = is_strict(o);
     f->workdir = info && info->workdir ? info->workdir : NULL;
     f->user = info && info->user ? info->user : NULL;
-    f->disk_bytes = o->config.disk_bytes;
+    f->disk_bytes = o->config->disk_bytes;
 }
 
-static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *f,
+static int host_prepare(void *arg, const struct dz_instance *row,
+                        const struct dz_sandbox_config *config, struct dz_sandbox_resources *f,
                         struct dz_err *err)
 {
     struct dz_control *e = arg;
@@ -324,11 +324,12 @@ static int host_prepare(void *arg, const struct dz_instance *row, struct dz_sand
     if (!o)
         return dz_fail(err, DZ_ENOMEM, "start %s: out of memory", row->id);
     o->disk_fd = o->wal_fd = -1;
-    int rc = dz_sandbox_config_of(row, &o->config, err);
-    if (rc == 0 && row->image[0])
+    o->config = config;
+    int rc = 0;
+    if (row->image[0])
         rc = dz_control_image_get(e, row->image, &image, err);
     if (rc == 0)
-        rc = dz_sandbox_env_of(o->config.env, image ? image->info.env : NULL, &o->env, err);
+        rc = dz_sandbox_env_of(o->config->env, image ? image->info.env : NULL, &o->env, err);
     if (rc == 0)
         rc = open_files(e, row->id, o, err);
     if (rc == 0)

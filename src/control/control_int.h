@@ -252,7 +252,7 @@ void dz_usage_notify_disk(struct dz_control *e, struct dz_sandbox *s);
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id);
 void dz_usages_measure(void *control); /* callback of a timer, which it sets again */
 int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why);
-/* The kind of an image's programs, "wasm" or "linux"; of no image ("") the first. */
+/* The kind of an image's programs, "wasm" or "linux"; "wasm" if there is no image (""). */
 int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **ret_kind,
                        struct dz_err *err);
 /* The memory limit of a machine: the given one, else the image's, else the policy's. */

@@ -124,7 +124,7 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         .keep = s->keep || !m->native ? s->keep : "files",
         .idle_mode = s->idle_mode || !m->native ? s->idle_mode : "never",
         .suspend_ms = s->idle_ms,
-        .deployment = "DEPLOYED",
+        .deployment = dz_deployment_name(DZ_DEPLOYMENT_DEPLOYED),
         .timeout_ms = s->timeout_ms,
         .timeout_action = s->timeout_ms ? s->timeout_action : NULL,
         .ephemeral = s->ephemeral,
@@ -628,7 +628,7 @@ int dz_control_hold(struct dz_control *e, struct dz_control_target target, int64
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_control_row(e, target, &row, why);
     if (rc == 0)
-        rc = dz_sandbox_may_wake(&row, why);
+        rc = dz_sandbox_may_wake(e->sandboxes, &row, why);
     struct holding *h = rc == 0 ? dz_zalloc(sizeof *h) : NULL;
     if (rc < 0)
         return rc;

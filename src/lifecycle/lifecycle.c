@@ -30,6 +30,17 @@ static const char *const status_names[] = {
 #undef X
 };
 
+static const char *const deployment_names[] = {
+#define X(name, text) text,
+    DZ_DEPLOYMENTS(X)
+#undef X
+};
+
+static const char *const keep_names[] = {
+    [DZ_KEEP_MEMORY] = "memory",
+    [DZ_KEEP_FILES] = "files",
+};
+
 static const char *const mode_names[] = {
     [DZ_IDLE_ACTIVITY] = "activity",
     [DZ_IDLE_CONNECTIONS] = "connections",
@@ -100,6 +111,37 @@ int dz_status_parse(struct dz_str s, enum dz_status *ret_status, struct dz_err *
     if (i < 0)
         return i;
     *ret_status = (enum dz_status)i;
+    return 0;
+}
+
+const char *dz_deployment_name(enum dz_deployment d)
+{
+    assert(d < DZ_DEPLOYMENT_COUNT);
+    return deployment_names[d];
+}
+
+int dz_deployment_parse(struct dz_str s, enum dz_deployment *ret_deployment, struct dz_err *err)
+{
+    int i = s.n == 0 ? DZ_DEPLOYMENT_NONE
+                     : parse_name(s, deployment_names, DZ_DEPLOYMENT_COUNT, "deployment", err);
+    if (i < 0)
+        return i;
+    *ret_deployment = (enum dz_deployment)i;
+    return 0;
+}
+
+const char *dz_keep_name(enum dz_keep k)
+{
+    assert(k <= DZ_KEEP_FILES);
+    return keep_names[k];
+}
+
+int dz_keep_parse(struct dz_str s, enum dz_keep *ret_keep, struct dz_err *err)
+{
+    int i = parse_name(s, keep_names, DZ_ARRAY_LEN(keep_names), "keep", err);
+    if (i < 0)
+        return i;
+    *ret_keep = (enum dz_keep)i;
     return 0;
 }
 

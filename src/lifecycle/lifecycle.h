@@ -87,6 +87,30 @@ enum dz_status {
 const char *dz_status_name(enum dz_status s);
 DZ_NODISCARD int dz_status_parse(struct dz_str s, enum dz_status *ret_status, struct dz_err *err);
 
+/* The column deployment: X(NAME, "name"). */
+#define DZ_DEPLOYMENTS(X)   \
+    X(NONE, "")             \
+    X(DEPLOYED, "DEPLOYED") \
+    X(TERMINATED, "TERMINATED") /* it has expired */
+
+enum dz_deployment {
+#define X(name, text) DZ_DEPLOYMENT_##name,
+    DZ_DEPLOYMENTS(X)
+#undef X
+    DZ_DEPLOYMENT_COUNT,
+};
+const char *dz_deployment_name(enum dz_deployment d);
+DZ_NODISCARD int dz_deployment_parse(struct dz_str s, enum dz_deployment *ret_deployment,
+                                     struct dz_err *err);
+
+/* What a suspend keeps. */
+enum dz_keep {
+    DZ_KEEP_MEMORY, /* files and memory */
+    DZ_KEEP_FILES,
+};
+const char *dz_keep_name(enum dz_keep k); /* "memory", "files" */
+DZ_NODISCARD int dz_keep_parse(struct dz_str s, enum dz_keep *ret_keep, struct dz_err *err);
+
 /* --- the idle policy ------------------------------------------------------------------- */
 
 #define DZ_IDLE_INHERIT (-1)      /* use the next of: sandbox, image, daemon */

@@ -57,6 +57,14 @@ static void typed(struct dz_instance *row)
 {
     if (dz_state_parse(dz_str(row->state), &row->is, NULL) < 0)
         row->is = DZ_STATE_NONE;
+    if (dz_status_parse(dz_str(row->status), &row->status_is, NULL) < 0)
+        row->status_is = DZ_STATUS_NONE;
+    if (dz_deployment_parse(dz_str(row->deployment), &row->deployment_is, NULL) < 0)
+        row->deployment_is = DZ_DEPLOYMENT_NONE;
+    if (dz_keep_parse(dz_str(row->keep), &row->keep_is, NULL) < 0)
+        row->keep_is = DZ_KEEP_MEMORY;
+    if (dz_idle_mode_parse(dz_str(row->idle_mode), &row->idle_mode_is, NULL) < 0)
+        row->idle_mode_is = DZ_IDLE_ACTIVITY;
 }
 
 static int typed_one(struct dz_instance *row, int rc)

@@ -97,9 +97,14 @@ struct dz_instance {
 #undef T
 #undef I
     char *text; /* memory of a row that was read; NULL in a row that a caller fills */
-    /* `state` as an enum in a row that was read: DZ_STATE_NONE if this doze does not know the
-     * state. A row that a caller fills has only `state`. */
-    enum dz_state is;
+    /* Columns as enums, in a row that was read; a row that a caller fills has only the texts. A
+     * state that this doze does not know is DZ_STATE_NONE, any other unknown text the first value
+     * of its enum. */
+    enum dz_state is; /* state */
+    enum dz_status status_is;
+    enum dz_deployment deployment_is;
+    enum dz_keep keep_is;
+    enum dz_idle_mode idle_mode_is;
 };
 
 enum dz_instance_column {

@@ -27,6 +27,7 @@ static void destroy(struct dz_sandbox *s)
     (void)dz_map_remove(&s->all->map, dz_str(s->id));
     dz_sandbox_drop_all(s);
     dz_loop_task_cancel(&s->turn);
+    dz_sandbox_config_release(&s->config);
     dz_free(s->died_of);
     dz_free(s);
 }
@@ -119,10 +120,11 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
 
 /* --- a host without cells ---------------------------------------------------------------- */
 
-static int no_prepare(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *ret,
+static int no_prepare(void *arg, const struct dz_instance *row,
+                      const struct dz_sandbox_config *config, struct dz_sandbox_resources *ret,
                       struct dz_err *err)
 {
-    (void)arg, (void)ret;
+    (void)arg, (void)config, (void)ret;
     return dz_fail(err, DZ_EUNSUPPORTED, "start %s: no cells run here", row->id);
 }
 

@@ -29,6 +29,7 @@
 #include "sandbox/sandbox_account.h"
 #include "sandbox/sandbox_check.h"
 #include "sandbox/sandbox_clock.h"
+#include "sandbox/sandbox_config.h"
 #include "sandbox/sandbox_files.h"
 #include "sandbox/sandbox_record.h"
 #include "sandbox/sandbox_request.h"
@@ -90,7 +91,8 @@ struct dz_sandbox {
                              sleeps_until; and the idle mode */
     int64_t due;          /* while warm: the due time in its row */
     struct dz_record rec; /* the row, parsed: read on demand and updated by each write */
-    bool skipped;         /* the row was due while the file was reserved, and was postponed */
+    struct dz_sandbox_config config; /* of rec's row; without text: not parsed yet */
+    bool skipped; /* the row was due while the file was reserved, and was postponed */
     /* dz_sandbox_register_unsynced(), and the file is not synced yet: the cell is not read */
     bool unsynced_file;
     char *died_of; /* why its cell died, until the row records it; or NULL */
@@ -141,7 +143,7 @@ struct dz_sandbox {
     uint64_t disk_left;     /* the host's: disk space last granted to the cell; 0: none yet */
     uint64_t memory;        /* memory limit of its machine */
     uint64_t disk_limit;    /* disk limit in its config; 0: the server's */
-    uint64_t disk_state;    /* bytes that its saved memory may take in the file besides */
+    uint64_t disk_state;    /* extra bytes that its saved memory may take in the file */
     char owner[DZ_ID_TEXT]; /* id of the token that created it; "": none */
     char tenant[DZ_SANDBOX_TENANT_MAX + 1];
     char id[];
@@ -175,9 +177,9 @@ struct dz_sandbox_resources {
 };
 
 struct dz_sandbox_host {
-    /* Open the resources for a cell of this row. */
-    int (*prepare)(void *arg, const struct dz_instance *row, struct dz_sandbox_resources *ret,
-                   struct dz_err *err);
+    /* Open the resources for a cell of this row. config is the row's, borrowed until `started`. */
+    int (*prepare)(void *arg, const struct dz_instance *row, const struct dz_sandbox_config *config,
+                   struct dz_sandbox_resources *ret, struct dz_err *err);
     /* The cell has started, or failed to: the host may close what it opened. Called once after each
      * successful prepare. */
     void (*started)(void *arg, struct dz_sandbox_resources *f);

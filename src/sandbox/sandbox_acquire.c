@@ -185,22 +185,25 @@ static void explain_to(const struct dz_acquire *a, const struct dz_sandbox_reply
         explain(a, k->code, &k->err, why);
 }
 
-int dz_sandbox_may_wake(const struct dz_instance *row, struct dz_why *why)
+int dz_sandbox_may_wake(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_why *why)
 {
-    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config config = {0};
+    const struct dz_sandbox_config *config;
     struct dz_err err;
-    if (strcmp(row->deployment, "TERMINATED") == 0)
+    if (row->deployment_is == DZ_DEPLOYMENT_TERMINATED)
         return dz_why(why, DZ_EGONE, NULL, "%s has expired", row->id);
     if (row->is == DZ_STATE_ACTIVE)
         return 0;
     if (row->ephemeral && row->is != DZ_STATE_CREATED)
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
     if (row->is == DZ_STATE_ARCHIVED) /* while it is being revived, other requests queue */
-        return strcmp(row->status, "restoring") == 0 ? 0 : refuse_archived(row->id, why);
-    int rc = dz_sandbox_config_of(row, &config, &err);
+        return row->status_is == DZ_STATUS_RESTORING ? 0 : refuse_archived(row->id, why);
+    /* The wake that follows needs the object, too, and finds the config parsed in it. */
+    struct dz_sandbox *s = dz_sandbox_get(all, row->id, row->tenant);
+    int rc = s ? dz_record_config(s, row, &config, &err)
+               : dz_fail(&err, DZ_ENOMEM, "%s: out of memory", row->id);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    return config.auto_resume ? 0 : refuse_asleep(row, why);
+    return config->auto_resume ? 0 : refuse_asleep(row, why);
 }
 
 /* --- requests ---------------------------------------------------------------------------- */
@@ -525,7 +528,7 @@ static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first
     struct dz_sandboxes *k = a->all;
     struct dz_err err = {0};
     struct dz_sandbox *s = dz_sandbox_find(a->all, a->id);
-    int rc = dz_sandbox_may_wake(row, why);
+    int rc = dz_sandbox_may_wake(a->all, row, why);
     if (rc == 0 && a->late)
         rc = late(a, why);
     if (rc < 0)
@@ -711,7 +714,7 @@ int dz_sandbox_acquire(struct dz_sandboxes *all, const struct dz_instance *row,
     bool up = s && s->phase == DZ_PHASE_UP, machine = opts->need == DZ_NEED_MACHINE;
     int rc = check(all, row, false, why);
     if (rc == 0 && machine && !up)
-        rc = dz_sandbox_may_wake(row, why);
+        rc = dz_sandbox_may_wake(all, row, why);
     if (rc == 0 && machine && !up)
         rc = check(all, row, true, why);
     if (rc < 0)

@@ -41,6 +41,7 @@ DZ_NODISCARD int dz_sandbox_order(struct dz_sandboxes *all, const struct dz_inst
                                   void *arg, struct dz_why *why);
 
 /* Check whether a request may wake or use this sandbox. */
-DZ_NODISCARD int dz_sandbox_may_wake(const struct dz_instance *row, struct dz_why *why);
+DZ_NODISCARD int dz_sandbox_may_wake(struct dz_sandboxes *all, const struct dz_instance *row,
+                                     struct dz_why *why);
 
 #endif

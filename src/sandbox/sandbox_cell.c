@@ -771,10 +771,13 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
 {
     const struct dz_sandboxes_opts *o = &s->all->opts;
     struct dz_sandbox_resources f = {0};
+    const struct dz_sandbox_config *config;
     assert(!s->cell);
     if (go)
         mark_wake(s, WAKE_ASKED);
-    int rc = o->host->prepare(o->arg, row, &f, err);
+    int rc = dz_record_config(s, row, &config, err);
+    if (rc == 0)
+        rc = o->host->prepare(o->arg, row, config, &f, err);
     if (rc < 0) {
         drop_cell(s);
         return rc;

@@ -199,7 +199,7 @@ static bool write_row(struct dz_sandboxes *all, const struct dz_instance *row, u
 
 static bool expire(struct dz_sandboxes *all, const struct dz_instance *row)
 {
-    const struct dz_instance to = {.deployment = "TERMINATED"};
+    const struct dz_instance to = {.deployment = dz_deployment_name(DZ_DEPLOYMENT_TERMINATED)};
     uint64_t set = DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
     return write_row(all, row, set, &to, "expired");
 }
@@ -408,11 +408,7 @@ static int look_up(struct dz_sandboxes *all, const char *id, struct dz_sandbox *
         return 0;
     }
     int rc = dz_registry_get(all->opts.registry, id, &row, NULL);
-    if (rc == 0)
-        rc = dz_record_read(all, &row, ret_rec, NULL);
-    if (rc == 0 && s)
-        s->rec = *ret_rec;
-    return rc;
+    return rc < 0 ? rc : dz_record_of(all, s, &row, ret_rec, NULL);
 }
 
 /* Write the last activity. If the row has changed since the record was read, try once more. */

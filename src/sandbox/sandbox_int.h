@@ -355,6 +355,10 @@ int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
  * object). */
 int dz_record_of(struct dz_sandboxes *all, struct dz_sandbox *s, const struct dz_instance *row,
                  struct dz_record *ret_rec, struct dz_err *err);
+/* The config of the sandbox whose row this is, parsed once for each change of it. Borrowed until
+ * the next change of the row. */
+int dz_record_config(struct dz_sandbox *s, const struct dz_instance *row,
+                     const struct dz_sandbox_config **ret_config, struct dz_err *err);
 /* The facts for dz_lifecycle_due(). s NULL: from the record alone. */
 struct dz_facts dz_record_facts(const struct dz_sandboxes *all, const struct dz_record *rec,
                                 const struct dz_sandbox *s);

@@ -1006,7 +1006,7 @@ int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
     op->cell_dead = w->what == DZ_REQUEST_CRASHED;
     op->keep_memory = w->keep_given            ? w->keep_memory
                       : kind == DZ_OP_ACTIVATE ? true
-                                               : strcmp(op->row.keep, "files") != 0;
+                                               : op->row.keep_is == DZ_KEEP_MEMORY;
     op->only_files = kind == DZ_OP_ARCHIVE && w->keep_given && !w->keep_memory;
     op->may_resume = w->may_resume;
     op->anew = w->what == DZ_REQUEST_WAKE || w->what == DZ_REQUEST_REVIVE;

@@ -62,34 +62,65 @@ static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, 
     return 0;
 }
 
-/* Parse a row. A config that cannot be parsed counts as empty. */
-int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
-                   struct dz_record *ret_rec, struct dz_err *err)
+/* Parse a row and its config, which the caller releases. A config that cannot be parsed counts as
+ * empty, and *ret_config has no text then. */
+static int read_row(struct dz_sandboxes *all, const struct dz_instance *row,
+                    struct dz_record *ret_rec, struct dz_sandbox_config *ret_config,
+                    struct dz_err *err)
 {
-    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {.auto_resume = true};
+    enum dz_keep keep = DZ_KEEP_MEMORY;
     int rc = of_columns(row, ret_rec, err);
     if (rc < 0)
         return rc;
+    *ret_config = (struct dz_sandbox_config){.auto_resume = true};
     all->config_reads++;
-    (void)!dz_sandbox_config_of(row, &c, NULL);
-    /* suspending it would lose its memory */
-    bool files = row->keep && strcmp(row->keep, "files") == 0;
-    ret_rec->facts.silence_ms = c.silence_ms;
-    ret_rec->ignore_cpu = c.ignore_cpu;
-    ret_rec->sleeper_stays = !c.auto_resume || files; /* the next request would be refused */
+    (void)!dz_sandbox_config_of(row, ret_config, NULL);
+    if (row->keep)
+        (void)!dz_keep_parse(dz_str(row->keep), &keep, NULL);
+    ret_rec->facts.silence_ms = ret_config->silence_ms;
+    ret_rec->ignore_cpu = ret_config->ignore_cpu;
+    /* A suspend would lose its memory, or the next request would be refused. */
+    ret_rec->sleeper_stays = keep == DZ_KEEP_FILES || !ret_config->auto_resume;
     return 0;
+}
+
+int dz_record_read(struct dz_sandboxes *all, const struct dz_instance *row,
+                   struct dz_record *ret_rec, struct dz_err *err)
+{
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    return read_row(all, row, ret_rec, &c, err);
 }
 
 int dz_record_of(struct dz_sandboxes *all, struct dz_sandbox *s, const struct dz_instance *row,
                  struct dz_record *ret_rec, struct dz_err *err)
 {
+    struct dz_sandbox_config c;
     if (s && s->rec.known && s->rec.version == row->version && s->rec.epoch == row->epoch) {
         *ret_rec = s->rec;
         return 0;
     }
-    int rc = dz_record_read(all, row, ret_rec, err);
-    if (rc == 0 && s)
-        s->rec = *ret_rec;
+    if (!s)
+        return dz_record_read(all, row, ret_rec, err);
+    int rc = read_row(all, row, ret_rec, &c, err);
+    if (rc < 0)
+        return rc;
+    s->rec = *ret_rec;
+    dz_sandbox_config_release(&s->config);
+    s->config = c;
+    return 0;
+}
+
+int dz_record_config(struct dz_sandbox *s, const struct dz_instance *row,
+                     const struct dz_sandbox_config **ret_config, struct dz_err *err)
+{
+    struct dz_record rec;
+    int rc = dz_record_of(s->all, s, row, &rec, err);
+    if (rc == 0 && !s->config.text) { /* a write has changed it, or it cannot be parsed */
+        s->all->config_reads++;
+        rc = dz_sandbox_config_of(row, &s->config, err);
+    }
+    if (rc == 0)
+        *ret_config = &s->config;
     return rc;
 }
 
@@ -266,6 +297,8 @@ int dz_record_write(struct dz_sandboxes *all, const struct row_write *w, struct 
         dz_instance_release(&read);
     if (s && rc == 0) {
         s->rec = next;
+        if (!next.known || set & (PARSED | DZ_COLUMN(metadata)))
+            dz_sandbox_config_release(&s->config);
         s->now.mode = next.known ? next.facts.mode : s->now.mode;
         s->due = set & DZ_COLUMN(due) ? to.due : s->due;
         if (s->op && s->op != w->by)

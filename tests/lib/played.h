@@ -288,9 +288,10 @@ static inline struct dz_cell_ops played_ops(const char *kind)
  */
 
 static inline int played_prepare(void *arg, const struct dz_instance *row,
+                                 const struct dz_sandbox_config *config,
                                  struct dz_sandbox_resources *ret, struct dz_err *err)
 {
-    (void)arg, (void)row, (void)err;
+    (void)arg, (void)row, (void)config, (void)err;
     ret->start = (struct dz_cell_start){.disk_fd = -1, .wal_fd = -1, .image_fd = -1};
     return 0;
 }

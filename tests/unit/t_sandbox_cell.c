@@ -152,6 +152,41 @@ static void on_opened(void *arg, struct dz_sandbox *s, const struct dz_sandbox_r
     o->here = s && s->phase != DZ_PHASE_NONE;
 }
 
+/* The check, the start of the cell and the commit use one parsed config; a change is parsed again.
+ */
+TEST(a_wake_parses_the_config_once)
+{
+    struct rig r;
+    struct opened opened = {0};
+    struct dz_instance row = {0};
+    struct dz_why why = {0};
+    const struct dz_acquire_opts spec = {.need = DZ_NEED_MACHINE, .fn = on_opened, .arg = &opened};
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
+    rig_pass(&r, 1000);
+    uint64_t before = r.k->config_reads;
+    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
+    CHECK_INT(dz_sandbox_acquire(r.k, &row, &spec, NULL, &why), 0);
+    rig_pass(&r, 1000);
+    CHECK(opened.count == 1 && opened.result.code == 0 && opened.here);
+    CHECK_INT(r.k->config_reads, before + 1);
+    dz_instance_release(&row);
+    rig_change(&r, "a", DZ_COLUMN(config),
+               (struct dz_instance){.config = "{\"auto_resume\":false}"});
+    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
+    const struct dz_sandbox_config *config = NULL;
+    CHECK_INT(dz_record_config(dz_sandbox_find(r.k, "a"), &row, &config, NULL), 0);
+    CHECK(config && !config->auto_resume);
+    dz_instance_release(&row);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
+    CHECK_INT(dz_sandbox_acquire(r.k, &row, &spec, NULL, &why), DZ_EUNAVAIL);
+    CHECK_STR(why.reason, "asleep");
+    dz_instance_release(&row);
+    rig_close(&r);
+}
+
 /* A cell that has only the file ends, and a machine has the file then. */
 TEST(a_file_only_cell_ends_when_the_guest_is_to_be_woken)
 {
