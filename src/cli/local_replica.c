@@ -256,7 +256,10 @@ static int ls_json(struct dz_cli *c, const struct dz_replica_files *files, struc
         dz_json_put_strz(&j, "min_txid", dz_txid_print(f->min_txid, txid));
         dz_json_put_strz(&j, "max_txid", dz_txid_print(f->max_txid, txid));
         dz_json_put_u64(&j, "bytes", f->size);
-        dz_json_put_strz(&j, "time", dz_rfc3339_print(f->time_ms, time));
+        if (f->time_ms == DZ_REPLICA_DAMAGED)
+            dz_json_put_bool(&j, "damaged", true);
+        else
+            dz_json_put_strz(&j, "time", dz_rfc3339_print(f->time_ms, time));
         dz_json_end(&j);
     }
     dz_json_end(&j);
@@ -281,7 +284,9 @@ static int ls(struct dz_cli *c, struct dz_err *err)
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%s", dz_txid_print(f->min_txid, txid));
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%s", dz_txid_print(f->max_txid, txid));
         dz_cli_table_cellf(&t, DZ_CLI_DIM, "%s", dz_cli_size(f->size, size));
-        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%s", dz_rfc3339_print(f->time_ms, time));
+        bool damaged = f->time_ms == DZ_REPLICA_DAMAGED;
+        dz_cli_table_cellf(&t, damaged ? DZ_CLI_RED : DZ_CLI_PLAIN, "%s",
+                           damaged ? "damaged" : dz_rfc3339_print(f->time_ms, time));
     }
     rc = dz_cli_table_print(&t, c, err);
     dz_cli_table_release(&t);
@@ -315,6 +320,11 @@ static int summarise(const struct dz_replica_files *all, struct summary *ret, st
 {
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
     int rc = dz_replica_plan_restore(all, &(struct dz_replica_goal){0}, &plan, err);
+    for (size_t i = 0; i < plan.n && rc == 0; i++)
+        if (plan.p[i].time_ms == DZ_REPLICA_DAMAGED)
+            rc = dz_fail(err, DZ_ECORRUPT,
+                         "a file that the newest state needs is damaged; doze replica verify "
+                         "names it, and doze replica push begins anew with a snapshot");
     if (rc < 0)
         return rc;
     *ret = (struct summary){.txid = plan.p[plan.n - 1].max_txid,

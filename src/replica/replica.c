@@ -218,12 +218,13 @@ int dz_replica_time(struct dz_replica *r, struct dz_replica_files *files, dz_rep
         int rc = dz_replica_canceled(&run, err);
         if (rc == 0)
             rc = dz_replica_file_open(r, &files->p[i], &blob, &in, err);
-        if (rc < 0 && rc != DZ_ENOENT)
-            return rc;
-        if (rc < 0)
+        bool damaged = rc == DZ_ECORRUPT || rc == DZ_EUNSUPPORTED;
+        if (rc == DZ_ENOENT)
             continue;
+        if (rc < 0 && !damaged)
+            return rc;
         files->p[kept] = files->p[i];
-        files->p[kept++].time_ms = in.head.time_ms;
+        files->p[kept++].time_ms = damaged ? DZ_REPLICA_DAMAGED : in.head.time_ms;
     }
     files->n = kept;
     return 0;

@@ -139,10 +139,11 @@ void dz_wal_cut_release(struct dz_wal_cut *c); /* zeroed is fine */
 
 struct dz_replica_file {
     uint64_t min_txid, max_txid, size;
-    int64_t time_ms; /* DZ_REPLICA_UNTIMED: not read yet */
+    int64_t time_ms; /* or one of those below */
     uint8_t level;
 };
-#define DZ_REPLICA_UNTIMED INT64_MIN
+#define DZ_REPLICA_UNTIMED INT64_MIN /* not read yet */
+#define DZ_REPLICA_DAMAGED INT64_MAX /* the file's header is damaged: younger than any time */
 DZ_VEC(dz_replica_files, struct dz_replica_file);
 #define DZ_REPLICA_FILES_INIT DZ_VEC_INIT(DZ_REPLICA_FILES_MAX)
 
@@ -189,7 +190,8 @@ void dz_replica_close(struct dz_replica *r); /* zeroed is fine */
 /* Its files by level and range, not timed. Objects with other names are left out. */
 DZ_NODISCARD int dz_replica_list(struct dz_replica *r, struct dz_replica_files *ret_files,
                                  struct dz_err *err);
-/* Read the times from the files' headers. A file that was removed meanwhile leaves the list. */
+/* Read the times from the files' headers. A file that was removed meanwhile leaves the list; a file
+ * that is damaged stays. */
 DZ_NODISCARD int dz_replica_time(struct dz_replica *r, struct dz_replica_files *files,
                                  dz_replica_cancel cancel, struct dz_err *err);
 /* 16 digits, as in the names of the files. Returns out. */

@@ -46,6 +46,13 @@ static uint64_t node_of(const struct dz_wal_pos *p)
     return (uint64_t)p->sum[0] << 32 | p->sum[1];
 }
 
+static int check_room_after(uint64_t txid, struct dz_err *err)
+{
+    return txid < UINT64_MAX ? 0
+                             : dz_fail(err, DZ_ELIMIT,
+                                       "push to a replica: its last TXID is the greatest there is");
+}
+
 static int find_tip(struct dz_replica *r, const struct dz_replica_files *all, struct tip *ret_tip,
                     struct dz_err *err)
 {
@@ -59,6 +66,10 @@ static int find_tip(struct dz_replica *r, const struct dz_replica_files *all, st
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *blob = NULL;
     DZ_AUTO(dz_ltx_in_release) struct dz_ltx_in in = {0};
     int rc = dz_replica_file_open(r, newest, &blob, &in, err);
+    if (rc == DZ_ECORRUPT || rc == DZ_EUNSUPPORTED) { /* a snapshot makes the replica whole again */
+        ret_tip->txid = newest->max_txid;
+        return check_room_after(ret_tip->txid, err);
+    }
     if (rc < 0)
         return rc;
     const struct dz_ltx_header *h = &in.head;
@@ -71,10 +82,7 @@ static int find_tip(struct dz_replica *r, const struct dz_replica_files *all, st
                   .sum = {(uint32_t)(h->node >> 32), (uint32_t)h->node}},
         .sum = h->min_txid == 1 && h->wal_at == 0 ? h->node : 0,
     };
-    return h->max_txid < UINT64_MAX
-               ? 0
-               : dz_fail(err, DZ_ELIMIT,
-                         "push to a replica: its last TXID is the greatest there is");
+    return check_room_after(h->max_txid, err);
 }
 
 /* --- the database as pages ------------------------------------------------------------------ */
