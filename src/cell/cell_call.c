@@ -79,8 +79,8 @@ static void fail(struct calling *c, int rc)
     ask_to_stop(c);
 }
 
-/* A limit on the size of files holds for this file as well as for those on the disk, and is much
- * higher. */
+/* Check the size of the file in memory. RLIMIT_FSIZE does not help: it also holds for files on the
+ * disk, and so is much higher. */
 static int look_at_file(const struct calling *c, struct dz_err *err)
 {
     enum {

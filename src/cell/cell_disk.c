@@ -237,7 +237,7 @@ int dz_cell_disk_transfer(const struct dz_cell_disk *d, enum dz_cell_transfer wh
 /* --- expand ----------------------------------------------------------------------- */
 
 struct expanding {
-    dz_cell_cancel cancel; /* first: is_canceled's */
+    dz_cell_cancel cancel; /* first, because is_canceled() gets a pointer to it */
     struct dz_blob_in *in;
     uint8_t piece[READ_MAX];
 };

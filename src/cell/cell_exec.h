@@ -7,21 +7,19 @@
  *     dz_cell_exec(c, &x, &exec, err);
  *     … events STARTED, OUTPUT (dz_cell_exec_ack()), EXITED, all with e.exec == exec …
  *
- * All may be sent at once, without waiting for an event between them. Nothing here
- * blocks: what the socket does not take is kept (dz_cell_poll_events()), and DZ_EBUSY
- * says that too much is.
+ * The calls need not wait for events between them. None of them blocks: bytes for which the socket
+ * has no room are queued (dz_cell_poll_events()); DZ_EBUSY: too many bytes are queued.
  *
- * What a command prints is one sequence of bytes, standard output and error in the
- * order in which they came; an offset counts both. The last of it is kept in the
- * file, in the transaction of the disk that is committed before any of it is sent;
- * so is how the command ended. So a command outlives its cell: it sleeps with the
- * machine, and is announced (LIVE) under a new handle when that wakes; or under one that the host
- * gave it with the start (`sleepers`). That one can be used at once, before the machine is
- * awake: what is sent reaches the command when it is. One that was not announced when UP comes is
- * over.
+ * The output of a command is one sequence of bytes, standard output and error in the order in which
+ * they came; an offset counts both. The newest part of it is kept in the file, and so is how the
+ * command ended; the transaction that stores them is committed before any of it is sent. So a
+ * command outlives its cell: it sleeps with the machine. When the machine wakes, the cell announces
+ * the command (LIVE) under a new handle, or under the handle that the host gave it with the start
+ * (`sleepers`). Such a handle can be used before the machine is awake; frames sent to it reach the
+ * command after the wake. A sleeper that was not announced before UP has ended.
  *
- * A command that is not attached waits for nobody. One that is attached waits when
- * DZ_CELL_WINDOW bytes are under way: dz_cell_exec_ack() says what was used.
+ * A detached command never waits for its host. An attached one waits while DZ_CELL_WINDOW bytes of
+ * its output are not acknowledged (dz_cell_exec_ack()).
  */
 #ifndef DZ_CELL_CELL_EXEC_H
 #define DZ_CELL_CELL_EXEC_H

@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-/* A frame that waits until the socket takes it. */
+/* A frame that waits for room in the socket. */
 struct dz_queued {
     struct dz_list link;
     struct dz_frame frame;
@@ -27,8 +27,8 @@ struct dz_queued {
 struct dz_open_exec {
     uint32_t exec, stream; /* stream: the one that gets its input */
     size_t window;
-    bool asleep; /* the start named it, and the cell has not reported it yet */
-    size_t sent; /* bytes of input sent meanwhile */
+    bool asleep; /* a sleeper of the start that the cell has not reported yet */
+    size_t sent; /* bytes of input sent to it while asleep */
 };
 
 struct dz_open_op {

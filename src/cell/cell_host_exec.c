@@ -274,7 +274,7 @@ int dz_cell_begin(struct dz_cell *c, struct dz_err *err)
         drop(c, q);
     }
     c->held = NULL;
-    dz_list_init(&later); /* than a long start's end */
+    dz_list_init(&later); /* frames that follow the end of a long start */
     dz_list_splice_back(&later, &c->queue);
     int rc = send_start(c, s, err);
     dz_list_splice_back(&c->queue, &later);

@@ -84,7 +84,7 @@ int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *e
         memcpy(part, path, i);
         part[i] = '\0';
         if (dz_vfs_walk(dz_op_vfs(op), &walk, part, &w) < 0)
-            return 0; /* nothing exists from here on; what comes before may be written */
+            return 0; /* nothing exists from here on, and the part before it is allowed */
         int rc = check_below(op, w.dir, w.dot ? "" : w.name, path, err);
         if (rc < 0)
             return rc;

@@ -32,15 +32,16 @@ enum {
 };
 
 struct dz_cell_pool_opts {
-    size_t ahead;             /* cells that wait, of each kind; 0: DZ_POOL_AHEAD */
-    size_t images;            /* images with a zygote; 0: DZ_POOL_IMAGES */
-    struct dz_os_users users; /* those that cells become (cell_users.h); count 0: cells keep ours */
-    /* Makes a cgroup for each cell and the processes of its native programs, with the memory of its
-     * machine and memory_beside. It is the caller's, who releases it after the pool and its cells.
-     * NULL: no cgroups. */
+    size_t ahead;  /* cells that wait, of each kind; 0: DZ_POOL_AHEAD */
+    size_t images; /* images with a zygote; 0: DZ_POOL_IMAGES */
+    struct dz_os_users
+        users; /* the users that cells become (cell_users.h); count 0: cells keep ours */
+    /* Makes a cgroup for each cell and the processes of its native programs, limited to the memory
+     * of its machine plus memory_beside. The caller releases it after the pool and its cells. NULL:
+     * no cgroups. */
     struct dz_os_cgroup_each *each;
     uint64_t memory_beside;
-    int64_t strays_ms; /* how often to look for children that nobody knows; 0: DZ_STRAY_EVERY_MS */
+    int64_t strays_ms; /* how often to look for unknown children; 0: DZ_STRAY_EVERY_MS */
 };
 
 /* Make a pool and fork its first zygote. Call it before the process has threads, secrets or

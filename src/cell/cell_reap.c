@@ -222,7 +222,8 @@ void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user)
     dz_cell_user_release(user);
 }
 
-/* Take its pid, when that has come. False: it was never born, or is late. */
+/* Wait for the first packet of the process, which tells its pid. False: the process was never
+ * forked, or the packet is late. */
 static bool await_birth(struct dz_reaper *r, struct dz_dying *d, int64_t now)
 {
     struct epoll_event ev = {.events = EPOLLIN};

@@ -41,9 +41,9 @@ void dz_reaper_run(struct dz_reaper *r);
 /* Kill and reap all that are left; the epoll set stays the owner's. */
 void dz_reaper_release(struct dz_reaper *r);
 
-/* A process number has one holder here, from when it becomes known until the process is reaped: as
- * long as that lasts the kernel gives it to nobody else. False: this is no child of ours, or it
- * has a holder. Any thread. */
+/* Claim the pid of a child of ours, from when it becomes known until the child is reaped: until
+ * then the kernel gives the pid to no other process. False: the process is no child of ours, or its
+ * pid is claimed already. Any thread. */
 DZ_NODISCARD bool dz_reap_claim(pid_t pid);
 bool dz_reap_is_claimed(pid_t pid);
 /* The same for the sender of a packet, whose pidfd is closed here. False also if its number belongs

@@ -39,17 +39,16 @@ enum {
     HOLD_NS = 500 * 1000,           /* how long a frame may wait for others to be sent with it */
     REPORT_NS = 250 * 1000 * 1000,  /* between two reports of activity */
     TRACE_HOLD = 256 * 1024,        /* bytes of a trace that wait to be sent: programs wait, too */
-    QUIET_NS = 20 * 1000 * 1000,    /* without an event: then a short WAL moves to the file */
-    REST_NS = 100 * 1000 * 1000,    /* without an event: then memory is given back, */
-    TRIM_NS = 1000 * 1000 * 1000,   /* at most once in this time */
+    QUIET_NS = 20 * 1000 * 1000,    /* time without an event until a short WAL is checkpointed */
+    REST_NS = 100 * 1000 * 1000,    /* time without an event until memory is given back */
+    TRIM_NS = 1000 * 1000 * 1000,   /* between two times that memory is given back */
     LOOK_NS = 1000 * 1000,          /* between two looks at the socket while programs make calls */
     EXACT_NS = 2 * 1000 * 1000,     /* a timer that is nearer is waited for by the nanosecond */
     STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
     FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
-    LOCK_END_US = 10 * 1000, /* between the signals that end the wait for the lock of the file */
-    VFORK_NS = 10 * 1000 * 1000, /* for processes to come out of vfork, */
-    VFORK_TURNS = 20,            /* turns for that, at most */
-    WAL_PAGES = 64,              /* pages of WAL that are worth a checkpoint when nothing happens */
+    VFORK_NS = 10 * 1000 * 1000,    /* one turn of waiting for processes to come out of vfork */
+    VFORK_TURNS = 20,               /* such turns, at most */
+    WAL_PAGES = 64, /* pages of WAL that are worth a checkpoint when nothing happens */
 };
 
 static struct dz_serve serve; /* one process, one machine */
@@ -204,39 +203,19 @@ static void tidy_up(struct dz_serve *s)
 
 /* --- the file -------------------------------------------------------------------------- */
 
-static void on_lock_end(int signo)
-{
-    (void)signo; /* the signal ends a system call */
-}
-
-/* Have a signal end the wait for the lock. It is repeated until it is disarmed, because the first
- * one may come just before the wait begins. lock_wait_ms 0 disarms. */
-static void arm_lock_end(uint32_t lock_wait_ms)
-{
-    const struct itimerval t = {.it_value = {lock_wait_ms / 1000, lock_wait_ms % 1000 * 1000},
-                                .it_interval = {0, lock_wait_ms ? LOCK_END_US : 0}};
-    (void)setitimer(ITIMER_REAL, &t, NULL);
-}
-
 /* A cell whose host died may still be writing to the file: wait for its lock. If our own host dies
  * meanwhile, we see it when we have the lock, before anything was written. */
 static int open_locked(struct dz_serve *s, struct dz_err *err)
 {
-    const struct sigaction ends = {.sa_handler = on_lock_end};
-    struct sigaction slices;
+    int64_t now = dz_clock_boot_ns(), until = now + (int64_t)s->start.lock_wait_ms * DZ_NS_PER_MS;
     int rc = dz_cell_machine_open(&s->machine, &s->start, err);
-    if (rc != DZ_EBUSY || s->start.lock_wait_ms == 0)
-        return rc;
-    int64_t until = dz_clock_boot_ns() + (int64_t)s->start.lock_wait_ms * DZ_NS_PER_MS;
-    (void)sigaction(SIGALRM, &ends, &slices);
-    arm_lock_end(s->start.lock_wait_ms);
-    while (rc == DZ_EBUSY && dz_clock_boot_ns() < until && dz_db_lock_wait(s->start.fds[0]) == 0) {
+    while (rc == DZ_EBUSY && now < until &&
+           dz_db_lock_within(s->start.fds[0], (until - now) / DZ_NS_PER_MS) == 0) {
         if (dz_frame_gone(s->fd))
             _exit(1);
         rc = dz_cell_machine_open(&s->machine, &s->start, err);
+        now = dz_clock_boot_ns();
     }
-    arm_lock_end(0);
-    (void)sigaction(SIGALRM, &slices, NULL);
     return rc;
 }
 

@@ -177,9 +177,9 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
 
 /* --- waking, sleeping --------------------------------------------------------------------- */
 
-/* Before the bytes of each command's input. The tag is the command's number << 2; its lower bits
- * are those of a stream, and only MAIN_SENT, which is no stream for input, has a meaning: its bytes
- * are a u64, how many of the main command's output hosts were sent. */
+/* The head of each command's saved input; the bytes follow. tag: the command's number << 2. One
+ * item with the tag MAIN_SENT has a u64 instead: how many bytes of the main command's output were
+ * sent to hosts. */
 struct saved_input {
     uint32_t tag, eof;
     uint64_t size;

@@ -82,7 +82,7 @@ static bool add_children(struct dz_strays *s, int fd)
                 continue;
             }
             if (pid > 0 && is_unclaimed(s, pid) && dz_vec_push(&s->listed, pid) < 0)
-                return false; /* also without memory: the rest is found next time */
+                return false; /* the list is full, or out of memory: the next look finds the rest */
             pid = 0;
         }
     return true;
@@ -108,7 +108,8 @@ static void look(struct dz_strays *s)
         (void)closedir(tasks);
 }
 
-/* The end of the clock tick in which it began, on the boot clock. INT64_MAX: not known. */
+/* When the process was born: the end of that clock tick, on the boot clock. INT64_MAX: not known.
+ */
 static int64_t born_ns(pid_t pid)
 {
     char path[64], text[STAT_MAX];
@@ -116,7 +117,7 @@ static int64_t born_ns(pid_t pid)
     DZ_AUTO(dz_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     text[n < 0 ? 0 : n] = '\0';
-    const char *at = strrchr(text, ')'); /* a name may have any character */
+    const char *at = strrchr(text, ')'); /* the name in the second field may have any character */
     for (int i = 0; at && i < STAT_START; i++)
         at = strchr(at + 1, ' ');
     uint64_t ticks = 0;

@@ -39,11 +39,11 @@ struct dz_strays {
     int64_t every_ms;
     pid_t sessions[DZ_STRAY_SESSIONS];
     unsigned next_session;
-    int64_t looked_ns, before_ns; /* on the boot clock: when it was looked, and the time before */
-    DZ_VEC(, pid_t) listed;       /* unclaimed when it was looked; the oldest first */
-    size_t at;                    /* how many of `listed` were dealt with */
-    bool again;                   /* some of the list were strays: there may be more behind it */
-    DZ_VEC(, pid_t) killed;       /* killed and claimed, not reaped yet */
+    int64_t looked_ns, before_ns; /* boot time of the last look, and of the one before */
+    DZ_VEC(, pid_t) listed; /* children that were unclaimed at the last look; the oldest first */
+    size_t at;              /* how many of `listed` were dealt with */
+    bool again;             /* some of `listed` were strays, so more may follow: look again */
+    DZ_VEC(, pid_t) killed; /* killed and claimed, not reaped yet */
     size_t next_killed;
 };
 

@@ -16,13 +16,13 @@ struct shell {
     const char *name;
     const char *head;                        /* bytes of the script */
     const char *words_begin, *options_begin; /* bytes of its two functions */
-    const char *end;                         /* of each */
-    const char *row_begin, *row_also;        /* a name that is asked for; one that begins so */
-    const char *row_any;                     /* the end of a pattern: words may follow */
-    const char *row_mid, *row_end;           /* before and behind the words of a row */
-    const char *between;                     /* a word and its description; NULL: no description */
-    const char *quote;                       /* an apostrophe in a description */
-    const char *tail;                        /* the third function */
+    const char *end;                         /* the end of each function */
+    const char *row_begin, *row_also; /* the row of a name; of a name that begins with another */
+    const char *row_any;              /* the end of a pattern: words may follow */
+    const char *row_mid, *row_end;    /* before and behind the words of a row */
+    const char *between;              /* a word and its description; NULL: no description */
+    const char *quote;                /* an apostrophe in a description */
+    const char *tail;                 /* the third function */
 };
 
 static const char bash_tail[] =

@@ -92,7 +92,7 @@ static void give_up(struct relay *r, const struct dz_cell_event *e)
     r->status = failed(r->cli, e);
 }
 
-/* With a file, the cell is over when it has closed that. */
+/* The main command has ended. A cell with a file is not done before it has closed the file. */
 static void on_exited(struct relay *r, const struct dz_cell_event *e)
 {
     r->exited = true;

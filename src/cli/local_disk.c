@@ -21,6 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    LOCK_WAIT_MS = 1000, /* as local_files.c waits */
+};
+
 /* --- the clock ---------------------------------------------------------------- */
 
 int dz_disk_epoch(int64_t *ret_s, struct dz_err *err)
@@ -63,6 +67,13 @@ static int open_files(struct dz_cli *c, bool write, struct dz_err *err)
     return rc;
 }
 
+/* A daemon's cell reports that its machine is suspended a moment before it closes the file. So wait
+ * for the lock a little; if the file stays in use, opening it reports that. */
+static void wait_for_lock(void)
+{
+    (void)dz_db_lock_within(files.disk.db_fd, LOCK_WAIT_MS);
+}
+
 static int run_body(struct dz_cli *c, void *arg, struct dz_err *err)
 {
     (void)arg;
@@ -73,6 +84,7 @@ int dz_disk_jail_with(struct dz_cli *c, bool write, struct dz_cli_jail *j, struc
 {
     int rc = open_files(c, write, err);
     if (rc == 0) {
+        wait_for_lock();
         const int own[] = {files.disk.db_fd, files.disk.wal_fd, files.image.db_fd, files.pack_fd};
         for (size_t i = 0; i < DZ_ARRAY_LEN(own); i++)
             j->fds[j->fd_count++] = own[i];

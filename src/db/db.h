@@ -112,6 +112,9 @@ DZ_NODISCARD int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd,
  * when a signal came whose handler has no SA_RESTART: that is the only way to end the wait early.
  */
 DZ_NODISCARD int dz_db_lock_wait(int db_fd);
+/* The same for at most `ms`, then -EINTR. Until it returns it uses the process's ITIMER_REAL and
+ * SIGALRM, so only one thread may call it. */
+int dz_db_lock_within(int db_fd, int64_t ms);
 
 /* Opens path and path-wal first. On close the empty log is removed. */
 DZ_NODISCARD int dz_db_open_path(struct dz_db **ret_db, const char *path,

@@ -23,9 +23,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum {
@@ -36,6 +38,10 @@ enum {
     ALL_BYTES = SHARED_FIRST + SHARED_BYTES - PENDING_BYTE,
     KICK_BYTES = 512 << 10, /* bytes of the log that are sent to the disk together */
     KICK_WRITE = 128 << 10, /* a write of a large transaction is longer (db_vfs.c) */
+};
+
+enum {
+    LOCK_END_US = 10 * 1000, /* between the signals that end a wait for the lock */
 };
 
 struct fd_disk {
@@ -186,6 +192,26 @@ int dz_db_lock_wait(int db_fd)
         return -errno;
     fl.l_type = F_UNLCK;
     return fcntl(db_fd, F_OFD_SETLK, &fl) < 0 ? -errno : 0;
+}
+
+static void on_alarm(int signo)
+{
+    (void)signo; /* the signal ends the system call that waits */
+}
+
+int dz_db_lock_within(int db_fd, int64_t ms)
+{
+    /* The timer repeats, because its first signal may come just before the wait begins. */
+    const struct itimerval off = {0}, on = {.it_value = {ms / 1000, ms % 1000 * 1000 + 1},
+                                            .it_interval = {0, LOCK_END_US}};
+    const struct sigaction alarm = {.sa_handler = on_alarm};
+    struct sigaction before;
+    (void)sigaction(SIGALRM, &alarm, &before);
+    (void)setitimer(ITIMER_REAL, &on, NULL);
+    int r = dz_db_lock_wait(db_fd);
+    (void)setitimer(ITIMER_REAL, &off, NULL);
+    (void)sigaction(SIGALRM, &before, NULL);
+    return r;
 }
 
 static void *fd_map(struct dz_db_disk *base, size_t n)

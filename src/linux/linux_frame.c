@@ -35,7 +35,7 @@ enum {
     FLAG_TF = 1 << 8,
     FLAG_DF = 1 << 10,
     FLAG_RF = 1 << 16,
-    /* What a frame may change: CF PF AF ZF SF TF DF OF RF AC */
+    /* The flags that a frame may change: CF PF AF ZF SF TF DF OF RF AC */
     FLAGS_GUEST = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | FLAG_TF | FLAG_DF | 0x800 | FLAG_RF | 1 << 18,
     USER_CS = 0x33,
     USER_SS = 0x2b,
@@ -235,7 +235,7 @@ int dz_linux_frame_push(const struct dz_linux_frame *f, struct dz_thread *thread
 
 /* ---- reading one ------------------------------------------------------------------------ */
 
-/* What is at `at`: its sw_reserved; without extended_size it is FXSAVE's 512 bytes only. */
+/* Read sw_reserved of the state at `at`. Without extended_size the state is FXSAVE's 512 bytes. */
 static int xstate_kind(const struct dz_linux_frame *f, uint64_t at, struct said *ret_sw)
 {
     struct said sw, ours;

@@ -49,7 +49,7 @@
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
 enum {
-    WORTH_IT = 64,  /* below so many pages to write, as in a shell, no better base is looked for */
+    WORTH_IT = 64,  /* with fewer pages to write, as in a shell, no better base is searched */
     CANDIDATES = 4, /* memories of the image that a memory is compared with */
 };
 
@@ -503,9 +503,9 @@ struct row_out {
     struct dz_mem_change *c;
     struct dz_mem_packer packer;
     int64_t seq;
-    uint32_t to_stay;  /* pages of the row under way that are likely to stay */
-    uint32_t may_pack; /* pages, still */
-    bool tiny;         /* there are hardly any */
+    uint32_t to_stay;  /* pages that the current row may still get and that are likely to stay */
+    uint32_t may_pack; /* pages that may still be packed */
+    bool tiny;         /* there are so few pages that all are packed */
 };
 
 static int flush_row(struct row_out *o, struct dz_err *err)

@@ -79,7 +79,7 @@ struct dz_mem_piece {
 };
 typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *p,
                             struct dz_err *err);
-/* The function that is called with each run, and the number of the row that it is told. */
+/* A callback for each run of a row, and the number of the row that it gets. */
 struct dz_mem_taker {
     uint32_t row;
     dz_mem_piece_fn *fn;

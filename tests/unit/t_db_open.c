@@ -4,9 +4,11 @@
 #include "db/db.h"
 #include "tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const steps_v1[] = {
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)",
@@ -170,9 +172,13 @@ TEST(db_is_locked_for_a_stranger_while_open_and_free_after)
     CHECK(strstr(out, "database is locked"));
     /* and for another of ours, also in the same process */
     CHECK_INT(dz_db_open_path(&second, a, &opts, &err), DZ_EBUSY);
+    int fd = open(a, O_RDWR | O_CLOEXEC);
+    CHECK_INT(dz_db_lock_within(fd, 5), -EINTR);
     CHECK(strstr(err.msg, "a.db: it is in use by another process"));
     CHECK_INT(ask(db, "SELECT count(*) FROM t"), 1);
     CHECK_INT(dz_db_close(db, false, NULL), 0);
+    CHECK_INT(dz_db_lock_within(fd, 5000), 0);
+    (void)close(fd);
     CHECK_INT(run_sqlite3(a, "SELECT count(*) FROM t", out), 0);
     CHECK_STR(out, "1");
     remove_dir();
