@@ -31,7 +31,7 @@ complete() { # every kind of process is there
 # Of a daemon that is root; and of one that is not, whose processes are all its user.
 documented() { sed -n '/<!-- zones: begin -->/,/<!-- zones: end -->/p' "$LIB_ROOT/SECURITY.md" | grep '^|'; }
 shared() { documented | sed "s/| its own |/| the daemon's |/; s/| its tenant's |/| the daemon's |/; s/| CAP_SETUID, CAP_SETGID |/| none |/
-    s/^\\(| seed .*\\)| mnt |/\\1| mnt user |/; s/^\\(| guard .*\\)| mnt pid |/\\1| mnt pid user |/"; }
+    s/^\\(| root zygote .*\\)| mnt |/\\1| mnt user |/; s/^\\(| guard .*\\)| mnt pid |/\\1| mnt pid user |/"; }
 write_docs() {
     awk -v rows="$PWD/rows" '
         /<!-- zones: begin -->/ { print; print ""; while ((getline line <rows) > 0) print line; print ""; skip = 1 }

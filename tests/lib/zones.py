@@ -161,7 +161,7 @@ def name_of(pid, daemon, images, names):
     if read(f"/proc/{pid}/comm").strip() == "doze-guard":
         return "guard"
     if program != "doze-zygote":
-        return program.removeprefix("doze-")
+        return "root zygote" if program == "doze-seed" else program.removeprefix("doze-")
     files = files_of(pid)
     image = any(f.startswith(images) for f in files)
     for name, sandbox in names:
@@ -180,7 +180,7 @@ def children(daemon):
             continue
 
 
-ORDER = ["seed", "guard", "zygote, blank", "zygote of an image", "cell that waits, blank", "cell that waits of an image"]
+ORDER = ["root zygote", "guard", "zygote, blank", "zygote of an image", "cell that waits, blank", "cell that waits of an image"]
 
 
 def table(daemon, data, names):
