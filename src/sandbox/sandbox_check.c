@@ -72,8 +72,8 @@ static unsigned files_of(const struct dz_instance *row)
     case DZ_STATE_ACTIVE:
     case DZ_STATE_SUSPENDED:
         return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | (has ? 1u << cold : 0);
-    case DZ_STATE_FROZEN:
-        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(FROZEN);
+    case DZ_STATE_FROZEN: /* its files were read since: the copy for that, with the cell's WAL */
+        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(FROZEN);
     case DZ_STATE_ARCHIVED:
         return DZ_COLD_BIT(ARCHIVE);
     case DZ_STATE_DELETED:

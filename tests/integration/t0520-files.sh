@@ -98,5 +98,9 @@ test_that 'archived and revived, the files are there' '
     api 503 POST "$(s /other%2Fcopy/exec)" "{\"cmd\":[\"true\"]}" && has out "\"reason\":\"archived\"" && api 503 GET "$(s "/other%2Fcopy/files?path=/workspace/m")" &&
     api 200 POST "$(s /other%2Fcopy/revive)" && api 200 POST "$(s /other%2Fcopy/exec)" "{\"shell\":\"cat /workspace/m/sub/file\"}" && has out inner
 '
-test_that 'it ends clean' 'stop && [ -z "$(pgrep -f "$PWD/data" || true)" ]'
+test_that 'frozen, and read: the registry check accepts the copy and its log' '
+    api 200 POST "$(s /web/freeze)" && fetch /workspace/m/sub/file && api 200 GET "$(s /web)" && has out "\"state\":\"frozen\"" &&
+    stop && run 0 doze registry check
+'
+test_that 'it ends clean' '[ -z "$(pgrep -f "$PWD/data" || true)" ]'
 test_done
