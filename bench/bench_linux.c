@@ -390,7 +390,7 @@ int main(void)
     char *remove[] = {rm, force, root, NULL};
     (void)signal(SIGPIPE, SIG_IGN); /* of a worker that has ended */
     bench_init(&b, "linux", ROUNDS);
-    if (!find_files())
+    if (!find_files() || setenv("DOZE_DATA", "build/data", 0) < 0)
         return 1;
     for (int p = 0; p < PLACES; p++)
         open_place(&b, (enum place)p);
