@@ -562,6 +562,16 @@ int64_t dz_sys_personality(struct dz_kernel *k, struct dz_proc *p,
  * address, too. */
 int64_t dz_sys_prctl(struct dz_kernel *k, struct dz_proc *p, int op, const uint64_t arg[3]);
 /* which: IOPRIO_WHO_*; class and data in one number. The machine's disk serves all alike. */
+/* How a thread wants to be scheduled. Kept and told back: the host places and schedules threads. */
+struct dz_sched {
+    uint32_t policy; /* SCHED_OTHER, BATCH, IDLE; with SCHED_RESET_ON_FORK */
+    uint64_t cpus;   /* the first 64 processors; 0: all */
+};
+/* tid 0: the caller. ESRCH; EPERM: another user's. A process that has ended has the first policy.
+ */
+int64_t dz_sys_sched_get(struct dz_kernel *k, struct dz_proc *p, int tid, struct dz_sched *ret_is);
+int64_t dz_sys_sched_set(struct dz_kernel *k, struct dz_proc *p, int tid,
+                         const struct dz_sched *to);
 int64_t dz_sys_ioprio_get(struct dz_kernel *k, struct dz_proc *p, int which, int who);
 int64_t dz_sys_ioprio_set(struct dz_kernel *k, struct dz_proc *p, int which, int who, int prio);
 /* which: PRIO_PROCESS, PRIO_PGRP, PRIO_USER. getpriority returns 20 - nice, 1..40. */

@@ -21,6 +21,7 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -80,6 +81,7 @@ static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
     memcpy(t->tid == c->pid ? c->comm : t->comm, dz_k_thread_name(from, dz_k_proc_of(k, from)),
            sizeof t->comm);
     dz_k_slack_fork(t);
+    t->policy &= ~(uint32_t)SCHED_RESET_ON_FORK; /* which resets real-time policies only */
     t->clear_tid = t->robust = 0;
     t->vfork_child = 0;
     t->futex_bits = t->futex_next = 0;

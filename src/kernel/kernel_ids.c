@@ -276,6 +276,36 @@ int64_t dz_sys_ioprio_set(struct dz_kernel *k, struct dz_proc *p, int which, int
     return r;
 }
 
+/* ---- policies ---------------------------------------------------------------------------- */
+
+int64_t dz_sys_sched_get(struct dz_kernel *k, struct dz_proc *p, int tid, struct dz_sched *ret_is)
+{
+    const struct dz_thread *t = tid == 0 ? dz_k_me(k, p) : dz_k_thread_find(k, tid);
+    if (tid < 0)
+        return -EINVAL;
+    if (!t && !dz_k_find(k, tid))
+        return -ESRCH;
+    *ret_is = t ? (struct dz_sched){t->policy, t->cpus} : (struct dz_sched){0};
+    return 0;
+}
+
+int64_t dz_sys_sched_set(struct dz_kernel *k, struct dz_proc *p, int tid, const struct dz_sched *to)
+{
+    struct dz_thread *t = tid == 0 ? dz_k_me(k, p) : dz_k_thread_find(k, tid);
+    const struct dz_proc *of = t ? dz_k_proc_of(k, t) : dz_k_find(k, tid);
+    if (tid < 0)
+        return -EINVAL;
+    if (!of)
+        return -ESRCH;
+    if (p->euid != of->uid && p->euid != of->euid && !dz_k_capable(p, CAP_SYS_NICE))
+        return -EPERM;
+    if (t) {
+        t->policy = to->policy;
+        t->cpus = to->cpus;
+    }
+    return 0;
+}
+
 /* ---- limits and usage ------------------------------------------------------------------- */
 
 int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, const uint64_t *set,

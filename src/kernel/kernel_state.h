@@ -532,7 +532,8 @@ struct dz_thread {
     uint64_t futex_space, futex_at; /* the futex that it waits for */
     uint64_t futex_order;           /* who came first is woken first */
     uint32_t futex_bits;            /* 0 = none, or it was woken */
-    uint32_t pad;
+    uint32_t policy;                /* SCHED_*, SCHED_RESET_ON_FORK */
+    uint64_t cpus;                  /* the first 64 processors that it may use; 0 = all */
     uint64_t utime_ns, stime_ns;
     uint64_t timer_slack, timer_slack_first; /* PR_SET_TIMERSLACK, ns; 0 = never set */
     char comm[16]; /* its own name; "": that of the process, which the first thread's always is */

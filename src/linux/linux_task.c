@@ -207,16 +207,19 @@ LINUX_CALL(sched_getaffinity)
 {
     uint64_t mask[DZ_LINUX_CPUS_MAX / 64] = {0};
     const uint32_t n = cpus(c), words = (n + 63) / 64;
+    struct dz_sched is;
     if (arg_u32(c, 1) % 8 || (uint64_t)arg_u32(c, 1) * 8 < n)
         return -EINVAL;
-    const int64_t r = find_task(c, arg_int(c, 0));
+    const int64_t r = dz_sys_sched_get(LINUX_K(c), arg_int(c, 0), &is);
     if (r < 0)
-        return r;
+        return r == -EINVAL ? -ESRCH : r;
     for (uint32_t i = 0; i < n; i++)
         mask[i / 64] |= UINT64_C(1) << (i % 64);
+    if (is.cpus & mask[0]) /* else a machine of other processors made the set */
+        mask[0] &= is.cpus;
     return dz_linux_put(c, c->arg[2], mask, words * 8) < 0 ? -EFAULT : (int64_t)words * 8;
 }
-/* The host places threads; a set that has none of the processors is refused as on Linux. */
+/* The host places threads; the set is kept and told back. */
 LINUX_CALL(sched_setaffinity)
 {
     uint64_t mask[DZ_LINUX_CPUS_MAX / 64] = {0};
@@ -224,12 +227,16 @@ LINUX_CALL(sched_setaffinity)
     bool any = false;
     if (dz_linux_get(c, c->arg[2], mask, size < sizeof mask ? size : sizeof mask) < 0)
         return -EFAULT;
-    const int64_t r = find_task(c, arg_int(c, 0));
+    struct dz_sched is;
+    const int64_t r = dz_sys_sched_get(LINUX_K(c), arg_int(c, 0), &is);
     if (r < 0)
-        return r;
+        return r == -EINVAL ? -ESRCH : r;
     for (uint32_t i = 0; i < n; i++)
         any = any || (mask[i / 64] >> (i % 64) & 1);
-    return any ? 0 : -EINVAL;
+    if (any)
+        is.cpus = n > 64 ? 0 : mask[0];
+    const int64_t e = dz_sys_sched_set(LINUX_K(c), arg_int(c, 0), &is);
+    return e < 0 ? e : any ? 0 : -EINVAL;
 }
 LINUX_CALL(getcpu)
 {
@@ -240,7 +247,9 @@ LINUX_CALL(getcpu)
 
 LINUX_CALL(sched_getscheduler)
 {
-    return find_task(c, arg_int(c, 0));
+    struct dz_sched is;
+    const int64_t r = dz_sys_sched_get(LINUX_K(c), arg_int(c, 0), &is);
+    return r < 0 ? r : (int64_t)is.policy;
 }
 LINUX_CALL(sched_getparam)
 {
@@ -267,25 +276,29 @@ static int check_policy(int policy, int priority)
         return -EINVAL;
     }
 }
+/* policy -1: the one that it has */
 static int64_t set_policy(const linux_call *c, int policy, uint64_t at)
 {
     int32_t priority;
-    if (at == 0 || policy < 0)
+    struct dz_sched is;
+    if (at == 0)
         return -EINVAL;
-    const int64_t r = find_task(c, arg_int(c, 0));
+    const int64_t r = dz_sys_sched_get(LINUX_K(c), arg_int(c, 0), &is);
     if (r < 0)
         return r;
     if (dz_linux_get(c, at, &priority, sizeof priority) < 0)
         return -EFAULT;
-    return check_policy(policy, priority);
+    is.policy = policy == -1 ? is.policy : (uint32_t)policy;
+    const int e = check_policy((int)is.policy, priority);
+    return e < 0 ? e : dz_sys_sched_set(LINUX_K(c), arg_int(c, 0), &is);
 }
 LINUX_CALL(sched_setparam)
 {
-    return set_policy(c, SCHED_OTHER, c->arg[1]);
+    return set_policy(c, -1, c->arg[1]);
 }
 LINUX_CALL(sched_setscheduler)
 {
-    return set_policy(c, arg_int(c, 1), c->arg[2]);
+    return arg_int(c, 1) < 0 ? -EINVAL : set_policy(c, arg_int(c, 1), c->arg[2]);
 }
 /* struct sched_attr. Of its fields policy and nice have a meaning here. */
 struct sched {
@@ -301,6 +314,7 @@ enum {
     NICE_MIN = -20,
     NICE_MAX = 19,
     SCHED_FLAGS = 0x7f,
+    FLAG_RESET = 1, /* SCHED_FLAG_RESET_ON_FORK */
 };
 LINUX_CALL(sched_setattr)
 {
@@ -323,6 +337,12 @@ LINUX_CALL(sched_setattr)
         r = -EINVAL;
     if (r == 0)
         r = check_policy((int)s.policy, (int)s.priority);
+    struct dz_sched is;
+    r = r < 0 ? r : dz_sys_sched_get(LINUX_K(c), arg_int(c, 0), &is);
+    if (r == 0) {
+        is.policy = s.policy | (s.flags & FLAG_RESET ? SCHED_RESET_ON_FORK : 0);
+        r = dz_sys_sched_set(LINUX_K(c), arg_int(c, 0), &is);
+    }
     if (r < 0 || (s.policy != SCHED_OTHER && s.policy != SCHED_BATCH))
         return r;
     const int nice = s.nice < NICE_MIN ? NICE_MIN : s.nice > NICE_MAX ? NICE_MAX : s.nice;
@@ -335,9 +355,12 @@ LINUX_CALL(sched_getattr)
     if (c->arg[1] == 0 || arg_int(c, 0) < 0 || size < SCHED_SIZE_FIRST || size > DZ_MM_PAGE ||
         c->arg[3])
         return -EINVAL;
-    const int64_t r = find_task(c, arg_int(c, 0));
+    struct dz_sched is;
+    const int64_t r = dz_sys_sched_get(LINUX_K(c), arg_int(c, 0), &is);
     if (r < 0)
         return r;
+    s.policy = is.policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+    s.flags = is.policy & SCHED_RESET_ON_FORK ? FLAG_RESET : 0;
     const int64_t nice = dz_sys_getpriority(LINUX_K(c), PRIO_PROCESS, arg_int(c, 0));
     s.nice = nice > 0 ? 20 - (int32_t)nice : 0;
     s.size = size < sizeof s ? size : sizeof s;

@@ -369,6 +369,8 @@ static const struct dz_field thread_fields[] = {
     DZ_FIELD(T, 23, timer_slack),
     DZ_FIELD(T, 24, timer_slack_first),
     DZ_FIELD_ARRAY(T, 25, comm),
+    DZ_FIELD(T, 26, policy),
+    DZ_FIELD(T, 27, cpus),
 };
 #undef T
 

@@ -19,7 +19,7 @@ kill -TERM -- -$g; wait $g 2>/dev/null; echo "group: $?"
 set +m
 nohup sh -c 'echo nohup' 2>/dev/null
 setsid sh -c 'test $(ps -o sid= -p $$) -eq $$ && echo leader'
-nice -n 5 sh -c nice
+was=$(nice); nice -n 5 sh -c "echo nice \$((\$(nice) - $was))"
 exec 9>lock; flock 9; (flock -n 9 || echo locked) 9>lock; flock -u 9
 (flock -n 9 && echo free) 9>lock
 fork() { if [ "$1" -gt 0 ]; then (fork $(($1 - 1))); else echo deep; fi; }; fork 20

@@ -30,7 +30,7 @@ mkfifo fifo; (sleep 0.1; echo through a fifo >fifo) & cat fifo; wait
 coproc up { while read -r x; do echo "up: $x"; done; }
 echo one >&"${up[1]}"; read -r x <&"${up[0]}"; echo "$x"
 eval "exec ${up[1]}>&-"; wait "$up_PID"; echo "coproc: $?"
-find . -name 'thr*' -print0 | xargs -0 -n 1 basename
+find . -name 'thr*' -print0 | LC_ALL=C sort -z | xargs -0 -n 1 basename
 seq 1 40 | xargs -n 7 -P 4 sh -c 'echo $#' sh | sort | uniq -c | sed 's/^ *//'
 ulimit -n 64; (ulimit -n); umask 027; umask; mkdir made; stat -c '%A %n' made
 dd if=/dev/zero bs=64k count=16 2>/dev/null | md5sum

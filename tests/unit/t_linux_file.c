@@ -422,7 +422,9 @@ static int sizes(struct fib *f)
     GIVES(f, 0, mknod, fifo, S_IFIFO | 0644, 0);
     GIVES(f, -EINVAL, truncate, fifo, 0); /* and does not wait for a reader */
     GIVES(f, -ENOENT, truncate, lmem_str("/none"), 0);
-    GIVES(f, -EOPNOTSUPP, fallocate, 3, 1, 0, 10);
+    GIVES(f, -EOPNOTSUPP, fallocate, 3, 2, 0, 10);
+    GIVES(f, 0, fallocate, 3, 1, 0, 100);
+    GIVES(f, 70, lseek, 3, 0, SEEK_END);
     GIVES(f, -EINVAL, fallocate, 3, 0, 0, 0);
     GIVES(f, -EINVAL, fallocate, 3, 0, -1, 5);
     GIVES(f, -EBADF, fallocate, 9, 1, 0, 10);

@@ -18,8 +18,7 @@ static const struct hole thread_holes[] = {
     HOLE(struct dz_thread, alarm_at),   HOLE(struct dz_thread, run_next),
     HOLE(struct dz_thread, run_prev),   HOLE(struct dz_thread, run_queue),
     HOLE(struct dz_thread, tid_next),   HOLE(struct dz_thread, next),
-    HOLE(struct dz_thread, futex_next), HOLE(struct dz_thread, pad),
-    HOLE(struct dz_thread, waiters)};
+    HOLE(struct dz_thread, futex_next), HOLE(struct dz_thread, waiters)};
 static const struct hole siginfo_holes[] = {HOLE(struct dz_siginfo, used),
                                             HOLE(struct dz_siginfo, index)};
 static const struct hole file_holes[] = {
