@@ -272,8 +272,7 @@ void dz_reaper_run(struct dz_reaper *r)
         arm(r);
 }
 
-/* Children that were requested and not born yet have so long, all together: the process that forks
- * them was told to end. */
+/* How many ms are left until end_ns. */
 static int64_t until(int64_t end_ns)
 {
     int64_t left = (end_ns - dz_clock_boot_ns()) / DZ_NS_PER_MS;

@@ -58,7 +58,7 @@ static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd
         return dz_fail(err, DZ_EIO, "request for a user: wrong size or number");
     memcpy(&who, payload, sizeof who);
     if (who.native > DZ_ZYGOTE_NATIVE_TSC)
-        return dz_fail(err, DZ_EIO, "request for a user: there is no kind %u of cells", who.native);
+        return dz_fail(err, DZ_EIO, "request for a user: unknown kind %u of cells", who.native);
     r->who.users = (struct dz_os_users){(uint32_t)f->value, f->stream};
     r->who.user = who.user;
     r->who.native = who.native;

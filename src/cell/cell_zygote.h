@@ -30,7 +30,7 @@ struct dz_zygote {
         *disk; /* a handle that was prepared for the file of a sandbox; each cell uses its copy */
     struct dz_db *image; /* NULL: the zygote is for cells of any image */
     char image_sha256[65];
-    struct dz_vfs_pack pack; /* of the image, and its descriptor; -1: none */
+    struct dz_vfs_pack pack; /* the pack of the image, and its descriptor; -1: none */
     int pack_fd;
     struct dz_modules *modules;
     int fds[1 + DZ_CELL_MODULES_MAX]; /* the image and its modules */

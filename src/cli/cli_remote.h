@@ -112,7 +112,7 @@ struct dz_cli_session {
     json_t *request; /* the request of a command to start; NULL: attach to exec_id */
     char exec_id[64];
     uint64_t offset;          /* offset of the output to continue at */
-    bool input, tty;          /* pass standard input on; the terminal is a terminal's */
+    bool input, tty;          /* pass standard input on; the command has a terminal */
     int failed;               /* set: the status for a command that could not be started */
     struct dz_cli_kept *kept; /* not NULL: keep the output here and print nothing */
 };

@@ -209,7 +209,7 @@ const struct dz_cli_command dz_cmd_sandbox_create = {
 
 static const struct dz_cli_shown columns[] = {
     {"ID", "id", DZ_CLI_SHOW_TEXT},
-    {"TENANT", "tenant", DZ_CLI_SHOW_TEXT}, /* when there is more than one */
+    {"TENANT", "tenant", DZ_CLI_SHOW_TEXT}, /* shown when the list has several tenants */
     {"NAME", "name", DZ_CLI_SHOW_TEXT},
     {"STATE", "state", DZ_CLI_SHOW_TEXT},
     {"STATUS", "status", DZ_CLI_SHOW_TEXT},

@@ -203,14 +203,14 @@ static int report_fds(const struct look *p, const struct dz_proc *proc, bool cou
         if (!f || key > DZ_KERNEL_FDS_MAX)
             return BAD(err, "a descriptor of process %d refers to no open file", proc->pid);
         *ret_count += count;
-        int told = count ? 0 : report_fd(p, proc, (uint32_t)key, f, err);
-        if (told < 0)
-            return told;
+        int stop = count ? 0 : report_fd(p, proc, (uint32_t)key, f, err);
+        if (stop < 0)
+            return stop;
     }
     return rc;
 }
 
-/* When the first of its threads can run. */
+/* Add a thread to the description of its process: its state, and when it can run again. */
 static int look_at_thread(const struct look *p, const struct dz_thread *t,
                           struct dz_inspect_proc *ret)
 {

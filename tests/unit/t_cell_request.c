@@ -105,7 +105,7 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
     memcpy(payload, &other, sizeof other);
     CHECK(is(DZ_READER_ZYGOTE_FIRST,
              &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other}, 0,
-             "no kind 3"));
+             "unknown kind 3"));
     CHECK(user_is(FIRST, COUNT, FIRST, NULL));
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
     CHECK(user_is(0, 0, 1, "not a range"));     /* any user at all */
