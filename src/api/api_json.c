@@ -75,7 +75,8 @@ static int read_duration(struct reading *r, const char *name, const json_t *v, i
 {
     struct dz_err err;
     double seconds = json_is_number(v) ? json_number_value(v) : -1;
-    if (seconds >= 0 && seconds <= (double)(DURATION_MAX_MS / 1000)) /* up: 0 means "none" */
+    if (seconds >= 0 &&
+        seconds <= (double)(DURATION_MAX_MS / 1000)) /* round up, because 0 means "none" */
         *to = (int64_t)(seconds * 1000) + ((double)(int64_t)(seconds * 1000) < seconds * 1000);
     else if (!json_is_string(v) ||
              dz_duration_parse(dz_str(json_string_value(v)), 0, DURATION_MAX_MS, to, &err) < 0)
@@ -216,7 +217,7 @@ static int read_fields(struct reading *r, const json_t *o, const struct dz_api_f
     const char *name;
     json_t *v;
     void *at;
-    /* json_object_foreach wants a json_t that it may write to, and does not */
+    /* json_object_foreach takes a json_t that is not const, but does not write to it */
     union {
         const json_t *c;
         json_t *m;

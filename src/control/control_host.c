@@ -263,15 +263,14 @@ static int open_log(const struct dz_control *e, const char *id, struct opened *o
     return o->wal_fd < 0 ? o->wal_fd : named ? 0 : dz_fd_sync_dir(e->live_fd, ".", err);
 }
 
+/* The file first: a start without it must not leave a WAL behind. */
 static int open_files(const struct dz_control *e, const char *id, struct opened *o,
                       struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
-    int rc = open_log(e, id, o, err);
-    if (rc == 0)
-        rc = o->disk_fd =
-            dz_fd_open(e->live_fd, dz_cold_key(id, DZ_COLD_LIVE, key), O_RDWR | O_NOFOLLOW, 0, err);
-    return rc < 0 ? rc : 0;
+    o->disk_fd =
+        dz_fd_open(e->live_fd, dz_cold_key(id, DZ_COLD_LIVE, key), O_RDWR | O_NOFOLLOW, 0, err);
+    return o->disk_fd < 0 ? o->disk_fd : open_log(e, id, o, err);
 }
 
 /* The user id for cells of this tenant. */

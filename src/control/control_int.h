@@ -353,7 +353,8 @@ void dz_copies_release(struct dz_control *e);
 /* Disk space that a branch of the snapshot takes. */
 uint64_t dz_snap_bytes(const struct dz_control *e, const char *id);
 int dz_snap_remove_files(const struct dz_control *e, const char *id, struct dz_err *err);
-void dz_control_pause_over(struct dz_control *e, const char *sandbox); /* the sandbox is deleted */
+/* the sandbox was deleted: remove its pause snapshot */
+void dz_control_pause_over(struct dz_control *e, const char *sandbox);
 /* Create a sandbox from spec->snapshot. */
 int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
                       const struct dz_control_spec *spec, dz_sandbox_done_fn *done, void *arg,

@@ -206,9 +206,9 @@ static bool is_full(struct dz_space *s)
            s->now.free_bytes < s->opts.reserve_bytes;
 }
 
-/* The place that records that this sandbox gets a file; NULL: not now. There are as many places as
- * files, so all are taken only if files were made again within the minute; then every sandbox
- * waits. */
+/* Find the entry that records that this sandbox gets a file of the reserve; NULL: not now. There
+ * are as many entries as files. So all are in use only if files were made again within the minute,
+ * and then every sandbox waits. */
 static struct dz_space_grant *may_have(struct dz_space *s, const char *id, int64_t now)
 {
     struct dz_space_grant *place = NULL;

@@ -13,9 +13,12 @@
  *   created   x     x      -       -               -
  *   active    x     x      -     if cold_uri says so
  *   suspended x     x      -     if cold_uri says so
- *   frozen    x     -      -       x               -
+ *   frozen    x     x      -       x               -
  *   archived  -     -      -       -               x
  *   deleted   -     -      -       -               -
+ *
+ * A frozen sandbox has a live file and a WAL when its files were read: a file-only cell opened
+ * them.
  */
 #include "sandbox/sandbox_int.h"
 
@@ -72,7 +75,7 @@ static unsigned files_of(const struct dz_instance *row)
     case DZ_STATE_ACTIVE:
     case DZ_STATE_SUSPENDED:
         return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | (has ? 1u << cold : 0);
-    case DZ_STATE_FROZEN: /* its files were read since: the copy for that, with the cell's WAL */
+    case DZ_STATE_FROZEN:
         return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(FROZEN);
     case DZ_STATE_ARCHIVED:
         return DZ_COLD_BIT(ARCHIVE);

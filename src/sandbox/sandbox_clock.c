@@ -115,8 +115,8 @@ enum {
     SAME_MS = 5,
     TICK_MAX_MS = 60000,  /* longest wait of the monotonic timer */
     WALL_LAG_MS = 1000,   /* lag behind the monotonic timer, which should fire first */
-    SKIPPED_MS = 1000,    /* delay of a row whose tenant has its share; and for each */
-    SKIPPED_STEP_MS = 10, /* further such row, so that only a few of many rows are read in vain */
+    SKIPPED_MS = 1000,    /* delay of a row whose tenant has its share */
+    SKIPPED_STEP_MS = 10, /* added for each such row, so that few of many are read in vain */
 };
 
 /* The loop has no timer for CLOCK_BOOTTIME. The monotonic timer fires early enough, but at least

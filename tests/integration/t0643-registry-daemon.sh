@@ -30,7 +30,10 @@ test_that 'the route is the operator'"'"'s, takes what it knows, and the files t
     run 0 doze token create t --tenant t && DOZE_URL=unix:$SOCK DOZE_TOKEN=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) run 1 doze registry check && has err operator &&
     run 1 doze registry check --local && has err "is in use by a daemon" && run 1 doze registry check --data data && has err "is in use by a daemon" && run 1 doze registry repair && has err "is in use by a daemon"
 '
+test_that 'the files of a frozen sandbox that was read belong to it' '
+    run 0 doze suspend cold && run 0 doze freeze cold && run 0 doze files cold:/workspace && run 0 doze get cold && has out frozen && stop && run 0 doze registry check && has out agree
+'
 test_that 'without the daemon the same command opens the registry itself' '
-    stop && run 0 doze registry check && has out agree && lacks err "own file" && : >data/live/sbx_none.doze && run 1 doze registry check && has out "orphan sbx_none"
+    run 0 doze registry check && has out agree && lacks err "own file" && : >data/live/sbx_none.doze && run 1 doze registry check && has out "orphan sbx_none"
 '
 test_done
