@@ -132,27 +132,35 @@ static void begin(struct world *w, bool users)
     w->descriptors = own_descriptors();
 }
 
+/* Only the calm program is left, and the first process: the others are reaped when the kernel
+ * looks. */
+static size_t is_calm(struct mrig *r, struct mexec *e, pid_t ret_stubs[NCELL_STUBS])
+{
+    const pid_t cell = dz_cell_pid(r->cell);
+    answers(r, e);
+    for (int i = 0; i < 500 && ncell_stubs(cell, ret_stubs) > 2; i++) {
+        (void)poll(NULL, 0, 10);
+        answers(r, e);
+    }
+    const size_t n = ncell_stubs(cell, ret_stubs);
+    CHECK_INT(n, 2);
+    return n;
+}
+
 /* As it was before: only the calm programs run. */
 static void is_as_it_was(struct world *w, bool alive)
 {
     pid_t stubs[NCELL_STUBS];
     struct stat now;
     if (alive) {
-        answers(&w->r, w->calm);
-        for (int i = 0; i < 500 && ncell_stubs(dz_cell_pid(w->r.cell), stubs) > 2; i++) {
-            (void)poll(NULL, 0, 10);
-            answers(&w->r, w->calm); /* reaped when the kernel looks */
-        }
-        CHECK_INT(ncell_stubs(dz_cell_pid(w->r.cell), stubs), 2);
-        const size_t n = ncell_stubs(dz_cell_pid(w->r.cell), stubs);
+        const size_t n = is_calm(&w->r, w->calm, stubs);
         for (size_t i = 0; i < n; i++)
             has_no_more(stubs[i]);
     } else {
         dz_cell_free(w->r.cell);
         w->r.cell = NULL;
     }
-    answers(&w->other, w->others);
-    CHECK_INT(ncell_stubs(dz_cell_pid(w->other.cell), stubs), 2);
+    (void)is_calm(&w->other, w->others, stubs);
     settle(w);
     CHECK_INT(own_descriptors(), w->descriptors - !alive);
     CHECK_INT(stat("/proc/self/exe", &now), 0);
