@@ -49,6 +49,8 @@ enum {
     START_MAX_US = 60000000,
     FIRST = 30, /* of these, one after the other with pauses */
     IDLE = 32,
+    BASHES = 500,
+    PIDS_MAX = 8192,
     CELLS = 1024,
     GUEST_MIN_KB = 500, /* of a guest's memory that has changed: then there is a program */
     REST_MS = 1500,     /* until cells have given back what they do not need */
@@ -749,6 +751,70 @@ static void warm_python_rows(struct bench *b, struct conn *c, double spawn_us)
     memory_rows(b, &before);
 }
 
+/* --- native Linux programs --------------------------------------------------------------- */
+
+/* Proportional set size in KB of the daemon and all that descends from it: a cell's stubs are its
+ * children. */
+static long pss_of_all(void)
+{
+    static char text[1 << 16];
+    static long pids[PIDS_MAX];
+    long kb = 0;
+    pids[0] = daemon_pid;
+    for (size_t i = 0, n = 1; i < n; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", pids[i], pids[i]);
+        FILE *f = fopen(path, "re");
+        if (f && fgets(text, sizeof text, f)) {
+            char *at = text;
+            for (long pid; n < PIDS_MAX && (pid = child_after(&at)) > 0;)
+                pids[n++] = pid;
+        }
+        if (f)
+            (void)fclose(f);
+        kb += rollup(pids[i], "Pss:");
+    }
+    return kb;
+}
+
+static void linux_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static struct dz_sandbox boxes[BASHES];
+    static double us[50];
+    char path[TEXT];
+    (void)snprintf(path, sizeof path, "%s/images/tags/debian:latest", root);
+    if (access(path, R_OK) < 0) {
+        printf("bench: the image debian is not there: make test-images\n");
+        return;
+    }
+    for (int i = 0; i < 50; i++) {
+        char body[128];
+        (void)snprintf(body, sizeof body, "{\"image\":\"debian\",\"name\":\"debian%d\"}", i);
+        const double from = now_us();
+        call(c, 201, "POST", body, "/v1/sandboxes");
+        call(c, 200, "POST", "{\"cmd\":[\"echo\",\"hello\"]}", "/v1/sandboxes/debian%d/exec", i);
+        us[i] = now_us() - from;
+        if (!strstr(c->in, "hello"))
+            die("create and echo", c->in);
+        call(c, 204, "DELETE", "", "/v1/sandboxes/debian%d?force=true", i);
+        pause_ms(30);
+    }
+    row(b, "create from debian, first output of echo: p50", quantile(us, 50, 0.5), spawn_us, 4);
+    for (int i = 0; i < BASHES; i++) {
+        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "bash%d", i);
+        start_waiter(c, &boxes[i], "debian",
+                     "{\"cmd\":[\"bash\",\"-c\",\"echo awake 0; read x\"],"
+                     "\"stdin\":true,\"background\":true}");
+    }
+    pause_ms(REST_MS);
+    bench_row(b, &(struct bench_row){.row = "500 idle bash of debian: all processes (Pss)",
+                                     .value = (double)pss_of_all() / 1024,
+                                     .unit = "MiB",
+                                     .budget = 2048});
+    for (int i = 0; i < BASHES; i++)
+        conn_close(&boxes[i].stream);
+}
+
 /* --- many at once --------------------------------------------------------------------- */
 
 /* Answers of all connections until each has one; us: of each, from `from`. */
@@ -942,8 +1008,8 @@ int main(int argc, char **argv)
         {"warm", warm_rows},   {"fork", fork_rows},          {"durable", durable_rows},
         {"wake", wake_rows},   {"asleep", exec_asleep_rows}, {"wakepython", wake_python_rows},
         {"idle", idle_rows},   {"python", python_rows},      {"pythons", warm_python_rows},
-        {"load", load_row},    {"many", at_once_rows},       {"flood", flood_rows},
-        {"drain", drain_rows}, {"start", start_rows}};
+        {"linux", linux_rows}, {"load", load_row},           {"many", at_once_rows},
+        {"flood", flood_rows}, {"drain", drain_rows},        {"start", start_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);
