@@ -36,7 +36,7 @@ int dz_cell_fd(const struct dz_cell *c);
  */
 short dz_cell_poll_events(const struct dz_cell *c);
 int dz_cell_flush(struct dz_cell *c, struct dz_err *err);
-/* Wait until the socket has taken all that is kept. */
+/* Wait until all queued bytes are in the socket. */
 int dz_cell_drain(struct dz_cell *c, struct dz_err *err);
 int32_t dz_cell_pid(struct dz_cell *c); /* 0: the cell has no pid yet, or no longer */
 

@@ -75,7 +75,7 @@ static int keep_only(int *fds, size_t count)
 _Static_assert(DZ_CELL_TASKS_NATIVE > (int)DZ_STUB_THREADS_MAX,
                "threads end a little after their number");
 
-/* The stubs of native programs, and their runner. */
+/* Open the stubs in which native programs run, and their runner. */
 static int open_native(void *arg, struct dz_err *err)
 {
     struct dz_cell_native *n = arg;

@@ -104,7 +104,7 @@ static int unknown_long(const struct dz_cli_command *cmd, const char *word, stru
                    cmd->name, quoted, cmd->name);
 }
 
-/* Refuse an unknown letter. */
+/* Refuse an unknown one-letter option. */
 static int unknown_letter(const struct dz_cli_command *cmd, int letter, struct dz_err *err)
 {
     char option[2] = {'-', (char)letter}, quoted[DZ_STR_QUOTED];

@@ -16,7 +16,7 @@ enum {
     TAG_OUT = 1,
     TAG_ERR,
     TAG_USAGE, /* the command line was wrong */
-    TAG_START, /* progress. value: total << 1 | unit; data: what */
+    TAG_START, /* progress. value: total << 1 | unit; data: the label of the progress line */
     TAG_AT,    /* value: done */
     TAG_END,
     TAG_READ, /* value: number of bytes at most; the answer has them */

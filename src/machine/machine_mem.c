@@ -306,7 +306,7 @@ static int find_dirty(const struct dz_machine *m, struct dz_space *s, struct dz_
 
 struct dz_mem_change {
     DZ_VEC(, struct dz_machine_runs) dirty; /* for each space, the pages to write */
-    uint32_t **home;                        /* new ones, by space */
+    uint32_t **home;                        /* the new homes of pages, for each memory */
     size_t spaces;
     struct dz_mem_rows rows;
     int64_t gen;
@@ -426,7 +426,7 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
 }
 
 /* Read the missing pages of the rows that are to be emptied. A page that cannot be read keeps its
- * row, and the row its damage. */
+ * home, so the damaged row stays. */
 static void lay_bad_rows(struct dz_machine *m, const struct dz_mem_change *c, uint8_t *bad)
 {
     for (size_t i = 0; i < c->spaces; i++) {
