@@ -31,7 +31,7 @@ static int make_database(void)
     int fd = dz_fd_open(AT_FDCWD, db, O_WRONLY | O_CREAT | O_EXCL, 0600, NULL), rc = fd;
     for (uint32_t n = 0; rc >= 0 && n < PAGES; n++) {
         for (size_t i = 0; i < PAGE / 2; i += sizeof x) {
-            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            x = x * 6364136223846793005u + 1442695040888963407u;
             memcpy(page + i, &x, sizeof x);
         }
         if (n == 0)

@@ -149,8 +149,10 @@ static struct block *block_for(struct s3_in *in, uint64_t number)
         if (b->number == 0)
             return b;
         uint64_t d = b->number < number ? number - b->number + AT_ONCE : b->number - number;
-        if (!best || d > far)
-            best = b, far = d;
+        if (!best || d > far) {
+            best = b;
+            far = d;
+        }
     }
     return best;
 }

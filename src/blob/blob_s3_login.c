@@ -207,12 +207,16 @@ static int on_line(void *arg, const char *section, const char *name, const char 
     size_t room = 0;
     if (strcmp(section, f->profile) != 0)
         return 1;
-    if (strcmp(name, "aws_access_key_id") == 0)
-        to = f->access, room = sizeof f->access;
-    else if (strcmp(name, "aws_secret_access_key") == 0)
-        to = f->secret, room = sizeof f->secret;
-    else if (strcmp(name, "aws_session_token") == 0)
-        to = f->token, room = sizeof f->token;
+    if (strcmp(name, "aws_access_key_id") == 0) {
+        to = f->access;
+        room = sizeof f->access;
+    } else if (strcmp(name, "aws_secret_access_key") == 0) {
+        to = f->secret;
+        room = sizeof f->secret;
+    } else if (strcmp(name, "aws_session_token") == 0) {
+        to = f->token;
+        room = sizeof f->token;
+    }
     if (to && (size_t)snprintf(to, room, "%s", value) >= room)
         f->too_long = true;
     return 1;

@@ -184,7 +184,7 @@ static int restore(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
     const char *path = dz_cli_value(c, "output"), *url = c->argv[0];
-    struct dz_replica_restored to;
+    struct dz_replica_restored to = {0};
     struct dz_replica_goal goal;
     int rc = parse_goal(c, &goal, err);
     if (rc == 0 && !path)
@@ -362,7 +362,7 @@ static int status(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
     char txid[DZ_TXID_TEXT], newest[DZ_RFC3339_TEXT], oldest[DZ_RFC3339_TEXT];
     char size[DZ_CLI_SIZE_TEXT];
-    struct summary s;
+    struct summary s = {0};
     int rc = open_and_list(c->argv[0], true, &r, &all, err);
     if (rc == 0)
         rc = summarise(&all, &s, err);
@@ -499,7 +499,7 @@ static int push(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
     struct dz_replica_source source = {-1, -1};
-    struct dz_replica_pushed to;
+    struct dz_replica_pushed to = {0};
     char txid[DZ_TXID_TEXT];
     struct run run;
     struct stat st;
@@ -554,7 +554,7 @@ static int prune(struct dz_cli *c, struct dz_err *err)
     struct dz_replica_keep keep = {dz_clock_real_ms(), KEEP_MS, FINE_MS};
     const char *text = dz_cli_value(c, "keep");
     char size[DZ_CLI_SIZE_TEXT];
-    struct summary s;
+    struct summary s = {0};
     struct dz_err why;
     if (text && dz_duration_parse(dz_str(text), 0, INT64_MAX / 2, &keep.keep_ms, &why) < 0)
         return dz_cli_usage(c, err, "--keep must be a duration like 7d: %s", why.msg);

@@ -60,7 +60,7 @@ static bool parse_name(const char *name, struct dz_replica_file *f)
     };
     return strlen(name) == NAME - 1 && parse_txid(name, &f->min_txid) && name[DIGITS] == '-' &&
            parse_txid(name + DIGITS + 1, &f->max_txid) &&
-           strcmp(name + 2 * DIGITS + 1, ".ltx") == 0 && f->min_txid > 0 &&
+           strcmp(name + NAME - sizeof ".ltx", ".ltx") == 0 && f->min_txid > 0 &&
            f->min_txid <= f->max_txid;
 }
 

@@ -139,6 +139,7 @@ static int open_pages(const struct dz_replica_source *s, const struct dz_wal_cut
 /* The page with this number; numbers rise from call to call. */
 static int read_page(struct pages *p, uint32_t number, void *page, struct dz_err *err)
 {
+    assert(p->log && number > 0);
     const struct dz_wal_frames *f = &p->log->frames;
     uint64_t at = (uint64_t)(number - 1) * p->page_bytes;
     while (p->next < f->n && f->p[p->next].number < number)
