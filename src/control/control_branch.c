@@ -421,7 +421,7 @@ struct fork_one {
     struct dz_instance source;
     char fork[DZ_ID_TEXT], snap[DZ_ID_TEXT];
     int64_t created;
-    unsigned holds; /* its creation, and the sync of its file, if that is beside it: */
+    unsigned holds; /* its creation, and the sync of its file if that runs at the same time: */
     bool ahead;
     struct dz_control *e;
     char child[DZ_ID_TEXT];

@@ -96,15 +96,16 @@ struct dz_control {
     struct dz_sandboxes *sandboxes;
     struct dz_image_store *images;
     char *data_path, *live_path;
-    int live_fd;                    /* of the directory live_path */
-    struct dz_map image_cache;      /* sha256 -> engine_image */
-    struct dz_map usages;           /* by tenant: control_quota.c */
-    struct dz_map keys;             /* "tenant\nkey" of requests under way -> struct key */
-    struct dz_quotas quotas;        /* for tenants without quotas of their own */
-    struct dz_timer *measure;       /* measures disk space */
-    struct dz_timer *sweep;         /* removes expired rows of the registry */
-    struct {                        /* control_snap.c */
-        int64_t cell_ms, closed_ms; /* to write a snapshot, besides by its size; to close it */
+    int live_fd;               /* of the directory live_path */
+    struct dz_map image_cache; /* sha256 -> engine_image */
+    struct dz_map usages;      /* by tenant: control_quota.c */
+    struct dz_map keys;        /* "tenant\nkey" of requests in progress -> struct key */
+    struct dz_quotas quotas;   /* for tenants without quotas of their own */
+    struct dz_timer *measure;  /* measures disk space */
+    struct dz_timer *sweep;    /* removes expired rows of the registry */
+    struct {                   /* control_snap.c */
+        int64_t cell_ms,
+            closed_ms; /* time limits: to write a snapshot, plus a part by size; to close it */
         struct dz_list closing;
     } copies;
     struct dz_list listeners, builds;

@@ -9,9 +9,10 @@
 #include "registry/registry_record.h"
 
 enum {
-    DZ_CONTROL_HELD_TENANT = 128 << 20, /* bytes buffered for one tenant, */
-    DZ_CONTROL_HELD_ALL = 1 << 30,      /* and for all tenants: defaults of dz_control_opts */
-    DZ_CONTROL_FILE_CELLS_MAX = 64,     /* cells of a tenant that have only a file */
+    DZ_CONTROL_HELD_TENANT = 128 << 20, /* bytes buffered for one tenant */
+    DZ_CONTROL_HELD_ALL =
+        1 << 30, /* bytes buffered for all tenants; both are defaults of dz_control_opts */
+    DZ_CONTROL_FILE_CELLS_MAX = 64, /* cells of a tenant that have only a file */
 };
 
 /* The quotas: X(name, what it limits). */

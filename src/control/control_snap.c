@@ -91,7 +91,7 @@ struct copy {
     char *name;                                               /* may be NULL */
     const char *kind;                                         /* a literal */
     int64_t expires;
-    char id[DZ_ID_TEXT]; /* of the snapshot, or of the sandbox that it becomes */
+    char id[DZ_ID_TEXT]; /* id of the snapshot, or of the sandbox that it becomes */
     uint64_t bytes;
     int rc; /* result of the worker */
     struct dz_err err;
@@ -287,7 +287,7 @@ static int move_file(const struct copy *c, const char *from, const char *to, str
     return dz_fd_sync_dir(AT_FDCWD, dir, err);
 }
 
-/* Measure the file, which nobody writes to any more. */
+/* Measure the file, which is not written to any more. */
 static int measure(struct copy *c, struct stat *ret, struct dz_err *err)
 {
     if (dz_fd_stat(c->fd, ret) < 0)

@@ -165,7 +165,7 @@ int dz_sandbox_cell_code(int code);
 
 /* --- the host ---------------------------------------------------------------------------- */
 
-/* What the host opens for the start of a cell. */
+/* Resources that the host opens for the start of a cell. */
 struct dz_sandbox_resources {
     /* Descriptors, image, env, policy, memory, fresh, strict, settle_as. The host owns everything
      * that it points to, until dz_sandbox_host.started. */

@@ -696,8 +696,8 @@ void dz_exec_connected(struct dz_sandbox *s)
             connect(w);
 }
 
-/* Its cell is gone. code < 0: the command has failed, and so do its watches and the senders of its
- * input. */
+/* The cell of the command is gone. code < 0: the command has failed, and so do its watches and the
+ * senders of its input. */
 static void down(struct exec *x, int code, const char *reason, const char *text)
 {
     x->handle = 0;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a file-only cell transfers from one file to another. */
+/* The parts of a file that a file-only cell transfers to another file. */
 enum dz_sandbox_transfer_kind {
     DZ_SANDBOX_TRANSFER_COMPACT, /* everything, with the sleeping machine; no free pages */
     DZ_SANDBOX_TRANSFER_FILES, /* files only: no machine, no memory pages, empty tmp, no free pages
