@@ -19,7 +19,7 @@ int dz_out_flush(struct dz_frame_out *o, bool block)
         payload += sizeof head;
     }
     int rc = dz_frame_send(o->fd, &head, payload, block, NULL);
-    if (rc != 0) /* after an error nobody is there any more */
+    if (rc != 0) /* after an error the socket has no reader */
         o->len = o->count = 0;
     return rc;
 }

@@ -107,13 +107,10 @@ struct dz_db_opts {
 DZ_NODISCARD int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd,
                                 const struct dz_db_opts *opts, struct dz_err *err);
 
-/* Wait until nobody else has the database open. The descriptor must be open for writing and have no
- * handle. Nothing is held afterwards, so another process may come first. Negative errno; -EINTR
- * when a signal came whose handler has no SA_RESTART: that is the only way to end the wait early.
- */
-DZ_NODISCARD int dz_db_lock_wait(int db_fd);
-/* The same for at most `ms`, then -EINTR. Until it returns it uses the process's ITIMER_REAL and
- * SIGALRM, so only one thread may call it. */
+/* Wait at most `ms` until no process has the database open. The descriptor must be open for writing
+ * and have no handle. Nothing is locked afterwards, so another process may open it first. Negative
+ * errno; -EINTR: the time is over, or a signal came whose handler has no SA_RESTART. Until it
+ * returns it uses the process's ITIMER_REAL and SIGALRM, so only one thread may call it. */
 int dz_db_lock_within(int db_fd, int64_t ms);
 
 /* Opens path and path-wal first. On close the empty log is removed. */

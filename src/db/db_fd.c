@@ -184,7 +184,7 @@ static int fd_lock(struct dz_db_disk *base, enum dz_db_lock from, enum dz_db_loc
     return -EINVAL;
 }
 
-int dz_db_lock_wait(int db_fd)
+static int wait_for_lock(int db_fd)
 {
     struct flock fl = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = ALL_BYTES};
@@ -208,7 +208,7 @@ int dz_db_lock_within(int db_fd, int64_t ms)
     struct sigaction before;
     (void)sigaction(SIGALRM, &alarm, &before);
     (void)setitimer(ITIMER_REAL, &on, NULL);
-    int r = dz_db_lock_wait(db_fd);
+    int r = wait_for_lock(db_fd);
     (void)setitimer(ITIMER_REAL, &off, NULL);
     (void)sigaction(SIGALRM, &before, NULL);
     return r;
