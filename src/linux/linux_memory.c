@@ -193,9 +193,13 @@ LINUX_CALL(mremap)
 LINUX_CALL(brk)
 {
     struct dz_mm *mm = begin(c);
+    struct dz_ksysinfo info;
     if (!mm)
         return -ENOSYS;
-    const int64_t r = (int64_t)dz_mm_brk(mm, c->arg[0], &c->thread->l->calls);
+    uint64_t to = c->arg[0];
+    if (to > mm->brk && dz_sys_sysinfo(LINUX_K(c), &info) == 0 && to - mm->brk > info.total)
+        to = 0; /* more than the machine ever has, as of mmap: it stays where it is */
+    const int64_t r = (int64_t)dz_mm_brk(mm, to, &c->thread->l->calls);
     return end(c, r);
 }
 

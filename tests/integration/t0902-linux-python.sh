@@ -32,5 +32,9 @@ with tarfile.open(\"t.tar.gz\", \"w:gz\") as t: t.add(\"threads.py\")
 print(tarfile.open(\"t.tar.gz\").getnames())
 "
 '
+test_that 'more memory than a sandbox has is refused, not punished' '
+    [ -z "$LINUX_SKIP" ] || skip "$LINUX_SKIP"
+    run 1 doze run --image debian --memory 64MiB -- python3 -c "bytearray(200 << 20)" && has err MemoryError
+'
 
 test_done

@@ -35,7 +35,7 @@ print("leader", p.communicate()[0])
 
 pid, fd = pty.fork()
 if pid == 0:
-    os.execvp("sh", ["sh", "-c", "tty >/dev/null && stty -echo && read x && echo got $x && stty size"])
+    os.execvp("sh", ["sh", "-c", "tty >/dev/null && stty -echo && read x && echo got $x && stty size | wc -w"])
 time.sleep(0.2)
 os.write(fd, b"a line\n")
 text = b""
