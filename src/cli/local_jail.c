@@ -66,11 +66,6 @@ static bool asked_to_stop(void)
     return dz_call_stopped(inside.call);
 }
 
-struct dz_call *dz_cli_jail_call(void)
-{
-    return inside.call;
-}
-
 ssize_t dz_cli_jail_read(void *buf, size_t n)
 {
     struct dz_call_msg a;

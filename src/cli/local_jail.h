@@ -36,8 +36,6 @@ struct dz_cli_jail {
 /* The result of the body: an exit status, or DZ_E*. */
 DZ_NODISCARD int dz_cli_jail_run(struct dz_cli *c, const struct dz_cli_jail *j, struct dz_err *err);
 
-/* Inside: the connection to the host. */
-struct dz_call *dz_cli_jail_call(void);
 /* Inside: read up to n bytes of what the host offered with dz_cli_jail_input(); 0 at the end, a
  * negative errno. If the host offered nothing, this is an error that ends the call. */
 ssize_t dz_cli_jail_read(void *buf, size_t n);
