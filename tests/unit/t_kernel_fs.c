@@ -142,7 +142,7 @@ static int has_places_only(struct fib *f)
     OK(f, SYS(f, dz_sys_flock(FK(f), fd, LOCK_SH)) == -EBADF);
     OK(f, lock_at(f, fd, SEEK_SET, 0, 1) == -EBADF);
     OK(f, dz_sys_ftruncate(FK(f), fd, 1) == -EBADF);
-    OK(f, dz_sys_fallocate(FK(f), fd, 0, 1) == -EBADF);
+    OK(f, dz_sys_fallocate(FK(f), fd, 0, 0, 1) == -EBADF);
     OK(f, dz_sys_fchmodat(FK(f), dz_at_fd(fd), 0600) == -EBADF);
     OK(f, dz_sys_fchownat(FK(f), dz_at_fd(fd), 1, 1) == -EBADF);
     OK(f, dz_sys_utimensat(FK(f), dz_at_fd(fd), times) == -EBADF);
@@ -164,10 +164,10 @@ static int sizes(struct fib *f)
     int fd = (int)fib_open(f, "/tmp/z", O_CREAT | O_RDWR);
     OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
     OK(f, dz_sys_ftruncate(FK(f), fds[1], 0) == -EINVAL);
-    OK(f, dz_sys_fallocate(FK(f), fds[1], 0, 1) == -ESPIPE);
+    OK(f, dz_sys_fallocate(FK(f), fds[1], 0, 0, 1) == -ESPIPE);
     int ro = (int)fib_open(f, "/tmp/z", O_RDONLY);
     OK(f, dz_sys_ftruncate(FK(f), ro, 0) == -EINVAL);
-    OK(f, dz_sys_fallocate(FK(f), ro, 0, 1) == -EBADF);
+    OK(f, dz_sys_fallocate(FK(f), ro, 0, 0, 1) == -EBADF);
     const struct dz_sigact ignore = {.handler = 1};
     OK(f, dz_sys_sigaction(FK(f), SIGXFSZ, &ignore, NULL) == 0);
     OK(f, dz_sys_prlimit(FK(f), RLIMIT_FSIZE, most, NULL) == 0);
@@ -599,7 +599,7 @@ static int appends_up_to_the_limit(struct fib *f)
     OK(f, dz_sys_lseek(FK(f), plain, 0, SEEK_END) == 100);
     OK(f, dz_sys_lseek(FK(f), plain, -101, SEEK_END) == -EINVAL);
     OK(f, dz_sys_lseek(FK(f), plain, -100, SEEK_END) == 0);
-    OK(f, dz_sys_fallocate(FK(f), plain, 1, DZ_VFS_FILE_MAX) == -EFBIG);
+    OK(f, dz_sys_fallocate(FK(f), plain, 0, 1, DZ_VFS_FILE_MAX) == -EFBIG);
     return 0;
 }
 TEST(file_limit_counts_from_where_bytes_go)
