@@ -264,7 +264,7 @@ const struct dz_cli_command dz_cmd_run = {
             "With --keep, SIGTERM stops the sandbox wherever it is and stores all of it in\n"
             "--file: the exit status is then 75, and `doze resume` resumes it.\n\n"
             "With --trace, each system call of native Linux programs is a line, as strace(1)\n"
-            "shows it: process or thread, call, arguments, answer. Signals that run a handler\n"
-            "and ends are lines, too. Clocks are read without a call. Programs run slower.\n",
+            "shows it: process or thread, call, arguments, result. Signals with a handler and\n"
+            "ends are lines, too. Clocks are read without a call. Programs run slower.\n",
     .run = run,
 };

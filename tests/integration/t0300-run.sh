@@ -25,7 +25,7 @@ test_that 'what cannot be started: 127, 126, 125' '
     echo text >text && chmod 755 text && run 126 doze run --copy text:/bin/text -- text &&
     run 125 doze run --copy tree:/bin -u nobody -- prog h && has err nobody &&
     run 125 doze run --copy tree:/bin -w /nowhere -- prog h && has err "/nowhere" && lines err 1 &&
-    run 125 doze run --copy tree:/bin -w /bin/prog -- prog h && has err "no directory" &&
+    run 125 doze run --copy tree:/bin -w /bin/prog -- prog h && has err "not a directory" &&
     run 125 doze run --file /nowhere/x -- prog && run 125 doze run --base /nowhere -- prog &&
     run 125 doze run --copy nowhere:/x -- prog &&
     run 2 doze run --policy none -- prog && run 2 doze run --copy tree -- prog &&
