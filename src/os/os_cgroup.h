@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_cgroup.h - a group of processes with limits of its own.
+ * os_cgroup.h - a cgroup with limits for a process and its descendants.
  *
- * A process that enters the group before it forks leaves all of its descendants there: so
- * nothing is paid for each of them. By version 2 where that has the controllers which are
- * needed, else by version 1. Under version 2 a group with processes cannot hand controllers
- * down, so that the caller moves into a group beside the new one; that works where the group
- * is ours alone (a unit with Delegate=yes).
+ * A process enters the group before it forks, so its descendants are born there and need no call
+ * of their own. The group is of version 2 if that has the controllers that are needed, else of
+ * version 1. Under version 2 a group that contains processes cannot delegate controllers, so the
+ * caller moves into a second group beside the new one. That requires that no other process is in
+ * our group (a unit with Delegate=yes).
  *
- * Below such a group each of its processes, with the children that it gets later, can have one of
- * its own, numbered and used again. Then
- * the group of version 2 has no process itself: those that have none of their own are in its group
- * "rest".
+ * Below the group, each process can have a group of its own, together with its later children.
+ * These groups are numbered and reused. The version 2 group itself then contains no process:
+ * processes without a group of their own are in its subgroup "rest".
  *
- * One thread. The group outlives the process: who comes later removes it.
+ * Not thread-safe. If the process dies, the group remains; the next dz_os_cgroup_make() with the
+ * same name removes it.
  */
 #ifndef DZ_OS_OS_CGROUP_H
 #define DZ_OS_OS_CGROUP_H
@@ -27,24 +27,24 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* 0: no such limit. */
+/* 0: no limit. */
 struct dz_os_cgroup_limits {
     uint64_t memory_bytes;
-    uint64_t cpu_percent; /* of one processor */
+    uint64_t cpu_percent; /* 100 is one processor */
     uint64_t processes;
-    bool each; /* processes may have groups of their own below, with limits of memory and number */
+    bool each; /* processes may have groups of their own, with limits on memory and threads */
 };
 
 enum {
     DZ_OS_CGROUP_PATH = 512,
     DZ_OS_CGROUP_PARTS = 3,
 };
-/* In one hierarchy: where the caller belongs, and the group. */
+/* One hierarchy: the caller's own group, and the new group. */
 struct dz_os_cgroup_part {
     char home[DZ_OS_CGROUP_PATH], group[DZ_OS_CGROUP_PATH];
     char entry[DZ_OS_CGROUP_PATH + 8]; /* where processes enter: the group, or "rest" in it */
     bool made_home;
-    bool memory, pids; /* it has this controller */
+    bool memory, pids; /* the hierarchy has this controller */
 };
 struct dz_os_cgroup {
     struct dz_os_cgroup_part parts[DZ_OS_CGROUP_PARTS];
@@ -52,43 +52,44 @@ struct dz_os_cgroup {
     bool v2;
 };
 
-/* Make the group NAME.PID below the caller's own, and remove those of this name whose process
- * is gone and that are empty. DZ_EUNSUPPORTED: a controller that is needed is not there;
- * DZ_EDENIED: we may not divide our group. After an error nothing is left. */
+/* Make the group NAME.PID below the caller's own, and remove the empty groups of this name whose
+ * process is gone. DZ_EUNSUPPORTED: a controller that is needed is missing; DZ_EDENIED: we may not
+ * make groups below our own. After an error no new group is left. */
 DZ_NODISCARD int dz_os_cgroup_make(const char *name, const struct dz_os_cgroup_limits *limits,
                                    struct dz_os_cgroup *ret_group, struct dz_err *err);
 DZ_NODISCARD int dz_os_cgroup_enter(const struct dz_os_cgroup *g, struct dz_err *err);
 DZ_NODISCARD int dz_os_cgroup_leave(const struct dz_os_cgroup *g, struct dz_err *err);
-/* Once it is empty, which it waits for, a second at most. A zeroed group is fine. */
+/* Wait until the group is empty, at most one second, and remove it. A zeroed group is fine. */
 void dz_os_cgroup_remove(struct dz_os_cgroup *g);
 
 /* --- a group for each process ------------------------------------------------------------ */
 
 struct dz_os_cgroup_one {
-    uint64_t memory_bytes; /* its limit; 0: none yet */
-    uint32_t tasks;        /* the same */
-    uint64_t oom_kills;    /* when it was taken */
+    uint64_t memory_bytes; /* the memory limit; 0: not set yet */
+    uint32_t tasks;        /* the thread limit; 0: not set yet */
+    uint64_t oom_kills;    /* the kernel's counter when the present process entered */
 };
 struct dz_os_cgroup_each {
-    const struct dz_os_cgroup *of; /* made with `each`; NULL: there are none */
+    const struct dz_os_cgroup *of; /* made with limits.each; NULL: no groups */
     DZ_VEC(, struct dz_os_cgroup_one) all;
-    DZ_VEC(, uint32_t) unused; /* the longest unused first */
+    DZ_VEC(, uint32_t) unused; /* the longest unused comes first */
 };
 
-/* Zeroed is fine for all of these, which then do nothing. */
+/* With a zeroed struct all these functions do nothing. */
 void dz_os_each_init(struct dz_os_cgroup_each *e, const struct dz_os_cgroup *of);
-/* Remove all groups; their processes have ended. */
+/* Remove all groups; their processes must have ended. */
 void dz_os_each_release(struct dz_os_cgroup_each *e);
-/* Move a process that has one thread and no child yet into an empty group, in which it and its
- * children may be so many threads. */
+/* Move a process that has one thread and no child into an empty group. It and its later children
+ * may have `tasks` threads together. */
 DZ_NODISCARD int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t tasks,
                                   uint32_t *ret_number, struct dz_err *err);
-/* Its memory; of swap it has none, where the kernel counts that. */
+/* Limit the group's memory. If the kernel accounts for swap, the group gets none. */
 DZ_NODISCARD int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number,
                                   uint64_t memory_bytes, struct dz_err *err);
-/* Has the kernel killed the process in this group at its memory limit? Returns the limit; 0: no. */
+/* Has the kernel killed a process of this group because of the memory limit? Returns the limit, or
+ * 0 if not. */
 uint64_t dz_os_each_killed(const struct dz_os_cgroup_each *e, uint32_t number);
-/* The process in this group has ended or is about to: the group is reused once it is empty. */
+/* Release the group, whose process has ended or is about to: it is reused once it is empty. */
 void dz_os_each_leave(struct dz_os_cgroup_each *e, uint32_t number);
 
 #endif

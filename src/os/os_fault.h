@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_fault.h - a function that is asked when absent memory is touched (SIGBUS).
+ * os_fault.h - a handler for accesses to pages that are not present (SIGBUS).
  *
- * For pages that are filled when they are touched (dz_os_dirty_absent()). A process has one
- * such function; it is not for processes with threads.
+ * It fills the pages of dz_os_dirty_absent() when they are touched. A process has one such handler
+ * and must not have threads.
  */
 #ifndef DZ_OS_OS_FAULT_H
 #define DZ_OS_OS_FAULT_H
@@ -13,14 +13,14 @@
 
 #include <stdbool.h>
 
-/* Called by the thread that touched `at`, on a stack of its own of DZ_OS_FAULT_STACK bytes, in
- * the middle of whatever it did. True: the page is there now, and it goes on; false:
- * it dies of the signal. errno may be changed. */
+/* Called by the thread that touched `at`, inside the signal handler, on a separate stack of
+ * DZ_OS_FAULT_STACK bytes. True: the page is present now, repeat the access; false: the process
+ * dies of the signal. It may change errno. */
 typedef bool dz_os_fault_fn(void *arg, void *at);
 #define DZ_OS_FAULT_STACK ((size_t)256 << 10)
 
-/* From now on fn is asked; NULL: no function is, as before the first call. Makes the calls
- * rt_sigaction and sigaltstack only. */
+/* Install fn as the handler; NULL restores the state before the first call. Makes only the system
+ * calls rt_sigaction and sigaltstack. */
 DZ_NODISCARD int dz_os_fault_catch(dz_os_fault_fn *fn, void *arg, struct dz_err *err);
 
 #endif

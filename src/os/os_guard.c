@@ -2,13 +2,13 @@
  *
  * os_guard.c - see os_guard.h.
  *
- *     caller -- unshare --> its children are in the new pid namespace, itself is not
+ *     caller -- unshare --> its children are in the new pid namespace, the caller is not
  *        \ fork: guard, process 1 there; mounts what shows that namespace
  *         \ clone: everything else
  *
  * The caller's mount namespace is new, too, so that the guard's mounts are its children's and not
- * the host's. All of them are in the caller's process group, which lives as long as the guard
- * does: its number is never that of strangers.
+ * the host's. All of them are in the caller's process group. The group exists as long as the guard
+ * does, so its number cannot be reused by other processes.
  */
 #include "os/os_guard.h"
 
@@ -29,15 +29,15 @@
 #include <unistd.h>
 
 enum {
-    HOST_FD = 0, /* of the guard */
+    HOST_FD = 0, /* in the guard */
     OURS_FD = 1,
-    LOOK_MS = 50,         /* between two looks at whether somebody is left */
-    ORPHANS_MS = 1000,    /* between two looks for orphans */
-    ORPHANS_BYTES = 8192, /* of their numbers, in one look */
+    LOOK_MS = 50,         /* interval of checks whether a process is left */
+    ORPHANS_MS = 1000,    /* interval of checks for orphans */
+    ORPHANS_BYTES = 8192, /* bytes of their pids read in one check */
 };
 
-/* Without privileges a user namespace carries the others. It knows the caller by the id that it
- * has outside, or its children could make no user namespace of their own. */
+/* Without privileges, a user namespace is needed to make the others. It maps the caller's id to
+ * itself, because otherwise the children could make no user namespace of their own. */
 static bool unshare_as_anybody(int wanted)
 {
     char uid[48], gid[48];
@@ -47,7 +47,7 @@ static bool unshare_as_anybody(int wanted)
            dz_fd_put("/proc/self/uid_map", uid) && dz_fd_put("/proc/self/gid_map", gid);
 }
 
-/* All that a user namespace gave: the mounts were what it was for. */
+/* Drop the capabilities that the user namespace gave; only the mounts needed them. */
 static void drop_gained(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -55,12 +55,12 @@ static void drop_gained(void)
     (void)syscall(SYS_capset, &head, none);
 }
 
-/* /proc shows only processes, and to each reader only those that it could trace. That is the reader
- * alone, because none of these processes is dumpable. */
+/* This /proc shows only processes, and each reader only the processes that it could trace. That is
+ * the reader alone, because none of these processes is dumpable. */
 #define OWN_PROC "subset=pid,hidepid=4" /* 2 hides nothing from the group of root */
 
-/* A jail that asks whether it has the root of a guard looks for all of this. Returns whether /proc
- * shows our own namespace. */
+/* Mount the guard's /proc and root. A jail recognises a guard's root by these mounts. Returns
+ * whether /proc shows our own namespace. */
 static bool mount_own(void)
 {
     const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
@@ -73,11 +73,11 @@ static bool mount_own(void)
     return proc;
 }
 
-/* Process 1 becomes the parent of whoever's parent has died. All that are meant to live are
- * children of the host, so while the host lives the children of process 1 are what a dead cell
- * left: its guests' processes die with it, unless they had a hand in their own birth. Process 1
- * reaps what ends, and numbers are given in a circle, so a number of the list is still the same
- * process. */
+/* Kill the children of process 1 (the guard) while the host lives. All processes that should live
+ * are children of the host; process 1 adopts only the orphans of a dead cell. (A guest's process
+ * normally dies with its cell, but not if the guest influenced how it was forked.) Only process 1
+ * reaps them and the kernel reuses pids late, so a pid from the list still means the same process.
+ */
 static void kill_orphans(struct pollfd *host)
 {
     static char text[ORPHANS_BYTES];
@@ -85,9 +85,9 @@ static void kill_orphans(struct pollfd *host)
     const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text);
     pid_t pid = 0;
     if (n <= 0 ||
-        poll(host, 1, 0) != 0) /* a dying host closes the pipe before it leaves children */
+        poll(host, 1, 0) != 0) /* a dying host closes the pipe before its children are orphaned */
         return;
-    for (ssize_t i = 0; i < n; i++) { /* numbers, each with a space behind it */
+    for (ssize_t i = 0; i < n; i++) { /* pids, each followed by a space */
         if (text[i] >= '0' && text[i] <= '9') {
             pid = pid * 10 + (text[i] - '0');
             continue;
@@ -98,8 +98,8 @@ static void kill_orphans(struct pollfd *host)
     }
 }
 
-/* Give those who are left their time, and no more than they need where they can be counted: nobody
- * but the guard is left in its pid namespace when there is nobody for it to signal. */
+/* Wait at most grace_ms for the remaining processes to end. In a pid namespace return as soon as
+ * kill(-1) finds no process besides the guard. */
 static void wait_for_all(int grace_ms, bool inside)
 {
     for (int left = grace_ms; left > 0; left -= LOOK_MS) {
@@ -109,7 +109,7 @@ static void wait_for_all(int grace_ms, bool inside)
     }
 }
 
-/* The guard's life. When its host dies, in whatever way, the pipe is closed. */
+/* The guard's main function. When the host dies, the kernel closes its end of the pipe. */
 DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, bool gained)
 {
     struct pollfd p = {.fd = HOST_FD, .events = POLLIN};
@@ -117,8 +117,8 @@ DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, boo
         syscall(SYS_close_range, OURS_FD + 1, ~0u, 0) < 0)
         _exit(1);
     (void)prctl(PR_SET_NAME, "doze-guard");
-    (void)prctl(PR_SET_DUMPABLE, 0); /* nothing for a zygote of the same user to look at */
-    (void)signal(SIGCHLD, SIG_IGN);  /* what a dead cell leaves behind is process 1's to reap */
+    (void)prctl(PR_SET_DUMPABLE, 0); /* a zygote of the same user must not inspect us */
+    (void)signal(SIGCHLD, SIG_IGN);  /* the kernel reaps the orphans of dead cells */
     const bool sees = inside && mount_own();
     if (gained)
         drop_gained();
@@ -129,7 +129,7 @@ DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, boo
             kill_orphans(&p);
     if (!(p.revents & POLLIN))
         wait_for_all(grace_ms, inside);
-    (void)kill(0, SIGKILL); /* as process 1 it survives that, and takes the namespace with it: */
+    (void)kill(0, SIGKILL); /* process 1 survives this; its exit ends the pid namespace */
     _exit(0);
 }
 
@@ -138,7 +138,7 @@ int dz_os_guard_start(int host, int grace_ms, int *ret_guard, struct dz_err *err
     const int own = CLONE_NEWPID | CLONE_NEWNS;
     int ends[2];
     char byte;
-    if (setsid() < 0 && getpgrp() != getpid()) /* the guard ends its whole group */
+    if (setsid() < 0 && getpgrp() != getpid()) /* because the guard kills its whole group */
         return dz_fail_sys(err, errno, "start a guard: make a session");
     if (pipe2(ends, O_CLOEXEC) < 0)
         return dz_fail_sys(err, errno, "start a guard: make a pipe");

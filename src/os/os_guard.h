@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_guard.h - an end for all children of a process, and a world of process numbers of their own.
+ * os_guard.h - end all children of a process when it dies, and give them a pid namespace.
  *
- * A guard is a process that does nothing but wait for the end of its host: then it gives the
- * processes of its group some time, and ends those that are left. A host that is killed cannot
- * do that itself.
+ * A guard is a process that waits for the end of its host. Then it gives the processes of its
+ * group some time and kills those that are left. A host that is killed cannot do that itself.
  *
- * Where the system grants it, the guard is process 1 of a pid namespace in which all later
- * children of the caller are, too: they cannot name a process outside, and the kernel ends them
- * with the guard. What a dead child leaves behind is the guard's child then, and is killed within a
- * second or two. Their /proc shows that namespace only, and the directory DZ_OS_GUARD_ROOT is
- * what a jail makes their root: it has nothing but that /proc.
+ * Where the system permits it, the guard is process 1 of a new pid namespace, and all later
+ * children of the caller are in it. They cannot name a process outside, and the kernel kills them
+ * with the guard. Processes that a dead child leaves behind become the guard's children, and it
+ * kills them within a second or two. The children's /proc shows only that namespace. A jail makes
+ * the directory DZ_OS_GUARD_ROOT their root; it contains nothing but that /proc.
  */
 #ifndef DZ_OS_OS_GUARD_H
 #define DZ_OS_OS_GUARD_H
@@ -18,15 +17,15 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-#define DZ_OS_GUARD_ROOT "/sys" /* of those who are guarded: a directory that every Linux has */
+#define DZ_OS_GUARD_ROOT "/sys" /* a directory that every Linux has */
 
-/* Makes the caller the leader of a session of its own. `host` is a pipe that the host holds the
- * other end of. Closed without a word: the guard waits grace_ms, or in a pid namespace until nobody
- * is left in it. A byte in it: the guard ends all at once. *ret_guard is readable when the guard is
- * gone: nobody waits for the guard, so the caller should end then, too.
+/* Start a guard, and make the caller the leader of a new session. `host` is the read end of a pipe
+ * whose write end the host holds. If the pipe is closed, the guard waits at most grace_ms (in a pid
+ * namespace only until no other process is left) and then kills. If a byte arrives, it kills at
+ * once. *ret_guard becomes readable when the guard is gone; the caller should then exit, too,
+ * because nothing else guards its children.
  *
- * Nothing is missing to the caller where there is no pid namespace to be had: the guard is then
- * an ordinary process. */
+ * Where no pid namespace can be made, the guard is an ordinary process, and that is no error. */
 DZ_NODISCARD int dz_os_guard_start(int host, int grace_ms, int *ret_guard, struct dz_err *err);
 
 #endif

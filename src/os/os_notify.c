@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    STATE_MAX = 512, /* bytes of what is told at once */
+    STATE_MAX = 512, /* bytes of one report */
     US_PER_MS = 1000,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_notify.h - telling a service manager how we are (sd_notify(3), written over its
- * socket ourselves: it is one datagram).
+ * os_notify.h - report our state to the service manager. This is sd_notify(3) without its library:
+ * a report is one datagram.
  *
  *     dz_os_notify_open(&n);
  *     dz_os_notify(&n, "READY=1\nSTATUS=...");
@@ -17,16 +17,16 @@
 
 struct dz_os_notify {
     struct sockaddr_un to;
-    socklen_t size;      /* 0: nobody is to be told */
-    int64_t watchdog_ms; /* how often he wants to hear WATCHDOG=1 at least; 0: not */
+    socklen_t size;      /* 0: there is no service manager */
+    int64_t watchdog_ms; /* the manager expects WATCHDOG=1 at least this often; 0: never */
 };
 
-/* From NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, which are taken out of the
- * environment: children are not to speak for us. */
+/* Read NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and remove them from the environment, so that
+ * children do not report in our name. */
 void dz_os_notify_open(struct dz_os_notify *n);
-/* Tell; whether it arrives changes nothing for us. */
+/* Send a report. Failures are ignored, because nothing depends on its arrival. */
 void dz_os_notify(const struct dz_os_notify *n, const char *state);
-/* RELOADING=1 with the time that goes with it. */
+/* Report RELOADING=1 with the present time, as sd_notify(3) requires. */
 void dz_os_notify_reloading(const struct dz_os_notify *n);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_probe.h - what this kernel, and who we are on it, allow.
+ * os_probe.h - find out what the kernel and our privileges allow.
  *
- * A probe does the thing itself, on a small scale, and looks at the outcome: a
- * version number or a file in /proc proves little in a container. It runs in a
- * child of its own with DZ_OS_PROBE_MS to answer, so it leaves nothing behind
- * and cannot take the caller down. What the answers mean for doze is not known
- * here.
+ * A probe uses the feature on a small scale and checks the outcome, because a version number or a
+ * file in /proc proves little in a container. It runs in a child of its own and has DZ_OS_PROBE_MS
+ * to answer, so it leaves nothing behind and cannot crash the caller. The caller decides what the
+ * answers mean for doze.
  */
 #ifndef DZ_OS_OS_PROBE_H
 #define DZ_OS_OS_PROBE_H
@@ -20,11 +19,11 @@
     X(MEMFD, "memfd", "memfd")                       /* sealed files in memory */                 \
     X(LOCKS, "file_locks", "file locks")             /* OFD locks in the data directory */        \
     X(RESERVE, "address_space", "address space")     /* 16 GiB reserved, part of it writable */   \
-    X(USERFAULTFD, "userfaultfd", "userfaultfd")     /* filling by need, WP_ASYNC */              \
+    X(USERFAULTFD, "userfaultfd", "userfaultfd")     /* demand paging, WP_ASYNC */                \
     X(PAGEMAP_SCAN, "pagemap_scan", "PAGEMAP_SCAN")  /* which pages were written */               \
     X(LANDLOCK, "landlock", "Landlock")              /* a ruleset that forbids opening */         \
     X(USER_NS, "user_namespaces", "user namespaces") /* made and mounted in, unprivileged */      \
-    X(JAIL, "jail", "jail")                          /* what holds a sandbox's process here */    \
+    X(JAIL, "jail", "jail")                          /* fences of a sandbox's process */          \
     X(USERS, "users", "users of tenants")            /* becoming one of cells.uids */             \
     X(NOTIFY, "seccomp_notify", "seccomp notifications") /* a call answered by another process */ \
     X(MEMORY_EXEC, "memory_programs", "programs in memory") /* a file in memory executed */       \
@@ -47,13 +46,13 @@ enum dz_os_probe_id {
 
 enum dz_os_answer {
     DZ_OS_NO,
-    DZ_OS_LIMITED, /* part of it, or not for everybody: detail says which */
+    DZ_OS_LIMITED, /* a part of it, or only for some users: detail says which */
     DZ_OS_YES,
 };
 
 struct dz_os_finding {
     enum dz_os_answer answer;
-    int sys;          /* errno of what failed, 0 = nothing did */
+    int sys;          /* errno of the call that failed; 0: none failed */
     char detail[160]; /* a phrase: what was found, or what failed and why */
 };
 
@@ -62,8 +61,8 @@ struct dz_os_finding {
 const char *dz_os_probe_key(enum dz_os_probe_id id);
 const char *dz_os_probe_name(enum dz_os_probe_id id);
 
-/* Probe. data_dir is an existing directory, for those probes that ask about a
- * file system. Forks: not for a process with threads. */
+/* Run a probe. data_dir is an existing directory; probes of the file system use it. It forks, so
+ * the process must not have threads. */
 void dz_os_probe(enum dz_os_probe_id id, const char *data_dir, struct dz_os_finding *ret_finding);
 
 #endif

@@ -18,7 +18,7 @@
 #include "base/str.h"
 
 enum {
-    MAP_MAX = 1 << 20, /* bytes of a map: 340 lines */
+    MAP_MAX = 1 << 20, /* bytes of an id map; the kernel allows 340 lines */
 };
 
 bool dz_os_users_sound(const struct dz_os_users *u)
@@ -80,7 +80,7 @@ static int check_capabilities(struct dz_err *err)
     return 0;
 }
 
-/* The user namespace that we are in may have few ids. Its map has lines "inside outside count". */
+/* Check that our user namespace has these ids. Its map has lines "inside outside count". */
 static int check_map(const char *path, const struct dz_os_users *users, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(MAP_MAX);
@@ -124,8 +124,7 @@ void dz_os_users_calls(const struct dz_os_users *users, struct dz_os_syscall *re
         }
 }
 
-/* By the numbers of the system calls, because the C library's functions would change all threads.
- */
+/* It uses raw system calls, because the C library's functions would change all threads. */
 int dz_os_user_become(uint32_t id, struct dz_err *err)
 {
     if (syscall(SYS_setresgid, id, id, id) < 0 || syscall(SYS_setresuid, id, id, id) < 0)

@@ -17,16 +17,16 @@
 #include "os/os_uapi.h"
 
 enum {
-    HEAP_MAX = 768 << 10, /* of the parent's heap; a larger one holds tables that are only read */
-    FRESH = 48 << 10,     /* a block of heap that nobody has yet, */
-    FRESH_BLOCKS = 6,     /* and their number */
+    HEAP_MAX = 768 << 10, /* parent's heap; beyond this it holds tables that are only read */
+    FRESH = 48 << 10,     /* bytes of a block of unused heap */
+    FRESH_BLOCKS = 6,     /* number of such blocks */
     STACK = 48 << 10,
-    BSS_MAX = 64 << 10, /* static buffers lie behind */
+    BSS_MAX = 64 << 10, /* static buffers follow, which need no warming */
     AREAS = 8,          /* the stack, data of the program and of some libraries */
     WRITTEN_MAX = 320,  /* pages that a child gets at most */
     STEP = 32,          /* pages that are populated at once: about 30 microseconds */
-    NEWS_MIN = 4,       /* new pages that are worth a report, when some are known */
-    TOLD_MAX = 2,       /* reports of one child */
+    NEWS_MIN = 4,       /* fewer new pages are not worth a report once some are known */
+    TOLD_MAX = 2,       /* reports per child */
 };
 
 /* Where a child writes. Pages are numbered from the first area on; the heap comes after the areas,
@@ -45,8 +45,8 @@ static struct {
 
 /* Which of these pages children have written: a bit for each. */
 static struct {
-    bool wanted;   /* children are asked */
-    unsigned told; /* how often this one has answered */
+    bool wanted;   /* children report their pages */
+    unsigned told; /* reports that this child has made */
     bool known;
     uint32_t count;
     uint8_t bits[DZ_OS_WARM_PAGES / 8];
@@ -100,7 +100,7 @@ static bool wanted(const char *path)
     return path[0] == '\0'; /* the program itself */
 }
 
-/* What relocation made unwritable again ends here. */
+/* The end of the data that becomes read-only after relocation (RELRO). */
 static uintptr_t fixed_end(const struct dl_phdr_info *o)
 {
     for (int i = 0; i < o->dlpi_phnum; i++)
@@ -134,7 +134,7 @@ void dz_os_warm_plan(const char *const *libraries)
     add_area(here - STACK, here);
     (void)dl_iterate_phdr(add_data, NULL);
     FILE *f = fopen("/proc/self/maps", "re");
-    if (f) /* a buffer of ours: for one of its own stdio asks newfstatat(2), which a jail lacks */
+    if (f) /* our buffer, because stdio calls newfstatat(2) to make one, which a jail forbids */
         (void)setvbuf(f, room, _IOFBF, sizeof room);
     while (f && fgets(line, sizeof line, f))
         /* the kernel's own line: a number in it is one */
@@ -204,7 +204,7 @@ size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t
     }
     if (wrote.known && n < NEWS_MIN)
         return 0;
-    dz_os_warm_learn(ret_pages, n); /* in this child: its next report has other pages */
+    dz_os_warm_learn(ret_pages, n); /* so the child's next report leaves these out */
     return n;
 }
 
@@ -247,8 +247,8 @@ static void warm_written(void)
         }
 }
 
-/* Some heap that is not in use yet. In a child whose pages are known, only as much as the heap
- * grows by them. */
+/* Allocate and free some unused heap, so that the heap grows now. Populate its pages only if the
+ * pages that children write are not known. */
 static void warm_fresh(bool populate)
 {
     void *fresh[FRESH_BLOCKS];
@@ -269,7 +269,7 @@ static void warm_heap(void)
     warm_fresh(!wrote.wanted);
 }
 
-/* The stack grows when it is touched. The pages of it that were written are known. */
+/* Touch the stack, because only an access makes it grow. */
 static void warm_stack(void)
 {
     volatile char room[STACK];
