@@ -6,9 +6,9 @@
  *                          at^    ^size
  *     large  -> [header|######################] -> NULL
  *
- * A chunk takes CHUNK_BYTES from the heap; a piece larger than a quarter of
- * one, if it does not fit where the arena stands, gets a chunk of its own, so
- * that the rest of the usual one stays usable. Invariants: at <= size for each
+ * A chunk takes CHUNK_BYTES from the heap. A piece that is larger than a quarter of a chunk and
+ * does not fit into the present one gets a chunk of its own, so that the rest of the present chunk
+ * stays usable. Invariants: at <= size for each
  * chunk; used is the sum of all chunks and never above max (assert_arena). Bytes are zeroed
  * when a piece is cut, not before.
  */
@@ -26,7 +26,7 @@ enum {
 
 struct dz_arena_chunk {
     struct dz_arena_chunk *next;
-    size_t at, size; /* bytes cut, bytes there */
+    size_t at, size; /* bytes used, bytes allocated */
     _Alignas(ALIGN) char data[];
 };
 

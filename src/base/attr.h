@@ -22,8 +22,8 @@
 #define DZ_ALLOC(free_fn) __attribute__((__malloc__, warn_unused_result))
 #endif
 
-/* A large buffer on a hot path that is written before it is read: not filled with zeros
- * where the release build does that to all automatic variables. */
+/* For a large buffer on a hot path that is written before it is read: exempts it from the release
+ * build's zeroing of all automatic variables. */
 #if __has_attribute(uninitialized)
 #define DZ_UNINIT __attribute__((uninitialized))
 #else

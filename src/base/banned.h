@@ -2,9 +2,9 @@
  *
  * banned.h - functions that this tree does not call.
  *
- * Included by force before every file of src/ (the Makefile's -include), after
- * which naming one of these is a compile error. What to use instead stands
- * beside each. base/mem.c, the one door to the heap, defines DZ_MEM_IMPL.
+ * The Makefile includes this file before every file of src/ (-include), so using one of these names
+ * is a compile error. The comment beside each names the replacement. Only base/mem.c, the one door
+ * to the heap, defines DZ_MEM_IMPL.
  */
 #ifndef DZ_BASE_BANNED_H
 #define DZ_BASE_BANNED_H

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One line of text that steers no terminal, whatever a path or a name had in it. */
+/* Make the message one line without terminal control characters, which paths and names may contain.
+ */
 static void keep_sentence(struct dz_err *e, int code, int sys, const char *msg)
 {
     size_t n = strnlen(msg, sizeof e->msg - 1);
@@ -104,7 +105,7 @@ int dz_fail_sys(struct dz_err *e, int sys, const char *fmt, ...)
 int dz_wrap(struct dz_err *e, int code, const char *fmt, ...)
 {
     va_list ap;
-    char msg[2 * sizeof e->msg + 2]; /* all of both: keep_sentence cuts */
+    char msg[2 * sizeof e->msg + 2]; /* whole texts: keep_sentence cuts them */
 
     if (!e)
         return code;

@@ -66,8 +66,8 @@ DZ_COLD DZ_PRINTF(3, 4) int dz_fail_sys(struct dz_err *e, int sys, const char *f
 /* Put "what: " before the message already in *e; returns code. */
 DZ_COLD DZ_PRINTF(3, 4) int dz_wrap(struct dz_err *e, int code, const char *fmt, ...);
 
-/* What the map says of a code. An unknown code has the text "unknown error",
- * the name "UNKNOWN", the wire name "internal", status 500 and no retry. */
+/* The table's columns for a code. An unknown code has the text "unknown error", the name "UNKNOWN",
+ * the wire name "internal", status 500 and no retry. */
 const char *dz_err_text(int code);
 const char *dz_err_name(int code); /* "INVAL" */
 const char *dz_err_wire(int code); /* "invalid_argument" */
@@ -75,7 +75,7 @@ int dz_err_http(int code);
 bool dz_err_retry(int code);
 
 #ifdef DZ_ANALYZE
-/* An analyser reads one file and cannot see that what these answer is negative. */
+/* A static analyser reads one file at a time and cannot know that these return a negative code. */
 static inline int dz_err_negative(int code)
 {
     if (code >= 0)

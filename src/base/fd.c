@@ -2,8 +2,8 @@
  *
  * fd.c - whole reads and writes, replacing a file, locks.
  *
- * read(2) and write(2) may do less than asked; the loops here go on until all
- * is done, the file ends or an error comes. One step moves at most IO_MAX bytes.
+ * read(2) and write(2) may transfer less than requested; the loops here continue until everything
+ * is transferred, the file ends or an error occurs. One step moves at most IO_MAX bytes.
  */
 #include "base/fd.h"
 
@@ -107,7 +107,7 @@ int dz_fd_pread(int fd, void *ret_data, size_t n, uint64_t at, struct dz_err *er
     return 0;
 }
 
-/* at < 0: where the descriptor stands. */
+/* at < 0: use the descriptor's offset. */
 static int write_loop(int fd, const char *p, size_t n, off_t at, struct dz_err *err)
 {
     while (n > 0) {
@@ -157,7 +157,7 @@ int dz_fd_sync_dir(int dir, const char *path, struct dz_err *err)
     return fd < 0 ? fd : sync_fd(fd, path, err);
 }
 
-/* Open the directory that path is in; *ret_name is the last part of path. */
+/* Open the parent directory of path; *ret_name is the last component. */
 static int open_parent(int dir, const char *path, const char **ret_name, struct dz_err *err)
 {
     char parent[PATH_MAX];
@@ -174,7 +174,7 @@ static int open_parent(int dir, const char *path, const char **ret_name, struct 
     return fd;
 }
 
-/* The temp file's life up to the rename. */
+/* Write the contents of the temp file, set its mode and sync it. */
 static int fill_temp(int fd, const void *data, size_t n, mode_t mode, struct dz_err *err)
 {
     int rc = dz_fd_write(fd, data, n, err);

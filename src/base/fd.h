@@ -27,42 +27,41 @@ void dz_fd_close(int *fd);
 /* open(2) with O_CLOEXEC; the descriptor, or an error that names the path. */
 DZ_NODISCARD int dz_fd_open(int dir, const char *path, int flags, mode_t mode, struct dz_err *err);
 
-/* The same file opened anew, for reading: flags and offset belong to an open file, and all who
- * hold a descriptor of one share them. Needs /proc. */
+/* Open the same file again for reading, because all descriptors of one open file share its flags
+ * and its offset. Needs /proc. */
 DZ_NODISCARD int dz_fd_reopen(int fd, struct dz_err *err);
 
 struct stat;
-/* fstat(2) by its own number: 0 or -1 and errno. The C library's goes through newfstatat(2),
- * which can look at any path, so jailed processes do not have it. */
+/* fstat(2) by its own system call: 0, or -1 and errno. The C library's fstat calls newfstatat(2),
+ * which can inspect any path and is therefore forbidden in jails. */
 int dz_fd_stat(int fd, struct stat *ret_stat);
 
-/* Append all that is left to read to b. More than b may hold is DZ_ELIMIT. On
- * failure b holds what came before, and its err is set if it was the reason. */
+/* Append everything up to the end of the file to b. DZ_ELIMIT: more than b may hold. On failure b
+ * holds the bytes read so far, and b->err is set if b was the reason. */
 DZ_NODISCARD int dz_fd_read_all(int fd, struct dz_buf *b, struct dz_err *err);
 DZ_NODISCARD int dz_fd_read_file(int dir, const char *path, struct dz_buf *b, struct dz_err *err);
 
-/* Exactly n bytes, or an error; a file that ends before is DZ_EIO. */
+/* Read or write exactly n bytes, or fail; an early end of the file is DZ_EIO. */
 DZ_NODISCARD int dz_fd_pread(int fd, void *ret_data, size_t n, uint64_t at, struct dz_err *err);
 DZ_NODISCARD int dz_fd_write(int fd, const void *data, size_t n, struct dz_err *err);
 DZ_NODISCARD int dz_fd_pwrite(int fd, const void *data, size_t n, uint64_t at, struct dz_err *err);
 
-/* Write a text to a file that exists, with one write(2): files of the kernel, in /proc or a cgroup,
- * want it so. False and errno. */
+/* Write a text to an existing file with one write(2), as files in /proc and in cgroups require.
+ * On failure false, and errno is set. */
 bool dz_fd_put(const char *path, const char *text);
 
-/* Give path these contents and exactly this mode, at once and durably: temp
- * file beside it, write, fsync, rename, fsync of the directory. On failure path
- * is what it was and no temp file stays (but a failure of the last step, the
- * directory's fsync, comes after the rename). */
+/* Replace path by a file with these contents and exactly this mode, atomically and durably: temp
+ * file beside it, write, fsync, rename, fsync of the directory. On failure path is unchanged and no
+ * temp file is left, except if the last step (fsync of the directory) fails, after the rename. */
 DZ_NODISCARD int dz_fd_replace(int dir, const char *path, const void *data, size_t n, mode_t mode,
                                struct dz_err *err);
 
 /* fsync a directory, so that names made or removed in it are durable. */
 DZ_NODISCARD int dz_fd_sync_dir(int dir, const char *path, struct dz_err *err);
 
-/* Lock the whole file for this open file description (OFD lock): DZ_EBUSY at
- * once if somebody else's lock forbids it. EXCLUSIVE needs a descriptor open for
- * writing, SHARED one for reading. Goes with the last close, or by NONE. */
+/* Lock the whole file for this open file description (OFD lock), without waiting: DZ_EBUSY if
+ * another lock conflicts. EXCLUSIVE needs a descriptor that is open for writing, SHARED one that is
+ * open for reading. The last close releases the lock, and so does NONE. */
 enum dz_fd_lock {
     DZ_FD_LOCK_NONE,
     DZ_FD_LOCK_SHARED,
@@ -70,31 +69,29 @@ enum dz_fd_lock {
 };
 DZ_NODISCARD int dz_fd_lock(int fd, enum dz_fd_lock kind, struct dz_err *err);
 
-/* --- unix sockets (fd_unix.c): of the stream kind, not blocking, by paths of any length --- */
+/* --- unix stream sockets (fd_unix.c): not blocking, at paths of any length --- */
 
-/* Make a listener at path with this mode. One that nobody listens on any more, or any
- * socket left behind, is replaced; DZ_EBUSY when somebody does, DZ_EEXIST when something
- * else is there. */
+/* Listen at path, with this mode. A stale socket there is replaced; DZ_EBUSY: a process still
+ * listens on it; DZ_EEXIST: another kind of file is there. */
 DZ_NODISCARD int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err);
-/* Connected, or DZ_ENOENT: nobody is there; DZ_EDENIED, DZ_EIO. Does not wait. */
+/* Connect, without waiting. DZ_ENOENT: no process listens there; DZ_EDENIED, DZ_EIO. */
 DZ_NODISCARD int dz_fd_unix_connect(const char *path, struct dz_err *err);
 
 /* --- directories (fd_tree.c) --- */
 
-/* Make path and what is missing above it; a directory that is there is fine. */
+/* Make path and its missing parents; an existing directory is fine. */
 DZ_NODISCARD int dz_fd_mkdirs(int dir, const char *path, mode_t mode, struct dz_err *err);
 
-/* A new directory of mode 0700, ${TMPDIR:-/tmp}/PREFIX-xxxxxx. */
+/* Make a new directory ${TMPDIR:-/tmp}/PREFIX-xxxxxx of mode 0700. */
 enum {
     DZ_TEMP_DIR_TEXT = 512
 };
 DZ_NODISCARD int dz_fd_temp_dir(const char *prefix, char ret_path[static DZ_TEMP_DIR_TEXT],
                                 struct dz_err *err);
 
-/* Remove a file or a directory with all in it; follows no symbolic link, and
- * nothing there is fine. Stops at the first failure; deeper than
- * DZ_TREE_DEPTH_MAX is DZ_ELIMIT. A path that ends in no name ("/", ".", "..")
- * is DZ_EINVAL: nobody means that. */
+/* Remove a file, or a directory with everything in it, without following symbolic links. A missing
+ * path is fine. Stops at the first failure; DZ_ELIMIT: deeper than DZ_TREE_DEPTH_MAX. A path that
+ * ends in "/", "." or ".." is DZ_EINVAL, because it is certainly a mistake. */
 DZ_NODISCARD int dz_fd_remove_tree(int dir, const char *path, struct dz_err *err);
 
 #endif

@@ -4,9 +4,9 @@
  *
  * A tree is removed depth first with a stack of open directories, without
  * recursion. Each is opened below its parent's descriptor with O_NOFOLLOW, so a
- * directory that somebody swaps for a symbolic link is not followed. The entry
- * at which a level stands stays valid while the levels below it are emptied,
- * because its stream is not read meanwhile.
+ * directory that is replaced by a symbolic link meanwhile is not followed. The current entry of a
+ * level stays valid while the levels below it are emptied, because its stream is not read
+ * meanwhile.
  */
 #include "base/fd.h"
 
@@ -112,7 +112,7 @@ static int remove_entry(struct walk *w, const char *name, struct dz_err *err)
                            : dz_fail_sys(err, errno, "remove %s", name);
 }
 
-/* Does path end in a name, slashes after it apart? */
+/* Does path end in a name, ignoring slashes after it? */
 static bool ends_in_name(struct dz_str path)
 {
     while (dz_str_ends(path, DZ_STR("/")))

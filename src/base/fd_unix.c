@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fd_unix.c - unix sockets. The address of one has room for 108 bytes of path; a longer one is
- * reached through a descriptor of its directory, by /proc/self/fd.
+ * fd_unix.c - unix sockets. An address has room for 108 bytes of path; a longer path is addressed
+ * through a descriptor of its directory, by /proc/self/fd.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -56,7 +56,7 @@ static int bind_to(int fd, const struct sockaddr_un *addr)
     return bind(fd, (const struct sockaddr *)addr, sizeof *addr);
 }
 
-/* Does somebody listen there? A full backlog is somebody too. */
+/* Does a process listen there? A full backlog also means yes. */
 static bool in_use(const struct sockaddr_un *addr)
 {
     DZ_AUTO(dz_fd_close) int fd = new_socket(NULL);
@@ -64,9 +64,9 @@ static bool in_use(const struct sockaddr_un *addr)
            (connect(fd, (const struct sockaddr *)addr, sizeof *addr) == 0 || errno == EAGAIN);
 }
 
-/* Between looking who listens and listening, nobody else may do the same: of two that find a
- * stale socket, the second would remove the first one's new one. The lock is the directory's;
- * who cannot have it in time, for it is not his directory, goes on without. -1: none. */
+/* Lock the directory between the check for a listener and the bind, because of two processes that
+ * find a stale socket, the second would remove the first one's new socket. A process that cannot
+ * get the lock in time, or may not open the directory, continues without it. -1: no lock. */
 static int take_turn(const char *path)
 {
     char dir[DZ_PATH_MAX] = ".";
@@ -94,10 +94,10 @@ int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err)
     DZ_AUTO(dz_fd_close) int fd = new_socket(err);
     if (fd < 0)
         return fd;
-    if (fchmod(fd, mode) < 0) /* what bind() makes has this mode from the first moment on */
+    if (fchmod(fd, mode) < 0) /* so that the new socket has this mode from the start */
         return dz_fail_sys(err, errno, "listen at %s", path);
     DZ_AUTO(dz_fd_close) int turn = take_turn(path);
-    (void)turn; /* held until the end */
+    (void)turn; /* held until return */
     rc = bind_to(fd, &addr);
     if (rc < 0 && errno == EADDRINUSE) {
         if (lstat(addr.sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))

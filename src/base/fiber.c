@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fiber.c - see fiber.h. The C library's contexts: they make one system call
- * (rt_sigprocmask), which the jail allows. A page below each stack is not mapped.
+ * fiber.c - see fiber.h. It uses the C library's contexts, which make only one system call
+ * (rt_sigprocmask); the jail allows it. A page below each stack is not mapped.
  */
 #include "base/fiber.h"
 
@@ -42,7 +42,7 @@ struct dz_fiber {
 
 static struct dz_fiber *starting; /* makecontext() passes no pointers */
 
-/* The address sanitizer wants to know on which stack we are. */
+/* The address sanitizer must be told about each switch of the stack. */
 static void leave(struct dz_fiber *f, bool for_ever)
 {
 #ifdef FIBER_ASAN

@@ -2,9 +2,9 @@
  *
  * hash_sha.c - SHA-256 by libcrypto's low-level calls.
  *
- * OpenSSL 3 would rather have its EVP layer used. That layer sets up providers and
- * reads a configuration file first, which takes longer than starting a cell does
- * otherwise, and cannot be done in a jail.
+ * OpenSSL 3 recommends its EVP layer instead. But that layer first sets up providers and reads a
+ * configuration file, which takes longer than the rest of a cell's start and is impossible in a
+ * jail.
  */
 #define OPENSSL_API_COMPAT 0x10101000L
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * id.c - bits bytes from getrandom(2), ids from a time and random bits.
+ * id.c - random bytes from getrandom(2), ids from a time and random bits.
  *
  * The 100 bits of an id are written as 20 digits of five bits, most significant
  * first. The alphabet is in ASCII order, so comparing ids compares the bits.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * id.h - random bytes and the names of things.
+ * id.h - random bytes, and ids.
  *
  * An id is a prefix of one to eight lower-case letters, '_' and 20 characters
  * of base 32 (digits and lower-case letters without i, l, o, u): 48 bits of
@@ -24,14 +24,14 @@ enum {
     DZ_ID_TEXT = DZ_ID_PREFIX_MAX + 1 + DZ_ID_CODE + 1, /* with the terminator */
 };
 
-/* n bytes from the kernel's generator. */
+/* Fill p with n bytes from the kernel's random number generator. */
 DZ_NODISCARD int dz_random(void *ret_data, size_t n, struct dz_err *err);
 
-/* A new id "PREFIX_..." of now (dz_clock_real_ns). */
+/* Make a new id "PREFIX_..." with the present time (dz_clock_real_ns). */
 DZ_NODISCARD int dz_id_new(const char *prefix, char ret_id[static DZ_ID_TEXT], struct dz_err *err);
 
-/* Is s an id of that prefix, exactly? Otherwise DZ_EINVAL and a sentence. The
- * milliseconds since 1970 at which it was made go to *ret_ms unless NULL. */
+/* Check that s is exactly an id with this prefix, else DZ_EINVAL. The time at which it was made, in
+ * milliseconds since 1970, goes to *ret_ms unless ret_ms is NULL. */
 DZ_NODISCARD int dz_id_parse(struct dz_str s, const char *prefix, int64_t *ret_ms,
                              struct dz_err *err);
 

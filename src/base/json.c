@@ -44,7 +44,7 @@ static void new_line(struct dz_json *j)
         dz_buf_add(j->out, "  ", 2);
 }
 
-/* What stands between the member before and the next key or element. */
+/* Write the separator between the previous member and the next key or element. */
 static void separate(struct dz_json *j)
 {
     if (j->filled)
@@ -54,7 +54,7 @@ static void separate(struct dz_json *j)
     j->filled = true;
 }
 
-/* Before each value. False when nothing may be written any more. */
+/* Called before each value. False: the writer has failed, write nothing. */
 static bool begin_value(struct dz_json *j)
 {
     if (j->out->err)
@@ -106,8 +106,9 @@ void dz_json_end(struct dz_json *j)
     j->filled = true;
 }
 
-/* Bytes at p that stand for themselves in a JSON string. What steers a terminal does not, although
- * JSON allows DEL and C1: documents are shown to people, and a line of the log is a JSON string. */
+/* The number of bytes at p that need no escape in a JSON string. DEL and C1 are escaped although
+ * JSON allows them, because they control terminals: documents are shown to people, and log lines
+ * contain JSON strings. */
 static size_t plain_run(const char *p, size_t n)
 {
     size_t i = 0;
@@ -146,8 +147,8 @@ size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR
     return len;
 }
 
-/* The bytes of s as they stand between the quotes of a JSON string: escaped besides what JSON asks
- * for are DEL and C1 (U+0080 to U+009F), which steer terminals. */
+/* Write the bytes of s as they appear between the quotes of a JSON string. Besides the escapes that
+ * JSON requires, DEL and C1 (U+0080 to U+009F) are escaped, because they control terminals. */
 static void json_escape(struct dz_buf *out, struct dz_str s)
 {
     char piece[DZ_JSON_CHAR];

@@ -22,5 +22,5 @@ int dz_late_load(const char *library, const char *package, const struct dz_late 
                            functions[i].name, package);
         memcpy(functions[i].at, &at, sizeof at);
     }
-    return 0; /* it stays: nothing could say when the last pointer into it is gone */
+    return 0; /* never unloaded, because pointers into it may still be in use */
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * late.h - a library that is loaded when it is first needed.
+ * late.h - load a library when it is first needed.
  *
- * What stands in the program's list of libraries costs every start of it: with their own
- * lists, some cost more than a whole `doze run`. Those that only a daemon needs are bound
- * through here; docs/adr/ says which and why.
- *
+ * Each library that the program is linked to makes every start slower; with their dependencies,
+ * some cost more than a whole `doze run`. Libraries that only a daemon needs are loaded through
+ * this header; docs/adr/ lists them with reasons.
  */
 #ifndef DZ_BASE_LATE_H
 #define DZ_BASE_LATE_H
@@ -20,9 +19,9 @@ struct dz_late {
     void *at;         /* a variable for its address, of the type `the function *` */
 };
 
-/* Load the library for the rest of the process's life and fill in all addresses. May be
- * called again. DZ_EUNSUPPORTED: it is not there, or lacks one of them; the sentence names
- * the package that brings it. */
+/* Load the library for the rest of the process's life and fill in all addresses. It may be called
+ * again. DZ_EUNSUPPORTED: the library or one of its functions is missing; err names the package
+ * that contains it. */
 DZ_NODISCARD int dz_late_load(const char *library, const char *package,
                               const struct dz_late *functions, size_t count, struct dz_err *err);
 

@@ -2,9 +2,9 @@
  *
  * log.c - building and writing a line.
  *
- * A line is built in an array on the stack. Each field is appended whole or
- * taken back; TAIL bytes are always kept free for what ends a line. Before the
- * write, poll(2) with no timeout says whether a whole line fits: a pipe is
+ * A line is built in an array on the stack. Each field is appended as a whole or removed again;
+ * TAIL bytes are always kept free for the end of the line. Before the write, poll(2) without
+ * waiting tells whether a whole line fits: a pipe is
  * writable when PIPE_BUF bytes are free, and a line is never longer. (Another
  * writer may fill the pipe between the two calls; then the write waits for the
  * reader like any write.)
@@ -191,7 +191,7 @@ static void add_value(struct line *l, const struct dz_log_field *f)
     }
 }
 
-/* One field, whole or not at all; a shorter one may still fit after it. */
+/* Append one field, as a whole or not at all; a later, shorter field may still fit. */
 static void add_field(struct line *l, const struct dz_log_field *f)
 {
     size_t before = l->n;
@@ -211,7 +211,7 @@ static void add_field(struct line *l, const struct dz_log_field *f)
     }
 }
 
-/* What TAIL bytes were kept for. */
+/* End the line; the TAIL bytes were kept free for this. */
 static void add_end(struct line *l)
 {
     static const char *const ends[2][2] = {{"\n", " truncated=true\n"},
@@ -265,7 +265,7 @@ static void build(struct line *l, enum dz_log_level level, const char *event,
 
 /* --- writing ----------------------------------------------------------------- */
 
-/* False when the descriptor would not take the line at once. */
+/* False: the line cannot be written without waiting. */
 static bool put_line(const struct line *l)
 {
     struct pollfd p = {.fd = sink.fd, .events = POLLOUT};

@@ -12,13 +12,12 @@
  * it), a line begins with its priority, "<6>", and has no time.
  *
  * Events are snake_case, in the past tense where something happened. Library
- * modules log at debug only; cell_stderr.c, which passes on what other processes
- * say, at warn. A line is at most DZ_LOG_LINE_MAX bytes and is
- * written by one write(2); values are cut at DZ_LOG_VALUE_MAX, and a field for
- * which no room is left is left out and truncated=true is added. Logging never
- * allocates, fails, or waits: a line that the descriptor will not take at once
- * is dropped, and the next that it takes is preceded by event=log_dropped with
- * their number. Any thread may log.
+ * modules log only at debug, except cell_stderr.c, which logs the standard error of cells at warn.
+ * A line is at most DZ_LOG_LINE_MAX bytes and is written by one write(2). Values are cut at
+ * DZ_LOG_VALUE_MAX; a field that does not fit is left out, and truncated=true is added. Logging
+ * never allocates, fails, or waits: a line that cannot be written at once is dropped, and the next
+ * line that can be written follows event=log_dropped with the number of dropped lines. Any thread
+ * may log.
  */
 #ifndef DZ_BASE_LOG_H
 #define DZ_BASE_LOG_H
@@ -37,32 +36,32 @@ enum dz_log_level { /* syslog's numbers */
     DZ_LOG_DEBUG = 7,
 };
 
-/* "error", "warn", "info", "debug" to a level; DZ_EINVAL names all four. */
+/* Parse "error", "warn", "info" or "debug"; DZ_EINVAL: err names all four. */
 DZ_NODISCARD int dz_log_level_parse(struct dz_str s, enum dz_log_level *ret_level,
                                     struct dz_err *err);
 
-/* Where lines go and which. Before the first call: descriptor 2, info, text.
- * Not while other threads log. The descriptor stays the caller's. */
+/* Set the descriptor, the level and the format. The default is descriptor 2, info, text. Do not
+ * call it while other threads log. The descriptor stays the caller's. */
 void dz_log_setup(int fd, enum dz_log_level level, bool json);
 bool dz_log_enabled(enum dz_log_level level);
 
-/* Whose lines the current thread writes: all may be NULL. What the pointers
- * lead to must live until the context is replaced. Returns what was before, to
- * be put back. A line that says request_id or sandbox_id itself is believed. */
+/* Set the context that the current thread adds to its lines; all members may be NULL, and what they
+ * point to must live until the context is replaced. Returns the previous context, for restoring it.
+ * A line's own field request_id or sandbox_id replaces the context's. */
 enum {
     DZ_LOG_ID_TEXT = 64, /* bytes of an id with its terminator */
 };
 struct dz_log_context {
     const char *request_id;
-    const char *sandbox_id; /* "" is as NULL */
+    const char *sandbox_id; /* "" is the same as NULL */
     char *about;            /* DZ_LOG_ID_TEXT bytes that dz_log_about writes */
 };
 struct dz_log_context dz_log_enter(struct dz_log_context now);
 struct dz_log_context dz_log_current(void);
-/* It has turned out which sandbox the current context is about. */
+/* Set the sandbox of the current context, once it is known. */
 void dz_log_about(const char *sandbox_id);
 
-/* A field; make it by the functions below. Keys are snake_case literals. */
+/* A field, made by the functions below. Keys are snake_case literals. */
 struct dz_log_field {
     const char *key;
     enum {

@@ -12,8 +12,8 @@
  *      free slot, which ends every probe;
  *   2. between an entry's home slot and the entry no slot is free;
  *   3. no two entries have equal keys.
- * assert_map() checks them where an entry came or went: 2 and 3 in builds with DZ_CHECK_DEEP, of
- * the entries that lie together there.
+ * assert_map() checks them after an entry was added or removed; 2 and 3 only in builds with
+ * DZ_CHECK_DEEP, and only for the run of entries around it.
  */
 #include "base/map.h"
 
@@ -37,7 +37,7 @@ static void draw_seed(void)
 {
     if (getrandom(seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
         return;
-    /* Before the kernel's pool is ready: 16 random bytes that exec left us. */
+    /* The kernel's pool is not ready: use the 16 random bytes that exec passes to a program. */
     const void *bytes = (const void *)getauxval(AT_RANDOM); /* NOLINT(performance-no-int-to-ptr) */
     if (bytes)
         memcpy(seed, bytes, sizeof seed);

@@ -15,9 +15,9 @@
  * so NULL means "not there". The two kinds of key never equal one another; a
  * map normally has one kind.
  *
- * The hash is keyed with random bits drawn once per process, so who chooses the
- * keys cannot make them collide; the order of iteration is therefore different
- * in each process. A test that needs it fixed calls dz_map_seed first.
+ * The hash is keyed with random bits that are drawn once per process, so that nobody can choose
+ * keys that collide. Therefore the order of iteration differs in each process; a test that needs
+ * a fixed order calls dz_map_seed first.
  */
 #ifndef DZ_BASE_MAP_H
 #define DZ_BASE_MAP_H
@@ -39,17 +39,17 @@ struct dz_map {
     struct dz_map_entry *slots;
     size_t count; /* entries */
     size_t cap;   /* slots: 0 or a power of two */
-    size_t max;   /* entries there may ever be */
+    size_t max;   /* the most entries */
     uint64_t key[2];
 };
 
 void dz_map_init(struct dz_map *m, size_t max); /* allocates nothing */
-void dz_map_release(struct dz_map *m);          /* forget all; usable again. For DZ_AUTO too */
-void dz_map_clear(struct dz_map *m);            /* forget all, keep the memory */
+void dz_map_release(struct dz_map *m);          /* remove all, free; for DZ_AUTO too */
+void dz_map_clear(struct dz_map *m);            /* remove all, keep the memory */
 
-/* Add or replace. The replaced value, or NULL, goes to *ret_old when that is
- * not NULL; the entry then has the new key's bytes. DZ_ELIMIT when the map has
- * max entries, DZ_ENOMEM; on failure nothing is changed. */
+/* Add or replace an entry. The replaced value, or NULL, goes to *ret_old unless ret_old is NULL;
+ * the entry then refers to the new key's bytes. DZ_ELIMIT if the map has max entries, DZ_ENOMEM; on
+ * failure nothing is changed. */
 DZ_NODISCARD int dz_map_put(struct dz_map *m, struct dz_str key, void *value, void **ret_old);
 DZ_NODISCARD int dz_map_put64(struct dz_map *m, uint64_t key, void *value, void **ret_old);
 
@@ -57,7 +57,7 @@ DZ_NODISCARD int dz_map_put64(struct dz_map *m, uint64_t key, void *value, void 
 void *dz_map_get(const struct dz_map *m, struct dz_str key);
 void *dz_map_get64(const struct dz_map *m, uint64_t key);
 
-/* Take out; gives the value that was there, or NULL. */
+/* Remove an entry and return its value, or NULL. */
 void *dz_map_remove(struct dz_map *m, struct dz_str key);
 void *dz_map_remove64(struct dz_map *m, uint64_t key);
 

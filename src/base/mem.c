@@ -3,9 +3,9 @@
  * mem.c - the heap's door: counting and failing on command around malloc.
  *
  * The counters are atomic and relaxed: each is right by itself once the threads
- * that allocate are done, and no memory order hangs on them. Sizes are what
- * malloc_usable_size says, at allocation and at free alike, so that the sum
- * comes back to zero without a header of our own.
+ * that allocate are done, and nothing depends on their memory order. Sizes are those of
+ * malloc_usable_size, at allocation and at free, so the sum returns to zero without a header of our
+ * own.
  */
 #include "base/mem.h"
 

@@ -3,9 +3,9 @@
  * num.c - integers and decimals from text.
  *
  * Digits are gathered with the overflow builtins, so a value that does not fit
- * is told apart from text that is no number at all. Decimals are checked
- * against our own grammar first and only then given to strtod_l in the C
- * locale, which would also take "inf", "nan", "0x1p3" and leading spaces.
+ * is distinguished from text that is not a number. Decimals are first checked against our own
+ * grammar and then converted by strtod_l in the C locale, which would also accept "inf", "nan",
+ * "0x1p3" and leading spaces.
  * Durations and sizes are in num_unit.c.
  */
 #include "base/num.h"

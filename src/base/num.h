@@ -2,10 +2,10 @@
  *
  * num.h - numbers, durations and sizes from text, and back.
  *
- * Every parser takes the whole slice: nothing may stand before or after the
- * number, not even a space. The result lies in min..max (both included), or
- * DZ_EINVAL comes back, *ret_x stays as it was, and err says which text was
- * read, what is wrong with it and what is expected. None depends on the locale.
+ * Every parser parses the whole slice: nothing may precede or follow the number, not even a space.
+ * The result is in min..max (both included). Otherwise the parser returns DZ_EINVAL, *ret_x is
+ * unchanged, and err has the text, what is wrong with it and what is expected. None depends on the
+ * locale.
  */
 #ifndef DZ_BASE_NUM_H
 #define DZ_BASE_NUM_H
@@ -31,21 +31,21 @@ static inline int dz_hex_digit(char c)
     return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
-/* Integers: decimal digits (leading zeros are zeros, never octal), or 0x and
- * hexadecimal digits. i64 may have a '-' before; nothing may have a '+'. */
+/* Integers: decimal digits (leading zeros do not mean octal), or 0x and hexadecimal digits. An i64
+ * may begin with '-'; a '+' is never allowed. */
 DZ_NODISCARD int dz_num_u64(struct dz_str s, uint64_t min, uint64_t max, uint64_t *ret_value,
                             struct dz_err *err);
 DZ_NODISCARD int dz_num_i64(struct dz_str s, int64_t min, int64_t max, int64_t *ret_value,
                             struct dz_err *err);
 
-/* Decimal: -12, 0.5, .5, 5., 1e-9. Never inf, nan or hexadecimal; what rounds
- * to infinity is out of range. */
+/* Decimal: -12, 0.5, .5, 5., 1e-9. Never inf, nan or hexadecimal; a number that rounds to infinity
+ * is out of range. */
 DZ_NODISCARD int dz_num_double(struct dz_str s, double min, double max, double *ret_value,
                                struct dz_err *err);
 
-/* Durations, in milliseconds: parts of digits and a unit out of d h m s ms,
- * larger units first and each at most once (1h30m, 1500ms), or digits alone,
- * which are seconds. There are no negative durations; min >= 0. */
+/* Durations, in milliseconds: parts of digits and a unit (d h m s ms), larger units first and each
+ * at most once (1h30m, 1500ms), or only digits, which are seconds. There are no negative durations;
+ * min >= 0. */
 DZ_NODISCARD int dz_duration_parse(struct dz_str s, int64_t min_ms, int64_t max_ms, int64_t *ret_ms,
                                    struct dz_err *err);
 

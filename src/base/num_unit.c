@@ -2,8 +2,8 @@
  *
  * num_unit.c - durations and sizes: numbers with a unit.
  *
- * Both are tables of (name, factor). Printing picks what parsing reads back as
- * the very same value: parse(print(x)) == x for every x.
+ * Both are tables of (name, factor). Printed text is parsed back to the same value:
+ * parse(print(x)) == x for every x.
  */
 #include "base/num.h"
 
@@ -44,8 +44,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Take digits and then a unit (all that is not a digit) off *s. False when
- * there are no digits; *ret_over tells that the number left 64 bits. */
+/* Remove digits and then a unit (everything up to the next digit) from *s. False: there are no
+ * digits; *ret_over: the number does not fit into 64 bits. */
 static bool take_part(struct dz_str *s, uint64_t *ret_value, struct dz_str *ret_unit,
                       bool *ret_over)
 {

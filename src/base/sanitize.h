@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sanitize.h - is this built with a sanitizer that has a heap and a shadow of its own?
+ * sanitize.h - detect a build with a sanitizer that has its own heap and shadow memory.
  *
  * DZ_SANITIZED is 1 under AddressSanitizer or ThreadSanitizer, of gcc or clang, else 0.
  */

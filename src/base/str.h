@@ -2,9 +2,9 @@
  *
  * str.h - a string slice: bytes somewhere else, and how many.
  *
- * A slice owns nothing; whoever made it answers for the bytes' life. The bytes
- * may hold NUL and need no terminator. p may be NULL only when n is 0; no
- * function here reads p then. Slices are passed by value.
+ * A slice owns nothing; the code that makes it ensures that the bytes live long enough. The bytes
+ * may contain NUL and need no terminator. p may be NULL only if n is 0; then no function here reads
+ * p. Slices are passed by value.
  */
 #ifndef DZ_BASE_STR_H
 #define DZ_BASE_STR_H
@@ -27,8 +27,8 @@ struct dz_str {
 #define DZ_STR_INIT(lit) {"" lit, sizeof(lit) - 1}
 #define DZ_STR(lit)      ((struct dz_str)DZ_STR_INIT(lit))
 
-/* printf("%.*s", DZ_STR_ARG(s)): for short text known to be printable. What
- * came from outside is printed through dz_str_quote. */
+/* printf("%.*s", DZ_STR_ARG(s)), for short text that is known to be printable. Print text from
+ * outside through dz_str_quote. */
 #define DZ_STR_ARG(s) ((s).n < 4096 ? (int)(s).n : 4096), ((s).n ? (s).p : "")
 
 static inline struct dz_str dz_str_n(const char *p, size_t n)
@@ -76,7 +76,7 @@ char *dz_str_quote(struct dz_str s, char out[static DZ_STR_QUOTED]);
 /* --- UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF) --- */
 size_t dz_utf8_len(const char *p, size_t n); /* bytes of the character at p, 0 = invalid */
 bool dz_str_is_utf8(struct dz_str s);
-/* The same, and 0 too for what steers a terminal: C0, DEL, C1 (U+0080 to U+009F). */
+/* The same, but 0 also for terminal control characters: C0, DEL, C1 (U+0080 to U+009F). */
 size_t dz_utf8_shown(const char *p, size_t n);
 /* Replace each byte that dz_utf8_shown() refuses by '?'. */
 void dz_str_plain(char *text);

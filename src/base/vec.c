@@ -2,9 +2,8 @@
  *
  * vec.c - growing a vector, for every element type.
  *
- * All vectors share one layout but for the type that p points to, and the tree
- * is built with -fno-strict-aliasing, so one function serves them all. Growth
- * doubles, clipped to the ceiling.
+ * All vectors share one layout except for the type that p points to, and the tree is built with
+ * -fno-strict-aliasing, so one function serves them all. The capacity doubles, up to the ceiling.
  */
 #include "base/vec.h"
 

@@ -13,9 +13,8 @@
  *
  * DZ_VEC(, T) is an anonymous type, for a member. Invariants: n <= cap <= max;
  * p is NULL exactly while cap is 0. Once growing fails, err holds DZ_ELIMIT or
- * DZ_ENOMEM and later pushes do nothing; what is in the vector stays. Pointers
- * into p hold until the next push or reserve. The elements are plain values:
- * what they own is for the caller to free.
+ * DZ_ENOMEM and later pushes do nothing; the elements stay. Pointers into p are valid until the
+ * next push or reserve. The elements are plain values: the caller frees what they own.
  */
 #ifndef DZ_BASE_VEC_H
 #define DZ_BASE_VEC_H
@@ -37,7 +36,7 @@
     }
 #define DZ_VEC_INIT(limit) {.max = (limit)}
 
-DZ_VEC(dz_vec_any, void); /* what every vector looks like to vec.c */
+DZ_VEC(dz_vec_any, void); /* the layout of every vector, for vec.c */
 
 /* Room for n more elements of elem bytes; 0 or the sticky error. */
 int dz_vec_grow(struct dz_vec_any *v, size_t elem, size_t n);
@@ -48,7 +47,7 @@ static inline struct dz_vec_any *dz_vec_any_of(void *v)
 }
 #define DZ_VEC_ANY_(v) dz_vec_any_of(v)
 
-/* Each gives 0 or the sticky error; the result may be left unread. */
+/* Each returns 0 or the sticky error; the result may be ignored. */
 #define dz_vec_reserve(v, more) dz_vec_grow(DZ_VEC_ANY_(v), sizeof *(v)->p, (more))
 #define dz_vec_push(v, item)                                                     \
     ({                                                                           \
@@ -69,7 +68,7 @@ static inline struct dz_vec_any *dz_vec_any_of(void *v)
         vec_->err;                                                      \
     })
 
-/* The last element, taken off. The vector must not be empty. */
+/* Remove and return the last element. The vector must not be empty. */
 #define dz_vec_pop(v)             \
     ({                            \
         __typeof__(v) vec_ = (v); \

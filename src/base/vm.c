@@ -105,9 +105,9 @@ void dz_vm_populate(void *p, size_t bytes)
 
 /* --- pages that come with their content ---------------------------------------------- */
 
-/* The descriptor speaks of the address space it was opened in, whoever holds it. */
+/* The descriptor refers to the address space in which it was opened, also in a forked child. */
 static struct {
-    int fd; /* 0: none, for a jail or a daemon never has it there */
+    int fd; /* 0: none; a jail or a daemon never has it as descriptor 0 */
     pid_t owner;
 } filler;
 
@@ -122,7 +122,7 @@ void dz_vm_fill_open(void)
 {
     if (filler.fd > 0 && filler.owner == getpid())
         return;
-    filler.fd = 0; /* a parent's: its number may be another file's by now */
+    filler.fd = 0; /* the parent's: do not close, the number may be another file by now */
     struct uffdio_api api = {.api = UFFD_API};
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     if (fd <= 0)
@@ -135,7 +135,7 @@ void dz_vm_fill_open(void)
     filler.owner = getpid();
 }
 
-/* false: a part may be there, the rest is as it was. */
+/* False: some pages may have been filled, the rest is unchanged. */
 static bool fill_pages(void *p, const void *from, size_t bytes)
 {
     if (filler.fd <= 0 || filler.owner != getpid())
@@ -150,7 +150,7 @@ static bool fill_pages(void *p, const void *from, size_t bytes)
                                .mode = UFFDIO_COPY_MODE_DONTWAKE};
     bool done = ioctl(filler.fd, UFFDIO_COPY, &copy) == 0;
     if (ioctl(filler.fd, UFFDIO_UNREGISTER, &range) < 0)
-        dz_vm_fill_close(); /* ends it too, else a fault there would wait for ever */
+        dz_vm_fill_close(); /* also unregisters the range, else a fault there would wait forever */
     return done;
 }
 

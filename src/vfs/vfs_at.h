@@ -2,9 +2,8 @@
  *
  * vfs_at.h - the disk as a process sees it: paths, credentials, umask.
  *
- * One function for each call of the *at family. All return 0, a count or a
- * negative errno, and check permission as Linux does. `dir` is the inode that a
- * relative path starts from (what a dirfd stands for).
+ * One function for each call of the *at family. All return 0, a count or a negative errno, and
+ * check permissions as Linux does. `dir` is the inode where a relative path starts (a dirfd).
  */
 #ifndef DZ_VFS_VFS_AT_H
 #define DZ_VFS_VFS_AT_H
@@ -22,11 +21,11 @@ struct dz_vfs_path {
 };
 
 /* flags of open(2): O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY,
- * O_NOFOLLOW, O_PATH, O_TMPFILE, O_NOATIME; others are the caller's. The new reference
- * is the caller's to dz_vfs_unref(). */
+ * O_NOFOLLOW, O_PATH, O_TMPFILE, O_NOATIME; the caller handles all others. The caller releases the
+ * new reference by dz_vfs_unref(). */
 int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at, int flags,
                    uint32_t mode, uint64_t *ret_ino);
-/* follow: whether a symlink at the end means its target, or itself. */
+/* follow: follow a symlink at the end of the path. */
 int dz_vfs_stat_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at,
                    bool follow, struct dz_vfs_attr *ret_attr);
 int dz_vfs_access_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at,
@@ -49,7 +48,7 @@ int dz_vfs_rename_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_v
 int dz_vfs_truncate_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at,
                        uint64_t size);
 
-/* By inode, with permission: what fchmod(2), fchown(2), futimens(2) do. */
+/* By inode, with permission checks, like fchmod(2), fchown(2), futimens(2). */
 int dz_vfs_chmod(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t ino, uint32_t mode);
 /* UINT32_MAX leaves uid or gid as it is. */
 int dz_vfs_chown(struct dz_vfs *v, const struct dz_vfs_who *who, uint64_t ino, uint32_t uid,

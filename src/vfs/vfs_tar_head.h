@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_tar_head.h - headers of tar archives. Knows the format, not the disk.
+ * vfs_tar_head.h - write headers of tar archives. It knows the format, not the disk.
  */
 #ifndef DZ_VFS_VFS_TAR_HEAD_H
 #define DZ_VFS_VFS_TAR_HEAD_H
@@ -12,20 +12,20 @@ struct dz_tar_head {
     char type; /* as in dz_tar_member */
     struct dz_str path, link;
     uint32_t mode, uid, gid;
-    uint64_t size; /* of the data that follows; pad it to DZ_TAR_BLOCK */
+    uint64_t size; /* bytes of the data that follows; pad the data to DZ_TAR_BLOCK */
     int64_t mtime_ns;
     uint32_t major, minor;
 };
 
-/* One record for the extended header of the member that comes next. */
+/* Add a record to the extended header of the next member. */
 void dz_tar_pax_add(struct dz_buf *pax, const char *key, const void *value, size_t n);
-/* Append the member's header, and before it the extended one if there are records in pax or if
- * some are needed, which are added there: reset pax before the next member. */
+/* Append the member's header. If pax has records, or if some are needed (they are added to pax), an
+ * extended header comes first. Reset pax before the next member. */
 void dz_tar_head_add(struct dz_buf *out, struct dz_buf *pax, const struct dz_tar_head *m);
 
-/* For a file with holes: writes the map that its data begins with into map, and the header's part
- * into pax. The header's path must be DZ_TAR_SPARSE_NAME, and its size that of the map plus all
- * pieces, which this returns. */
+/* For a file with holes: write the map with which its data begins into map, and the header's
+ * records into pax. Returns the size of the map plus all pieces, which must be the header's size.
+ * The header's path must be DZ_TAR_SPARSE_NAME. */
 #define DZ_TAR_SPARSE_NAME "GNUSparseFile"
 uint64_t dz_tar_sparse_add(struct dz_buf *map, struct dz_buf *pax,
                            const struct dz_tar_piece *pieces, size_t count, struct dz_str path,

@@ -2,8 +2,8 @@
  *
  * vfs_tar_read.h - the reader of tar streams.
  *
- * Knows the format, not the disk. One member at a time: dz_tar_next, then
- * dz_tar_data until it says 0 (what is not read is skipped by the next one).
+ * It knows the format, not the disk. Read one member at a time: dz_tar_next, then dz_tar_data until
+ * it returns 0. dz_tar_next skips the data that was not read.
  */
 #ifndef DZ_VFS_VFS_TAR_READ_H
 #define DZ_VFS_VFS_TAR_READ_H
@@ -21,16 +21,16 @@ struct dz_tar_xattr {
 
 struct dz_tar_member {
     char type;                /* '0' file, '1' link, '2' symlink, '3' '4' '5' '6' */
-    struct dz_buf path, link; /* may hold NUL only if bad says so */
+    struct dz_buf path, link; /* contain a NUL only if `bad` reports it */
     uint32_t mode, uid, gid;
-    uint64_t size; /* of the file as it will be, holes included */
+    uint64_t size; /* bytes of the file, holes included */
     int64_t mtime_ns;
     uint32_t major, minor;
     struct dz_buf xattr_bytes;
     struct dz_tar_xattr xattrs[DZ_TAR_XATTR_MAX];
     unsigned xattr_count;
     bool sparse;
-    char bad[160]; /* why this member cannot be taken; "" = it can */
+    char bad[160]; /* the reason why this member cannot be imported; "": it can */
 };
 
 /* Fields of extended headers (pax); they apply to the next member. */
@@ -42,15 +42,15 @@ struct dz_tar_pax {
     bool has_sparse, has_realsize, lost_xattr;
     uint64_t size, uid, gid, realsize, sparse_major, sparse_minor;
     int64_t mtime_ns;
-    bool half_piece; /* GNU.sparse.offset came, numbytes not yet */
+    bool half_piece; /* GNU.sparse.offset was read, numbytes was not */
 };
 
 struct dz_tar_reader {
     ssize_t (*read)(void *arg, void *buf, size_t n);
     void *arg;
-    uint64_t at;      /* bytes taken from the stream */
+    uint64_t at;      /* bytes read from the stream */
     uint64_t left;    /* bytes of the member's data still in the stream */
-    unsigned padding; /* that follow the data, up to the block */
+    unsigned padding; /* bytes between the data and the next block */
     bool ended;
     struct dz_tar_pax pax, global;
     struct dz_tar_member m;
@@ -66,7 +66,8 @@ void dz_tar_release(struct dz_tar_reader *r);
 
 /* 1: r->m is the next member; 0: the end; negative: the archive is broken. */
 DZ_NODISCARD int dz_tar_next(struct dz_tar_reader *r, struct dz_err *err);
-/* Bytes of content for *ret_off in the file, 0 at the end, negative: broken. */
+/* Read content: returns its number of bytes and in *ret_off its offset in the file. 0: the end;
+ * negative: the archive is broken. */
 DZ_NODISCARD ssize_t dz_tar_data(struct dz_tar_reader *r, void *buf, size_t n, uint64_t *ret_off,
                                  struct dz_err *err);
 

@@ -2,8 +2,8 @@
  *
  * vfs_template.h - the bytes of an empty disk, made when doze is built.
  *
- * template_main.c writes them (Makefile), with a mark in each place where every disk
- * has a value of its own. The marks are eight bytes wide, as are the values.
+ * The Makefile runs template_main.c, which writes these bytes, with a mark at each value that
+ * differs from disk to disk. Marks and values are eight bytes wide.
  */
 #ifndef DZ_VFS_VFS_TEMPLATE_H
 #define DZ_VFS_VFS_TEMPLATE_H
@@ -18,7 +18,7 @@ enum {
     DZ_VFS_TEMPLATE_TIMES = 12,
 };
 
-/* An empty disk; and one that also has the table for a machine's memory. */
+/* An empty disk, and an empty disk that also has the table for a machine's memory. */
 struct dz_vfs_template {
     const unsigned char *bytes;
     size_t size;
