@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench.h - what every `make bench-NAME` program shares.
+ * bench.h - functions shared by all `make bench-NAME` programs.
  *
  * A bench measures cases side by side: after a warm-up, round after round, each
  * case once per round (A B C A B C …), so that a machine whose speed drifts
- * slows all of them alike. Figures are medians over the rounds. Each row is
- * given beside a yardstick taken in the same run, with their ratio, because an
- * absolute time on a shared machine says little.
+ * slows all of them alike. Figures are medians over the rounds. Each row has a yardstick that was
+ * measured in the same run, and their ratio, because an absolute time on a shared machine says
+ * little.
  *
  *     struct bench b;
  *     bench_init(&b, "disk", 15);
@@ -51,7 +51,7 @@ struct bench_row {
     const char *unit;
     double yardstick; /* same unit; 0: none */
     const char *yardstick_name;
-    double ratio;  /* what the budget speaks of when there is a yardstick; 0: none */
+    double ratio;  /* the budget applies to it if there is a yardstick; 0: none */
     double budget; /* of ratio, or of value when ratio is 0; 0: none */
     bool at_least; /* the budget is a lower bound, not an upper one */
 };
@@ -102,7 +102,7 @@ int bench_spawn_true(struct bench *b, void *arg, long count);
  * is `count` runs. Use with BENCH_CPU to compare whole programs. */
 int bench_command(struct bench *b, void *argv, long count);
 
-/* KB of a cell that nobody shares: of the guests' own memories, of all else. */
+/* Unshared memory of a cell in KB: of the guests' own memories, and of everything else. */
 struct bench_memory {
     double inside, rest;
 };

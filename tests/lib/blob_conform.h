@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * blob_conform.h - what every store must do. A test includes it and gives it an empty store.
+ * blob_conform.h - the conformance test for stores. A test includes it and passes an empty store.
  */
 #ifndef DZ_TESTS_BLOB_CONFORM_H
 #define DZ_TESTS_BLOB_CONFORM_H
@@ -61,7 +61,7 @@ TEST(an_object_is_there_after_commit_and_not_before)
     CHECK(holds(s, "a.b", "hello", 5));
     CHECK_INT(dz_blob_out_open(s, "a.b", &out, NULL), 0);
     CHECK_INT(dz_blob_out_write(out, "claimed", 7, NULL), 0);
-    out->claimed = true; /* named before it is durable; the same in the end */
+    out->claimed = true; /* named before it is durable; the result is the same */
     CHECK(holds(s, "a.b", "hello", 5));
     CHECK_INT(dz_blob_out_commit(out, NULL), 0);
     dz_blob_out_close(out);
@@ -128,7 +128,7 @@ static int read_whatever(struct dz_blob_in *in, void *buf, size_t n, uint64_t at
     return 0;
 }
 
-/* The bound is that of the object, not of the store that reads it. */
+/* A read is limited by the object's size, not by the store that holds it. */
 TEST(no_store_is_asked_for_bytes_beyond_the_end)
 {
     static const struct dz_blob_in_ops ops = {.read = read_whatever};
@@ -177,7 +177,7 @@ TEST(keys_cannot_leave_the_store)
 
 /* --- copying --------------------------------------------------------------------- */
 
-/* A reader without a descriptor, as of a store far away. */
+/* A reader without a descriptor, like that of a remote store. */
 struct far_in {
     struct dz_blob_in head;
     struct dz_blob_in *near;
@@ -205,7 +205,7 @@ static char *make_data(size_t n)
     return data;
 }
 
-/* As blob.h defines it, in the plainest way. */
+/* The hash as blob.h defines it, computed in the simplest way. */
 static void plain_hash(const char *data, size_t n, uint8_t ret_digest[static DZ_SHA256_BYTES])
 {
     uint8_t pieces[16][DZ_SHA256_BYTES];

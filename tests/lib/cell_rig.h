@@ -27,9 +27,9 @@ struct crig {
     struct dz_buf out, err_out;
     struct dz_cell_event end;
     char text[256];
-    size_t out_seen; /* all that was printed, kept or not */
-    uint64_t offset; /* of the next output */
-    bool slow;       /* what is printed is not taken */
+    size_t out_seen; /* bytes of all output, kept or not */
+    uint64_t offset; /* expected offset of the next output */
+    bool slow;       /* output is not acknowledged */
     struct dz_err err;
 };
 
@@ -44,13 +44,13 @@ static inline int crig_file(void)
 
 static const char *const crig_env[] = {"PATH=/bin", NULL};
 
-/* Bring up the machine, with its main command: one that begins, or the one that sleeps. */
+/* Bring up the machine, and start its main command or attach to the one that was suspended. */
 static inline int crig_go(struct crig *r)
 {
     int rc = dz_cell_go(r->cell, &r->err);
     if (rc == 0 && r->start.asleep != DZ_CELL_WAKE_ONLY)
         return dz_cell_exec(r->cell, &r->main, &r->exec, &r->err);
-    r->exec = 1; /* the only sleeper */
+    r->exec = 1; /* the only suspended command */
     return rc ? rc : dz_cell_exec_attach(r->cell, r->exec, DZ_CELL_UNSENT, &r->err);
 }
 
@@ -66,7 +66,7 @@ static inline int crig_again(struct crig *r, enum dz_cell_asleep asleep)
     return rc < 0 ? rc : crig_go(r);
 }
 
-/* A cell, its disk empty but for /bin/g; not started yet. */
+/* Spawn a cell whose disk has only /bin/g, without starting its machine. */
 static inline int crig_spawn(struct crig *r, const char *const *argv, const char *policy)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
@@ -121,7 +121,8 @@ static inline bool crig_is_end(enum dz_cell_event_type type)
            type == DZ_CELL_FULL;
 }
 
-/* Receive until the end, or until `type` came: its type, or DZ_E*. */
+/* Receive events until the end or until one of this type; returns the last event's type, or DZ_E*.
+ */
 static inline int crig_wait(struct crig *r, enum dz_cell_event_type type)
 {
     struct dz_cell_event e;
@@ -142,7 +143,7 @@ static inline int crig_wait(struct crig *r, enum dz_cell_event_type type)
     }
 }
 
-/* Type into the main command, as its window opens. */
+/* Send input to the main command, as fast as its window opens. */
 static inline void crig_input(struct crig *r, const char *text, size_t n)
 {
     for (size_t done = 0; done < n;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A control plane with real cells, a small image, and askers that count their answers. */
+ * A control plane with real cells and a small image, and clients that count their answers. */
 #ifndef DZ_TESTS_LIB_ENGINE_RIG_H
 #define DZ_TESTS_LIB_ENGINE_RIG_H
 
@@ -33,7 +33,7 @@ struct rig {
     struct dz_why why;
 };
 
-/* Who asked, and what he was told. */
+/* A client, and the answers that it got. */
 struct asker {
     int done, started, ended, failed, code;
     bool memory_lost;
@@ -78,7 +78,7 @@ static inline void on_done(void *arg, const struct dz_sandbox_result *result)
     CHECK((result->code < 0) == (result->code < 0 && result->why && result->why->err.msg[0]));
 }
 
-/* What happens when a command has started, before anything else does. */
+/* Called right after a command has started, before any other event. */
 static void (*first_thing)(void);
 static struct rig *first_in;
 
@@ -253,7 +253,7 @@ static inline void rig_close(struct rig *r)
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r->dir, NULL), 0);
 }
 
-/* The box of the only sandbox; NULL: it has none. */
+/* The only sandbox; NULL: it is not in memory. */
 static inline struct dz_sandbox *only(const struct rig *r)
 {
     struct dz_sandbox *b = NULL;
@@ -262,7 +262,7 @@ static inline struct dz_sandbox *only(const struct rig *r)
     return b;
 }
 
-/* Kill its cell once it is in this phase. */
+/* Kill the sandbox's cell as soon as the sandbox is in this phase. */
 static inline void kill_in(struct rig *r, enum dz_sandbox_phase phase)
 {
     for (int i = 0; i < PATIENCE; i++) {

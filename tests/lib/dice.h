@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * dice.h - random numbers that a seed repeats (Steele, Lea, Flood: "Fast
- * Splittable Pseudorandom Number Generators", the mixer called SplitMix64).
+ * dice.h - reproducible random numbers from a seed (Steele, Lea, Flood: "Fast Splittable
+ * Pseudorandom Number Generators", the mixer called SplitMix64).
  */
 #ifndef DZ_TESTS_DICE_H
 #define DZ_TESTS_DICE_H

@@ -3,9 +3,9 @@
  * kernel_rig.h - a kernel over a simulated disk, whose processes are coroutines.
  *
  * A program is a C function that makes calls through SYS(), which parks the
- * coroutine as a real guest is parked, and issues the call again. Signal handlers
- * are C functions too, called on top of whatever the program waits in. Time and
- * CPU stand still until a program or the test moves them. Include it once.
+ * coroutine as a real guest is parked, and issues the call again. Signal handlers are C functions,
+ * too, called on top of the call in which the program waits. Wall time and CPU time stand still
+ * until a program or the test moves them. Include it once.
  */
 #ifndef DZ_TESTS_KERNEL_RIG_H
 #define DZ_TESTS_KERNEL_RIG_H
@@ -57,14 +57,14 @@ struct krig {
     int64_t now, cpu; /* ns */
     struct fib_prog prog[FIB_PROGS];
     int progs;
-    char out[FIB_OUT];    /* all that left, of every stream */
-    size_t out_len, take; /* take: bytes that may be taken yet */
+    char out[FIB_OUT];    /* the output of all streams */
+    size_t out_len, take; /* take: bytes that the embedder still accepts */
     int commits;
-    uint64_t space;     /* of shared futexes */
+    uint64_t space;     /* key space of shared futexes */
     uint32_t words[64]; /* the memory of all processes: their addresses are 4 * index */
     void *arg;          /* the test's */
     char log[4096];
-    bool quiet; /* programs fail as they must: do not print it */
+    bool quiet; /* programs are expected to fail: print no failures */
 };
 
 struct fib {
@@ -73,22 +73,22 @@ struct fib {
     struct dz_proc *p;
     ucontext_t ctx, back;
     char *stack;
-    fib_main main, child; /* child: what a fork runs */
-    bool forked;          /* begins parked in the fork, which then answers 0 */
+    fib_main main, child; /* child: the main function of the next fork's child */
+    bool forked;          /* begins parked in the fork call, which then returns 0 */
     enum dz_run_stop stop;
     struct {
         uint32_t handler;
         int signo;
-        uint64_t mask; /* native: of its frame */
+        uint64_t mask; /* native: the signal mask in its frame */
     } inj[64];
     uint32_t depth;
-    bool reissued, again; /* native: stands in a call that is over; which is issued again */
+    bool reissued, again; /* native: parked at a finished call; that call is to be reissued */
     int64_t answer;
-    struct dz_siginfo info[DZ_KERNEL_SIGNALS + 1]; /* of the last one of each */
+    struct dz_siginfo info[DZ_KERNEL_SIGNALS + 1]; /* the last siginfo of each signal */
     void (*handler[8])(struct fib *f, int signo);  /* by number, from 2 on */
-    int64_t note[8];                               /* the program's own */
-    struct fib *lender;                            /* of a vfork child: whose place it has */
-    int lingers; /* polls that it stays away for, when it is let go */
+    int64_t note[8];                               /* for the program's own use */
+    struct fib *lender;                            /* vfork child: the parent whose task it uses */
+    int lingers; /* number of polls that it stays away when it is let go */
 };
 
 static inline void krig_log(struct krig *r, const char *text)
@@ -101,7 +101,7 @@ static inline void krig_log(struct krig *r, const char *text)
 
 static void fib_yield(struct fib *f, enum dz_run_stop stop);
 
-/* Handlers that were injected since: the last one runs first. */
+/* Run the handlers that were injected since `base`, the last one first. */
 static inline void fib_handle(struct fib *f, uint32_t base)
 {
     while (f->depth > base) {
@@ -124,8 +124,8 @@ static void fib_yield(struct fib *f, enum dz_run_stop stop)
     fib_handle(f, base);
 }
 
-/* A call is over. A native one that was issued for a handler's sake stands until that has run: is
- * it issued again then? */
+/* Called when a call has returned. A native call that was interrupted by a handler stays parked
+ * until the handler has run. Returns whether the call must then be issued again. */
 static inline bool fib_again(struct fib *f, int64_t r)
 {
     uint32_t base = f->depth;
@@ -232,14 +232,14 @@ static enum dz_run_stop fib_run(void *arg, struct dz_task *t, int *ret_signal)
     return f->stop;
 }
 
-/* Store a number where clone wants it; an address that is none does not matter, as on Linux. */
+/* Store a thread id for clone; an invalid address is ignored, as on Linux. */
 static inline void fib_store(struct krig *r, uint64_t at, int32_t tid)
 {
     if (at / 4 < DZ_ARRAY_LEN(r->words))
         r->words[at / 4] = (uint32_t)tid;
 }
 
-/* A clone's memory is its parent's, as all of the rig's is. */
+/* A clone shares its parent's memory, because all processes of the rig share one memory. */
 static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how)
 {
     struct krig *r = arg;
@@ -333,7 +333,7 @@ static void fib_interrupt(void *arg, struct dz_task *t)
     (void)t; /* a coroutine looks at must_stop after each call */
 }
 
-/* Guests' memory, of which the rig has one for all. */
+/* The guests' memory: the rig has one for all processes. */
 static int fib_read(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n)
 {
     const struct krig *r = arg;
@@ -373,8 +373,8 @@ static int fib_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint6
     return 0;
 }
 
-/* The same as a runner whose tasks run elsewhere: run only lets one go, and what it does until it
- * stops it does in a poll. With KRIG_AWAY the rig is that one. */
+/* A variant of the runner whose tasks run elsewhere: `run` only lets a task go, and the task does
+ * its work in a later poll. KRIG_AWAY selects it. */
 static inline enum dz_run_stop fib_let_go(void *arg, struct dz_task *t, int *ret_signal)
 {
     (void)arg, (void)t, (void)ret_signal;
@@ -384,7 +384,7 @@ static inline enum dz_run_stop fib_let_go(void *arg, struct dz_task *t, int *ret
 static inline void fib_poll(void *arg)
 {
     struct krig *r = arg;
-    if (dz_kernel_runnable(r->k)) /* first all are away that can be */
+    if (dz_kernel_runnable(r->k)) /* first let all runnable tasks go */
         return;
     for (uint32_t i = 1; i <= r->k->tab[DZ_KERNEL_TABLE_THREAD].high; i++) {
         struct dz_task *t = r->k->task[i];
@@ -498,7 +498,7 @@ static const struct dz_kernel_ops krig_ops = {
     .program_put = krig_program_put,
 };
 
-/* Machines that are made have native programs, too. */
+/* If set, new kernels also run native programs. */
 static bool krig_linux;
 static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *limits, uint32_t caps)
 {
@@ -513,7 +513,7 @@ static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *lim
     return dz_kernel_new(&opts, &r->k, &r->disk.err);
 }
 
-/* A program at /bin/NAME. */
+/* Install a program at /bin/NAME. */
 static inline void krig_prog(struct krig *r, const char *name, fib_main main)
 {
     struct fib_prog *g = &r->prog[r->progs++];
@@ -535,7 +535,7 @@ static inline void krig_start(struct krig *r)
         abort();
 }
 
-/* Everything away; every program must have been let go. */
+/* Free everything. Returns the number of programs that were not put back, which must be 0. */
 static inline int krig_stop(struct krig *r)
 {
     int users = 0;
@@ -546,7 +546,7 @@ static inline int krig_stop(struct krig *r)
     return users;
 }
 
-/* Start /bin/NAME as user uid on these streams (0 = null); the job, 0 when it fails. */
+/* Start /bin/NAME as user uid on these streams (0 = null). Returns the job, 0 on failure. */
 static inline uint32_t krig_spawn(struct krig *r, const char *name, uint32_t uid,
                                   const struct dz_spawn_fd *fds, size_t n)
 {
@@ -565,8 +565,8 @@ static inline uint32_t krig_spawn(struct krig *r, const char *name, uint32_t uid
     return job;
 }
 
-/* Run until idle, moving time to the next deadline, until `jobs` have ended or
- * nothing ever happens again. Returns how many ended; the last one in *ret. */
+/* Run until `jobs` jobs have ended or nothing can happen any more; when idle, move the time to the
+ * next deadline. Returns the number of jobs that ended; the last one is in *ret. */
 static inline int krig_run(struct krig *r, int jobs, struct dz_job *ret)
 {
     int ended = 0;
@@ -578,7 +578,7 @@ static inline int krig_run(struct krig *r, int jobs, struct dz_job *ret)
         }
         int64_t at = dz_kernel_next_deadline(r->k);
         if (s == DZ_KERNEL_IDLE && dz_kernel_away(r->k) != 0)
-            continue; /* its event comes */
+            continue; /* its event will come */
         if (s == DZ_KERNEL_FAILED || (s == DZ_KERNEL_IDLE && at == INT64_MAX))
             break;
         int64_t wait = at - dz_kernel_now(r->k);
@@ -588,7 +588,7 @@ static inline int krig_run(struct krig *r, int jobs, struct dz_job *ret)
     return ended;
 }
 
-/* The common test: one program, run to its end. Its exit status, -1: it hangs. */
+/* Run one program to its end, as most tests do. Returns its exit status; -1: it hangs. */
 static inline int krig_main_as(fib_main main, uint32_t uid, struct krig *r)
 {
     struct dz_job job = {0};
@@ -598,7 +598,7 @@ static inline int krig_main_as(fib_main main, uint32_t uid, struct krig *r)
     return krig_run(r, 1, &job) == 1 ? job.status : -1;
 }
 
-/* What a program checks itself; a test then wants status 0. */
+/* A check inside a program: on failure the program exits with 99; the test expects status 0. */
 #define OK(f, expr)                                                                          \
     do {                                                                                     \
         if (!(expr)) {                                                                       \
@@ -615,7 +615,7 @@ static inline int64_t fib_fork(struct fib *f, fib_main child)
     f->child = child;
     return SYS(f, dz_sys_fork(FK(f)));
 }
-/* A second thread of f's process, which does `does`. Its number. */
+/* Start a second thread of f's process that runs `does`. Returns its thread id. */
 static inline int32_t fib_thread(struct fib *f, fib_main does)
 {
     struct dz_thread *t = dz_k_thread_new(f->k, f->p);
@@ -650,9 +650,9 @@ static inline int64_t fib_open(struct fib *f, const char *path, int flags)
                dz_sys_openat(FK(f), (struct dz_at){.dirfd = AT_FDCWD, .path = path}, flags, 0644));
 }
 
-/* Run the program again and again, with the 1st, the 2nd, ... allocation after the
- * start failing, until a run needs no more. Whatever comes of it, the kernel must
- * go away whole; a run without a failure must end with 0. Returns the failures. */
+/* Run the program repeatedly, with the 1st, the 2nd, ... allocation after the start failing, until
+ * a run has no failing allocation. After each run the kernel must release everything; the run
+ * without a failure must exit with 0. Returns the number of runs with a failure. */
 static inline long krig_torture(fib_main main, const char *second, fib_main second_main)
 {
     for (long at = 0;; at++) {

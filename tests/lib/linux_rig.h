@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_rig.h - programs of kernel_rig.h that make system calls by number, with a memory of their
- * own that is an array: pages that may be written, one that may only be read, and nothing else.
- * Include it once.
+ * linux_rig.h - programs of kernel_rig.h that make system calls by number. Their memory is an array
+ * of writable pages, followed by one read-only page. Include it once.
  */
 #ifndef DZ_TESTS_LINUX_RIG_H
 #define DZ_TESTS_LINUX_RIG_H
@@ -18,15 +17,15 @@
 
 enum {
     LRIG_PAGE = 4096,
-    LRIG_PAGES = 16,    /* the last one is read only */
-    LRIG_AT = 0x100000, /* address of the first */
+    LRIG_PAGES = 16,    /* the last page is read-only */
+    LRIG_AT = 0x100000, /* address of the first page */
     LRIG_END = LRIG_AT + LRIG_PAGES * LRIG_PAGE,
-    LRIG_RO = LRIG_END - LRIG_PAGE, /* what is below may be written */
+    LRIG_RO = LRIG_END - LRIG_PAGE, /* memory below is writable */
 };
 
 struct lmem {
     uint8_t bytes[LRIG_PAGES * LRIG_PAGE];
-    size_t used; /* bytes given away by put() */
+    size_t used; /* bytes allocated by put() */
 };
 
 static inline size_t lmem_reach(uint64_t at, size_t n, uint64_t end)
@@ -64,7 +63,7 @@ static inline void *lmem_at(uint64_t at)
 {
     return lmem.bytes + (at - LRIG_AT);
 }
-/* n bytes of the program's memory, from the beginning on: their address. */
+/* Allocate n bytes of the program's memory, from its start on. Returns their address. */
 static inline uint64_t lmem_new(size_t n)
 {
     const uint64_t at = LRIG_AT + lmem.used;
@@ -122,7 +121,7 @@ static inline int64_t lrig_call(struct fib *f, uint64_t number, const uint64_t a
 #define LRIG_5(a, ...)                         LRIG_U(a), LRIG_4(__VA_ARGS__)
 #define LRIG_6(a, ...)                         LRIG_U(a), LRIG_5(__VA_ARGS__)
 
-/* A call and the line that a trace shows of it. */
+/* Make a call and check its line in the trace. */
 #define TRACED(f, line, want, name, ...)                                                       \
     do {                                                                                       \
         const int64_t got_ = CALL(f, name __VA_OPT__(, ) __VA_ARGS__);                         \
@@ -131,7 +130,7 @@ static inline int64_t lrig_call(struct fib *f, uint64_t number, const uint64_t a
             return 99;                                                                         \
         }                                                                                      \
     } while (0)
-/* A call and its answer. */
+/* Make a call and check its result. */
 #define GIVES(f, want, name, ...)                                                              \
     do {                                                                                       \
         const int64_t got_ = CALL(f, name __VA_OPT__(, ) __VA_ARGS__);                         \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * many_rig.h - a cell that outlives its host over nameless files, for tests: each command's
- * output is kept, and taken at once unless it is slow. Include it once.
+ * many_rig.h - a cell over nameless files that can outlive its host, for tests. The rig keeps each
+ * command's output, and acknowledges it at once unless the command is `slow`. Include it once.
  */
 #ifndef DZ_TESTS_MANY_RIG_H
 #define DZ_TESTS_MANY_RIG_H
@@ -25,7 +25,7 @@ struct mexec {
     char id[64], text[256];
     struct dz_buf out, err_out;
     size_t seen;
-    uint64_t offset; /* that is expected next */
+    uint64_t offset; /* expected offset of the next output */
     int32_t pid;
     bool slow, over, resync;
     struct dz_cell_event end;
@@ -42,7 +42,7 @@ struct mop {
 struct mrig {
     struct dz_cell *cell, *hung;
     struct dz_cell_start start;
-    struct dz_cell_exec next; /* of the next command: limits */
+    struct dz_cell_exec next; /* limits of the next command */
     struct mexec execs[MRIG_EXECS];
     size_t count;
     struct mop ops[MRIG_OPS];
@@ -205,7 +205,7 @@ static inline void mrig_input(struct mrig *r, struct mexec *e, const char *text)
     }
 }
 
-/* The same file by a description of its own: locks belong to those. */
+/* Open the same file again, because locks belong to the open file description. */
 static inline int mrig_reopen(int fd)
 {
     char path[64];
@@ -266,13 +266,13 @@ static inline int mrig_write(struct mrig *r, const char *path, const char *text,
     return mrig_done(r, o);
 }
 
-/* Another cell over the same file, up unless it is file-only. */
+/* Start another cell over the same file, and wait until it is up, or ready if it is file-only. */
 static inline void mrig_again(struct mrig *r)
 {
     r->lost = r->up = r->ready = r->gone = false;
     r->live = 0;
     for (size_t i = 0; i < r->count; i++)
-        r->execs[i].exec = 0; /* handles are of one cell */
+        r->execs[i].exec = 0; /* handles belong to the old cell */
     for (size_t i = 0; i < r->op_count; i++)
         r->ops[i].op = 0;
     CHECK_INT(mrig_spawn(r), 0);
@@ -286,7 +286,7 @@ static inline void mrig_again(struct mrig *r)
         }
 }
 
-/* r is zeroed but for spawn and arg. */
+/* r must be zeroed, except spawn and arg. */
 static inline void mrig_start_by(struct mrig *r)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
@@ -330,11 +330,11 @@ static inline void mrig_start(struct mrig *r)
     mrig_start_by(r);
 }
 
-/* The host ends without a word: only its end of the socket closes. */
+/* Simulate the death of the host: only its end of the socket is closed. */
 static inline void mrig_hang_up(struct mrig *r)
 {
     CHECK_INT(shutdown(dz_cell_fd(r->cell), SHUT_RDWR), 0);
-    r->hung = r->cell; /* freed at the end: that would kill it */
+    r->hung = r->cell; /* freed at the end, because that kills the cell */
     r->cell = NULL;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * native_rig.h - programs of this machine on a disk of ours: the kernel, the runner and processes
- * of a stub, with real clocks. A test copies what a program needs, runs a command, and compares
- * with the same command on the host. Include it once.
+ * native_rig.h - run programs of the host on a sandbox disk: the kernel, the runner and processes
+ * of a stub, with real clocks. A test copies a program with its files, runs a command, and compares
+ * the result with the same command on the host. Include it once.
  */
 #ifndef DZ_TESTS_NATIVE_RIG_H
 #define DZ_TESTS_NATIVE_RIG_H
@@ -30,12 +30,12 @@ struct nrig {
     struct dz_linux *l;
     struct dz_stub *stub;
     struct dz_kernel *k;
-    cpu_set_t cpus;    /* of this process, before the runner placed it */
+    cpu_set_t cpus;    /* this process's CPU set, before the runner changed it */
     uint32_t in, outs; /* streams */
     char out[NRIG_OUT];
     size_t out_len;
-    char host[NRIG_OUT]; /* what the same command prints on the host */
-    bool trace;          /* print system calls: also by NRIG_TRACE=1 */
+    char host[NRIG_OUT]; /* output of the same command on the host */
+    bool trace;          /* print system calls; NRIG_TRACE=1 sets it, too */
     struct dz_kernel_limits limits;
 };
 
@@ -54,11 +54,11 @@ static inline void nrig_dirs(struct nrig *r, const char *path)
     for (size_t i = 1; path[i]; i++)
         if (path[i] == '/') {
             (void)snprintf(part, sizeof part, "%.*s", (int)i, path);
-            (void)rig_mkdir(&r->disk, part); /* or it is there */
+            (void)rig_mkdir(&r->disk, part); /* it may exist already */
         }
 }
 
-/* A file of the host, with its mode; links in its path as what they lead to. */
+/* Copy a file of the host with its mode; symbolic links in its path are followed. */
 static inline void nrig_copy_as(struct nrig *r, const char *path, const char *to)
 {
     char buf[65536];
@@ -89,7 +89,7 @@ static inline void nrig_copy(struct nrig *r, const char *path)
     nrig_copy_as(r, path, path);
 }
 
-/* A program, its interpreter and its libraries. */
+/* Copy a program with its interpreter and its libraries. */
 static inline void nrig_program(struct nrig *r, const char *path)
 {
     char line[PATH_MAX + 64];
@@ -107,7 +107,7 @@ static inline void nrig_program(struct nrig *r, const char *path)
     nrig_copy(r, path);
 }
 
-/* A directory with all below it, but for names that `skip` accepts. */
+/* Copy a directory with everything below it, except names that `skip` accepts. */
 static inline void nrig_tree(struct nrig *r, const char *path, bool (*skip)(const char *name))
 {
     DIR *d = opendir(path);
@@ -151,7 +151,7 @@ static int nrig_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *a
     *ret_program = (struct dz_program){.kind = DZ_KIND_LINUX};
     return 0;
 }
-/* Calls whose line begins so are counted, from the next start on. */
+/* Count the calls whose trace line begins with this text, from the next start on. */
 static const char *nrig_count;
 static unsigned nrig_counted;
 static void nrig_trace(void *arg, const struct dz_task *t, const char *line, size_t n)
@@ -212,8 +212,8 @@ static inline void nrig_stop(struct nrig *r)
     rig_free(&r->disk);
 }
 
-/* argv ends with NULL. `in`: what it reads, NULL: nothing. What wait(2) says of it; -1: it does not
- * start. r->out has what it wrote, terminated. */
+/* Run argv, which ends with NULL, with the standard input `in` (NULL: empty). Returns the status of
+ * wait(2), -1 if it does not start. r->out has the output, terminated. */
 static inline int nrig_run(struct nrig *r, const char *const argv[], const char *in)
 {
     char args[65536];
@@ -275,7 +275,7 @@ static inline int nrig_run(struct nrig *r, const char *const argv[], const char 
     return status;
 }
 
-/* The same on the host, in a directory of its own: r->host. */
+/* Run the same command on the host, in a new directory; the output goes to r->host. */
 static inline int nrig_host(struct nrig *r, const char *const argv[], const char *in)
 {
     char dir[] = "/tmp/nrig.XXXXXX";
@@ -315,7 +315,7 @@ static inline int nrig_host(struct nrig *r, const char *const argv[], const char
     return status;
 }
 
-/* Status and output are those of the host. */
+/* Check that status and output are equal to those on the host. */
 #define NRIG_SAME(r, in, ...)                            \
     do {                                                 \
         const char *const argv_[] = {__VA_ARGS__, NULL}; \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ncell_rig.h - cells with native programs, of a pool or alone, for tests. Include it once.
+ * ncell_rig.h - cells with native programs, from a pool or without one, for tests. Include it once.
  */
 #ifndef DZ_TESTS_NCELL_RIG_H
 #define DZ_TESTS_NCELL_RIG_H
@@ -19,7 +19,7 @@ static inline int ncell_from_pool(struct mrig *r, const struct dz_cell_start *st
     return dz_cell_pool_start(r->arg, start, &r->cell, &r->err);
 }
 
-/* A program, named as seen from the test's. */
+/* Read a program; its path is relative to the test program's directory. */
 static uint8_t ncell_program[8 << 20];
 static size_t ncell_size;
 static inline void ncell_read(const char *name)
@@ -36,7 +36,7 @@ static inline void ncell_read(const char *name)
     CHECK(ncell_size > 0);
 }
 
-/* A disk with the program, as "n", as an image. */
+/* Make an image: a disk with the program as /bin/n. */
 static inline void ncell_image(struct mrig *r)
 {
     mrig_start(r);
@@ -67,8 +67,8 @@ static inline void ncell_start(struct mrig *r, struct dz_cell_pool *p, const str
     mrig_again(r);
 }
 
-/* Processes whose parent, or whose session, is this one; how many there are. All children of a cell
- * are processes of its stubs, which are a session: of the first of them. */
+/* List the processes with this parent or this session; returns their number. All children of a cell
+ * are processes of its stubs, which share a session that the first of them leads. */
 enum {
     NCELL_STUBS = 256
 };

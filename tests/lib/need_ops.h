@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * need_ops.h - memory by need for a machine of sleep_world.h, as a cell has it. Include it once.
+ * need_ops.h - demand paging for a machine of sleep_world.h, as in a cell. Include it once.
  */
 #ifndef DZ_TESTS_NEED_OPS_H
 #define DZ_TESTS_NEED_OPS_H
@@ -10,7 +10,7 @@
 #include "os/os_dirty.h"
 #include "os/os_fault.h"
 
-/* Opened by who includes it; it counts where dz_os_dirty_by_need() says so. */
+/* The test that includes this opens it; it needs a host where dz_os_dirty_by_need() is true. */
 static struct dz_os_dirty *need_dirty;
 
 static inline struct dz_os_dirty_range need_range_of(const struct dz_machine_range *r)

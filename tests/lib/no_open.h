@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * no_open.h - from here on, this process names no file.
+ * no_open.h - forbid this process all system calls that name a file.
  *
- * A seccomp filter of the shape that a cell has for files: open, openat,
+ * It installs a seccomp filter like that of a cell: open, openat,
  * openat2, creat, unlink, unlinkat, access, faccessat, faccessat2, stat by path,
  * rename, mkdir and readlink kill the process (SIGSYS). For tests that
  * prove that code works on descriptors alone; open what is needed before, work in
@@ -32,7 +32,7 @@
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(nr), 0, 1), \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-/* True when the filter is in force. */
+/* Returns true if the filter is in force. */
 static inline bool no_open_begin(void)
 {
     static struct sock_filter code[] = {

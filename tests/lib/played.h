@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * played.h - cells that a test plays: a table of struct dz_cell_ops, in which a cell is what was
- * asked of it and the events that it is to tell. They need a simulated loop.
+ * played.h - simulated cells: a table of struct dz_cell_ops, in which a cell only records the
+ * requests that it got and queues the events that the test gives it. They need a simulated loop.
  *
- * What a test does not play happens at once and well: a cell that has only the file is ready, and
- * one that is to sleep sleeps.
+ * Without a callback of the test, a request succeeds at once: a file-only cell becomes ready, and a
+ * cell that is asked to suspend suspends.
  */
 #ifndef DZ_TESTS_PLAYED_H
 #define DZ_TESTS_PLAYED_H
@@ -21,9 +21,9 @@
 #include <string.h>
 
 enum {
-    PLAYED_EVENTS_MAX = 16, /* that one cell has to tell */
+    PLAYED_EVENTS_MAX = 16, /* queued events of one cell */
     PLAYED_TEXT = 128,
-    PLAYED_FD_FIRST = 1000000, /* no descriptor of the process is meant by accident */
+    PLAYED_FD_FIRST = 1000000, /* above all real descriptors of the process */
 };
 
 struct played {
@@ -34,34 +34,34 @@ struct played {
     int cells_made;
 
     /* Each may be NULL. */
-    /* A machine is to begin or to wake, in a new cell or in one that has the file. */
+    /* The machine should start or wake, in a new cell or in a file-only one. */
     int (*wake)(void *arg, struct dz_cell *c, struct dz_err *err);
     void (*suspend)(void *arg, struct dz_cell *c, bool files_only);
-    void (*killed)(void *arg, struct dz_cell *c); /* before it slept */
+    void (*killed)(void *arg, struct dz_cell *c); /* killed before it suspended */
 };
 
 struct dz_cell {
     struct dz_list link; /* in played.cells */
     struct played *played;
-    int fd; /* never that of another cell */
+    int fd; /* unique among all cells */
     char id[64];
-    bool go, drop_memory; /* of the start */
-    bool up;              /* its machine was to begin */
-    bool slept, dead;     /* SUSPENDED was said; it was killed, or said FAILED */
+    bool go, drop_memory; /* from the start request */
+    bool up;              /* its machine was told to start */
+    bool slept, dead;     /* it has sent SUSPENDED; it was killed or has sent FAILED */
     struct {
         struct dz_cell_event event;
         char text[PLAYED_TEXT];
     } told[PLAYED_EVENTS_MAX];
     size_t first, count;
-    uint32_t ops, cancelled; /* file operations that were begun, and the last that was ended */
+    uint32_t ops, cancelled; /* number of file operations begun; the last one cancelled */
 };
 
 static inline struct dz_cell *played_of(const struct dz_cell *c)
 {
-    return (struct dz_cell *)(uintptr_t)c; /* the table gives out what is not changed as const */
+    return (struct dz_cell *)(uintptr_t)c; /* some functions of the table get the cell as const */
 }
 
-/* The cell of a sandbox, or the one with this descriptor; NULL: it is gone. */
+/* Find the cell of a sandbox, or the cell with this descriptor; NULL: it is gone. */
 static inline struct dz_cell *played_cell(const struct played *p, const char *id)
 {
     DZ_LIST_FOREACH(struct dz_cell, c, &p->cells, link)
@@ -83,7 +83,7 @@ static inline void played_readable(struct dz_cell *c)
     (void)!dz_loop_sim_readable(c->played->loop, c->fd, c->count > 0 || c->dead, NULL);
 }
 
-/* The loop tells it soon. text: NULL, or copied. */
+/* Queue an event; the loop delivers it soon. text: copied, may be NULL. */
 static inline void played_tell(struct dz_cell *c, const struct dz_cell_event *event,
                                const char *text)
 {
@@ -117,7 +117,7 @@ static inline void played_awake(struct dz_cell *c, int code, const char *text)
     played_tell(c, &(struct dz_cell_event){.type = DZ_CELL_AWAKE, .code = code}, text);
 }
 
-/* It is over; `killed` is not called. */
+/* The cell fails and is dead; `killed` is not called. */
 static inline void played_fails(struct dz_cell *c, int code, const char *text)
 {
     played_tell(c, &(struct dz_cell_event){.type = DZ_CELL_FAILED, .code = code}, text);
@@ -241,7 +241,7 @@ static inline bool played_out_of_memory(const struct dz_cell *c)
     return false;
 }
 
-/* File operations begin, and end when they are cancelled or the cell is. */
+/* File operations run until they are cancelled or the cell ends. */
 static inline int played_op_start(struct dz_cell *c, const struct dz_cell_op *op, uint32_t *ret_op,
                                   struct dz_err *err)
 {
@@ -264,7 +264,7 @@ static const struct dz_cell_file_ops played_file_ops = {
     .cancel = played_op_cancel,
 };
 
-/* `kind` as rows have it. What no test asks for yet (commands, copies, room) is NULL. */
+/* kind: as in registry rows. Functions that no test needs yet (commands, copies, room) are NULL. */
 static inline struct dz_cell_ops played_ops(const char *kind)
 {
     return (struct dz_cell_ops){.kind = kind,
@@ -284,7 +284,7 @@ static inline struct dz_cell_ops played_ops(const char *kind)
                                 .free = played_free};
 }
 
-/* --- a host that has all that cells need, without limits ----------------------------------------
+/* --- a host with everything that cells need, without limits ------------------------------------
  */
 
 static inline int played_prepare(void *arg, const struct dz_instance *row,

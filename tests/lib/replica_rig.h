@@ -16,7 +16,7 @@
 
 enum {
     RIG_PAGE = 512,
-    RIG_PAGES = 24, /* the most that a database of the rig has */
+    RIG_PAGES = 24, /* the most pages of a database of the rig */
     RIG_FRAME = 24 + RIG_PAGE,
 };
 
@@ -56,7 +56,7 @@ static inline void rig_pwrite(int fd, const void *p, size_t n, uint64_t at)
     CHECK_INT(rc, 0);
 }
 
-/* An empty log over the one that is there. */
+/* Replace the log by an empty one. */
 static inline void rig_new_log(struct rig_db *d)
 {
     uint8_t h[32] = {0};
@@ -73,7 +73,7 @@ static inline void rig_new_log(struct rig_db *d)
     d->at = sizeof h;
 }
 
-/* One frame; commit: pages of the database, or 0. */
+/* Append one frame. commit: the database's pages after the commit, or 0 if it is no commit. */
 static inline void rig_frame(struct rig_db *d, uint32_t number, const uint8_t *page,
                              uint32_t commit)
 {
@@ -120,7 +120,7 @@ static inline void rig_close(struct rig_db *d)
     dz_fd_close(&d->wal_fd);
 }
 
-/* A transaction: some pages change, and the database may grow or shrink. */
+/* Make a transaction: some pages change, and the database may grow or shrink. */
 static inline void rig_commit(struct rig_db *d, uint64_t *dice)
 {
     uint32_t old = d->now.count, count = 1 + dice_below(dice, RIG_PAGES);

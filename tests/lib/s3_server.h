@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * s3_server.h - a server that speaks as much of S3 as the store needs, in threads of the test.
+ * s3_server.h - a server for the part of S3 that the store needs, in threads of the test.
  *
- * It checks each signature, keeps objects in memory, answers lists in pages of three, and has the
- * faults that a test puts into `faults`: one letter for each request, in the order of their coming,
- * the last one not repeated:
+ * It checks each signature, keeps objects in memory, and answers lists in pages of three. A test
+ * injects faults by `faults`, which has one letter for each request, in order of arrival; requests
+ * after the last letter have no fault:
  *
  *     .  none                             x  hangs up before it reads the request
  *     5  500, nothing done                s  500 after it was done
@@ -47,9 +47,9 @@ struct s3d_bytes {
     char *p;
     size_t n;
 };
-struct s3d_object { /* or an upload, when id is not 0 */
+struct s3d_object { /* an object, or an upload if id is not 0 */
     char key[S3_KEY_MAX], hash[DZ_SHA256_HEX], mark[64], etag[48], checksum[96];
-    char time[40]; /* where litestream keeps it */
+    char time[40]; /* the time, as litestream stores it */
     struct s3d_bytes bytes, parts[S3D_PARTS + 1];
     char part_etags[S3D_PARTS + 1][48];
     uint8_t part_sha[S3D_PARTS + 1][DZ_SHA256_BYTES];
@@ -63,12 +63,12 @@ static struct {
     int fds[S3D_THREADS];
     struct s3d_object objects[S3D_OBJECTS];
     int fd, port;
-    unsigned serial, requests, refused; /* refused: for their signature */
+    unsigned serial, requests, refused; /* refused: with a wrong signature */
     const char *faults;
-    int64_t skew_s;     /* of its clock */
-    bool no_conditions; /* it has never heard of If-None-Match */
+    int64_t skew_s;     /* error of the server's clock */
+    bool no_conditions; /* the server does not support If-None-Match */
     bool no_checksums;
-    struct s3_keys keys; /* whom it believes */
+    struct s3_keys keys; /* the keys that it accepts */
 } s3d = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 struct s3d_request {
@@ -143,7 +143,7 @@ static bool s3d_read(int fd, struct s3d_request *r)
     return s3d_recv(fd, r->body.p, r->body.n);
 }
 
-/* One parameter of the query, decoded; NULL: it is not there. */
+/* One parameter of the query, decoded; NULL: it is missing. */
 static const char *s3d_query(const struct s3d_request *r, const char *name, char *out, size_t size)
 {
     char text[sizeof r->query], *rest = text, *pair;
@@ -160,7 +160,7 @@ static const char *s3d_query(const struct s3d_request *r, const char *name, char
     return NULL;
 }
 
-/* NULL: well signed; else the code of the error. */
+/* Check the signature. NULL: it is right; else the S3 error code. */
 static const char *s3d_check(const struct s3d_request *r)
 {
     const char *auth = s3d_header(r, "authorization"), *date = s3d_header(r, "x-amz-date");
@@ -464,7 +464,7 @@ static bool s3d_answer_to(int fd, struct s3d_request *r, char fault)
     }
     if (fault == 's')
         s3d_error(&a, 500, "InternalError");
-    (void)pthread_mutex_unlock(&s3d.mutex); /* who reads slowly must not stop the others */
+    (void)pthread_mutex_unlock(&s3d.mutex); /* a slow reader must not stop the others */
     if (fault == 'g') {
         dz_buf_reset(&a.body);
         dz_buf_adds(&a.body, "<!DOCTYPE a [<!ENTITY b \"b\">]><a>&b;");

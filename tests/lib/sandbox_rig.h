@@ -3,8 +3,8 @@
  * sandbox_rig.h - sandboxes on a simulated loop, a registry in memory, two real
  * directories, and played cells.
  *
- * A sandbox's file is a text. Starting a cell appends "+", stopping it "-" (or "~"
- * when memory is kept); carrying copies it with a letter in front.
+ * A sandbox's file is a text. Starting a cell appends "+", stopping it appends "-" (or "~" if
+ * memory is kept); a transfer copies the text with a letter in front.
  */
 #ifndef DZ_TESTS_KEEPER_RIG_H
 #define DZ_TESTS_KEEPER_RIG_H
@@ -26,10 +26,10 @@ enum {
 
 struct rig_call {
     struct rig *rig;
-    int fd; /* of the cell */
+    int fd; /* the cell's */
     char id[64];
     bool start, keep;
-    struct dz_loop_task task; /* of one that takes no time */
+    struct dz_loop_task task; /* used if cell_ms is 0 */
 };
 
 struct rig {
@@ -43,19 +43,19 @@ struct rig {
     struct dz_cold cold;
     char running[RIG_CELLS][64];
     int64_t cell_ms; /* how long starting and stopping takes */
-    int start_code;  /* what the next starts answer */
+    int start_code;  /* result of the next starts */
     int stop_code;
     bool stop_alive;
     bool silent; /* cells do not answer at all */
     int64_t wake_at;
-    bool busy;        /* what is stopped had something to compute */
-    bool may_resume;  /* of requests */
-    const char *keep; /* of requests; NULL: not given */
+    bool busy;        /* cells report that their guest was computing when it was suspended */
+    bool may_resume;  /* field of the next requests */
+    const char *keep; /* field of the next requests; NULL: not given */
     int carry_code;
-    int settle_busy; /* so often the file is not free when it is to be settled */
+    int settle_busy; /* this many times the file is still in use when it is checkpointed */
     int settles;
     int starts, stops, kills;
-    struct dz_sandbox_clock kept; /* the clock, for the next daemon */
+    struct dz_sandbox_clock kept; /* the stored clock, for the next daemon */
     struct rig_call calls[64];
     size_t call_count;
 };
@@ -82,7 +82,7 @@ static inline void rig_append(struct rig *r, const char *id, const char *text)
         CHECK_INT(write(fd, text, strlen(text)), strlen(text));
 }
 
-/* The text of a file; "" when there is none. */
+/* The text of a file; "" if the file is missing. */
 static inline const char *rig_text(struct rig *r, const char *where, const char *name)
 {
     static char text[RIG_TEXT];
@@ -102,14 +102,14 @@ static inline int rig_find(struct rig *r, const char *id)
     return -1;
 }
 
-/* The machine is up, or is not. */
+/* Finish a start: the machine is up, or the cell fails with start_code. */
 static inline void rig_started(struct rig *r, struct dz_cell *c)
 {
     if (r->start_code < 0) {
         played_fails(c, r->start_code, "the cell says no");
         return;
     }
-    CHECK_INT(rig_find(r, c->id), -1); /* never two for one file */
+    CHECK_INT(rig_find(r, c->id), -1); /* never two cells for one file */
     (void)snprintf(r->running[rig_find(r, "")], 64, "%s", c->id);
     rig_append(r, c->id, "+");
     played_up(c);
@@ -162,7 +162,7 @@ static inline void rig_ask(struct rig *r, const struct dz_cell *cell, bool start
         CHECK_INT(dz_loop_sim_call(r->loop, r->cell_ms, rig_answer, c, NULL), 0);
 }
 
-/* A start that takes no time and fails could not even begin. */
+/* With cell_ms 0, a start that fails is refused at once. */
 static inline int rig_wake(void *arg, struct dz_cell *c, struct dz_err *err)
 {
     struct rig *r = arg;
@@ -187,7 +187,8 @@ static inline void rig_killed(void *arg, struct dz_cell *c)
     rig_forget(r, c->id);
 }
 
-/* Its cell ends by itself. why: of what it died; NULL: it puts its machine to sleep. */
+/* The sandbox's cell ends by itself: it fails with the message `why`, or, if that is NULL, it
+ * suspends its machine. */
 static inline void rig_ends(struct rig *r, const char *id, const char *why)
 {
     struct dz_cell *c = played_cell(&r->cells, id);
@@ -281,7 +282,7 @@ static inline struct dz_sandboxes_opts rig_opts(struct rig *r, const char *live)
                                       .idle_policy = {DZ_IDLE_INHERIT, DZ_IDLE_INHERIT}};
 }
 
-/* Sandboxes of a daemon that has not recovered yet. */
+/* Make the sandboxes of a daemon that has not recovered yet. */
 static inline void rig_new(struct rig *r)
 {
     char live[DZ_TEMP_DIR_TEXT + 8];
@@ -296,7 +297,7 @@ static inline void rig_boot(struct rig *r)
     CHECK_INT(dz_sandboxes_recover(r->k, NULL), 0);
 }
 
-/* As kill -9 of the daemon: all but the files and the registry is gone. */
+/* Simulate kill -9 of the daemon: only the files and the registry remain. */
 static inline void rig_die(struct rig *r)
 {
     dz_loop_sim_forget(r->loop);
@@ -336,7 +337,7 @@ static inline void rig_close(struct rig *r)
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r->dir, NULL), 0);
 }
 
-/* Let so much time pass. */
+/* Let this much time pass. */
 static inline void rig_pass(struct rig *r, int64_t ms)
 {
     int64_t until = dz_clock_real_ms() + ms;
@@ -382,13 +383,13 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
                                                .arg = reply};
     *reply = (struct rig_reply){.code = 1};
     int rc = dz_sandbox_submit(r->k, &request, NULL, &err);
-    CHECK_INT(reply->count, 0); /* the loop answers, whatever it is */
+    CHECK_INT(reply->count, 0); /* only the loop may call the completion */
     if (rc < 0)
         (void)snprintf(reply->text, sizeof reply->text, "%s", err.msg);
     return rc;
 }
 
-/* Of a sandbox that sleeps, with nothing under way. */
+/* Reserve the files of a sandbox that is suspended and has no operation. */
 static inline void rig_reserve(struct rig *r, const char *id)
 {
     struct rig_reply reply;
@@ -397,7 +398,7 @@ static inline void rig_reserve(struct rig *r, const char *id)
     CHECK(reply.count == 1 && reply.code == 0 && reply.reserved);
 }
 
-/* Ask, and let a minute pass: the outcome. */
+/* Submit a request, let a minute pass, and return its result. */
 static inline int rig_do(struct rig *r, enum dz_request what, const char *id)
 {
     struct rig_reply reply;
@@ -409,7 +410,7 @@ static inline int rig_do(struct rig *r, enum dz_request what, const char *id)
     return reply.code;
 }
 
-/* Down the way of the map to a state, by a wake first. */
+/* Wake the sandbox and then bring it down, state by state, to `to`. */
 static inline void rig_bring(struct rig *r, const char *id, enum dz_state to)
 {
     static const enum dz_request way[] = {
@@ -437,7 +438,7 @@ static inline int rig_fill(void *arg, const struct dz_instance *row, struct dz_i
     return 0;
 }
 
-/* Columns are changed as a client does with PATCH. */
+/* Change columns like a client's PATCH. */
 static inline void rig_change(struct rig *r, const char *id, uint64_t set, struct dz_instance to)
 {
     struct rig_columns c = {.set = set, .to = to};
@@ -445,7 +446,7 @@ static inline void rig_change(struct rig *r, const char *id, uint64_t set, struc
     CHECK_INT(dz_sandbox_update(r->k, &u, NULL, NULL), 0);
 }
 
-/* What its config says of how it counts idleness; NULL: nothing. */
+/* Set the config, which has the idle settings; NULL: an empty config. */
 static inline void rig_set_idle(struct rig *r, const char *id, const char *config)
 {
     rig_change(r, id, DZ_COLUMN(config), (struct dz_instance){.config = config ? config : "{}"});
@@ -463,7 +464,7 @@ static inline int rig_count_event(void *arg, const struct dz_registry_event *e)
     return 0;
 }
 
-/* How many events of this name there were. */
+/* The number of events with this name. */
 static inline int rig_events(struct rig *r, const char *what)
 {
     struct rig_events n = {.what = what};

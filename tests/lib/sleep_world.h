@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * sleep_world.h - a machine in this process, its disk on a simulated device: started
- * or woken, fed, put to sleep, taken apart again. Include it once.
+ * sleep_world.h - a machine in this process whose disk is on a simulated device. A test starts or
+ * wakes it, gives it input, suspends it and frees it. Include it once.
  *
- * It runs guest_wasm.h's "c", which copies its input to its output; what it read last
- * lies in its memory at WORLD_BUFFER. A file of the disk counts what it was fed.
+ * It runs guest_wasm.h's "c", which copies its input to its output; its memory has the last byte
+ * that it read at WORLD_BUFFER. A file on the disk records all input.
  */
 #ifndef DZ_TESTS_SLEEP_WORLD_H
 #define DZ_TESTS_SLEEP_WORLD_H
@@ -23,9 +23,9 @@ enum {
 };
 
 struct world {
-    struct dz_db_sim *sim; /* or, for files, NULL and fds */
+    struct dz_db_sim *sim; /* NULL: the disk is the files fd and wal */
     int fd, wal;
-    struct dz_db *db, *image; /* image: what the disk stands on, borrowed; NULL: nothing */
+    struct dz_db *db, *image; /* image: borrowed; NULL: the disk has no image */
     struct dz_vfs *vfs;
     struct dz_kernel *kernel;
     struct dz_machine *machine;
@@ -36,9 +36,9 @@ struct world {
     void *flat;
     struct dz_wasm_module *module;
     uint32_t in, out, job;
-    int64_t clock_ns;                  /* both clocks */
-    bool no_ino;                       /* the file of the program has gone */
-    void (*more_ops)(struct world *w); /* NULL: memory is compared, and laid at the wake */
+    int64_t clock_ns;                  /* time of both clocks */
+    bool no_ino;                       /* pretend that the program's file was removed */
+    void (*more_ops)(struct world *w); /* NULL: compare memory, and load all of it at the wake */
     char said[256];
     size_t said_len;
     struct dz_err err;
@@ -106,7 +106,7 @@ static inline uint64_t world_module_ino(void *arg, const struct dz_wasm_module *
 
 /* --- parts ------------------------------------------------------------------------ */
 
-/* A fresh device, and the program ready. */
+/* Make a fresh device and prepare the program. */
 static inline void world_new(struct world *w, uint64_t seed)
 {
     size_t size = 0;
@@ -124,7 +124,7 @@ static inline void world_free(struct world *w)
     dz_db_sim_free(w->sim);
 }
 
-/* The file opened and looked into. */
+/* Open the database, the machine and the disk. */
 static inline int world_open(struct world *w, bool keep_orphans)
 {
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .strict = true};
@@ -169,7 +169,7 @@ static inline int world_kernel(struct world *w)
     return dz_kernel_new(&ko, &w->kernel, &w->err);
 }
 
-/* As a process that ends: nothing more is written. */
+/* Simulate the end of the process: nothing more is written. */
 static inline void world_crash(struct world *w)
 {
     dz_kernel_free(w->kernel);
@@ -191,7 +191,7 @@ static inline void world_run(struct world *w)
     (void)dz_kernel_run(w->kernel, INT64_MAX, &w->err);
 }
 
-/* Open and start the program on what may already be a disk. */
+/* Open the disk, and install and start the program. */
 static inline int world_start(struct world *w)
 {
     static const char argv[] = "g\0c";
@@ -218,7 +218,7 @@ static inline int world_start(struct world *w)
     return rc;
 }
 
-/* Open and wake what sleeps there. */
+/* Open the disk and wake the suspended machine. */
 static inline int world_wake(struct world *w)
 {
     int rc = world_open(w, true);
@@ -235,7 +235,7 @@ static inline int world_wake(struct world *w)
     return 0;
 }
 
-/* Give it a byte to copy, and note so on the disk, as a process would; both or none. */
+/* Give the program a byte to copy and append the byte to the log on the disk: both or neither. */
 static inline bool world_feed(struct world *w, char c)
 {
     struct dz_vfs_new file = {.mode = S_IFREG | 0644};
@@ -256,13 +256,13 @@ static inline int world_sleep(struct world *w)
     return dz_machine_sleep(w->machine, w->kernel, w->vfs, &how, &w->err);
 }
 
-/* After that: what it replaced goes. */
+/* After a suspend: remove the state that it replaced. */
 static inline void world_tidy(struct world *w)
 {
     dz_machine_tidy(w->machine);
 }
 
-/* What the log on the disk says; what the program read last. */
+/* The content of the log on the disk; below, the byte that the program read last. */
 static inline const char *world_log(struct world *w)
 {
     static char text[WORLD_LOG];

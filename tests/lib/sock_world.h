@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * sock_world.h - sockets of two worlds by the same calls: those of a process of the rig, and those
- * of this machine. What a test does in both must come out the same. Answers are those of system
- * calls: -errno on failure.
+ * sock_world.h - the same socket calls in two worlds: in a process of the rig and on this machine.
+ * A test does the same in both and compares the results. Results are those of system calls: -errno
+ * on failure.
  */
 #ifndef DZ_TESTS_SOCK_WORLD_H
 #define DZ_TESTS_SOCK_WORLD_H
@@ -16,7 +16,7 @@
 
 struct world {
     struct fib *f; /* NULL: this machine */
-    char *log;     /* what happened, as text */
+    char *log;     /* the results, as text */
     size_t len, size;
 };
 
@@ -49,7 +49,7 @@ static inline int64_t w_pair(const struct world *w, int type, int fds[2])
              : HOST(socketpair(AF_UNIX, type, 0, fds));
 }
 
-/* A name: of a path, or abstract with a NUL at first; NULL: the family alone. */
+/* Make an address: a path, or abstract if the first byte is NUL; NULL: only the family. */
 static inline struct dz_sockaddr w_addr(const char *name, size_t n)
 {
     struct dz_sockaddr a = {.size = (uint32_t)(2 + n), .bytes = {AF_UNIX}};
@@ -162,7 +162,7 @@ static inline int64_t w_set(const struct world *w, int fd, int name, int64_t val
                            time ? sizeof tv : sizeof i));
 }
 
-/* One message with descriptors and, if asked, credentials of who sends. */
+/* Send one message with descriptors and, on request, credentials of the sender. */
 static inline int64_t w_send(const struct world *w, int fd, const struct dz_msg *m, int flags)
 {
     struct fib *f = w->f;
@@ -200,8 +200,8 @@ static inline int64_t w_send(const struct world *w, int fd, const struct dz_msg 
     return HOST(sendmsg(fd, &h, flags));
 }
 
-/* Room for m->fds_max descriptors (of any number: an exact multiple of the alignment) and, if
- * asked, credentials. */
+/* Receive, with room for m->fds_max descriptors (an exact multiple of the alignment for any number)
+ * and, on request, for credentials. */
 static inline int64_t w_recv(const struct world *w, int fd, const struct dz_msg *m, int flags,
                              struct dz_msg_got *got)
 {
@@ -222,7 +222,7 @@ static inline int64_t w_recv(const struct world *w, int fd, const struct dz_msg 
     int passcred = 0;
     socklen_t n = sizeof passcred;
     (void)getsockopt(fd, SOL_SOCKET, SO_PASSCRED, &passcred, &n);
-    if (m->cred_room && passcred) /* room that credentials leave is for descriptors */
+    if (m->cred_room && passcred) /* unused room for credentials would take descriptors */
         h.msg_controllen += CMSG_SPACE(sizeof(struct ucred));
     if (m->fds_max)
         h.msg_controllen += CMSG_LEN(m->fds_max * sizeof(int));
@@ -245,7 +245,7 @@ static inline int64_t w_recv(const struct world *w, int fd, const struct dz_msg 
     return r;
 }
 
-/* Plain forms. */
+/* Short forms without descriptors and credentials. */
 static inline int64_t w_write(const struct world *w, int fd, const char *text, int flags)
 {
     const struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tar_make.h - tar archives byte by byte, honest or not, for tests.
+ * tar_make.h - build tar archives byte by byte, valid or damaged, for tests.
  */
 #ifndef DZ_TEST_TAR_MAKE_H
 #define DZ_TEST_TAR_MAKE_H
@@ -33,7 +33,7 @@ static inline void tar_seal(char h[static 512])
     memcpy(h + TAR_CHKSUM, text, 7);
 }
 
-/* A header alone: type, name, link name (or ""), size. */
+/* Append a header without data: type, name, link name (or ""), size. */
 static inline void tar_header(struct dz_buf *b, char type, const char *name, const char *link,
                               unsigned long long size)
 {
@@ -70,7 +70,7 @@ static inline void tar_member(struct dz_buf *b, char type, const char *name, con
     tar_data(b, content, n);
 }
 
-/* One record of a pax header, appended to text. */
+/* Append one record of a pax header to text. */
 static inline void tar_record(struct dz_buf *text, const char *key, const char *value)
 {
     size_t rest = strlen(key) + strlen(value) + 3, len = rest + 1;
@@ -80,7 +80,7 @@ static inline void tar_record(struct dz_buf *text, const char *key, const char *
     dz_buf_addf(text, "%zu %s=%s\n", len, key, value);
 }
 
-/* A pax header of one record. */
+/* Append a pax header with one record. */
 static inline void tar_pax(struct dz_buf *b, const char *key, const char *value)
 {
     struct dz_buf text = DZ_BUF_INIT(2 << 20);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_rig.h - a disk on a simulated device for tests of the vfs: made, closed,
- * opened again, crashed; with or without an image below. Include it once.
+ * vfs_rig.h - a disk on a simulated device, for tests of the vfs. A test makes, closes, reopens and
+ * crashes it, with or without an image below. Include it once.
  */
 #ifndef DZ_TESTS_VFS_RIG_H
 #define DZ_TESTS_VFS_RIG_H
@@ -24,12 +24,12 @@
 
 struct rig {
     struct dz_db_sim *sim, *image_sim; /* image_sim NULL: no image */
-    int fd[2], image_fd;               /* instead of sim and image_sim, when on_files */
+    int fd[2], image_fd;               /* used if on_files, instead of sim and image_sim */
     bool on_files, strict;
-    bool ahead; /* on files, by handles that were made before */
+    bool ahead; /* on files, opened by handles of dz_db_prepare() */
     struct dz_db *db, *image;
     struct dz_vfs *v;
-    int64_t clock_ns; /* goes on by 1 us at each question */
+    int64_t clock_ns; /* advances by 1 us at each reading */
     struct dz_vfs_opts opts;
     struct dz_err err;
 };
@@ -40,7 +40,7 @@ static inline int64_t rig_now(void *arg)
     return r->clock_ns += 1000;
 }
 
-/* A device with an empty disk on it. */
+/* Make a device with an empty disk. */
 static inline struct dz_db_sim *rig_device(uint64_t seed, const char *image_sha)
 {
     struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
@@ -64,7 +64,7 @@ static inline struct dz_db_sim *rig_device(uint64_t seed, const char *image_sha)
     return sim;
 }
 
-/* Take what is on a (closed) device as the image of a new one. */
+/* Use the content of a (closed) device as the image of a new disk. */
 static inline struct dz_db_sim *rig_image_of(struct dz_db_sim *from)
 {
     size_t n;
@@ -94,7 +94,7 @@ static inline int rig_open_dbs(struct rig *r)
     const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .strict = r->strict};
     const struct dz_db_opts below = {.schema = &dz_vfs_schema, .immutable = true};
     int rc;
-    if (r->on_files) { /* copies: the handle closes what it was given */
+    if (r->on_files) { /* duplicates, because the handle closes its descriptors */
         rc = r->ahead ? rig_open_ahead(r, &disk)
                       : dz_db_open_fds(&r->db, dup(r->fd[0]), dup(r->fd[1]), &disk, &r->err);
         if (!rc && r->image_fd >= 0 && !r->image)
@@ -134,7 +134,7 @@ static inline int rig_close(struct rig *r)
     return rc ? rc : rc2;
 }
 
-/* As kill -9: nothing is written any more. */
+/* Simulate kill -9: nothing more is written. */
 static inline void rig_crash(struct rig *r)
 {
     dz_vfs_abandon(r->v);
@@ -164,7 +164,7 @@ static inline struct rig rig_make(uint64_t seed)
     return (struct rig){.sim = rig_device(seed, NULL), .image_fd = -1, .clock_ns = 1000000000000};
 }
 
-/* A rig must stay where it is while it is open: the disk knows its address. */
+/* A rig must not move while it is open, because the disk has a pointer to it. */
 static inline void rig_start(struct rig *r)
 {
     *r = rig_make(1);
@@ -174,7 +174,7 @@ static inline void rig_start(struct rig *r)
     }
 }
 
-/* The closed disk of *r becomes the image below a new empty one. */
+/* Make the closed disk of *r the image of a new empty disk. */
 static inline void rig_put_below(struct rig *r)
 {
     r->image_sim = rig_image_of(r->sim);
@@ -182,7 +182,7 @@ static inline void rig_put_below(struct rig *r)
     r->sim = rig_device(7, RIG_SHA);
 }
 
-/* The closed device of *r, and its image, on files without names. */
+/* Copy the closed device of *r, and its image, to nameless files. */
 static inline int rig_file_of(struct dz_db_sim *sim)
 {
     const char *tmp = getenv("TMPDIR");
@@ -214,7 +214,7 @@ static inline struct dz_vfs_path rig_path(const char *path)
     return (struct dz_vfs_path){DZ_VFS_ROOT, path};
 }
 
-/* The inode of a path, 0 without. */
+/* The inode of a path; 0: there is none. */
 static inline uint64_t rig_ino(struct rig *r, const char *path)
 {
     uint64_t ino = 0;
@@ -229,7 +229,7 @@ static inline int rig_mkdir(struct rig *r, const char *path)
     return dz_vfs_mkdir_at(r->v, &rig_root, rig_path(path), 0755);
 }
 
-/* Replace the content of a file, making it when needed. */
+/* Replace the content of a file, which is made if it is missing. */
 static inline int rig_put(struct rig *r, const char *path, const void *data, size_t n)
 {
     uint64_t ino;
@@ -242,7 +242,7 @@ static inline int rig_put(struct rig *r, const char *path, const void *data, siz
     return done < 0 ? (int)done : done == (ssize_t)n ? 0 : -EIO;
 }
 
-/* The whole content, freed by the caller with dz_free(); NULL when it cannot be read. */
+/* The whole content, which the caller frees with dz_free(); NULL: it cannot be read. */
 static inline char *rig_get(struct rig *r, const char *path, size_t *ret_n)
 {
     struct dz_vfs_attr a;
