@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * tls.c - TLS by OpenSSL; tls.h says what is on and what is off.
+ * tls.c - TLS by OpenSSL; tls.h lists the features that are on and off.
  *
- * An idle connection keeps no buffers (SSL_MODE_RELEASE_BUFFERS). Sessions are resumed by
- * tickets, so that nothing is kept for clients that may never come back.
+ * An idle connection keeps no buffers (SSL_MODE_RELEASE_BUFFERS). Sessions are resumed by tickets,
+ * so the server keeps no state for clients that may never return.
  */
 #include "tls/tls.h"
 
@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-/* SSL_CTX_new and its kin live in libssl, which the program is not linked with. */
+/* The functions of libssl, to which the program is not linked. */
 #define LIBSSL(X)                         \
     X(SSL_CTX_check_private_key)          \
     X(SSL_CTX_ctrl)                       \
@@ -80,7 +80,7 @@ static int load(struct dz_err *err)
     return dz_late_load("libssl.so.3", "libssl3", functions, DZ_ARRAY_LEN(functions), err);
 }
 
-/* The last error of OpenSSL in words; its queue is empty then. */
+/* The text of OpenSSL's last error; empties the error queue. */
 static const char *reason(char *out, size_t size)
 {
     unsigned long code = ERR_peek_last_error();
@@ -188,7 +188,7 @@ void dz_tls_context_free(struct dz_tls_context *x)
 
 /* --- connections ---------------------------------------------------------------------------- */
 
-/* OpenSSL's own sockets would raise SIGPIPE. */
+/* A socket BIO of ours, because OpenSSL's raises SIGPIPE. */
 static int bio_write(BIO *b, const char *p, int n)
 {
     ssize_t put = send((int)(intptr_t)BIO_get_data(b), p, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -217,7 +217,7 @@ static long bio_ctrl(BIO *b, int command, long number, void *pointer)
 
 static BIO *socket_bio(int fd)
 {
-    static BIO_METHOD *method; /* for the rest of the process's life */
+    static BIO_METHOD *method; /* kept for the rest of the process's life */
     if (!method && (method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket"))) {
         (void)BIO_meth_set_write(method, bio_write);
         (void)BIO_meth_set_read(method, bio_read);
@@ -231,7 +231,7 @@ static BIO *socket_bio(int fd)
     return b;
 }
 
-/* Whom the certificate must name. */
+/* Set the name or address that the certificate must contain. */
 static bool expect(SSL *ssl, const char *host)
 {
     unsigned char address[16];
@@ -251,7 +251,7 @@ int dz_tls_new(struct dz_tls_context *x, int fd, const char *host, struct dz_tls
         t->ssl = lib.SSL_new_(x->ctx);
     BIO *bio = t && t->ssl ? socket_bio(fd) : NULL;
     if (bio)
-        lib.SSL_set_bio_(t->ssl, bio, bio); /* which takes it */
+        lib.SSL_set_bio_(t->ssl, bio, bio); /* takes ownership of the BIO */
     if (!bio || (host && !expect(t->ssl, host))) {
         dz_tls_free(t);
         ERR_clear_error();
@@ -265,7 +265,7 @@ int dz_tls_new(struct dz_tls_context *x, int fd, const char *host, struct dz_tls
     return 0;
 }
 
-/* What a call that did not succeed wants; the queue of errors is empty then. */
+/* Convert a failed call to DZ_TLS_WANT_* or DZ_TLS_BROKEN; empties the error queue. */
 static int want(struct dz_tls *t, int rc)
 {
     int error = lib.SSL_get_error_(t->ssl, rc);

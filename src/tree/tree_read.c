@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * tree_read.c - a tree of this machine, entry by entry, while others may change it.
+ * tree_read.c - read a tree of this machine, entry by entry, while other processes may change it.
  *
- * The directories from the top to the one that is being read are held open, as a stack, each with
- * its names, which are read at once and sorted. An entry is opened below its directory's
- * descriptor, without following a symbolic link, and what it is is asked of the descriptor: a name
- * that became something else between the two is left out and told.
+ * The directories from the top to the current one are kept open as a stack. The names of each are
+ * read when it is opened, and sorted. An entry is opened relative to its directory's descriptor,
+ * without following symbolic links, and then its type is read from its own descriptor. An entry
+ * whose type changed between these two steps is reported as DZ_TREE_SKIP.
  */
 #include "tree/tree.h"
 
@@ -47,11 +47,11 @@ struct dz_tree_read {
     struct level levels[DZ_TREE_DEPTH_MAX + 1];
     size_t depth;
     bool begun, same;
-    int fd;           /* the file of the last entry; -1 */
-    const char *root; /* as it was given */
+    int fd;           /* the file of the last entry, or -1 */
+    const char *root; /* the caller's path */
     uint64_t entries, numbers;
     char path[DZ_PATH_MAX], target[DZ_PATH_MAX];
-    struct dz_map firsts; /* of files with several names */
+    struct dz_map firsts; /* first names of files that have several */
 };
 
 static int fail(const struct dz_tree_read *r, int sys, struct dz_err *err)
@@ -86,7 +86,7 @@ static int read_names(const struct dz_tree_read *r, int fd, struct dz_buf *names
 {
     DZ_AUTO(dz_buf_release) struct dz_buf raw = DZ_BUF_INIT(NAMES_MAX);
     const struct dirent *e;
-    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* the stream's, which closes it */
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* owned by the stream now */
     DIR *d = own < 0 ? NULL : fdopendir(own);
     if (!d) {
         int sys = errno;
@@ -107,7 +107,7 @@ static int read_names(const struct dz_tree_read *r, int fd, struct dz_buf *names
     return rc < 0 ? dz_fail(err, rc, "read %s: list a directory: %s", r->root, dz_err_text(rc)) : 0;
 }
 
-/* fd is taken. */
+/* Takes ownership of fd. */
 static int enter(struct dz_tree_read *r, int fd, const struct stat *st, struct dz_err *err)
 {
     struct level *l = &r->levels[r->depth];
@@ -159,7 +159,8 @@ static int skip_changed(struct dz_tree_entry *e)
     return skip(e, "changed while the tree was read");
 }
 
-/* Was another name of this file told already? Else it is the first. */
+/* Find the first name of this file, if it was reported already; else record this one as the first.
+ */
 static int find_first(struct dz_tree_read *r, struct dz_tree_entry *e, const struct first **ret,
                       struct dz_err *err)
 {
@@ -266,7 +267,7 @@ static int give(struct dz_tree_read *r, int dir, const char *name, struct dz_tre
     }
 }
 
-/* The name after the ones before it, in the innermost directory. */
+/* Report the next name of the innermost directory. */
 static int give_next(struct dz_tree_read *r, struct dz_tree_entry *e, struct dz_err *err)
 {
     struct level *l = &r->levels[r->depth - 1];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * tree_write.c - a tree of untrusted origin as files of this machine.
+ * tree_write.c - write a tree of untrusted origin as files of this machine.
  *
- * The directories from the top to the one that is being filled are held open, as a stack. Each was
- * opened by one name below the one before it, with O_NOFOLLOW, so no symbolic link is ever walked
- * through, and a directory that somebody moves takes nothing of ours along. An entry elsewhere pops
- * the stack down to what both paths share and opens the rest anew.
+ * The directories from the top to the current one are kept open as a stack. Each was opened by a
+ * single name relative to its parent's descriptor, with O_NOFOLLOW, so no symbolic link is ever
+ * followed, and moving a directory meanwhile cannot redirect a write. For an entry in another
+ * directory the stack is popped down to the common part of both paths, and the rest is opened.
  *
  * Invariants:
  *  1. levels[0] is the top of the tree, once it is known to be a directory; levels[i] is open, and
  *     path[0 .. levels[i].path_len) is its path below the top: assert_levels().
- *  2. Nothing is written but under a name that was drawn at random and made with O_EXCL, or by
- *     mkdirat, symlinkat and linkat, which follow and replace nothing.
- *  3. `made` has each file that this writer made, so that a further name is never given to one of
- *     the user's.
+ *  2. Data is written only to files with a random name that were made with O_EXCL. Other entries
+ *     are made by mkdirat, symlinkat and linkat, which follow and replace nothing.
+ *  3. `made` has each file that this writer made, so that a hard link is never made to one of the
+ *     user's files.
  */
 #include "tree/tree.h"
 
@@ -32,12 +32,13 @@
 
 enum {
     ARRIVING_TEXT = 32,
-    DEPTH_MAX = DZ_TREE_DEPTH_MAX - 8, /* dz_fd_remove_tree removes it, and from some way above */
+    DEPTH_MAX = DZ_TREE_DEPTH_MAX -
+                8, /* less than dz_fd_remove_tree allows, also when called for a parent */
 };
 
 struct level {
     int fd;
-    bool made; /* by us: its mode and times are the tree's */
+    bool made; /* made by us: it gets the mode and times of the tree */
     struct dz_tree_meta meta;
     size_t path_len;
 };
@@ -52,9 +53,9 @@ struct dz_tree_write {
     size_t depth; /* levels in use */
     char path[DZ_PATH_MAX];
 
-    /* The entry that is being made: its place and name. */
+    /* The place and name of the current entry. */
     char at[DZ_PATH_MAX], name[DZ_NAME_MAX + 1], shown[DZ_STR_QUOTED];
-    int fd; /* a file that is not whole, in the innermost level; -1 */
+    int fd; /* the incomplete file in the innermost level, or -1 */
     struct dz_tree_meta meta;
     char arriving[ARRIVING_TEXT];
     struct dz_map made; /* inode -> its device + 1 */
@@ -127,7 +128,7 @@ static int leave_level(struct dz_tree_write *w, struct dz_err *err)
     return rc;
 }
 
-/* `name`, a real directory of the innermost level, becomes the innermost one. */
+/* Enter `name`, a directory (not a link to one) in the innermost level. */
 static int enter_level(struct dz_tree_write *w, const char *name, struct dz_err *err)
 {
     struct level *l = &w->levels[w->depth];
@@ -159,7 +160,7 @@ static bool is_above(const struct dz_tree_write *w, struct dz_str path)
             (path.n == l->path_len || path.p[l->path_len] == '/'));
 }
 
-/* The directory at a normalised path becomes the innermost level. */
+/* Make the directory at a normalised path the innermost level. */
 static int go_to(struct dz_tree_write *w, struct dz_str path, struct dz_err *err)
 {
     char text[DZ_NAME_MAX + 1];
@@ -177,8 +178,8 @@ static int go_to(struct dz_tree_write *w, struct dz_str path, struct dz_err *err
     return rc;
 }
 
-/* Check a path and stand where it is made: w->name in innermost(). Its length; 0: the top, which
- * is not entered. */
+/* Check a path and enter its parent directory, so that the entry is w->name in innermost(). Returns
+ * the length of the path; 0: it is the top, which is not entered. */
 static int go_above(struct dz_tree_write *w, struct dz_str path, struct dz_err *err)
 {
     if (w->fd >= 0)
@@ -199,7 +200,7 @@ static int go_above(struct dz_tree_write *w, struct dz_str path, struct dz_err *
     return rc < 0 ? rc : n;
 }
 
-/* Stand where an entry that is no directory is made. */
+/* The same for an entry that is not a directory. */
 static int go_beside(struct dz_tree_write *w, struct dz_str path, struct dz_err *err)
 {
     int rc = go_above(w, path, err);
@@ -218,7 +219,7 @@ int dz_tree_write_dir(struct dz_tree_write *w, struct dz_str path, const struct 
     if (rc == 0 && !w->top[0] && !w->opts.fresh)
         return 0; /* the caller's directory */
     if (rc == 0 && w->depth > 0 && !w->opts.fresh)
-        return 0; /* made, or found, already */
+        return 0; /* the top was made or found before */
     bool made = (rc > 0 || w->depth == 0) &&
                 mkdirat(innermost(w), w->name, (meta->mode & 0777) | 0700) == 0;
     if (!made && (errno != EEXIST || w->opts.fresh))
@@ -243,7 +244,7 @@ static int draw_name(struct dz_tree_write *w, struct dz_err *err)
     return rc;
 }
 
-/* Give what arrived its name. A file or a symbolic link of that name goes. */
+/* Rename the temp file to its final name, where it may replace a file or a symbolic link. */
 static int arrive(struct dz_tree_write *w, struct dz_err *err)
 {
     struct stat st;
@@ -254,7 +255,7 @@ static int arrive(struct dz_tree_write *w, struct dz_err *err)
         sys = S_ISDIR(st.st_mode) ? EISDIR : EEXIST;
     if (sys == 0 && renameat(dir, w->arriving, dir, w->name) < 0)
         sys = errno;
-    (void)unlinkat(dir, w->arriving, 0); /* a rename to another name of the same file leaves it */
+    (void)unlinkat(dir, w->arriving, 0); /* a rename between two names of one file does nothing */
     return sys ? fail(w, sys, err) : 0;
 }
 
@@ -266,7 +267,7 @@ int dz_tree_write_file(struct dz_tree_write *w, struct dz_str path, const struct
         rc = draw_name(w, err);
     if (rc < 0)
         return rc;
-    /* The mode of a new file need not let its owner write: the descriptor may. */
+    /* The mode of the new file may deny writing, but this descriptor can still write. */
     w->fd = openat(innermost(w), w->arriving, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                    meta->mode & 0777);
     w->meta = *meta;
@@ -333,8 +334,9 @@ void dz_tree_write_skip(struct dz_tree_write *w, struct dz_str path, const char 
         w->opts.skipped(w->opts.arg, text);
 }
 
-/* A symbolic link at a path: up at most to the top of the tree, and then only down. Where it goes
- * down first, a link on its way may lead elsewhere. */
+/* Does a symbolic link at this path stay in the tree? Its target may go up, at most to the top of
+ * the tree, and then only down: a ".." after a name is refused, because that name may be a link
+ * that leads elsewhere. */
 static bool stays_inside(struct dz_str path, struct dz_str target)
 {
     struct dz_str name, rest = dz_path_parent(path);
@@ -343,7 +345,7 @@ static bool stays_inside(struct dz_str path, struct dz_str target)
     while (dz_path_next(&rest, &name))
         depth++;
     if (path.n == 0 || target.p[0] == '/')
-        return false; /* of a tree that is but a link, nothing is inside */
+        return false; /* the tree is only this link, so no target is inside */
     while (dz_path_next(&target, &name)) {
         bool up = dz_str_eqz(name, "..");
         if (up && (down || depth-- == 0))
@@ -353,7 +355,7 @@ static bool stays_inside(struct dz_str path, struct dz_str target)
     return true;
 }
 
-/* Into the place where w stands. */
+/* Make the link as w->name in the innermost level. */
 static int make_link(struct dz_tree_write *w, struct dz_str target, const struct dz_tree_meta *meta,
                      struct dz_err *err)
 {
@@ -379,7 +381,8 @@ static int make_link(struct dz_tree_write *w, struct dz_str target, const struct
     if (symlinkat(text, dir, w->arriving) < 0)
         return fail(w, errno, err);
     const struct timespec ts[2] = {time_of(meta->atime_ns), time_of(meta->mtime_ns)};
-    (void)utimensat(dir, w->arriving, ts, AT_SYMLINK_NOFOLLOW); /* not every file system can */
+    (void)utimensat(dir, w->arriving, ts,
+                    AT_SYMLINK_NOFOLLOW); /* not every file system supports it */
     rc = arrive(w, err);
     w->stats.links += rc == 0;
     return rc;
@@ -414,7 +417,8 @@ int dz_tree_write_same(struct dz_tree_write *w, struct dz_str path, struct dz_st
         dz_tree_write_skip(w, path, "is a hard link to an entry that was left out");
         return 0;
     }
-    if (S_ISLNK(st.st_mode)) { /* from here it may lead elsewhere */
+    if (S_ISLNK(
+            st.st_mode)) { /* check the target again: seen from here it may lead out of the tree */
         ssize_t n = readlinkat(dir, name, target, sizeof target);
         return n < 0 ? fail(w, errno, err)
                      : make_link(w, dz_str_n(target, (size_t)n), &untimed, err);
