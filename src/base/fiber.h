@@ -14,7 +14,7 @@ struct dz_fiber;
 struct dz_fiber *dz_fiber_new(void (*fn)(void *arg), void *arg); /* NULL: no memory */
 /* Run it until it yields (true) or returns (false). */
 bool dz_fiber_resume(struct dz_fiber *f);
-/* Called from inside the fiber's function. */
+/* Suspend; called from inside the fiber's function. */
 void dz_fiber_yield(struct dz_fiber *f);
 /* If the function has not returned, whatever it still holds is leaked. NULL is fine. */
 void dz_fiber_free(struct dz_fiber *f);

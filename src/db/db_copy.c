@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * db_copy.c - a database as it is now in another file, which needs no log.
+ * db_copy.c - copy the present state of a database to another file, which needs no log.
  *
- * The file is copied as it is, and the pages of the log's committed frames are put over
- * it, oldest first (https://www.sqlite.org/walformat.html). Which frames count is found as SQLite
- * finds it after a crash: the salts are the header's, each checksum continues the one before,
- * and the last one that ends a transaction ends what is committed. So frames that a rolled back
- * transaction left are not taken, and pages that a checkpoint has moved already are only
+ * The database file is copied, and then the pages of the WAL's committed frames are written over
+ * it, oldest first (https://www.sqlite.org/walformat.html). The committed frames are found as
+ * SQLite finds them after a crash: their salts are the header's, each checksum continues the one
+ * before, and the last frame that ends a transaction is the last committed one. So frames of a
+ * rolled back transaction are left out, and pages that a checkpoint has already moved are only
  * written once more.
  *
  *     log:    header 32 | frame | frame | ...

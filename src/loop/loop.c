@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The verbs as functions.
+ * loop.c - the functions of loop.h: each calls the verb of its loop's back end.
  */
 #include "loop/loop.h"
 

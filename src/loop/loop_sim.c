@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The simulated loop: a list of events in the order of their times.
+ * loop_sim.c - the simulated loop: a list of events in the order of their times.
  *
- * A test may turn the wall's clock back or forward. Timers "at" go by that one, and
- * have a list of their own; all other events go by CLOCK_BOOTTIME. While tasks wait, one
- * event stands for them: the turn of the next one.
+ * A test may set the wall clock back or forward. Timers for the wall clock have a list of their
+ * own; all other events use CLOCK_BOOTTIME. While tasks are posted, one event represents all of
+ * them: the turn of the next task.
  */
 #include "loop/loop_sim.h"
 
@@ -50,7 +50,7 @@ struct sim_poll {
     int fd, wanted;
     void (*fn)(void *arg, int events);
     void *arg;
-    struct sim_event event; /* set while it can be read and that is wanted */
+    struct sim_event event; /* set while it is readable and polled for that */
 };
 
 struct sim_work {
@@ -206,7 +206,7 @@ static void look_at_poll(struct sim_poll *p)
         insert(&p->loop->events, &p->event, now_ms(p->loop));
 }
 
-/* Whoever is called may free the poll, or read all that there is. */
+/* The callback may free the poll, or read everything. */
 static void on_readable(void *arg)
 {
     struct sim_poll *p = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * loop_sim.h - a loop for tests: time jumps from one event to the next, and there
- * is no other thread. Nothing that ships links it.
+ * loop_sim.h - a loop for tests: time jumps from one event to the next, and there is no other
+ * thread. No shipped program links it.
  *
  * Work runs in one piece, after a delay that the test draws; the simulated stores
  * inject failures in the middle of it. Events of the same moment run in the order in
@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "loop/loop.h"
 
-/* The clock starts where *clock stands. delay_ms(arg) is asked for each piece of
- * work; NULL: 1 ms. */
+/* The clock starts at *clock. delay_ms(arg) returns the duration of each piece of work; NULL: 1 ms.
+ */
 DZ_NODISCARD int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
                                  void *arg, struct dz_loop **ret_loop, struct dz_err *err);
 
@@ -27,16 +27,16 @@ DZ_NODISCARD int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms
  * posting. */
 void dz_loop_sim_draw(struct dz_loop *loop, size_t (*draw)(void *arg, size_t n), void *arg);
 
-/* The next event, whenever that is: the clock moves there. False: there is none.
- * `until` (real ms): not beyond that; the clock then stands there. */
+/* Move the clock to the next event and run it. False: there is no event up to `until` (real ms);
+ * the clock is then at `until`. */
 bool dz_loop_sim_step(struct dz_loop *loop, int64_t until);
 
-/* A call at the loop's next turn, for tests that make events of their own. */
+/* Schedule a call after this delay, for tests that make events of their own. */
 DZ_NODISCARD int dz_loop_sim_call(struct dz_loop *loop, int64_t after_ms, void (*fn)(void *arg),
                                   void *arg, struct dz_err *err);
 
-/* From now on this descriptor can be read; or it cannot. Whoever polls it is called, again and
- * again while it can. Nobody need poll it yet. */
+/* Make this descriptor readable, or not. While it is readable, the callback of its poll is called
+ * repeatedly. A poll may be added later. */
 DZ_NODISCARD int dz_loop_sim_readable(struct dz_loop *loop, int fd, bool readable,
                                       struct dz_err *err);
 

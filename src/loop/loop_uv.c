@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The loop by libuv.
+ * loop_uv.c - the loop on top of libuv.
  *
  * libuv's timers use the monotonic clock. A timer for the wall clock is a libuv timer for the
  * time left, which is restarted if it fires too early. When somebody sets the clock, all such
@@ -36,7 +36,7 @@ enum {
     WALL_MAX_MS = 24 * 3600 * 1000, /* look again at least daily */
     SPELLS = 32,                    /* remembered long callbacks */
     SPELL_MIN_US = 1000,
-    POLL_BATCH = 256, /* descriptors whose events are handled before tasks and timers have theirs */
+    POLL_BATCH = 256, /* descriptors to handle before tasks and timers have their turn */
 };
 
 extern const char __executable_start[]; /* the linker's */
@@ -304,8 +304,8 @@ static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void
 
 /* --- polls and signals ------------------------------------------------------------ */
 
-/* An error counts as all events, and the poll waits for none from then on, or the loop would go
- * round: who has read the error sets it again. */
+/* An error counts as all events and clears the poll's events, because the loop would spin
+ * otherwise. The callback sets them again after it has read the error. */
 static void dispatch(struct uv_poll *p, uint32_t got)
 {
     struct uv_dz_loop *l = p->loop;

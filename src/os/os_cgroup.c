@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * os_cgroup.c - finding our own group, dividing it, and moving in and out.
+ * os_cgroup.c - finding our own group, making groups below it, and moving in and out.
  *
- * Of version 1 each controller may have a hierarchy of its own, so a group is up to three
- * directories; of version 2 it is one.
+ * In version 1 each controller may have a hierarchy of its own, so a group is up to three
+ * directories; in version 2 it is one.
  */
 #include "os/os_cgroup.h"
 
@@ -88,7 +88,7 @@ static bool find_own(const char *controller, struct dz_str mounts, struct dz_str
     while (dz_str_split(&mounts, '\n', &line)) {
         if (!mounted(line, controller, &root, &point))
             continue;
-        if (root.n > 1 && dz_str_starts(path, root)) /* a part of it is mounted here */
+        if (root.n > 1 && dz_str_starts(path, root)) /* only this part is mounted */
             path = dz_str_sub(path, root.n, path.n);
         path = path.n == 1 ? (struct dz_str){0} : path;
         int n = snprintf(out, DZ_OS_CGROUP_PATH, "%.*s%.*s", DZ_STR_ARG(point), (int)path.n,
@@ -133,8 +133,8 @@ static bool is_inner(const char *name)
     return strcmp(name, inner) == 0 || (name[0] && name[strspn(name, "0123456789")] == '\0');
 }
 
-/* Remove a group with those below it. A process that was killed leaves its group a little later,
- * which is waited for, `tries` times in all. */
+/* Remove a group with the groups below it. A killed process leaves its group a little later, so
+ * this tries up to `tries` times, with pauses. */
 static void remove_tree(const char *group, int tries)
 {
     DIR *d = opendir(group);
@@ -179,7 +179,7 @@ static uint64_t limit_of(const struct dz_os_cgroup_limits *l, size_t controller)
     return all[controller];
 }
 
-/* Of the controllers, those of a group for each process are the first and the last. */
+/* Groups for single processes use the first and the last of these controllers. */
 static bool is_needed(const struct dz_os_cgroup_limits *l, size_t controller)
 {
     return limit_of(l, controller) || (l->each && controller != CPU);
@@ -212,7 +212,7 @@ static int make_v1(const char *name, const struct dz_os_cgroup_limits *limits, s
         rc = make_dir(home, name, group, err);
         if (rc < 0)
             return rc;
-        g->count++; /* of two in one hierarchy the second finds the group made */
+        g->count++; /* the group exists if two controllers share a hierarchy */
         part->memory = c == MEMORY;
         part->pids = c == PIDS;
         memcpy(part->entry, group, sizeof part->group);
@@ -234,7 +234,7 @@ static bool v2_has(const char *own, const struct dz_os_cgroup_limits *limits)
     return true;
 }
 
-/* A group that hands controllers down has no process of its own. */
+/* A group that delegates controllers must not contain processes. */
 static int make_entry(const struct dz_os_cgroup_limits *limits, struct dz_os_cgroup_part *part,
                       struct dz_err *err)
 {
@@ -332,7 +332,7 @@ void dz_os_cgroup_remove(struct dz_os_cgroup *g)
             continue;
         (void)snprintf(up, sizeof up, "%s", g->parts[i].home);
         *strrchr(up, '/') = '\0';
-        (void)put(up, "cgroup.procs", NULL, "0"); /* refused while controllers are handed down */
+        (void)put(up, "cgroup.procs", NULL, "0"); /* refused while it delegates controllers */
         (void)rmdir(g->parts[i].home);
     }
     *g = (struct dz_os_cgroup){.count = 0};
@@ -342,7 +342,7 @@ void dz_os_cgroup_remove(struct dz_os_cgroup *g)
 
 enum {
     EACH_MAX = 1 << 16,
-    EACH_TRIES = 8, /* unused groups that are looked at for one that is empty */
+    EACH_TRIES = 8, /* unused groups to check for an empty one */
     EACH_FILE_MAX = 4096,
 };
 
@@ -354,7 +354,7 @@ void dz_os_each_init(struct dz_os_cgroup_each *e, const struct dz_os_cgroup *of)
 
 void dz_os_each_release(struct dz_os_cgroup_each *e)
 {
-    dz_vec_release(&e->all); /* the groups go with the one above */
+    dz_vec_release(&e->all); /* removing the group above removes these, too */
     dz_vec_release(&e->unused);
     e->of = NULL;
 }
@@ -443,7 +443,7 @@ static int limit_tasks(struct dz_os_cgroup_each *e, uint32_t number, uint32_t ta
     char dir[DZ_OS_CGROUP_PATH + 16];
     struct dz_os_cgroup_one *one = &e->all.p[number];
     int rc = 0;
-    if (one->tasks == tasks) /* of its last process */
+    if (one->tasks == tasks) /* set for its last process */
         return 0;
     for (size_t i = 0; rc == 0 && i < e->of->count; i++)
         if (e->of->parts[i].pids)
@@ -472,7 +472,7 @@ int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t tasks, uin
     return rc;
 }
 
-/* A file that a kernel without accounting of swap does not have. */
+/* Write a swap limit, whose file is missing if the kernel does not account for swap. */
 static int put_swap(const char *dir, const char *name, uint64_t bytes, struct dz_err *err)
 {
     struct dz_err e = {0};
@@ -484,13 +484,14 @@ static int put_swap(const char *dir, const char *name, uint64_t bytes, struct dz
     return rc;
 }
 
-/* With swap the kernel would put a process that exceeds its memory there instead of killing it, as
- * much as there is of it. Version 1 limits the sum, which is never below the other limit. */
+/* Limit memory and forbid swap, because the kernel would swap out a process that exceeds its limit
+ * instead of killing it. Version 1 limits the sum of memory and swap, which must not be below the
+ * limit on memory, so the order of the two writes matters. */
 static int limit_memory(const char *dir, uint64_t bytes, bool v2, struct dz_err *err)
 {
     static const char sum[] = "memory.memsw.limit_in_bytes";
     if (!v2)
-        (void)put_swap(dir, sum, bytes, NULL); /* it fails where the limit becomes lower */
+        (void)put_swap(dir, sum, bytes, NULL); /* fails if this lowers the limit */
     int rc = set_limit(dir, MEMORY, bytes, v2, err);
     if (rc == 0)
         rc = v2 ? put_swap(dir, "memory.swap.max", 0, err) : put_swap(dir, sum, bytes, err);
@@ -502,7 +503,7 @@ int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number, uint64_t memo
 {
     char dir[DZ_OS_CGROUP_PATH + 16];
     struct dz_os_cgroup_one *one = &e->all.p[number];
-    if (one->memory_bytes == memory_bytes) /* of its last process: most are alike */
+    if (one->memory_bytes == memory_bytes) /* set for its last process; most have the same */
         return 0;
     one->memory_bytes = 0;
     int rc = limit_memory(path_of(memory_part(e), number, dir), memory_bytes, e->of->v2, err);
@@ -511,7 +512,7 @@ int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number, uint64_t memo
     return rc;
 }
 
-/* The limit is what the kernel has: an administrator may have changed it. */
+/* Returns the limit that the kernel has now, because an administrator may have changed it. */
 uint64_t dz_os_each_killed(const struct dz_os_cgroup_each *e, uint32_t number)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(EACH_FILE_MAX);
@@ -529,5 +530,5 @@ uint64_t dz_os_each_killed(const struct dz_os_cgroup_each *e, uint32_t number)
 
 void dz_os_each_leave(struct dz_os_cgroup_each *e, uint32_t number)
 {
-    (void)dz_vec_push(&e->unused, number); /* without memory for it the group is not used again */
+    (void)dz_vec_push(&e->unused, number); /* on failure the group is never reused */
 }

@@ -77,7 +77,7 @@ struct dz_os_cgroup_each {
 
 /* With a zeroed struct all these functions do nothing. */
 void dz_os_each_init(struct dz_os_cgroup_each *e, const struct dz_os_cgroup *of);
-/* Remove all groups; their processes must have ended. */
+/* Free the memory. dz_os_cgroup_remove() removes the groups, once their processes have ended. */
 void dz_os_each_release(struct dz_os_cgroup_each *e);
 /* Move a process that has one thread and no child into an empty group. It and its later children
  * may have `tasks` threads together. */

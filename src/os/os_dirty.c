@@ -10,9 +10,9 @@
  * counts as a whole: `differs` compares what the scan found, so both back
  * ends give the same answer.
  *
- * A mark write-protects what was written (asynchronously: the kernel notes the
- * first write and lets it go on). What comes to memory later is not protected
- * and so counts as written, unless it is a file's page or the page of zeros.
+ * A mark write-protects the written pages (asynchronously: the kernel records the first write and
+ * lets it continue). Pages that become present later are not protected and so count as written,
+ * unless they are a file's page or the page of zeros.
  */
 #include "os/os_dirty.h"
 
@@ -56,7 +56,7 @@ struct dz_os_dirty {
     int pagemap, uffd;
     size_t page;
     enum dz_os_dirty_how differs_how, written_how;
-    bool missing, by_need; /* uffd raises SIGBUS; and it was seen to work */
+    bool missing, by_need; /* uffd raises SIGBUS, and this was tested */
     uint64_t key[4];
     DZ_VEC(, struct mark) marks;
     char why[160];
@@ -152,9 +152,9 @@ static int scan(const struct dz_os_dirty *d, const uint8_t *at, size_t size, boo
     return 0;
 }
 
-/* The same for `since`, in two steps. To ask for nothing but PAGE_IS_WRITTEN is
- * many times faster in the kernel, but pages that are not there count too; so
- * what it finds, neighbours together, is scanned again. */
+/* The same for `since`, in two steps. A scan only for PAGE_IS_WRITTEN is many times faster in the
+ * kernel, but it also reports pages that are not present. So the regions that it finds are scanned
+ * again, neighbours together. */
 static int scan_since(const struct dz_os_dirty *d, const uint8_t *at, size_t size,
                       const uint8_t *base, struct dz_os_runs *runs)
 {
@@ -206,10 +206,11 @@ static int protect_part(const struct dz_os_dirty *d, uint8_t *at, size_t size)
     return 0;
 }
 
-/* The same for what of [at, at + size) was written; neighbours together. The rest needs no
- * protection: who writes to a file's page, to the page of zeros or to none makes one that is not
- * protected. And it is better without: a protected range has page tables for all of it, and
- * the kernel brings in each page of a file alone, with a fault, not 16 at once. */
+/* The same for the written pages of [at, at + size), neighbours together. The others need no
+ * protection, because the first write to a file's page, to the page of zeros or to a page that is
+ * not present makes a new page, which is not protected. They are better off without it: a protected
+ * range has page tables for all of it, and the kernel then maps a file's pages one per fault, not
+ * 16 at once. */
 static int protect(const struct dz_os_dirty *d, uint8_t *at, size_t size)
 {
     struct dz_os_runs there = DZ_VEC_INIT(DZ_OS_RUNS_MAX);
@@ -245,7 +246,7 @@ static bool is_one(const struct dz_os_runs *runs, size_t page, unsigned index)
     return runs->n == 1 && runs->p[0].at == index * page && runs->p[0].size == page;
 }
 
-/* A private mapping of a file (memfd) of known history. NULL: cannot be made. */
+/* Make a private mapping of a file (memfd) with known history. NULL: failed. */
 static uint8_t *canary_pages(size_t page)
 {
     DZ_AUTO(dz_fd_close) int fd = memfd_create("doze-canary", MFD_CLOEXEC);
@@ -255,8 +256,8 @@ static uint8_t *canary_pages(size_t page)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* What of the two questions is answered rightly? Returns the number of right
- * answers, 0 to 2, and says in d->why what went wrong. */
+/* Test both questions on the canary. Returns the number of right answers, 0 to 2, and puts the
+ * reason of a failure into d->why. */
 static int ask_canaries(struct dz_os_dirty *d, uint8_t *p)
 {
     struct dz_os_runs runs = DZ_VEC_INIT(CANARY_PAGES);
@@ -296,7 +297,7 @@ static int open_uffd(uint64_t features)
     return fd;
 }
 
-struct touched { /* by the canary */
+struct touched { /* set by the canary */
     struct dz_os_dirty *d;
     const uint8_t *bytes;
     int times;
@@ -309,10 +310,11 @@ static bool fill_touched(void *arg, void *at)
     if (t->times++ == 0 && dz_os_dirty_fill(t->d, page, t->bytes, t->d->page, NULL) == 0)
         return true;
     return mmap(page, t->d->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-                -1, 0) != MAP_FAILED; /* so that we live, and know better */
+                -1, 0) != MAP_FAILED; /* continue after the failed test instead of dying */
 }
 
-/* Touch a page that is not there: is it asked for, once, and filled, and only then written? */
+/* Touch an absent page: the handler must be called once and fill it, and the page must count as
+ * written only after the write. */
 static bool ask_need(struct dz_os_dirty *d, uint8_t *p)
 {
     size_t page = d->page;
@@ -413,7 +415,7 @@ const char *dz_os_dirty_why(const struct dz_os_dirty *d)
     return d->why;
 }
 
-/* --- pages by need ---------------------------------------------------------------------------- */
+/* --- pages on demand -------------------------------------------------------------------------- */
 
 bool dz_os_dirty_by_need(const struct dz_os_dirty *d)
 {
@@ -432,8 +434,8 @@ int dz_os_dirty_absent(struct dz_os_dirty *d, void *at, size_t size, struct dz_e
     return 0;
 }
 
-/* Between pages that were protected together an absent one has a marker of the protection, which
- * is in the way of the kernel's page of zeros, not of a copy. */
+/* An absent page among pages that were protected together has a protection marker. The kernel then
+ * cannot map its page of zeros there, but it can copy a page. */
 static int zeros_over_marker(struct dz_os_dirty *d, struct uffdio_copy *copy)
 {
     static const _Alignas(4096) uint8_t zeros[4096];

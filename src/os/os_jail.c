@@ -2,9 +2,9 @@
  *
  * os_jail.c - entering a jail: see os_jail.h.
  *
- * The order matters: namespaces want privileges that no_new_privs leaves alone
- * but seccomp takes; Landlock wants no_new_privs; the filter comes last, for it
- * forbids the calls that set up the rest.
+ * The order matters: making namespaces needs privileges, which no_new_privs keeps but seccomp
+ * removes; Landlock needs no_new_privs; the filter comes last, because it forbids the calls that
+ * set up the rest.
  */
 #include "os/os_jail.h"
 
@@ -38,7 +38,7 @@
 #include "os/os_user.h"
 
 enum {
-    CAPABILITIES_MAX = 64, /* that a kernel's sets have room for */
+    CAPABILITIES_MAX = 64, /* number of bits in a capability set */
     ARGS_MAX = 6,          /* of a system call */
 };
 
@@ -112,7 +112,7 @@ static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
         const struct dz_os_rlimit *l = &jail->limits[i];
         struct rlimit r = {l->most, l->most}, now;
         if (getrlimit((__rlimit_resource_t)l->resource, &now) == 0 && now.rlim_max < r.rlim_max)
-            r.rlim_cur = r.rlim_max = now.rlim_max; /* it is tighter already */
+            r.rlim_cur = r.rlim_max = now.rlim_max; /* the present limit is lower */
         if (setrlimit((__rlimit_resource_t)l->resource, &r) < 0)
             return dz_fail_sys(err, errno, "set resource limit %d to %llu", l->resource,
                                (unsigned long long)l->most);
@@ -122,8 +122,8 @@ static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
 
 /* --- namespaces ----------------------------------------------------------------------- */
 
-/* Each on its own: a host that forbids one may grant another. Without privileges
- * a user namespace comes first, and carries the others. */
+/* Unshare all wanted namespaces, in a new user namespace if possible, which needs no privileges.
+ * Else try them one by one, because a host that forbids one may permit another. */
 static int unshare_what_is_granted(int wanted)
 {
     static const int each[] = {CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNS,
@@ -141,9 +141,8 @@ static int unshare_what_is_granted(int wanted)
     return got;
 }
 
-/* Leave all files of the host: the root becomes what a guard made ready, which has a /proc that
- * shows the guarded processes only; without a guard an empty directory, unless the jail shall have
- * /proc. */
+/* Leave all files of the host: change the root to the guard's, whose /proc shows only the guarded
+ * processes. Without a guard the root becomes an empty directory, unless the jail needs /proc. */
 static bool leave_files(bool proc)
 {
     static const char root[] = DZ_OS_GUARD_ROOT;
@@ -158,7 +157,7 @@ static bool leave_files(bool proc)
            umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
 }
 
-/* The parent has no number in our pid namespace, so no process outside has one. */
+/* If the parent has no pid in our pid namespace, no process outside has one. */
 static bool has_own_pids(void)
 {
     return getppid() == 0;
@@ -183,9 +182,9 @@ static bool write_map(pid_t pid, const char *name, const char *line)
     return dz_fd_put(path, line);
 }
 
-/* A user namespace knows the ids that its map names, and only a process outside may name others
- * than its own. So a child stays outside, waits for the word that its parent is inside, and
- * writes the map: each id is the same on both sides. */
+/* A user namespace has only the ids in its map, and only a process outside may map other ids than
+ * its own. So a child stays outside, waits until its parent reports that it is inside, and writes
+ * the map, in which each id is the same on both sides. */
 struct mapper {
     pid_t pid;
     int word; /* a pipe to it */
@@ -218,7 +217,7 @@ static int end_mapper(const struct mapper *m, bool map, struct dz_err *err)
 {
     int status = 0;
     if (map && write(m->word, "m", 1) != 1)
-        map = false; /* its status says so */
+        map = false; /* the child's exit status reports the failure */
     (void)close(m->word);
     pid_t pid;
     do
@@ -238,12 +237,13 @@ static int become_user(uint32_t user, struct dz_err *err)
     return dz_os_user_become(user, err);
 }
 
-/* The capabilities stay: they are dropped later. A cell that waits counts as a process of its
- * zygote's user, so that one may have many.
+/* Become the jail's user and make the namespaces. The capabilities are kept; they are dropped
+ * later. The limit on processes must be high enough for a zygote, because its waiting cells count
+ * as processes of its user.
  *
- * A user namespace counts all its processes for the user who made it, whoever they become, and
- * holds them to the limit that this user had then, unless it was root. So the user comes first, and
- * again inside, where a new namespace forgets the securebits. */
+ * The kernel counts all processes of a user namespace for the user who made it, even after they
+ * became other users, and applies the limit that this user had then, except to root. So we become
+ * the user first. We do so again inside, because entering a new namespace resets the securebits. */
 static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err *err)
 {
     const rlim_t most = jail->processes ? jail->processes : RLIM_INFINITY;
@@ -268,7 +268,7 @@ static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err
 /* The capabilities that dz_os_user_settle() needs. */
 #define TO_SETTLE (1u << CAP_SETUID | 1u << CAP_SETGID)
 
-/* Securebits: uid 0 gets no capabilities for being 0, and nothing raises one again. */
+/* Securebits: uid 0 gives no capabilities, and no capability can be raised again. */
 enum {
     SECURE = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
              SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
@@ -283,8 +283,8 @@ static bool has_capabilities(uint32_t but, uint32_t but_inherited)
            sets[1].permitted || (sets[0].inheritable & ~but_inherited) || sets[1].inheritable;
 }
 
-/* Let programs that this process executes have the capabilities that it keeps: an ambient one must
- * be inheritable, too. */
+/* Pass the kept capabilities on to executed programs, as ambient ones, which must be inheritable,
+ * too. */
 static int keep_ambient(uint32_t kept, struct dz_err *err)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -299,9 +299,9 @@ static int keep_ambient(uint32_t kept, struct dz_err *err)
     return kept_all ? 0 : dz_fail_sys(err, errno, "keep the capabilities to become another user");
 }
 
-/* All but `kept`. The bounding set first: dropping from it is itself a privilege. A process that
- * never had one keeps a full bounding set, which is of no use to it: it cannot exec, and has
- * no_new_privs. */
+/* Drop all capabilities but `kept`. The bounding set comes first, because changing it needs a
+ * capability. A process without capabilities keeps a full bounding set, which is harmless: it
+ * cannot exec, and has no_new_privs. */
 static int drop_capabilities(uint32_t kept, bool ambient, struct dz_err *err)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -315,7 +315,7 @@ static int drop_capabilities(uint32_t kept, bool ambient, struct dz_err *err)
     if (rc < 0)
         return rc;
     for (unsigned long cap = 0; cap < CAPABILITIES_MAX; cap++)
-        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* EINVAL behind the last that there is */
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* EINVAL after the last existing one */
     (void)prctl(PR_SET_SECUREBITS, SECURE, 0, 0, 0);
     if (syscall(SYS_capset, &head, left) < 0 || has_capabilities(kept, inherited))
         return dz_fail_sys(err, errno, "give up all capabilities");
@@ -334,11 +334,11 @@ static void allow_proc(int ruleset)
     (void)close(proc.parent_fd);
 }
 
-/* Every access that this kernel's Landlock knows needs a rule, and there is none, or one for
- * reading /proc; no signal and no abstract socket leaves the domain. Returns the fences. */
+/* Restrict every access that this kernel's Landlock knows, with no rule, or only one for reading
+ * /proc. Signals and abstract sockets cannot reach outside of the domain. Returns the fences. */
 static uint32_t enter_landlock(bool proc, int *ret_abi)
 {
-    static long abi; /* the same for all that are forked from here */
+    static long abi; /* constant; forked children reuse it */
     struct dz_landlock_attr attr = {.fs = DZ_LANDLOCK_FS_ABI1};
     if (abi == 0)
         abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -391,7 +391,7 @@ struct dz_os_filter {
     struct sock_filter steps[];
 };
 
-/* libseccomp writes a program to a descriptor only. */
+/* libseccomp can export a program only to a descriptor. */
 static int export(scmp_filter_ctx ctx, struct dz_os_filter **ret, struct dz_err *err)
 {
     DZ_AUTO(dz_fd_close) int fd = memfd_create("doze-filter", MFD_CLOEXEC);
@@ -420,9 +420,9 @@ int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count, bool traps
     if (!ctx)
         return dz_fail(err, DZ_ENOMEM, "make a seccomp filter: out of memory");
     int rc = add_rows(ctx, calls, count);
-    if (rc == 0 && traps) /* guests pass it with each call: search by halves */
+    if (rc == 0 && traps) /* each call of a guest runs it: use a binary search */
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    if (rc == 0 && traps) /* numbers of other ABIs are the guests' matter, too */
+    if (rc == 0 && traps) /* the guests' kernel also answers other ABIs */
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_TRAP);
     rc = rc < 0 ? dz_fail_sys(err, -rc, "make a seccomp filter") : export(ctx, ret_filter, err);
     seccomp_release(ctx);
@@ -465,10 +465,10 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
         return rc;
     report.fences = jail->inherits | namespace_fences(got, jail->landlock_proc) |
                     (jail->users ? DZ_OS_FENCE_BIT(USERS) : 0);
-    if (jail->parent_signal) { /* becoming another user clears it */
+    if (jail->parent_signal) { /* set it after becoming another user, which clears it */
         if (prctl(PR_SET_PDEATHSIG, jail->parent_signal) < 0)
             return dz_fail_sys(err, errno, "ask for a signal when the parent dies");
-        if (getppid() != parent) /* it died in between */
+        if (getppid() != parent) /* the parent died before the prctl */
             (void)raise(jail->parent_signal);
     }
     uint32_t kept = jail->users && jail->settles_later ? TO_SETTLE : 0;

@@ -29,8 +29,8 @@
 #include "os/os_uapi.h"
 
 #define ALL UINT64_MAX
-/* What private memory is mapped with. Shared memory without a file counts against no limit of ours,
- * and huge pages are the host's reserve: both are missing. */
+/* The flags for mapping private memory. Two are left out: shared memory without a file, because it
+ * counts against no limit of ours, and huge pages, because they come from the host's reserve. */
 #define PRIVATE_FLAGS \
     (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_STACK)
 
@@ -156,7 +156,7 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     EQUAL(ioctl, 1, UFFDIO_COPY, "a page that was touched is filled"),
     EQUAL(ioctl, 1, UFFDIO_ZEROPAGE, "the same, with zeros"),
     EQUAL(ioctl, 1, UFFDIO_WRITEPROTECT, "its own pages are watched for writes"),
-#if DZ_SANITIZED /* what the sanitizer's runtime asks for; never in a release build */
+#if DZ_SANITIZED /* calls of the sanitizer's runtime; never in a release build */
     ANY(newfstatat, "sanitizers: is a descriptor valid"),
     EQUAL(madvise, 2, MADV_DONTDUMP, "sanitizers: shadow memory"),
     EQUAL(madvise, 2, MADV_NOHUGEPAGE, "sanitizers: shadow memory"),
@@ -202,9 +202,9 @@ const struct dz_os_syscall dz_os_jail_users[] = {
 };
 const size_t dz_os_jail_users_count = DZ_ARRAY_LEN(dz_os_jail_users);
 
-/* A cell of Linux programs is the kernel of processes that hold nothing but a guest's memory and
- * registers (stub/). Whom it may name is decided by the other fences: the pid namespace, Landlock's
- * domain, the user. */
+/* A cell of Linux programs is the kernel of processes that contain only a guest's memory and
+ * registers (stub/). The other fences limit which processes it can reach: the pid namespace,
+ * Landlock's domain, the user. */
 const struct dz_os_syscall dz_os_jail_linux[] = {
     ANY(process_vm_readv, "bytes of a guest's memory"),
     ANY(process_vm_writev, "the same"),
@@ -239,9 +239,10 @@ const struct dz_os_syscall dz_os_jail_linux[] = {
 };
 const size_t dz_os_jail_linux_count = DZ_ARRAY_LEN(dz_os_jail_linux);
 
-/* Its zygote may do what the first process of the guests needs until it has filters of its own, and
- * what those let it do; they are stricter. A call that is not here is a SIGSYS, which guests'
- * processes turn into a call of their kernel, and which ends everybody else. */
+/* Its zygote also has the calls that the first process of the guests needs until it has its own,
+ * stricter filters, and the calls that these filters allow. Every other call raises SIGSYS: in a
+ * guest's process the handler turns it into a call of the guest's kernel, and any other process
+ * dies of it. */
 const struct dz_os_syscall dz_os_jail_linux_nest[] = {
     ANY(eventfd2, "the bell of the guests"),
     ANY(epoll_create1, "the cell waits for them"),

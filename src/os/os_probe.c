@@ -113,7 +113,7 @@ static void found_part(struct dz_os_finding *f, const char *fmt, ...)
     va_end(ap);
 }
 
-/* No, because the outcome was not what it should be. */
+/* No, because the outcome was not the expected one. */
 DZ_PRINTF(2, 3)
 static void found_wrong(struct dz_os_finding *f, const char *fmt, ...)
 {
@@ -143,7 +143,7 @@ static void child(enum dz_os_probe_id id, const char *data_dir, struct dz_os_fin
 {
     struct dz_os_finding mine = {0};
     probes[id].probe(data_dir, &mine);
-    *shared = mine; /* whole or not at all, should it die before */
+    *shared = mine; /* so that a child that dies leaves a whole finding or none */
     _exit(0);
 }
 
@@ -418,7 +418,7 @@ static void probe_NOTIFY(const char *data_dir, struct dz_os_finding *f)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {.len = DZ_ARRAY_LEN(code), .filter = code};
-    union { /* room, should the kernel's be longer */
+    union { /* room in case the kernel's struct is longer */
         struct seccomp_notif n;
         uint8_t bytes[512];
     } asked = {.bytes = {0}};
@@ -635,8 +635,8 @@ static void probe_LANDLOCK(const char *data_dir, struct dz_os_finding *f)
 
 /* --- user namespaces --- */
 
-/* A user namespace (and a mount namespace) of our own, in which we are root. False and errno when
- * that is not to be had. */
+/* Enter a new user namespace (and mount namespace), in which we are root. On failure false and
+ * errno. */
 static bool enter_user_ns(void)
 {
     char uid[48], gid[48];
@@ -654,7 +654,7 @@ static bool step_down(void)
     if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
         setresuid(NOBODY, NOBODY, NOBODY) < 0)
         return false;
-    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0; /* else our own /proc is closed to us */
+    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0; /* else we cannot open our own /proc */
 }
 
 static void probe_USER_NS(const char *data_dir, struct dz_os_finding *f)
@@ -766,7 +766,7 @@ enum {
     ALL_CONTROLLERS = MEMORY | PIDS | CPU,
 };
 
-/* Which of those that matter a list names ("rw,cpu,cpuacct" or "cpu memory"). */
+/* Find the needed controllers in a list ("rw,cpu,cpuacct" or "cpu memory"). */
 static unsigned controllers_in(struct dz_str list, char separator)
 {
     unsigned found = 0;
@@ -878,8 +878,8 @@ static long long limit_in(const char *dir)
     return setting(path); /* "max" is none */
 }
 
-/* The bound of the group that we are in; -1: none. Of version 1 it is where its controller usually
- * is mounted. */
+/* The limit of our own group; -1: none. For version 1 this looks where the controller is usually
+ * mounted. */
 static long long pids_of_group(void)
 {
     struct dz_buf mounts = DZ_BUF_INIT(PROC_MAX), groups = DZ_BUF_INIT(PROC_MAX);

@@ -68,7 +68,7 @@ enum {
     LAST_TURNS = 8,      /* enough for the largest pipe, 1 MiB by default */
 };
 
-/* A timeout of more than thirty years is for ever; so no sum can overflow. */
+/* A timeout of more than thirty years counts as infinite, so that no sum can overflow. */
 #define TIMEOUT_MAX_MS (1LL << 40)
 
 /* All that posix_spawn needs, prepared before any fork. */
@@ -241,7 +241,7 @@ struct reaper {
 
 static void report(int sock, const struct report *r)
 {
-    /* When our parent is gone, nobody needs the answer. */
+    /* A failure means that our parent is gone, and then nobody needs the report. */
     (void)!send(sock, r, sizeof *r, MSG_NOSIGNAL);
 }
 
@@ -534,7 +534,7 @@ static int collect(int pidfd, struct dz_os_status *ret_status)
     return 0;
 }
 
-/* The reaper has ended; its last word is the child's status. */
+/* The reaper has ended; its last report is the child's status. */
 static int last_word(int sock, struct dz_os_status *ret_status)
 {
     struct report end;

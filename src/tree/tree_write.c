@@ -32,8 +32,7 @@
 
 enum {
     ARRIVING_TEXT = 32,
-    DEPTH_MAX = DZ_TREE_DEPTH_MAX -
-                8, /* less than dz_fd_remove_tree allows, also when called for a parent */
+    DEPTH_MAX = DZ_TREE_DEPTH_MAX - 8, /* so dz_fd_remove_tree also works from a parent */
 };
 
 struct level {
@@ -381,8 +380,7 @@ static int make_link(struct dz_tree_write *w, struct dz_str target, const struct
     if (symlinkat(text, dir, w->arriving) < 0)
         return fail(w, errno, err);
     const struct timespec ts[2] = {time_of(meta->atime_ns), time_of(meta->mtime_ns)};
-    (void)utimensat(dir, w->arriving, ts,
-                    AT_SYMLINK_NOFOLLOW); /* not every file system supports it */
+    (void)utimensat(dir, w->arriving, ts, AT_SYMLINK_NOFOLLOW); /* may be unsupported */
     rc = arrive(w, err);
     w->stats.links += rc == 0;
     return rc;
@@ -417,8 +415,7 @@ int dz_tree_write_same(struct dz_tree_write *w, struct dz_str path, struct dz_st
         dz_tree_write_skip(w, path, "is a hard link to an entry that was left out");
         return 0;
     }
-    if (S_ISLNK(
-            st.st_mode)) { /* check the target again: seen from here it may lead out of the tree */
+    if (S_ISLNK(st.st_mode)) { /* its target must be checked from the new place */
         ssize_t n = readlinkat(dir, name, target, sizeof target);
         return n < 0 ? fail(w, errno, err)
                      : make_link(w, dz_str_n(target, (size_t)n), &untimed, err);
