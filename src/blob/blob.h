@@ -151,8 +151,8 @@ void dz_blob_digest_release(struct dz_blob_digest *d); /* for DZ_AUTO too; zeroe
 
 struct dz_blob_copy {
     const _Atomic bool *cancel; /* set by another thread: DZ_ECANCELED; may be NULL */
-    bool hash;                  /* want the hash even if that means reading a clone */
-    bool no_hash;               /* nobody wants it */
+    bool hash;                  /* compute the hash even if a clone must be read for it */
+    bool no_hash;               /* do not compute the hash */
 };
 struct dz_blob_copied {
     uint64_t size;

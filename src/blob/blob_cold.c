@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    READ_MAX = 16 << 20, /* a clone of up to so many bytes is read for its hash */
+    READ_MAX = 16 << 20, /* a clone of up to this size is read for its hash */
 };
 
 static const struct {

@@ -52,8 +52,8 @@ enum {
     DZ_COLD_ID_MAX = DZ_BLOB_KEY_MAX - 16, /* bytes of a sandbox's id */
 };
 
-/* dz_cold_key() writes the key of a sandbox's file and returns out. dz_cold_parse_key() says whose
- * file has a key, and which of its files it is; false: the key is not of this form. */
+/* dz_cold_key() writes the key of a sandbox's file and returns out. dz_cold_parse_key() splits a
+ * key into the sandbox's id and the kind of file; false: the key is not of this form. */
 char *dz_cold_key(const char *id, enum dz_cold_file file, char out[static DZ_COLD_KEY]);
 bool dz_cold_parse_key(const char *key, char ret_id[static DZ_COLD_KEY],
                        enum dz_cold_file *ret_file);

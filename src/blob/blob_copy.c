@@ -126,7 +126,7 @@ int dz_blob_digest_final(struct dz_blob_digest *d, uint8_t ret_digest[static DZ_
 struct hashing {
     struct dz_blob_in *in;
     const _Atomic bool *cancel;
-    _Atomic bool stop; /* another thread failed, or the caller does not want the hash any more */
+    _Atomic bool stop; /* another thread failed, or the caller gave up the hash */
     size_t pieces;
     atomic_size_t next; /* the first piece that no thread has taken */
     pthread_mutex_t lock;

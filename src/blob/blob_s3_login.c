@@ -20,7 +20,7 @@ static const char *first_of(const char *a, const char *b, const char *c)
 
 /* --- the place --------------------------------------------------------------------- */
 
-/* Letters, digits, "-" and "."; nothing else stands in a bucket's name, a host, a region. */
+/* Letters, digits, "-" and ".", the only characters of a bucket's name, a host, a region. */
 static bool is_name(const char *s, size_t min, size_t max)
 {
     size_t n = strlen(s);

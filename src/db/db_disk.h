@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * db_disk.h - what a database lies on: two numbered files behind a few verbs.
+ * db_disk.h - the disk under a database: two numbered files behind a few verbs.
  *
- * db_vfs.c shows a disk to SQLite. db_fd.c makes one of two descriptors;
- * db_sim.c one in memory that fails, fills up and loses power as told. Verbs
- * return 0 or a size, or a negative errno. None of them knows a path.
+ * db_vfs.c shows a disk to SQLite. db_fd.c makes a disk of two descriptors; db_sim.c makes one in
+ * memory that fails, fills up and loses power on command. Verbs return 0, a size, or a negative
+ * errno. No verb takes a path.
  */
 #ifndef DZ_DB_DB_DISK_H
 #define DZ_DB_DB_DISK_H

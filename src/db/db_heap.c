@@ -15,9 +15,9 @@
  *
  * A handle may be opened on one thread and closed on another, so the surplus of one thread is
  * shared with all. No thread waits for the shared lists: a thread that does not get their lock goes
- * on without them, so a process that was forked while another thread held the lock is none the
- * worse. Small blocks are not given back to the system. What stays is the most that was ever in
- * use at once, and at most KEEP bytes of each class for each thread that ended.
+ * on without them, so a process that was forked while another thread held the lock still works.
+ * Small blocks are not returned to the system: it keeps as much as was ever in use at once, and at
+ * most KEEP bytes of each class for each thread that ended.
  *
  * A process that ends after its next transaction may reserve that transaction's memory ahead, in
  * one huge page where the system has them: pages of the cache are then carved from its front, and

@@ -52,8 +52,8 @@ struct dz_db {
     struct dz_db_disk *disk;
     bool own_disk; /* made by dz_db_open_fds or _path */
     bool restricted, views;
-    bool prepared;          /* it stands on a stand-in: it got no file yet */
-    struct dz_db_opts opts; /* of a prepared handle, but for the label */
+    bool prepared;          /* it uses a stand-in disk, because it has no file yet */
+    struct dz_db_opts opts; /* of a prepared handle, without the label */
     bool out_of_ops;
     int savepoints;
     int wal_pages;
@@ -68,7 +68,7 @@ struct dz_db {
     char label[DB_LABEL_MAX];
 };
 
-/* A number as files of SQLite hold it. */
+/* A number in SQLite's file format (big-endian). */
 static inline uint32_t dz_db_big32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -80,7 +80,7 @@ DZ_COLD int dz_db_fail(const struct dz_db *db, int rc, struct dz_err *err, const
 
 /* db_init.c: SQLite configured and our VFS registered, once per process. */
 DZ_NODISCARD int dz_db_init(struct dz_err *err);
-void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c's */
+void dz_db_set_heap(const sqlite3_mem_methods *heap); /* call before; NULL: db_heap.c's */
 
 /* db_heap.c: make SQLite take its small blocks from there, before SQLite starts. SQLITE_OK or an
  * error */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * db_restrict.c - a handle for SQL that strangers write, and what it may see besides.
+ * db_restrict.c - restrict a handle to SQL from outside, and attach an immutable database to it.
  *
- * SQLite's authorizer is asked while a statement is compiled, its progress
- * handler while one runs. What is not listed here is refused.
+ * SQLite calls its authorizer while it compiles a statement, and its progress handler while it runs
+ * one. Everything that is not listed here is refused.
  */
 #include "db/db_int.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * db_sim.h - a disk for tests: in memory, failing, filling up and losing power
- * as told, the same way for the same seed. Nothing that ships links it.
+ * db_sim.h - a disk for tests, in memory. It fails, fills up and loses power on command, in the
+ * same way for the same seed. No shipped program links it.
  *
  *     struct dz_db_sim *sim = dz_db_sim_new(seed);
  *     dz_db_sim_load(sim, DZ_DB_FILE_MAIN, template.p, template.len);
@@ -56,16 +56,16 @@ const void *dz_db_sim_bytes(const struct dz_db_sim *sim, enum dz_db_file f, size
  * that one and all later ones of the set. A failing write has written half.
  * n < 0: no more failures. */
 void dz_db_sim_fail_at(struct dz_db_sim *sim, unsigned set, long n, int sys, bool sticky);
-bool dz_db_sim_failed(struct dz_db_sim *sim); /* did one since the last question? */
+bool dz_db_sim_failed(struct dz_db_sim *sim); /* has a call failed since the last query? */
 /* Calls of a set since the disk was made. */
 long dz_db_sim_calls(const struct dz_db_sim *sim, unsigned set);
 
-/* Both files together hold at most this much; a write beyond is cut short and
- * fails with ENOSPC. Negative: no limit. */
+/* Limit the size of both files together; a write beyond it is cut short and fails with ENOSPC.
+ * Negative: no limit. */
 void dz_db_sim_set_capacity(struct dz_db_sim *sim, int64_t bytes);
 
-/* Power fails after n more changes (writes, truncations, syncs): the change
- * after them is not made, and from there every call fails. n < 0: never. */
+/* Let power fail after n more changes (writes, truncations, syncs): the next change is not made,
+ * and from then on every call fails. n < 0: never. */
 void dz_db_sim_cut_at(struct dz_db_sim *sim, long n);
 bool dz_db_sim_is_off(const struct dz_db_sim *sim);
 /* Lose the unsynced writes, and work again. Without an earlier cut, the power is cut here and now.
@@ -74,12 +74,12 @@ DZ_NODISCARD int dz_db_sim_power_on(struct dz_db_sim *sim);
 
 /* --- SQLite itself, in tests -------------------------------------------------- */
 
-/* Before the first use of SQLite in the process: its memory comes from
- * base/mem.h, so that torture fails its allocations too. */
+/* Make SQLite allocate from base/mem.h, so that torture also fails its allocations. Call it before
+ * the process uses SQLite for the first time. */
 void dz_db_use_door(void);
 /* Give back everything that SQLite keeps; the next open starts it again. */
 void dz_db_shutdown(void);
-/* SQLite's random numbers (salts of the log) from a seed. */
+/* Seed SQLite's random numbers (salts of the WAL). */
 void dz_db_seed(uint32_t seed);
 
 #endif

@@ -241,7 +241,7 @@ int64_t dz_db_changes(const struct dz_db *db)
 
 /* --- handles on single values ---------------------------------------------------------------
  *
- * Each open handle stands in the database's list, so that closing the database closes it. The
+ * Each open handle is in the database's list, so that closing the database closes it. The
  * wrapper itself stays until dz_blob_close(); its db is NULL then. */
 
 /* SQLite has one code for "no such row" and "not a blob or text", so its text decides. */

@@ -6,14 +6,14 @@
  * no lock of ours (one connection) and is never started by a commit: the hook
  * in db.c only counts.
  *
- * The way back is compiled before the way in: ROLLBACK before BEGIN, ROLLBACK
- * TO and RELEASE before SAVEPOINT, so that it needs no memory when there is none.
+ * The statements that undo are compiled before those that begin: ROLLBACK before BEGIN, ROLLBACK TO
+ * and RELEASE before SAVEPOINT. So an undo after a failed allocation needs no memory.
  */
 #include "db/db_int.h"
 
 #include <assert.h>
 
-/* Each literal stands once, because the cache goes by its address. */
+/* Each literal appears only once, because the cache uses its address as the key. */
 static const char sql_begin[] = "BEGIN IMMEDIATE";
 static const char sql_commit[] = "COMMIT";
 static const char sql_rollback[] = "ROLLBACK";

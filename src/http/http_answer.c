@@ -170,7 +170,7 @@ static bool has_more(const struct dz_http_req *r)
     return r->source ? !r->source_over : r->left > 0;
 }
 
-/* What stands in c->out. */
+/* Write the bytes in c->out. */
 static enum dz_http_sent flush(struct dz_http_conn *c)
 {
     if (c->out.err)

@@ -434,7 +434,7 @@ static bool step(struct dz_http_conn *c)
     return false;
 }
 
-/* What to wait for. */
+/* The events to poll for. */
 static int events_of(const struct dz_http_conn *c)
 {
     const struct dz_http_req *r = c->request;

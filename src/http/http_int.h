@@ -116,7 +116,7 @@ struct dz_http_conn {
     int64_t peer_uid;
     struct dz_poll *poll;
     int polled; /* events that it is set to */
-    int want;   /* what TLS waits for besides */
+    int want;   /* events that TLS needs in addition */
     enum dz_http_stage stage;
     int64_t deadline_ms; /* monotonic; 0: none */
     uint64_t moved;      /* bytes since the deadline was set */
@@ -193,7 +193,7 @@ struct dz_http_req {
 /* http.c */
 static inline void dz_http_poll_set(struct dz_poll *poll, int events)
 {
-    int rc = dz_poll_set(poll, events, NULL); /* fails only for want of kernel memory */
+    int rc = dz_poll_set(poll, events, NULL); /* fails only if the kernel has no memory */
     (void)rc;
 }
 void dz_http_conn_over(struct dz_http *h, const struct dz_http_conn *c); /* one less */

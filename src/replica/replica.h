@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * replica.h - copies of a SQLite database as a history of transactions, in the layout of
- * litestream 0.5 (docs/format/replica.md): its command restores what is written here, and what it
- * wrote is restored here.
+ * litestream 0.5 (docs/format/replica.md). litestream can restore our replicas, and we can restore
+ * its.
  *
  * A replica is a set of LTX files. Each has the pages that a range of transactions (TXIDs, counted
  * from 1) has changed, as they were after the last of them:
@@ -220,7 +220,7 @@ DZ_NODISCARD int dz_replica_merge(struct dz_replica *r, const struct dz_replica_
 DZ_NODISCARD int dz_replica_drop(struct dz_replica *r, const struct dz_replica_files *files,
                                  struct dz_err *err);
 
-/* A database that nobody changes meanwhile. */
+/* A database that no process changes during the push. */
 struct dz_replica_source {
     int db_fd, wal_fd; /* wal_fd -1: it has no log */
 };

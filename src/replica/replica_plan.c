@@ -2,8 +2,8 @@
  *
  * replica_plan.c - which files of a replica to restore, to merge, to remove.
  *
- * Pure functions over a list; none looks at a store. A file covers its range of TXIDs. What the
- * rules are made for:
+ * Pure functions over a list; none accesses a store. A file covers its range of TXIDs. The rules
+ * ensure:
  *
  *   1. The newest point can be restored before and after each plan is carried out, wholly or in
  *      part.

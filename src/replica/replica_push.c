@@ -283,7 +283,8 @@ static int merge_due(struct dz_replica *r, const struct dz_replica_run *run, str
     return 0;
 }
 
-/* What the log has behind the replica's end: 1, 0: nothing, DZ_ESTATE: nobody can tell. */
+/* Find the transactions in the log behind the replica's end. 1: there are some; 0: there are none;
+ * DZ_ESTATE: the log does not show it. */
 static int cut_new(const struct dz_replica_source *s, const struct tip *tip, struct dz_wal_cut *ret,
                    struct dz_err *err)
 {

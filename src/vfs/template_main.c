@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * template_main.c - runs when doze is built: prints an empty disk as C, for
- * vfs_template.c. The disk is what dz_db_template() makes of the schema, whose two
- * expressions that differ from disk to disk are replaced by marks.
+ * template_main.c - runs when doze is built: prints an empty disk as C, for vfs_template.c. The
+ * disk is made by dz_db_template() from the schema, in which the two expressions that differ from
+ * disk to disk are replaced by marks.
  */
 #include "base/buf.h"
 #include "db/db.h"
@@ -31,7 +31,7 @@ static char *replace(const char *text, const char *what, long long number)
     return out;
 }
 
-/* Offsets of a mark, each followed by a comma; how many there are. */
+/* Print the offsets of a mark, each followed by a comma. Returns their number. */
 static int print_marks(const struct dz_buf *t, long long mark)
 {
     int n = 0;

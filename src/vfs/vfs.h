@@ -23,14 +23,14 @@
  *   paths    dz_vfs_walk(): a path to an inode, checks search permission only
  *   at       vfs/vfs_at.h: openat(2), renameat(2), ... with credentials
  *
- * Batching. Changes gather in one transaction; nothing is durable, and nothing
- * may be told to the world, before dz_vfs_commit(). When the host's disk is full
- * or fails, the commit says so, and every change since the last good commit is
- * kept in memory and goes with the next commit that succeeds.
+ * Batching. Changes collect in one transaction. Before dz_vfs_commit() nothing is durable, and no
+ * output that depends on the changes may leave the sandbox. If the host's disk is full or fails,
+ * the commit returns the error; every change since the last good commit is kept in memory and is
+ * written by the next commit that succeeds.
  *
- * State that outlives a process is plain numbers: inode numbers, offsets,
- * directory cookies, lock owners. A frozen machine keeps those, and after the
- * thaw takes its open references again with dz_vfs_ref().
+ * State that outlives a process is plain numbers: inode numbers, offsets, directory cookies, lock
+ * owners. A suspended machine keeps those, and after the wake it takes its open references again
+ * with dz_vfs_ref().
  *
  * One thread. Not reentrant from its callbacks.
  */
@@ -92,30 +92,30 @@ DZ_NODISCARD int dz_vfs_template(struct dz_buf *out, struct dz_err *err);
  * bytes (dz_db_prepare) still fits afterwards. */
 DZ_NODISCARD int dz_vfs_template_sleeper(struct dz_buf *out, struct dz_err *err);
 
-/* The table of memory and the index of `exec` by id, IF NOT EXISTS. An empty disk does not have
- * them yet, because they would take three pages more; without the index a record is found by a
- * scan. Whoever keeps a machine's memory in the file runs this first. */
+/* SQL that makes the table for memory and the index of `exec` by id, IF NOT EXISTS. Run it before
+ * storing a machine's memory in the file. An empty disk does not have them yet, because they would
+ * take three more pages; without the index a record is found by a scan. */
 extern const char dz_vfs_schema_sleeper[];
 
-/* For an image with a pack: in its view vfs, content that is in the pack is NULL. */
+/* SQL for an image with a pack: its view vfs shows NULL for content that is in the pack. */
 extern const char dz_vfs_schema_packed[];
 
 /* For a file of version 1 that is opened read only: a query that gives the rows of `exec` with the
  * columns that version 2 has. */
 extern const char dz_vfs_exec_of_1[];
 
-/* Let SQL see all files of a disk that stands on this image: the view vfs of this handle then shows
- * those of the image too, and the image's tables are in the schema `image`. The caller keeps both
- * handles. DZ_ECORRUPT: the disk stands on another image. */
+/* Let SQL see all files of a disk over this image: the view vfs of this handle then also shows the
+ * image's files, and the image's tables are in the schema `image`. The caller keeps both handles.
+ * DZ_ECORRUPT: the disk belongs to another image. */
 DZ_NODISCARD int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image,
                                  const char *image_sha256, struct dz_err *err);
 
-/* The sha256 of the image that the disk stands on, "" when it stands on none. */
+/* The sha256 of the disk's image, "" if it has none. */
 DZ_NODISCARD int dz_vfs_image_of(struct dz_db *db, char ret_sha256[static DZ_VFS_IMAGE_TEXT],
                                  struct dz_err *err);
 
-/* Put this fresh disk on the image with this sha256 (64 hex digits). DZ_ESTATE: it stands on
- * another one, or already holds files. */
+/* Bind this fresh disk to the image with this sha256 (64 hex digits). DZ_ESTATE: it belongs to
+ * another image, or already has files. */
 int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);
 
 /* ---- the pack of an image (docs/format/image.md) ---------------------------------- */
@@ -127,19 +127,18 @@ struct dz_vfs_pack {
     const uint8_t *at; /* mapped; NULL: none */
     uint64_t size;
 };
-/* The first page of one of this size. */
+/* Write the first page of a pack of this size. */
 void dz_vfs_pack_begin(uint8_t ret_page[static DZ_VFS_PACK_PAGE], uint64_t size);
-bool dz_vfs_pack_is(int fd, uint64_t at); /* does the file hold one there? */
-/* Map the pack that begins there, at a multiple of a page. DZ_ECORRUPT, DZ_EUNSUPPORTED. */
+bool dz_vfs_pack_is(int fd, uint64_t at); /* does the file have a pack there? */
+/* Map the pack at this offset, a multiple of the page size. DZ_ECORRUPT, DZ_EUNSUPPORTED. */
 DZ_NODISCARD int dz_vfs_pack_map(int fd, uint64_t at, struct dz_vfs_pack *ret_pack,
                                  struct dz_err *err);
-void dz_vfs_pack_unmap(struct dz_vfs_pack *p); /* one that is none is fine */
-/* Set the counters of a disk whose rows were changed without dz_vfs_open(). Inside a transaction of
- * the caller's. */
+void dz_vfs_pack_unmap(struct dz_vfs_pack *p); /* an empty one is fine */
+/* Recompute the counters of a disk whose rows were changed without dz_vfs_open(), in the caller's
+ * transaction. */
 DZ_NODISCARD int dz_vfs_recount(struct dz_db *db, struct dz_err *err);
-/* Put the content that files have in the pack into rows of their own, as far as base_size shows it
- * and no row hides it; then the disk needs the pack no longer. Inside a transaction of the
- * caller's. */
+/* Copy the content that is in the pack into rows, as far as it is visible (base_size includes it
+ * and no row hides it), in the caller's transaction. Afterwards the disk does not need the pack. */
 DZ_NODISCARD int dz_vfs_unpack(struct dz_db *db, const struct dz_vfs_pack *pack,
                                struct dz_err *err);
 
@@ -169,9 +168,9 @@ struct dz_vfs_opts {
     void *arg;
 };
 
-/* DZ_ENOENT: the disk stands on an image and none was given, or content of it is in a pack and
- * none was given. DZ_ECORRUPT: it is another image, or this is no disk. DZ_EUNSUPPORTED: a newer
- * format, or an image with a pack that is not opened read only. */
+/* DZ_ENOENT: the disk needs an image, or a pack with some of its content, and none was given.
+ * DZ_ECORRUPT: the image is not the disk's, or the file is not a disk. DZ_EUNSUPPORTED: a newer
+ * format, or an image with a pack that is not opened read-only. */
 int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err);
 
 /* Finish and free; NULL is fine. The databases stay open, because they are the caller's. On failure

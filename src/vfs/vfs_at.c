@@ -10,8 +10,8 @@
  *
  * "/" and ".." never lead above the walk's root: ".." there is the root itself.
  *
- * The calls touch no row. Each walks the path, checks the permission of who makes it, and calls
- * the inode operation, which checks everything else again.
+ * The calls touch no row. Each walks the path, checks the caller's permission, and calls the inode
+ * operation, which checks everything else again.
  */
 #include "vfs/vfs_at.h"
 
@@ -70,7 +70,7 @@ struct walker {
     const struct dz_vfs_walk *req;
     uint64_t cur; /* a directory */
     size_t at, links;
-    char rest[2 * DZ_VFS_PATH_MAX]; /* what is left begins at `at` */
+    char rest[2 * DZ_VFS_PATH_MAX]; /* the rest of the path begins at `at` */
 };
 
 /* The next component of the path. last: it is the last one; slash: a slash follows it. */
@@ -443,7 +443,7 @@ int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs
 
 /* ---- names that go ----------------------------------------------------------------------- */
 
-/* A slash behind a name asks for a directory. */
+/* A slash behind a name requires a directory. */
 static int only_dir(struct dz_vfs *v, uint64_t ino)
 {
     struct dz_vfs_attr a;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_check.c - is everything as docs/format/disk.md says?
+ * vfs_check.c - check a whole disk against docs/format/disk.md.
  *
  * Two passes. First the tree as a guest sees it, image and all: every directory
  * from the root, one by one, counting in a map how many names and subdirectories
- * each inode has; then each inode of the map against its row. Second the rows of
- * this file, table by table: whether what they hang on is there and their sizes
- * fit. The invariants' numbers (I1...) are those of the document.
+ * each inode has; then each inode of the map against its row. Second the rows of this file, table
+ * by table: the rows that they refer to must exist, and their sizes must fit. The invariants'
+ * numbers (I1...) are those of the document.
  *
- * Damage is a finding, not a failure: only what keeps the check itself from going
- * on (I/O, memory) is an error.
+ * Damage is a finding, not an error: only a failure of the check itself (I/O, memory) is one.
  */
 #include "vfs/vfs_int.h"
 
@@ -247,7 +246,8 @@ static struct dz_inode *inode_of(struct check *c, uint64_t ino, int *ret_rc)
     return ip;
 }
 
-/* I17: where a file is in the pack. What does not fit the pack has not become an inode. */
+/* I17: a file's place in the pack. A place outside the pack needs no check here, because reading
+ * the inode has failed already. */
 static int check_packed(struct check *c, const struct dz_inode *ip)
 {
     int64_t below = -1;

@@ -4,8 +4,8 @@
  *
  * A small file (DZ_VFS_INLINE_MAX) lies in its node row and, while in memory, in its inode;
  * writing it costs no statement before the commit. A file that outgrows this is spilled into
- * chunk 0, in an operation of its own that nobody sees, and stays in chunks until it is truncated
- * to nothing.
+ * chunk 0, in an operation of its own that guests cannot notice, and stays in chunks until it is
+ * truncated to nothing.
  *
  * A write of several chunks is one operation per chunk: when the disk or the quota ends in the
  * middle, the chunks written so far stay and the count says how much.

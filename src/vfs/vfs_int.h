@@ -208,7 +208,7 @@ int dz_chunks_delete_some(struct dz_vfs *v, uint64_t from, bool *ret_more);
 /* Has the file more chunks, counted from `first`, than one transaction should remove? */
 bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t first);
 
-/* Compute what meta's counters should be. */
+/* Compute meta's counters from the rows. */
 int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err);
 
 /* The first chunk with a row in this file, UINT64_MAX: none. */
@@ -218,11 +218,11 @@ int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *re
 
 /* Can a file of this size lie there in the pack? */
 bool dz_pack_fits(const struct dz_vfs_pack *p, uint64_t at, uint64_t size);
-/* Has the image the file's content in its pack? */
+/* Is the file's content in the image's pack? */
 bool dz_is_packed(const struct dz_vfs *v, const struct dz_inode *ip);
-/* How many bytes of it still count, from the file's beginning. */
+/* The number of these bytes that are still visible, from the file's start. */
 uint64_t dz_pack_visible(const struct dz_vfs *v, const struct dz_inode *ip);
-/* Some of these. */
+/* Read some of these bytes. */
 void dz_pack_read(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, void *buf,
                   size_t n);
 

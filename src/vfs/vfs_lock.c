@@ -2,8 +2,8 @@
  *
  * vfs_lock.c - advisory record locks, as a table of plain numbers.
  *
- * Nobody waits here: a caller that may not have a lock gets EAGAIN, and tries again when another
- * lock has been dropped.
+ * These functions do not wait: a caller that cannot get a lock gets EAGAIN, and tries again when
+ * another lock has been dropped.
  *
  * Invariant (assert_apart): the locks of one owner on one inode (of one family) do not overlap, and
  * neighbours of the same kind are merged.

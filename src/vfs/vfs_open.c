@@ -2,9 +2,8 @@
  *
  * vfs_open.c - from two databases to a disk and back; counters and volumes.
  *
- * What a file says of itself in `meta` is read once, here. Counters that were not
- * noted by a quiesce (the process died) are counted again; inodes that died
- * while open are removed.
+ * The table `meta` is read once, here. If the last process died without a quiesce, the counters are
+ * computed again. Inodes that were unlinked while open are removed.
  */
 #include "vfs/vfs_int.h"
 
@@ -29,9 +28,9 @@ enum {
 };
 
 struct meta {
-    char image[SHA_LEN + 1]; /* empty: stands on none */
+    char image[SHA_LEN + 1]; /* empty: no image */
     int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs, cut, untar, packed;
-    int64_t max_ino; /* no key: the highest in node */
+    int64_t max_ino; /* not a key of meta: the highest ino in node */
 };
 
 static void meta_take(struct meta *m, struct dz_stmt *st)

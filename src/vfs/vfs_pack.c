@@ -7,11 +7,12 @@
  *     page 0      a header
  *     page n...   a file, zeros to the end of its last page
  *
- * A file's row in `node` says where its content begins: rdev, which regular files have no other
- * use for. Neither the row nor the pack is trusted: whatever does not fit is no content.
+ * A file's row in `node` has the offset of its content in rdev, which regular files do not use
+ * otherwise. Neither the row nor the pack is trusted: an offset or size that does not fit is no
+ * content.
  *
- * A pack is never written here but as a whole; a disk that has one is read only. What a sandbox
- * above changes lies in its own chunks, as always (vfs_file.c).
+ * A pack is only written as a whole; a disk that has one is read-only. Changes of a sandbox above
+ * are in its own chunks, as always (vfs_file.c).
  */
 #include "vfs/vfs_int.h"
 
@@ -106,8 +107,8 @@ void dz_pack_read(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t of
     memcpy(buf, v->pack.at + ip->rdev + off, n);
 }
 
-/* The size that the file has in the image. A file that was cut to less still has its first bytes
- * there, but its last page in the pack goes on with what was cut off. */
+/* The file's size in the image. A file that was truncated still has its first bytes in the pack,
+ * but its last page there also has bytes that were cut off. */
 static int size_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *ret_size)
 {
     struct dz_err e = {0};
@@ -131,7 +132,7 @@ int dz_vfs_packed(struct dz_vfs *v, uint64_t ino, uint64_t *ret_offset)
         return rc;
     if (!dz_is_packed(v, ip) || dz_pack_visible(v, ip) != ip->size || ip->size == 0)
         return 0;
-    if (ip->here && v->image) { /* its row is of this disk: is a chunk? */
+    if (ip->here && v->image) { /* its row is in this disk: has it a chunk there, too? */
         uint64_t chunk = 0, size = 0;
         rc = dz_chunk_next_here(v, ip, &chunk);
         if (!rc && chunk == UINT64_MAX)
@@ -162,7 +163,7 @@ static int put_chunk(struct dz_db *db, const struct dz_vfs_pack *p, const struct
     return dz_stmt_run(st, err);
 }
 
-/* The next file of the pack behind `ino` that shows some of its content: 1, 0 at the end. */
+/* The next file after `ino` with visible content in the pack. Returns 1, or 0 at the end. */
 static int next_packed(struct dz_db *db, uint64_t ino, struct packed_file *ret, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_schema.c - the tables of a sandbox's file, and what binds it to an image.
+ * vfs_schema.c - the tables of a sandbox's file, and the binding to its image.
  *
  * docs/format/disk.md is the definition; this file is its SQL. Tables that only
  * other modules read (kv, exec, exec_output, machine, mem) are made here too, so
@@ -22,7 +22,7 @@
 #define BELOW   "SELECT volume,path||'/'||CAST(name AS TEXT),d.ino,d.type FROM t JOIN "
 #define NOW     "CAST(strftime('%s','now') AS INTEGER)*1000000000"
 
-/* SQLite keeps this text on the file's first page, where all of it must fit. */
+/* SQLite stores this text on the file's first page, so all of it must fit there. */
 static const char schema_1[] =
     "CREATE TABLE meta(k TEXT PRIMARY KEY,v)WITHOUT ROWID;"
     "CREATE TABLE node(ino INTEGER PRIMARY KEY,mode INT,uid INT,gid INT,nlink INT,size INT,"
@@ -48,7 +48,7 @@ static const char schema_1[] =
                                                  "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
                                                  "(1,CAST('tmp' AS BLOB),4,4);";
 
-/* In an image with a pack: what is there cannot be had by SQL. */
+/* For an image with a pack: SQL cannot read content from the pack. */
 const char dz_vfs_schema_packed[] =
     "DROP VIEW vfs;CREATE VIEW vfs AS WITH t(volume,path,ino,type)AS(" VOLUMES "UNION ALL " BELOW
     "dentry d ON parent=t.ino WHERE d.ino>0)SELECT volume,path,iif(rdev,NULL,content)content,mtime "

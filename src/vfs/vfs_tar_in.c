@@ -39,8 +39,9 @@
  * not name is marked by an impossible owner (NOBODY). The directory's time is kept as the stage's
  * access time, which moving does not change. So every step can be repeated.
  *
- * An entry that cannot be moved (its name became a directory meanwhile, which takes a process
- * that continued after a failure) stays in the stage, which then belongs to nobody. */
+ * An entry that cannot be moved (its name became a directory meanwhile, which is possible only if
+ * the process continued after a failure) stays in the stage, which is then an ordinary directory.
+ */
 
 #define STAGE  DZ_TAR_STAGE
 #define NOBODY UINT32_MAX /* owner of a directory that the archive does not name */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_template.c - an empty disk: bytes that were made when doze was built, with a seed
- * and the time of now. Making the tables by SQL instead takes a millisecond.
+ * vfs_template.c - an empty disk: bytes that were made when doze was built, with a new seed and the
+ * present time. Making the tables by SQL instead would take a millisecond.
  */
 #include "vfs/vfs_template.h"
 

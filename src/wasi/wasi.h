@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasi.h - what guests may import: WASI preview 1, and the process ABI of
- * module "doze" (docs/format/abi.md), as host functions over the kernel.
+ * wasi.h - the imports of guests: WASI preview 1, and the process ABI of module "doze"
+ * (docs/format/abi.md), as host functions over the kernel.
  *
  * One table for each, one row for each call. A row names the capability it
  * needs: a call that a policy does not grant is not in the table that its
@@ -34,8 +34,7 @@ size_t dz_wasi_hosts(uint32_t caps, struct dz_wasm_host ret[DZ_WASI_HOSTS_MAX]);
 /* Every row, for documents and tests: NULL past the last. */
 const struct dz_wasm_host *dz_wasi_host_at(size_t i, uint32_t *ret_caps);
 
-/* The number of a Linux errno in WASI preview 1; EIO's for an errno that has none
- * there. */
+/* Convert a Linux errno to its number in WASI preview 1; an errno without one becomes EIO. */
 uint16_t dz_wasi_errno(int linux_errno);
 
 #endif

@@ -129,7 +129,7 @@ WASI_DOZE(getid)
 WASI_DOZE(setid)
 {
     uint32_t id = arg_u32(c, 1), effective[3] = {UINT32_MAX, id, UINT32_MAX};
-    if (id == UINT32_MAX) /* in a set of ids it would mean: as it is */
+    if (id == UINT32_MAX) /* in setresuid it would mean "unchanged" */
         return -EINVAL;
     switch (arg_u32(c, 0)) {
     case ID_UID:

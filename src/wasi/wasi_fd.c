@@ -2,9 +2,8 @@
  *
  * wasi_fd.c - preview 1's calls on descriptors, and rights.
  *
- * A descriptor's rights are what its kind of file can do, less what was taken
- * away by fd_fdstat_set_rights or not asked for by path_open. The kernel keeps
- * the numbers; what they mean is known here only.
+ * A descriptor has the rights of its kind of file, without those that fd_fdstat_set_rights removed
+ * or path_open did not request. The kernel stores the bits; only this file knows their meaning.
  */
 #include "wasi/wasi_int.h"
 
@@ -34,7 +33,7 @@ static uint64_t rights_of_type(uint32_t mode)
                BIT(FD_ADVISE) | BIT(FD_ALLOCATE) | BIT(FD_FILESTAT_SET_SIZE);
     case S_IFSOCK:
         return RIGHTS_ANY | BIT(FD_READ) | BIT(FD_WRITE) | BIT(SOCK_SHUTDOWN) | BIT(SOCK_ACCEPT);
-    default: /* a terminal is told by its lack of FD_SEEK */
+    default: /* no FD_SEEK: C libraries recognise a terminal by that */
         return RIGHTS_ANY | BIT(FD_READ) | BIT(FD_WRITE);
     }
 }
@@ -308,9 +307,8 @@ WASI_P1(fd_pwrite)
     return move(c, WRITING, true);
 }
 
-/* The name of a preopen. C libraries ask from 3 on until they get EBADF, so a
- * descriptor that was inherited and stands before a preopen is given a name, too:
- * one under which nothing is looked for. */
+/* The name of a preopen. C libraries ask for all descriptors from 3 on until they get EBADF. So an
+ * inherited descriptor before a preopen gets a name, too, which no path begins with. */
 static const char *preopen_name(const struct call *c, int fd)
 {
     const char *name = dz_sys_preopen(c->k, c->p, fd);

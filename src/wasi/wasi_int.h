@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasi_int.h - what the files of wasi/ share: slots, guest memory, answers.
+ * wasi_int.h - shared by the files of wasi/: slots, guest memory, answers.
  *
- * A host function reads its arguments from slots[], which stay as they are until
- * the call is done, for a call that waits is made again with them.
+ * A host function reads its arguments from slots[], which stay unchanged until the call is done,
+ * because a waiting call is issued again with them.
  */
 #ifndef DZ_WASI_WASI_INT_H
 #define DZ_WASI_WASI_INT_H
@@ -46,7 +46,7 @@ static inline uint8_t *guest(const struct call *c, uint32_t addr, uint64_t size)
     return dz_wasm_mem(c->inst, 0, addr, size);
 }
 
-/* Arguments that point to fixed things: NULL argument gives NULL and no error. */
+/* Arguments that point to structs of a fixed size: a null argument gives NULL and no error. */
 static inline bool guest_opt(const struct call *c, uint32_t addr, uint64_t size, uint8_t **ret)
 {
     *ret = addr ? guest(c, addr, size) : NULL;
@@ -82,8 +82,8 @@ static inline void put_u64(uint8_t *at, uint64_t v)
     memcpy(at, &v, sizeof v);
 }
 
-/* A NUL-terminated guest string of at most max bytes with its NUL. 0 and the
- * place in guest memory, -EFAULT, -ENAMETOOLONG. */
+/* Find a NUL-terminated guest string of at most max bytes with its NUL. Returns 0 and a pointer
+ * into guest memory, -EFAULT, or -ENAMETOOLONG. */
 int64_t dz_wasi_cstr(const struct call *c, uint32_t addr, size_t max, const char **ret);
 
 /* Pieces of a readv or writev: checks and translates `count` pairs at addr. */
@@ -169,7 +169,7 @@ enum wasi_right {
 };
 #define RIGHTS_ALL (((uint64_t)1 << RIGHT_COUNT) - 1)
 
-/* Preview 1's ENOTCAPABLE has no number in Linux: it travels as this one. */
+/* Stands for preview 1's ENOTCAPABLE inside this module, because Linux has no such errno. */
 #define WASI_ENOTCAPABLE 0x4c00
 
 /* Is fd open, and may it do this? 0, -EBADF, -WASI_ENOTCAPABLE. The second one
@@ -177,10 +177,10 @@ enum wasi_right {
 int64_t dz_wasi_check(const struct call *c, int fd, enum wasi_right right);
 int64_t dz_wasi_check_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type);
 
-/* The 64 bytes of a filestat. */
+/* Write the 64 bytes of a filestat. */
 void dz_wasi_put_filestat(uint8_t *at, const struct dz_kstat *st);
 
-/* Two times by preview 1's flags: 0 or -EINVAL. */
+/* Convert two times according to preview 1's flags: 0 or -EINVAL. */
 int64_t dz_wasi_times(uint64_t atime, uint64_t mtime, uint32_t flags, int64_t ret[2]);
 
 #endif

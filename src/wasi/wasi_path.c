@@ -134,7 +134,7 @@ static int open_flags(uint32_t oflags, uint64_t rights, uint32_t fdflags)
 {
     const uint64_t reading = (uint64_t)1 << RIGHT_FD_READ | (uint64_t)1 << RIGHT_FD_READDIR;
     uint64_t writing = (uint64_t)1 << RIGHT_FD_WRITE;
-    if (!(oflags & OFLAG_DIRECTORY)) /* some ask for all that a file could do */
+    if (!(oflags & OFLAG_DIRECTORY)) /* for directories some request all rights */
         writing |= (uint64_t)1 << RIGHT_FD_ALLOCATE | (uint64_t)1 << RIGHT_FD_FILESTAT_SET_SIZE;
     int flags = rights & writing ? (rights & reading ? O_RDWR : O_WRONLY) : O_RDONLY;
     flags |= (oflags & OFLAG_CREAT ? O_CREAT : 0) | (oflags & OFLAG_DIRECTORY ? O_DIRECTORY : 0);
@@ -242,7 +242,7 @@ WASI_P1(path_symlink)
         r = at_arg(c, 2, 3, RIGHT_PATH_SYMLINK, &path, &at);
     if (r < 0)
         return r;
-    if (target.text[0] == '/' && !dz_kernel_is_root(c->k, c->p, at.dirfd)) /* it would lead out */
+    if (target.text[0] == '/' && !dz_kernel_is_root(c->k, c->p, at.dirfd)) /* it leads out */
         return -EPERM;
     return dz_sys_symlinkat(c->k, c->p, target.text, at);
 }

@@ -2,9 +2,9 @@
  *
  * wasi_poll.c - poll_oneoff over the kernel's poll.
  *
- * Subscriptions become one poll with the nearest of their clocks as timeout. The
- * kernel remembers the deadline of a call that waits, so computing the timeout
- * anew each time the call is issued again changes nothing.
+ * Subscriptions become one poll whose timeout is the nearest of their clocks. The timeout is
+ * computed again each time the call is reissued, which is harmless, because the kernel keeps the
+ * deadline of a waiting call.
  */
 #include "wasi/wasi.h"
 #include "wasi/wasi_int.h"
@@ -22,10 +22,10 @@ enum {
 struct subscriptions {
     const uint8_t *at;
     uint32_t count;
-    struct pollfd fds[DZ_KERNEL_POLL_MAX]; /* fd -1 for a clock, or what may not be polled */
+    struct pollfd fds[DZ_KERNEL_POLL_MAX]; /* fd -1: a clock, or no right to poll the fd */
     int64_t due_ns[DZ_KERNEL_POLL_MAX];    /* clocks: when it expires, relative to now; else -1 */
     int64_t timeout_ns;                    /* time until the nearest clock expires; -1: none */
-    bool refused;                          /* there are some that may not be polled */
+    bool refused;                          /* some descriptor lacks the right to poll */
 };
 
 static int clock_of(uint32_t id)
@@ -79,7 +79,7 @@ static void read_file(const struct call *c, struct subscriptions *s, uint32_t i)
     if (dz_wasi_check(c, fd, RIGHT_POLL_FD_READWRITE) == -WASI_ENOTCAPABLE)
         s->refused = true;
     else
-        s->fds[i].fd = fd < 0 ? INT32_MAX : fd; /* poll(2) passes over negative ones */
+        s->fds[i].fd = fd < 0 ? INT32_MAX : fd; /* poll(2) ignores negative ones */
 }
 
 static int64_t read_subscriptions(const struct call *c, struct subscriptions *s)
@@ -102,7 +102,7 @@ static int64_t read_subscriptions(const struct call *c, struct subscriptions *s)
     return r;
 }
 
-/* Bytes that can be read at once, for the event; 0 where that is not known. */
+/* The number of readable bytes, for the event; 0 if it is unknown. */
 static uint64_t readable(const struct call *c, int fd)
 {
     int n = 0;

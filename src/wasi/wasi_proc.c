@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasi_proc.c - preview 1's calls that name no descriptor: arguments,
- * environment, clocks, random bytes, the end.
+ * wasi_proc.c - preview 1's calls without a descriptor: arguments, environment, clocks, random
+ * bytes, exit.
  */
 #include "wasi/wasi_int.h"
 
 #include <signal.h>
 #include <time.h>
 
-/* Two u32: how many strings, and their bytes. */
+/* Answer two u32: the number of strings, and their bytes. */
 static int64_t sizes(const struct call *c, struct dz_strings s)
 {
     uint8_t *count = guest(c, arg_u32(c, 0), 4), *bytes = guest(c, arg_u32(c, 1), 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasi_table.h - the calls, one row each: X(name, signature, capability).
+ * wasi_table.h - the table of calls: X(name, signature, capability).
  *
  * Signatures as in wasm.h: i is i32, I is i64, parameters before '>'. The
  * capability is a DZ_CAP_* of kernel.h or 0: every guest has it. Rows of the
