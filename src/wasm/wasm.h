@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm.h - running WebAssembly whose whole state is data.
+ * wasm.h - run WebAssembly programs whose whole state is data.
  *
  *      binary                      a prepared module              a store
  *     .------.  decode, validate  .------------------.  open,     .--------------------.
@@ -125,15 +125,15 @@ struct dz_wasm_config {
     void *mem_ctx;
     uint32_t memory_pages_max; /* for each memory; 0: DZ_WASM_PAGES_MAX */
     uint32_t table_max;        /* for each table; 0: DZ_WASM_TABLE_MAX */
-    uint32_t stack_slots;      /* 0: 1 Mi slots. What bounds recursion: every frame takes one */
-    uint32_t call_depth;       /* frames of wasm functions at once, where the bound must not
-                                * depend on the frames' sizes; 0: none. Counting costs a little
-                                * at each call */
-    uint32_t exns_max;         /* live exception objects; 0: 4096 */
-    size_t code_max;           /* bytes of translated code per module; 0: 8 GiB */
-    bool fuel;                 /* meter: see dz_wasm_fuel_set() */
-    bool wide_frames;          /* translate every function as those with huge frames are: for
-                                  tests; slow */
+    uint32_t stack_slots; /* 0: 1 Mi slots. It bounds recursion: every frame takes at least one */
+    uint32_t call_depth;  /* frames of wasm functions at once, where the bound must not
+                           * depend on the frames' sizes; 0: none. Counting costs a little
+                           * at each call */
+    uint32_t exns_max;    /* live exception objects; 0: 4096 */
+    size_t code_max;      /* bytes of translated code per module; 0: 8 GiB */
+    bool fuel;            /* meter: see dz_wasm_fuel_set() */
+    bool wide_frames;     /* translate every function as those with huge frames are: for
+                             tests; slow */
 };
 
 /* --- host functions ---------------------------------------------------------- */
@@ -272,11 +272,11 @@ struct dz_wasm_trap {
     struct dz_wasm_pos at; /* the instruction */
 };
 
-/* Push the first frame of a call. DZ_ESTATE while something runs, DZ_EINVAL
- * when arg_count is not the number of parameter slots. */
+/* Push the first frame of a call. DZ_ESTATE: a program is running; DZ_EINVAL: arg_count is not the
+ * number of parameter slots. */
 int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
                   struct dz_err *err);
-/* The same for the start function: 1 when there is one, else 0. */
+/* The same for the start function. Returns 1, or 0 if there is none. */
 int dz_wasm_begin_start(struct dz_wasm_inst *inst, struct dz_err *err);
 
 enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s);
@@ -285,94 +285,93 @@ enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s);
 const uint64_t *dz_wasm_results(const struct dz_wasm_store *s);
 struct dz_wasm_trap dz_wasm_trap_get(const struct dz_wasm_store *s);
 
-/* Drop every frame: after a trap, or to give a stopped program up. */
+/* Drop all frames, after a trap or to abandon a stopped program. */
 void dz_wasm_abandon(struct dz_wasm_store *s);
 
-/* Frames from the innermost, at most `max`; returns how many there are in
- * all. The position of a caller is that after its call. */
+/* List the frames from the innermost one out, at most `max`; returns the number of all frames. The
+ * position of a caller is the one after its call. */
 size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_t max);
 
 /* Stop the running program at its next safepoint. Sticky: if nothing runs,
  * the next run stops at its first safepoint. Safe in a signal handler. */
 void dz_wasm_interrupt(struct dz_wasm_store *s);
 
-/* Fuel is a count of instructions, taken off where a function or a loop body
- * begins; the same program stops at the same place in every build. */
+/* Fuel counts instructions, and is reduced where a function or a loop body begins; the same program
+ * stops at the same place in every build. */
 void dz_wasm_fuel_set(struct dz_wasm_store *s, uint64_t fuel);
 uint64_t dz_wasm_fuel(const struct dz_wasm_store *s);
 
-/* --- what a process offers, at a safepoint ---------------------------------------
- * All of these want a store with exactly one instance (else DZ_EUNSUPPORTED). */
+/* --- operations on a process, at a safepoint -------------------------------------
+ * All of these need a store with exactly one instance (else DZ_EUNSUPPORTED). */
 
-/* Bytes in, the opposite of struct dz_wasm_sink: read fills all of `size` or
- * fails with a DZ_E*. */
+/* A source of bytes, the opposite of struct dz_wasm_sink: read fills all of `size` or fails with a
+ * DZ_E*. */
 struct dz_wasm_source {
     int (*read)(void *ctx, void *data, size_t size, struct dz_err *err);
     void *ctx;
 };
 
-/* Save the state (docs/format/wasm-state.md). Memory is left out when
- * with_memory is false: then the caller keeps it, and loads it. */
+/* Save the state (docs/format/wasm-state.md). Without with_memory the memory is left out: the
+ * caller saves and loads it. */
 int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wasm_sink *to,
                  struct dz_err *err);
 
-/* Put a saved state into a fresh instance of the same module. Every byte is
- * checked; DZ_ECORRUPT says what is wrong, and the instance is then good for
- * dz_wasm_store_free() only. */
+/* Load a saved state into a fresh instance of the same module. Every byte is checked. DZ_ECORRUPT:
+ * err says what is wrong, and only dz_wasm_store_free() may be called afterwards. */
 int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, struct dz_err *err);
 
-/* Which pages of a memory to copy: called with increasing addresses. The
- * default (NULL) compares with the module's image. */
+/* How to copy a process. */
 struct dz_wasm_copy {
-    const struct dz_wasm_config *cfg; /* of the new store; NULL: as the old one */
+    const struct dz_wasm_config *cfg; /* of the new store; NULL: the old store's */
     const struct dz_wasm_host *host;
     size_t host_count;
     void *user;
-    /* Next run of changed bytes at or after *addr in memory `index`: sets
-     * *addr and *size (page aligned) and returns 1, 0 at the end, or an
-     * error. NULL: every page is compared. */
+    /* Find the next run of changed bytes at or after *addr in memory `index`: sets *addr and *size
+     * (page aligned) and returns 1, 0 at the end, or an error. It is called with increasing
+     * addresses. NULL: every page is compared with the module's image. */
     int (*changed)(void *ctx, uint32_t index, uint64_t *addr, uint64_t *size, struct dz_err *err);
     void *changed_ctx;
 };
-/* A second process in the same state, in a store of its own. */
+/* Make a second process in the same state, in a store of its own. */
 int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
                  struct dz_wasm_inst **ret_inst, struct dz_err *err);
 
-/* setjmp: inside a host call, name the frame that called. Two words to be kept
- * by the guest. DZ_ELIMIT: no room for the operands below that call. */
+/* setjmp: inside a host call, make a token for the calling frame: two words that the guest keeps.
+ * DZ_ELIMIT: no room for the operands below that call. */
 int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err);
-/* longjmp: inside a host call, or at a safepoint: return from that call again, with `value` as its
- * result. DZ_EINVAL when the frame has returned, the token never was one, or it names operands that
- * were dropped (wasm_mark.c). A host function then answers DZ_WASM_HOST_JUMP. */
+/* longjmp: inside a host call, or at a safepoint, return from that call again with `value` as its
+ * result. After success a host function must return DZ_WASM_HOST_JUMP. DZ_EINVAL: the frame has
+ * returned, the token is invalid, or its operands were dropped (wasm_mark.c). */
 int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t value,
                  struct dz_err *err);
 
 /* Call an exported function on top of the running program; when it returns, the interrupted frame
- * goes on. Its results are dropped. Also while the program is parked in a host call, which is tried
+ * resumes. Its results are dropped. If the program is parked in a host call, that call is tried
  * again afterwards. */
 int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
                    struct dz_err *err);
-/* Is an injected call still running? How many. */
+/* The number of injected calls that are still running. */
 uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst);
 
-/* vfork: keep the running program's frames aside and let another program run on in the same
- * instance and memory; then put the first back, parked as it was, whatever became of the second.
- * restore takes the frames that were kept last and returns those that were kept before them, NULL:
- * none. DZ_EUNSUPPORTED while an exception is on its way. */
+/* vfork: save keeps the running program's frames aside, and another program continues in the same
+ * instance and memory. restore brings the first program back, parked as it was, whatever happened
+ * to the second; its argument must be the frames that were saved last, and it returns those that
+ * were saved before them, or NULL. DZ_EUNSUPPORTED: an exception is being thrown. */
 struct dz_wasm_frames;
 int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
                         struct dz_err *err);
 struct dz_wasm_frames *dz_wasm_frames_restore(struct dz_wasm_inst *inst,
                                               struct dz_wasm_frames *frames);
 
-/* Translate functions ahead of time, for stores of the default configuration: a forked process then
- * has them and writes nothing to their code. A number with DZ_WASM_WARM_POINTS means the function's
- * table of safepoints, which suspending and waking read. Numbers of functions that do not exist or
- * do not fit are skipped. */
+/* Translate functions ahead of time, for stores of the default configuration, so that forked
+ * processes share their code and need not translate them. A number with DZ_WASM_WARM_POINTS means
+ * the function's table of safepoints, which suspend and wake read. Numbers of functions that do not
+ * exist or do not fit are skipped. */
 #define DZ_WASM_WARM_POINTS (1u << 31)
 void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count);
 /* Functions that were translated because a program called them, and that dz_wasm_tell() has not
- * reported yet: how many there are, and as many of them as funcs has room for, in the same form. */
+ * reported yet: dz_wasm_fresh() returns their number; dz_wasm_tell() reports up to `max` of them,
+ * in the same form. */
 size_t dz_wasm_fresh(const struct dz_wasm_module *module);
 size_t dz_wasm_tell(struct dz_wasm_module *module, uint32_t *funcs, size_t max);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_anon.c - address space from anonymous mappings: the default for
- * memories, and where code arenas and slot arrays lie.
+ * wasm_anon.c - address space from anonymous mappings, for code arenas, slot arrays and, by
+ * default, memories.
  *
  * The last memory that was released is kept, with the contents of its first pages, for the
- * next copy of a process. There is one such spare for all threads; a thread that finds it
- * locked makes do without.
+ * next copy of a process. There is one such spare for all threads; a thread that finds it locked
+ * does without it.
  */
 #include "base/vm.h"
 #include "wasm/wasm.h"

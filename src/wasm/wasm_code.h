@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_code.h - translated code of a module, and the way back from cells to
- * places in the program.
+ * wasm_code.h - translated code of a module, and the mapping from cells back to positions in the
+ * program.
  */
 #ifndef DZ_WASM_CODE_H
 #define DZ_WASM_CODE_H
@@ -9,12 +9,12 @@
 #include "wasm/wasm_int.h"
 #include "wasm/wasm_trans.h"
 
-/* The code of this module for a dispatch (GOTO or SWITCH) and with or without
- * fuel; made when there is none yet. It belongs to the module. */
+/* The module's code for this dispatch (GOTO or SWITCH), with or without fuel; made on first use. It
+ * belongs to the module. */
 struct dz_wasm_code *dz_wasm_code_get(struct dz_wasm_module *m, const struct dz_wasm_config *cfg,
                                       struct dz_err *err);
 
-/* Make sure that func has an entry. DZ_WASM_TRAP_NONE or why not. */
+/* Translate func if it has no entry yet. DZ_WASM_TRAP_NONE, or the reason of a failure. */
 enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t func);
 
 /* The function whose words hold this word of the arena; NULL: a pseudo frame. */
@@ -25,9 +25,9 @@ uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word);
 
 /* --- safepoints ------------------------------------------------------------------------
  *
- * A function's table is made by translating it once more. Tables that were asked for are kept with
- * the code, WASM_POINTS_ROWS of them: traces, marks and states that are taken of the same machine
- * again ask for the same ones. */
+ * A function's table is made by translating the function once more. Up to WASM_POINTS_ROWS tables
+ * are kept with the code, because repeated traces, marks and saves of one machine need the same
+ * ones. */
 
 enum {
     WASM_POINTS_ROWS = 512,
@@ -39,13 +39,12 @@ struct wasm_points_row {
     struct wasm_point *points; /* in order of words and of offsets */
 };
 
-/* The table of a function that is not imported, good until the next call; NULL: no
- * memory. */
+/* The table of a function that is not imported, valid until the next call; NULL: no memory. */
 const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t func);
 
-/* By word from the function's start; by offset in the binary (after: behind a
- * call or throw, else a place to go on at; a loop that follows a call begins at the same
- * word). NULL: none there. */
+/* Find the safepoint at a word, counted from the function's start, or at an offset in the binary.
+ * after: the one behind a call or throw; else one where execution can resume. (A loop that follows
+ * a call begins at the same word.) NULL: there is none. */
 const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word,
                                              bool after);
 const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_exec.h - the vocabulary in which handlers are written.
+ * wasm_exec.h - the macros in which handlers are written.
  *
- * Handlers stand in wasm_exec_handlers.inc, each exactly once, as
+ * wasm_exec_handlers.inc has each handler exactly once, as
  *
- *     OP2(NAME, statements)         a cell of two words; goes on after it
+ *     OP2(NAME, statements)         a cell of two words; continues after it
  *     OP3(NAME, statements)         of three
  *     OP4(NAME, statements)         of four
- *     OPX(NAME, statements)         goes where it wants: must end by GO(words), NEXT or EXIT
+ *     OPX(NAME, statements)         chooses the next cell: must end by GO(words), NEXT or EXIT
  *
- * and are included several times: for the numbers (H_NAME), for the table of
- * addresses, for the loop itself. Statements stand in a block of their own.
+ * and is included several times: for the numbers (H_NAME), for the table of addresses, for the loop
+ * itself. The statements are a block of their own.
  *
  * A cell:   word 0  address or number of the handler
  *           word 1  16-bit fields FC (bits 0-15), FA (16-31), FB (32-47),
  *                   FD (48-63); IMM/UIMM = the upper half, where FB, FD lie
  *           word 2, 3 when the handler has them: pc[2], pc[3]; G(0) to G(3)
  *           are the 16-bit fields of word 2, sign16() extends one
- * By custom FC is the slot of the result (the translator redirects it), FA,
+ * By convention FC is the slot of the result (the translator redirects it), FA,
  * FB, FD those of the operands from left to right. A memory access has its
  * offset in UIMM and its address in slot FA; a store its value in slot FC.
  *

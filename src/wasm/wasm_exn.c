@@ -2,11 +2,10 @@
  *
  * wasm_exn.c - exceptions: throwing, unwinding, and the table of objects.
  *
- * A thrown exception is an object in the store's table; ctx->throwing names it
- * while it goes up. Unwinding looks at one frame after the other: fp is the
- * frame, pc its return address, and the clauses of the function (inner ones
- * first) whose words contain the call decide. It stops at the flag now and
- * then; between two frames it is a state like any other.
+ * A thrown exception is an object in the store's table; ctx->throwing names it while it propagates.
+ * Unwinding checks one frame after the other: fp is the frame, pc its return address; the clauses
+ * of the function (inner ones first) whose words contain the call decide. Unwinding polls the flag
+ * now and then; between two frames the state can be saved like any other.
  *
  * Invariants of the table (assert_exns, where an object is made or the table collected):
  *   1. exn_free <= exn_count <= exn_cap.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_int.h - what the files of the engine share.
+ * wasm_int.h - shared by the files of the engine.
  *
  * A frame, slots upwards; everything about its shape follows from the
  * function's WebAssembly types and never from the translator:
@@ -46,7 +46,7 @@ enum {
     WASM_FIELD_MAX = 65535, /* slots that the fields of cells can name */
 };
 
-/* Why the loop came back to its driver. */
+/* The reason why the loop returned to its driver. */
 enum wasm_exit {
     WASM_EXIT_HALT,     /* first frame returned */
     WASM_EXIT_TRAP,     /* ctx->trap says which */
@@ -76,7 +76,7 @@ struct wasm_range {
 /* A clause of a try_table whose body is the words [start, end). */
 struct wasm_catch {
     uint32_t start, end;
-    uint32_t target; /* word to go on at */
+    uint32_t target; /* word at which to continue */
     uint32_t slot;   /* of the target's first operand */
     uint32_t tag;    /* WASM_CATCH_ALL or index in the module */
     uint32_t ref;    /* 1: the exnref comes after the payload */
@@ -105,11 +105,11 @@ struct dz_wasm_code {
     struct wasm_range *ranges;
     uint32_t range_count, range_cap, range_told;
     bool warming;
-    struct wasm_words lazy; /* found while warming: calls of what is not translated yet */
+    struct wasm_words lazy; /* while warming: calls of functions that are not translated yet */
     struct wasm_catch *catches;
     uint32_t catch_count, catch_cap;
     struct wasm_trans *trans;  /* the translator's scratch memory, kept */
-    struct wasm_points points; /* safepoints of functions that were asked for */
+    struct wasm_points points; /* tables of safepoints that were requested */
     uint32_t *hosts;           /* for each import, the host function last bound to it: a hint */
     struct dz_wasm_code *next; /* of the same module */
 };
@@ -139,7 +139,7 @@ struct wasm_table {
     struct wasm_table *next;
 };
 
-/* What an imported function is bound to. */
+/* The target of an imported function. */
 struct wasm_binding {
     dz_wasm_host_fn fn; /* NULL: a function of another instance */
     struct dz_wasm_inst *inst;
@@ -162,19 +162,19 @@ struct dz_wasm_inst {
     uint8_t *data_dropped, *elem_dropped; /* a byte each */
 };
 
-/* An exnref is WASM_EXN_REF + number of the object, so that marking from slots,
- * which does not know types, hardly ever takes a number for one. */
+/* An exnref is WASM_EXN_REF + number of the object, because marking from slots does not know their
+ * types; so it rarely mistakes a number for a reference. */
 #define WASM_EXN_REF UINT64_C(0x45584e5200000000)
 struct wasm_exn {
     uint64_t tag;      /* identity */
     uint64_t *payload; /* NULL when it has none */
     uint32_t slots;
-    uint32_t link; /* while marking: the next whose payload is to be looked at */
+    uint32_t link; /* while marking: the next object whose payload must be scanned */
     uint8_t live, mark;
 };
 
-/* The registers of the running program, and what handlers reach. The first
- * part is hot. There is one per store; entering an instance loads its part. */
+/* The registers of the running program, and the data that handlers access. The first part is hot.
+ * There is one per store; entering an instance loads the instance's part. */
 struct wasm_ctx {
     _Atomic(uint32_t) flag;
     uint32_t trap;             /* enum dz_wasm_trap_kind */
@@ -205,13 +205,13 @@ struct wasm_mark {
     uint32_t func, offset; /* of the place behind the call */
     uint32_t fp;           /* slot where its frame begins */
     uint32_t count;
-    uint8_t generation; /* counts how often the entry was given to another mark */
+    uint8_t generation; /* counts how often the entry was reused */
     uint64_t *slots;
 };
 struct wasm_marks {
     struct wasm_mark *p;
     uint32_t count, cap;
-    uint32_t turn;  /* which of a frame's goes next */
+    uint32_t turn;  /* which mark of a frame is dropped next */
     uint64_t slots; /* of all */
 };
 enum {
@@ -237,9 +237,9 @@ struct dz_wasm_store {
     struct wasm_name *names; /* dz_wasm_register() */
     uint32_t name_count;
     enum dz_wasm_stop stop; /* of the last run */
-    bool running;           /* frames are there */
-    bool in_host;           /* a host function is at work */
-    bool held;              /* stopped by the flag where it stands */
+    bool running;           /* there are frames */
+    bool in_host;           /* a host function is running */
+    bool held;              /* the flag stopped it at its present position */
     uint32_t injected;
     struct wasm_marks marks;
     struct dz_wasm_frames *aside; /* frames kept aside while others run, innermost first */
@@ -288,15 +288,15 @@ void dz_wasm_exns_clear(struct dz_wasm_store *s);
 struct wasm_walk {
     struct dz_wasm_inst *inst;
     uint64_t *fp;
-    uint32_t word; /* in the instance's arena: where the frame goes on */
-    bool after;    /* word is a return address: the cell under way ends right before it */
+    uint32_t word; /* in the instance's arena: where the frame resumes */
+    bool after;    /* word is a return address: the frame's current cell ends right before it */
     bool held;     /* an injected call interrupted this frame; the walk has just left that call */
 };
-/* The walk at the innermost frame. */
+/* Start a walk at the innermost frame. */
 struct wasm_walk dz_wasm_walk(struct dz_wasm_store *s);
 /* The function that the frame runs; NULL: none, only in a damaged state. */
 const struct wasm_range *dz_wasm_walk_range(const struct wasm_walk *w);
-/* From the frame of function `func` to its caller's; false at the first frame. */
+/* Step from the frame of function `func` to its caller's; false: it was the first frame. */
 bool dz_wasm_walk_out(const struct dz_wasm_store *s, struct wasm_walk *w, uint32_t func);
 /* The first slot that no frame uses. */
 uint64_t *dz_wasm_frames_top(struct dz_wasm_store *s);
@@ -311,7 +311,7 @@ static inline void dz_wasm_assert_frames(struct dz_wasm_store *s)
 
 /* --- wasm_exec.c: the loop --------------------------------------------------------- */
 
-/* Runs from ctx->pc, ctx->fp. The handler table comes from a call with NULL. */
+/* Run from ctx->pc, ctx->fp. A call with NULL gives the handler table. */
 enum wasm_exit dz_wasm_exec_goto(struct wasm_ctx *ctx);
 enum wasm_exit dz_wasm_exec_switch(struct wasm_ctx *ctx);
 const wasm_word *dz_wasm_exec_goto_handlers(void);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_load.h - what the files of the front end share: the loader's state and
- * its reader of the binary format. Private to wasm_decode, wasm_valid,
- * wasm_prepare and wasm_open.
+ * wasm_load.h - shared by the files of the front end: the loader's state and its reader of the
+ * binary format. Private to wasm_decode, wasm_valid, wasm_prepare and wasm_open.
  *
  * The reader is sticky: the first failure is kept in l->err, the position goes
  * to the end, and every later read gives 0. So a run of reads needs one check,
@@ -56,10 +55,10 @@ struct wasm_load {
 /* Keep the first failure: "at byte ... in function ...: " and the reason. */
 DZ_COLD DZ_PRINTF(4, 5) void dz_wasm_load_fail(struct wasm_load *l, const uint8_t *at, int code,
                                                const char *fmt, ...);
-/* A count or size above a limit. */
+/* Fail because a count or size is above a limit. */
 DZ_COLD void dz_wasm_load_limit(struct wasm_load *l, const uint8_t *at, uint64_t found,
                                 uint32_t limit, const char *what);
-/* Something that needs a feature that is off. */
+/* Fail because the module needs a feature that is off. */
 DZ_COLD void dz_wasm_load_need(struct wasm_load *l, const uint8_t *at, uint32_t feature);
 
 static inline bool wasm_need(struct wasm_load *l, const uint8_t *at, uint32_t feature)

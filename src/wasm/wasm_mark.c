@@ -12,12 +12,12 @@
  * call with one result. So a token that the guest made up gets an error, or a jump
  * that the guest could have done by itself.
  *
- * Operands that lay below the call are used up when the program goes on, and their
- * slots are written anew. A second return needs them again: the store keeps a copy,
- * a *mark*, when there are any; the token names it (0: none). Marks are a stack by
- * frame: one is dropped when a frame further out marks or is jumped to, for then
- * its own has returned. A frame has at most SAME_FRAME_MAX; after that its oldest
- * goes, and a token that names it gets an error.
+ * When the program continues after the call, it consumes the operands below the call and overwrites
+ * their slots. A second return needs them again. So if there are any, the store keeps a copy of
+ * them, a *mark*, and the token has its number (0: none). Marks are a stack ordered by frame: a
+ * mark is dropped when a frame further out sets a mark or is jumped to, because then the mark's own
+ * frame has returned. A frame has at most SAME_FRAME_MAX marks; beyond that its oldest is dropped,
+ * and a jump by its token fails.
  *
  * Invariants of the marks (assert_marks, where one is made, loaded or found):
  *   1. They are ordered by fp, and each has operands.

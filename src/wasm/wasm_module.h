@@ -3,10 +3,9 @@
  * wasm_module.h - a validated module as one flat block of bytes, and a view of it.
  *
  * dz_wasm_prepare() decodes and validates a WebAssembly binary and writes the
- * prepared module: everything that later processes want to know, with offsets
- * instead of pointers. It is done once per content hash; the bytes are kept
- * in a file and mapped. dz_wasm_module_open() makes a view of such bytes
- * wherever they lie; nothing is decoded again and nothing is copied.
+ * prepared module: everything that later processes need, with offsets instead of pointers. This is
+ * done once per content hash; the bytes are kept in a file and mapped. dz_wasm_module_open() makes
+ * a view of such bytes at any address, without decoding or copying.
  *
  *     header | types .. sections (arrays) | wasm binary | pad | memory image | table image
  *
@@ -17,8 +16,8 @@
  * Trust. A prepared module is written by doze from a validated binary. The
  * metadata carries a checksum and open() checks it and every index and
  * offset; each function body carries one, checked when the body is asked for.
- * A damaged block is therefore DZ_ECORRUPT. Checksums are no signatures: whoever can write the file
- * can forge it, so it is kept like a program.
+ * A damaged block is therefore DZ_ECORRUPT. Checksums are not signatures: a process that can write
+ * the file can forge it, so the file must be protected like a program.
  *
  * Index spaces are those of the specification: imports first. Slots are the
  * 8-byte units of the engine's stack; v128 has two, every other type one.
@@ -241,8 +240,8 @@ struct dz_wasm_header {
 
 /* --- preparing -------------------------------------------------------------------- */
 
-/* Takes the block in pieces, in order. write returns 0 or a DZ_E* with *err
- * filled, which ends the work. zeros may be NULL: zeros are then written. */
+/* Receives the block in pieces, in order. write returns 0, or a DZ_E* with *err filled, which ends
+ * the work. zeros may be NULL; then write gets zeros. */
 struct dz_wasm_sink {
     int (*write)(void *ctx, const void *data, size_t size, struct dz_err *err);
     int (*zeros)(void *ctx, uint64_t size, struct dz_err *err); /* leave a hole */
@@ -265,7 +264,7 @@ DZ_NODISCARD int dz_wasm_prepare(const void *wasm, size_t size, uint32_t feature
 DZ_NODISCARD int dz_wasm_prepare_alloc(const void *wasm, size_t size, uint32_t features,
                                        void **ret_flat, size_t *ret_size, struct dz_err *err);
 
-/* Only the verdict. */
+/* Validate only. */
 DZ_NODISCARD int dz_wasm_validate(const void *wasm, size_t size, uint32_t features,
                                   const struct dz_wasm_limits *limits, struct dz_err *err);
 

@@ -3,8 +3,8 @@
  * wasm_opcode.h - every instruction of WebAssembly that doze knows, as one table.
  *
  * WebAssembly 2.0 with SIMD, and of 3.0 exceptions, tail calls and relaxed
- * SIMD. The validator, the translator and the printers of instructions expand the
- * same rows, so a number, a name or a type stands in one place only.
+ * SIMD. The validator, the translator and the printers of instructions expand the same rows, so
+ * each number, name and type is defined in one place only.
  *
  * A row is X(name, text, number, immediates, signature, feature, arg):
  *   name        the text with '.' as '_', for token pasting: DZ_WASM_OP_##name

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_open.c - makes a view of a prepared module, after checking it.
+ * wasm_open.c - check a prepared module and make a view of it.
  *
  * The checks cost one pass over the metadata, nothing for code and image: the
  * layout, the checksum, then every index and offset against what it points
@@ -266,7 +266,7 @@ static bool rest_ok(view *m)
     return range_ok(h->name_section, h->name_size, m->wasm_size);
 }
 
-/* The table image must be what the segments say: it is mapped, and calls go where it points. */
+/* The table image must agree with the segments, because it is mapped and calls follow it. */
 static bool table_ok(view *m)
 {
     const struct dz_wasm_header *h = m->header;

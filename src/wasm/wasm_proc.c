@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_proc.c - copy and inject: what a process can do because its state is
+ * wasm_proc.c - copy a process, and inject a call into it; both are possible because its state is
  * data. Marks and jumps are in wasm_mark.c.
  *
- * An injected call stands above the frame it interrupts, on three slots that
- * say how to go on: see wasm_state.h. The RESUME cell reads them.
+ * The frame of an injected call lies above the frame that it interrupts. Between them are three
+ * slots that say how to resume: see wasm_state.h. The RESUME cell reads them.
  */
 #include "base/mem.h"
 #include "base/vm.h"
@@ -75,7 +75,7 @@ bool dz_wasm_injected_done(struct wasm_ctx *ctx)
 
 /* --- copy --------------------------------------------------------------------------------- */
 
-/* One memory on its way into another; `done` bytes from the start are as they should be. */
+/* The copy of one memory into another; the first `done` bytes are complete. */
 struct copying {
     const struct dz_wasm_inst *from;
     const struct wasm_mem *a;

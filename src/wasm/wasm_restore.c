@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_restore.c - reading what wasm_save.c wrote; every byte may be hostile.
+ * wasm_restore.c - read a state that wasm_save.c wrote; every byte may be hostile.
  *
- * What must hold before the program may go on, by number:
+ * Conditions that are checked before the program may resume:
  *   1. the state is of this very module, and every count is that of the module;
  *   2. frames begin with slot 0, each next one where the function before it
  *      says that a callee (or an injected call) begins, and the call's results
@@ -132,7 +132,7 @@ static int get_elements(struct load *l, uint32_t index, struct wasm_state_run ru
     return rc;
 }
 
-/* Over what the instance, which is fresh, has there. */
+/* Write over the content of the fresh instance. */
 static int get_table_runs(struct load *l, uint32_t index)
 {
     const struct wasm_table *t = l->inst->tables[index];
@@ -385,7 +385,7 @@ static int get_frames(struct load *l)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Back to what a fresh instance has, where an active segment was copied apart. */
+/* Restore the content of a fresh instance where active segments outside the image were copied. */
 static void wipe(struct load *l, uint32_t index)
 {
     const struct wasm_mem *m = l->inst->mems[index];

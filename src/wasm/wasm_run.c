@@ -31,7 +31,7 @@ static void lower_flag(struct dz_wasm_store *s)
 {
     atomic_store(&s->ctx.flag, 0);
     atomic_store(&s->ctx.limit, s->limit);
-    if (atomic_load(&s->ctx.flag)) /* raised again just now: the limit must go, too */
+    if (atomic_load(&s->ctx.flag)) /* raised again meanwhile: remove the limit, too */
         atomic_store(&s->ctx.limit, NULL);
 }
 
@@ -113,9 +113,9 @@ static bool at_cell(const struct wasm_ctx *ctx, unsigned handler)
     return ctx->pc[0] == (c->by_index ? handler : c->handlers[handler]);
 }
 
-/* A program that is stopped again and again must get on: the safepoint where
- * it stands does not stop it a second time. Loop heads and long operations do
- * something before they look at the flag; these do not. */
+/* A program that is interrupted repeatedly must still make progress: the safepoint where it stopped
+ * must not stop it again. Loop heads and long operations make progress before they check the flag;
+ * the safepoints handled here do not. */
 static bool get_over(struct dz_wasm_store *s)
 {
     struct wasm_ctx *ctx = &s->ctx;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_save.c - writing a process as bytes (docs/format/wasm-state.md).
+ * wasm_save.c - write a process as bytes (docs/format/wasm-state.md).
  *
- * Frames are walked from the innermost out and written from the outermost in,
- * each as function, byte offset and place. Records and the words under injected
- * calls are written as zero: the reader makes them anew from the frames.
+ * Frames are walked from the innermost out and written from the outermost in, each as function,
+ * byte offset and slot. Records and the words under injected calls are written as zero, because the
+ * reader computes them from the frames.
  */
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
@@ -206,8 +206,8 @@ static int put_runs(struct save *s, const struct wasm_table *t, const uint64_t *
     return rc < 0 ? rc : put(s, &last, sizeof last);
 }
 
-/* One of tens of thousands of functions is the most of the state of a process, and is as
- * its module has it. */
+/* A table of tens of thousands of functions would be most of a process's state, but most of it is
+ * equal to the module's table: write only the runs that differ. */
 static int put_large_table(struct save *s, uint32_t index)
 {
     const struct wasm_table *t = s->inst->tables[index];

@@ -34,13 +34,13 @@ struct wasm_state_header {
 };
 _Static_assert(sizeof(struct wasm_state_header) == 112, "on disk");
 
-/* How a frame's position is meant, and what the next frame is to it. */
+/* The meaning of a frame's position, and its relation to the next frame. */
 enum wasm_state_how {
     WASM_STATE_CALL,       /* behind a call; the next frame is the callee */
-    WASM_STATE_AT,         /* innermost, goes on here: entry, loop head, long operation, import */
+    WASM_STATE_AT,         /* innermost, resumes here: entry, loop head, long operation, import */
     WASM_STATE_AFTER,      /* innermost, behind a call or throw */
     WASM_STATE_HELD_AT,    /* like AT, and the next frame is an injected call */
-    WASM_STATE_HELD_AFTER, /* like AFTER, likewise */
+    WASM_STATE_HELD_AFTER, /* like AFTER, and the next frame is an injected call */
     WASM_STATE_HOW_COUNT,
 };
 struct wasm_state_frame {
@@ -68,15 +68,16 @@ struct wasm_state_run { /* of pages of WASM_STATE_PAGE bytes, or of elements; co
 /* In the size of a table: runs of elements follow, then one of count 0. */
 #define WASM_STATE_RUNS (UINT64_C(1) << 63)
 
-/* An injected call stands on three slots: how to go on, the exception that was
- * on its way, the integer accumulator. */
+/* Below an injected call lie three slots: how to resume, the exception that was being thrown, the
+ * integer accumulator. */
 enum {
     WASM_HELD_SLOTS = 3,
 };
 #define WASM_HELD_AFTER (UINT64_C(1) << 31) /* in the first: the word is a return address */
 #define WASM_HELD_DELTA (WASM_HELD_AFTER - 1)
 
-/* The one instance of a store, at a safepoint: else DZ_EUNSUPPORTED, DZ_ESTATE. */
+/* Check that the instance is the only one of its store (else DZ_EUNSUPPORTED) and at a safepoint
+ * (else DZ_ESTATE). */
 int dz_wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err);
 
 /* The marks of a store: wasm_mark.c. Loading checks every row. */
@@ -84,19 +85,20 @@ int dz_wasm_marks_save(const struct wasm_marks *k, const struct dz_wasm_sink *to
                        struct dz_err *err);
 int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct dz_wasm_source *from,
                        struct dz_err *err);
-/* `to` becomes like `from`; DZ_ENOMEM leaves it as it was. */
+/* Copy `from` to `to`; after DZ_ENOMEM `to` is unchanged. */
 int dz_wasm_marks_copy(struct wasm_marks *to, const struct wasm_marks *from);
 void dz_wasm_marks_release(struct wasm_marks *k);
 
-/* Slots, globals and marks of frames kept aside; returns the frames that were kept before them. */
+/* Inspect frames kept aside: their slots, globals and marks. Returns the frames that were kept
+ * before them. */
 const struct dz_wasm_frames *dz_wasm_frames_look(const struct dz_wasm_frames *f,
                                                  const uint64_t **ret_words, size_t *ret_count,
                                                  const struct wasm_marks **ret_marks);
 
-/* Part of memory `index` at `addr` that every fresh instance has there: size
- * bytes or, if NULL, zeros. `size` must not cross a page. */
+/* The content that every fresh instance has at `addr` of memory `index`, up to the end of the page;
+ * NULL: zeros. */
 const uint8_t *dz_wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
-/* Does the page differ from it? */
+/* Does the page at `addr` differ from a fresh instance's? */
 bool dz_wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
 
 #endif

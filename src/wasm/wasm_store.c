@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_store.c - stores: making, emptying, the names for imports; what a host
- * sees of an instance.
+ * wasm_store.c - stores: making, emptying, the names for imports; a host's view of an instance.
  */
 #include "base/mem.h"
 #include "wasm/wasm_code.h"
@@ -101,7 +100,7 @@ int dz_wasm_store_new(const struct dz_wasm_config *cfg, struct dz_wasm_store **r
     return 0;
 }
 
-/* Take every instance, frame and exception out of the store (exec). */
+/* Remove all instances, frames and exceptions from the store (exec). */
 static void store_reset(struct dz_wasm_store *s)
 {
     dz_wasm_abandon(s);
