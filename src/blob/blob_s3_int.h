@@ -149,8 +149,9 @@ void dz_s3_lines_free(struct s3_store *s);
 DZ_NODISCARD int dz_s3_call_load(struct dz_err *err); /* libcurl */
 
 DZ_NODISCARD int dz_s3_begin(struct s3_line *line, struct s3_call *c, struct dz_err *err);
-/* Wait for the call's answer; the line's other calls go on meanwhile. Returns 0 for a status below
- * 300, DZ_ENOENT for 404, DZ_EEXIST for 412, DZ_EDENIED, DZ_EIO or another error with a sentence.
+/* Wait for the call's answer; the line's other calls continue meanwhile. Returns 0 for a status
+ * below 300, DZ_ENOENT for 404, DZ_EEXIST for 412, DZ_EDENIED, DZ_EIO or another error with a
+ * sentence.
  */
 DZ_NODISCARD int dz_s3_end(struct s3_line *line, struct s3_call *c, struct dz_err *err);
 void dz_s3_drop(struct s3_line *line, struct s3_call *c); /* forget the call, if it was begun */

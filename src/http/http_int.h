@@ -73,7 +73,7 @@ struct dz_http {
     struct dz_tls_context *tls;
     struct dz_list connections, ready, sockets, streams; /* dz_http_conn, dz_ws, dz_sse */
     struct dz_list orphans; /* requests that are kept without a client */
-    struct dz_list shaking; /* connections whose handshake can go on */
+    struct dz_list shaking; /* connections whose handshake can continue */
     size_t connection_count, request_count;
     struct { /* of the running handler, for the log; the request may end before the handler does */
         char request_id[DZ_ID_TEXT], sandbox_id[DZ_LOG_ID_TEXT];
@@ -126,7 +126,7 @@ struct dz_http_conn {
     size_t out_at;
     struct dz_http_req *request;
     struct dz_ws *ws;
-    bool running, again; /* inside run; it must go on */
+    bool running, again; /* it is inside dz_http_conn_run, which must continue */
     bool turn;           /* others have theirs first */
     bool dead;           /* to be taken apart */
     bool close;          /* after this answer */
@@ -176,7 +176,7 @@ struct dz_http_req {
         const char *name, *value;
         struct dz_http_set *next;
     } *headers;
-    /* What follows the head of the answer: bytes, a file, or what a source gives. */
+    /* The body of the answer: bytes, a file, or the pieces of a source. */
     char *bytes;
     size_t held;        /* bytes that opts.hold counts for this request: the sum of the next, */
     size_t body_held;   /* of the body, */
@@ -235,9 +235,9 @@ ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n);
 /* http_answer.c */
 enum dz_http_sent {
     DZ_HTTP_SENT,      /* all */
-    DZ_HTTP_SENT_SOME, /* go on later, when the socket has room */
-    DZ_HTTP_SENT_WAIT, /* go on when the source has more */
-    DZ_HTTP_SENT_TURN, /* go on, after others had their turn */
+    DZ_HTTP_SENT_SOME, /* continue when the socket has room */
+    DZ_HTTP_SENT_WAIT, /* continue when the source has more */
+    DZ_HTTP_SENT_TURN, /* continue after the turn of others */
     DZ_HTTP_SENT_BROKEN,
 };
 enum dz_http_sent dz_http_send_some(struct dz_http_conn *c);

@@ -8,8 +8,8 @@
  *
  *     queue   [ sent | waits ]      `sent` bytes are on their way and go from the front later
  *
- * A comment is sent when nothing else was for two thirds of the promised time; one timer for all
- * streams looks at a third of it.
+ * If nothing was sent for two thirds of the promised interval, a comment is sent; one timer checks
+ * all streams every third of it.
  *
  * Invariant (assert_queue, after each send and pull): `sent` lies within the queue, and a queue
  * that is wholly sent is empty.

@@ -87,7 +87,7 @@ enum {
     REAPER_KILL = 0xff
 };
 
-/* What the reaper reports: once after the start, once at the end. */
+/* A report of the reaper, which makes one after the start and one at the end. */
 struct report {
     int sys;     /* start: errno, 0 = it runs */
     pid_t pid;   /* start */

@@ -230,7 +230,7 @@ struct dz_replica_pushed {
     uint64_t pages, bytes; /* of the database */
     bool snapshot;         /* all pages were written */
 };
-/* Write what the replica does not have: the commits of the log, if the log goes on where the
+/* Write what the replica lacks: the commits of the log, if the log continues where the
  * replica ends; or else all pages. Then merge files that are due. DZ_EEXIST: another writer is at
  * work. */
 DZ_NODISCARD int dz_replica_push(struct dz_replica *r, const struct dz_replica_source *source,

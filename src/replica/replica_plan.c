@@ -92,7 +92,7 @@ static int missing(uint64_t after, uint64_t before, struct dz_err *err)
                    dz_txid_print(after, a), dz_txid_print(before, b));
 }
 
-/* Of the files that continue the range, take the one that reaches farthest, the smallest of
+/* Take the file that extends the range farthest, the smallest of
  * several; so each step is the longest one that is possible. */
 int dz_replica_plan_restore(const struct dz_replica_files *all, const struct dz_replica_goal *goal,
                             struct dz_replica_files *ret_plan, struct dz_err *err)

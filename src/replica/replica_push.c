@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * replica_push.c - bring a replica up to date with a database that stands still.
+ * replica_push.c - bring a replica up to date with a database that does not change meanwhile.
  *
  * The newest file of a replica says where in the log it ended, with the log's checksum at that
  * place. If the log still has this place, the commits behind it become a file of level 0.

@@ -131,7 +131,7 @@ static void settle(struct dz_wal_cut *c)
     f->n = kept;
 }
 
-/* One frame: true if it belongs to the log. *at and *sum go on behind it. */
+/* Read one frame: true if it belongs to the log. Advances *at and *sum past it. */
 static bool take_frame(const struct wal *w, const uint8_t *p, uint32_t sum[static 2])
 {
     uint32_t next[2] = {sum[0], sum[1]};

@@ -200,7 +200,7 @@ void dz_vfs_trim(struct dz_vfs *v);
 
 /* On a handle of dz_db_prepare(): compile the statements of a disk's first operations. */
 void dz_vfs_prepare(struct dz_db *db);
-/* The same for an image that disks will stand on. */
+/* The same for an image that disks will use. */
 void dz_vfs_prepare_image(struct dz_db *image);
 
 /* Does the inode belong to the image, unchanged in this file? False also when that is not known. */

@@ -141,7 +141,7 @@ static int finish(const struct walker *w, const struct component *c, uint64_t in
     return 0;
 }
 
-/* One component. 1: the walk goes on; 0: *ret is filled. */
+/* Walk one component. 1: the walk continues; 0: *ret is filled. */
 static int step(struct walker *w, struct dz_vfs_walked *ret)
 {
     struct dz_inode *ip;

@@ -23,7 +23,7 @@ enum {
     REPORT_MAX = 1000
 };
 
-/* What the walk counted for one inode, packed into a map's value. */
+/* The walk's counts for one inode, packed into a map's value. */
 struct seen {
     uint32_t names;
     uint32_t subdirs : 28;

@@ -5,10 +5,9 @@
  * One function that holds every handler; compiled twice. By itself, as a
  * portable switch over handler numbers: dz_wasm_exec_switch(). Included by
  * wasm_exec_goto.c with WASM_EXEC_GOTO, as gcc's labels as values:
- * dz_wasm_exec_goto(), in which each handler ends by its own indirect jump, which
- * is what the branch predictor wants (scripts/check-dispatch counts them; clang
- * merges them, so there this build is left out). Both run the same cells but
- * for word 0 and leave the same state behind.
+ * dz_wasm_exec_goto(), in which each handler ends by its own indirect jump, which helps the branch
+ * predictor (scripts/check-dispatch counts them; clang merges them, so this build is left out
+ * there). Both run the same cells, except for word 0, and leave the same state.
  *
  * Invariants:
  *   1. Between cells, all that lives is in the slots, the instances and the

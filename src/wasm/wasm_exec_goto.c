@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_exec_goto.c - the loop of wasm_exec.c with gcc's labels as values. With
- * clang there is no such loop: it would merge the indirect jumps; nor in builds
- * with sanitizers, which would take minutes to compile it.
+ * wasm_exec_goto.c - the loop of wasm_exec.c with gcc's labels as values. This loop is left out
+ * with clang, which would merge the indirect jumps, and in builds with sanitizers, which would
+ * take minutes to compile it.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(DZ_WASM_NO_GOTO)
 #define WASM_EXEC_GOTO 1

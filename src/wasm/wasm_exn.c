@@ -207,7 +207,7 @@ bool dz_wasm_throw_ref(struct wasm_ctx *ctx)
 
 /* --- unwinding ----------------------------------------------------------------------------- */
 
-/* Does the function at this return address catch? Then go on there. */
+/* If the function at this return address catches the exception, continue at its handler. */
 static bool catches(struct wasm_ctx *ctx, const struct wasm_range *r, uint32_t site)
 {
     const struct wasm_exn *e = exn_of(wasm_store_of(ctx), ctx->throwing);

@@ -4,7 +4,7 @@
  * keeping them aside.
  *
  * A walk goes from the innermost frame out. Each frame's record (wasm_int.h) says where its
- * caller's frame begins and at which word of the arena the caller goes on:
+ * caller's frame begins and at which word of the arena the caller continues:
  *
  *     slots   [ main's frame     [ f's frame        [ g's frame
  *              HALT <- record     main <- record     f <- record

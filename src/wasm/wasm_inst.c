@@ -131,7 +131,7 @@ static void add_range(struct text *t, uint32_t min, bool has_max, uint32_t max)
         add(t, " to %u", max);
 }
 
-/* What the module wants. */
+/* The type that the module requires. */
 static void add_import(struct text *t, const struct dz_wasm_module *m,
                        const struct dz_wasm_import *im)
 {
@@ -312,7 +312,7 @@ static int link_one(struct dz_wasm_inst *inst, const struct dz_wasm_import *im,
     return wrong_type(m, im, &found, err);
 }
 
-/* --- what nobody has ---------------------------------------------------------------------- */
+/* --- missing imports ---------------------------------------------------------------------- */
 
 /* "env.a, env.b" as long as there is room. */
 struct missing {

@@ -5,8 +5,8 @@
  * One function for each scalar instruction whose meaning is not that of one C
  * operator. They are named after the instruction (i32.trunc_sat_f32_s is
  * dz_i32_trunc_sat_f32_s), take and give integers as unsigned and never have
- * undefined behaviour. What is not here (add, mul, and, eq, f32.add, ...) is
- * the C operator on uint32_t, uint64_t, float or double.
+ * undefined behaviour. Instructions that are not here (add, mul, and, eq, f32.add, ...) are the C
+ * operator on uint32_t, uint64_t, float or double.
  *
  * Traps: an instruction that can trap comes in pairs. dz_X_ok() says whether
  * the operands have a result, and only then dz_X() may be called; the caller

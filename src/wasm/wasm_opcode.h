@@ -62,7 +62,7 @@ enum dz_wasm_valtype {
     DZ_WASM_EXNREF = 0x69,
 };
 
-/* What follows an opcode. "u32", "s32", "s64" are LEB128; an index is a u32. */
+/* The immediates of an opcode. "u32", "s32", "s64" are LEB128; an index is a u32. */
 enum dz_wasm_imm {
     DZ_WASM_IMM_NONE,
     DZ_WASM_IMM_BLOCK,       /* block type: s33, 0x40 = empty, a value type, or a type index */

@@ -234,7 +234,7 @@ static int get_exns(struct load *l)
 
 /* --- frames ---------------------------------------------------------------------------------- */
 
-/* The place where a frame goes on, and how far its slots reach. */
+/* The place where a frame resumes, and how far its slots reach. */
 struct place {
     const wasm_word *cell;
     uint32_t height; /* slots alive */

@@ -15,7 +15,7 @@
  * index must have been checked by the validator.
  *
  * Relaxed instructions give one fixed result here, on every host, so that a
- * program frozen on one machine goes on alike on another: an out-of-range
+ * program suspended on one machine resumes alike on another: an out-of-range
  * swizzle index selects 0, truncations saturate, madd and nmadd round twice,
  * laneselect selects bit by bit, min and max are those of f32x4.min and max,
  * q15mulr saturates, the dot products take both operands as signed and wrap.

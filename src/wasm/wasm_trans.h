@@ -100,7 +100,7 @@ enum acc_no {
     ACC_COUNT,
     ACC_NONE = ACC_COUNT,
 };
-/* What an accumulator mirrors. Two arrays and not one of pairs: a pair would be copied by
+/* The slots that accumulators mirror. Two arrays, not one of pairs: a pair would be copied by
  * one load of 8 bytes right after two stores of 4, for which the processor waits. */
 struct acc_by {
     uint32_t pos : 28;  /* word of the cell that made it */
@@ -282,7 +282,7 @@ void dz_trans_word(struct wasm_trans *t, uint64_t word);
 
 /* --- the stack --------------------------------------------------------------------------- */
 
-static inline void dz_trans_push(struct wasm_trans *t, struct entry e) /* it gets its slot here */
+static inline void dz_trans_push(struct wasm_trans *t, struct entry e) /* its slot is set here */
 {
     if (!trans_grow(t, &t->stack, &t->stack_cap, t->depth + 1, sizeof *t->stack))
         return;
@@ -341,7 +341,7 @@ static inline void dz_trans_wrote(struct wasm_trans *t, uint32_t slot)
         if (t->acc.slot[n] == slot)
             t->acc.slot[n] = WASM_NOWHERE;
 }
-/* What dz_trans_result() and dz_trans_result_new() share: all but the push. */
+/* The common part of dz_trans_result() and dz_trans_result_new(): everything but the push. */
 static inline void trans_made(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
                               uint32_t delta)
 {
@@ -372,7 +372,7 @@ static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned 
     if (type == DZ_WASM_V128 && t->top > t->max_slot)
         t->max_slot = t->top;
 }
-/* The same of a cell without operands. */
+/* The same for a cell without operands. */
 static inline void dz_trans_result_new(struct wasm_trans *t, uint32_t pos, unsigned type,
                                        enum acc_no n, uint32_t delta)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * guest_wasm.h - a small WASI program for tests. Its first argument says what it
- * does: h prints "hi" (and "err" on standard error) and exits with 3, c copies
- * input to output, l loops for ever, t traps, w waits an hour, f floods its output.
+ * guest_wasm.h - a small WASI program for tests. Its first argument selects what it does: h prints
+ * "hi" (and "err" on standard error) and exits with 3, c copies input to output, l loops forever, t
+ * traps, w waits an hour, f floods its output.
  */
 #ifndef DZ_TESTS_GUEST_WASM_H
 #define DZ_TESTS_GUEST_WASM_H

@@ -173,7 +173,7 @@ static inline void rig_remove(const char *dir)
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
 }
 
-/* Restore to an image. */
+/* Restore the replica into memory. */
 static inline int rig_restore(struct dz_replica *r, const struct dz_replica_goal *goal,
                               struct rig_image *ret, uint64_t *ret_txid, struct dz_err *err)
 {

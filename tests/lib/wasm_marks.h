@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_marks.h - setjmp and longjmp as imports of a test's host: mark(at) keeps a
- * token at the guest's address and answers 0; jump(at, value) returns to it.
+ * wasm_marks.h - setjmp and longjmp as imports of a test's host: mark(at) stores a token at the
+ * guest's address and returns 0; jump(at, value) returns to it.
  */
 #ifndef DZ_TEST_WASM_MARKS_H
 #define DZ_TEST_WASM_MARKS_H
