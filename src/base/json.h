@@ -61,8 +61,7 @@ void dz_json_raw(struct dz_json *j, struct dz_str text); /* text must be one JSO
 /* key and value in one. */
 void dz_json_put_str(struct dz_json *j, const char *key, struct dz_str s);
 void dz_json_put_strz(struct dz_json *j, const char *key, const char *s); /* NULL = null */
-/* Write the bytes as text; if they are not UTF-8, add a member `key`_base64 with the exact bytes.
- */
+/* Write the bytes as text; if they are not UTF-8, `key`_base64 has the exact bytes. */
 void dz_json_put_bytes(struct dz_json *j, const char *key, struct dz_str bytes);
 void dz_json_put_i64(struct dz_json *j, const char *key, int64_t v);
 void dz_json_put_u64(struct dz_json *j, const char *key, uint64_t v);

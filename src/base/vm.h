@@ -21,8 +21,7 @@ size_t dz_vm_page(void); /* bytes of a page */
 /* Reserve `bytes` of address space; NULL with DZ_ENOMEM in err. */
 DZ_NODISCARD void *dz_vm_reserve(size_t bytes, struct dz_err *err);
 
-/* Make [p, p + bytes) readable and writable; pages that are already committed keep their content.
- */
+/* Make [p, p + bytes) readable and writable; committed pages keep their content. */
 DZ_NODISCARD int dz_vm_commit(void *p, size_t bytes, struct dz_err *err);
 
 /* Give the memory back: the pages are inaccessible, and zero when committed

@@ -126,7 +126,7 @@ struct dz_http_conn {
     size_t out_at;
     struct dz_http_req *request;
     struct dz_ws *ws;
-    bool running, again; /* it is inside dz_http_conn_run, which must continue */
+    bool running, again; /* dz_http_conn_run is running; it must run again */
     bool turn;           /* others have theirs first */
     bool dead;           /* to be taken apart */
     bool close;          /* after this answer */

@@ -17,8 +17,7 @@
 #include "base/clock.h"
 #include "loop/loop.h"
 
-/* The clock starts at *clock. delay_ms(arg) returns the duration of each piece of work; NULL: 1 ms.
- */
+/* The clock starts at *clock. delay_ms(arg) draws the duration of each work; NULL: 1 ms. */
 DZ_NODISCARD int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
                                  void *arg, struct dz_loop **ret_loop, struct dz_err *err);
 

@@ -121,8 +121,7 @@ static inline bool crig_is_end(enum dz_cell_event_type type)
            type == DZ_CELL_FULL;
 }
 
-/* Receive events until the end or until one of this type; returns the last event's type, or DZ_E*.
- */
+/* Receive events until the end or one of this type. Returns the last one's type, or DZ_E*. */
 static inline int crig_wait(struct crig *r, enum dz_cell_event_type type)
 {
     struct dz_cell_event e;
