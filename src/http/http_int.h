@@ -55,10 +55,10 @@ struct dz_http_listener {
     int fd;
     struct dz_poll *poll;
     struct dz_http *http;
-    char *path; /* of a unix socket that this server made; dev, ino: its identity */
+    char *path; /* the unix socket that this server made; dev, ino: its identity */
     dev_t dev;
     ino_t ino;
-    bool tcp, tls; /* tls: by http->tls */
+    bool tcp, tls; /* tls: uses http->tls */
 };
 
 struct dz_http {
@@ -75,14 +75,14 @@ struct dz_http {
     struct dz_list orphans; /* requests that are kept without a client */
     struct dz_list shaking; /* connections whose handshake can continue */
     size_t connection_count, request_count;
-    struct { /* of the running handler, for the log; the request may end before the handler does */
+    struct { /* the running handler's log context; its request may end before it does */
         char request_id[DZ_ID_TEXT], sandbox_id[DZ_LOG_ID_TEXT];
     } running;
     struct dz_map waiting, streaming; /* by id: dz_http_req */
     struct dz_map addresses;          /* bytes of an address -> its count of connections (http.c) */
     uint64_t last_id;
-    int64_t clock_ms; /* between two looks at the deadlines */
-    int64_t date_s;   /* of which `date` is the text */
+    int64_t clock_ms; /* interval of checks of the deadlines */
+    int64_t date_s;   /* the time in `date`, in seconds */
     char date[40];
     bool full;     /* listeners are not polled */
     bool quiesced; /* connections end with their next answer */
@@ -91,12 +91,12 @@ struct dz_http {
 
 enum dz_http_stage {
     DZ_HTTP_AT_HANDSHAKE,
-    DZ_HTTP_AT_HEAD,   /* of a request, or nothing yet */
-    DZ_HTTP_AT_BODY,   /* its bytes go to the request */
-    DZ_HTTP_AT_WAIT,   /* the request is whole, its answer is to come */
-    DZ_HTTP_AT_SEND,   /* of an answer */
+    DZ_HTTP_AT_HEAD,   /* idle, or reading a request's head */
+    DZ_HTTP_AT_BODY,   /* passing the body to the request */
+    DZ_HTTP_AT_WAIT,   /* the request is complete; waiting for its answer */
+    DZ_HTTP_AT_SEND,   /* sending an answer */
     DZ_HTTP_AT_LINGER, /* the answer is out; wait until the client has read it */
-    DZ_HTTP_AT_SOCKET, /* a WebSocket has it */
+    DZ_HTTP_AT_SOCKET, /* a WebSocket owns the connection */
 };
 
 /* Bytes that were read and not used yet. */
@@ -111,27 +111,27 @@ struct dz_http_conn {
     struct dz_list shaking;     /* in http->shaking, or alone */
     int fd;
     struct dz_tls *tls;
-    struct in6_addr address; /* of TCP; IPv4 mapped */
+    struct in6_addr address; /* TCP only; IPv4 is mapped */
     bool tcp;
     int64_t peer_uid;
     struct dz_poll *poll;
-    int polled; /* events that it is set to */
+    int polled; /* events that the poll is set to */
     int want;   /* events that TLS needs in addition */
     enum dz_http_stage stage;
     int64_t deadline_ms; /* monotonic; 0: none */
     uint64_t moved;      /* bytes since the deadline was set */
     struct dz_http_in in;
-    size_t scanned; /* of a head */
+    size_t scanned; /* bytes of an incomplete head that were searched */
     struct dz_buf out;
     size_t out_at;
     struct dz_http_req *request;
     struct dz_ws *ws;
     bool running, again; /* dz_http_conn_run is running; it must run again */
-    bool turn;           /* others have theirs first */
-    bool dead;           /* to be taken apart */
-    bool close;          /* after this answer */
-    bool skipped;        /* an empty line before a request */
-    bool may_shake;      /* it is its turn */
+    bool turn;           /* other connections have their turn first */
+    bool dead;           /* to be freed */
+    bool close;          /* close after this answer */
+    bool skipped;        /* an empty line before a request was skipped */
+    bool may_shake;      /* its turn for a step of the handshake */
 };
 
 struct dz_http_req {
@@ -141,7 +141,7 @@ struct dz_http_req {
     uint64_t id;
     int64_t began_ns;
     char request_id[DZ_ID_TEXT];
-    char sandbox_id[DZ_LOG_ID_TEXT]; /* of the sandbox that the request concerns */
+    char sandbox_id[DZ_LOG_ID_TEXT]; /* the sandbox that the request concerns */
     struct dz_arena arena;
     void *context;
 
@@ -152,11 +152,11 @@ struct dz_http_req {
 
     struct dz_buf body;
     struct dz_http_chunks chunks;
-    uint64_t body_left; /* of a length */
-    bool whole;         /* the body is read to its end */
-    bool called;        /* the handler */
-    bool useless;       /* the sink wants no more */
-    bool blocked;       /* the sink takes nothing now, or there is none yet */
+    uint64_t body_left; /* unread bytes of a body with a length */
+    bool whole;         /* the body was read to its end */
+    bool called;        /* the handler was called */
+    bool useless;       /* the sink refused the rest of the body */
+    bool blocked;       /* the sink accepts nothing now, or there is no sink yet */
     bool nudged;        /* dz_http_more came since the last pull or push began */
     bool asked;         /* 100 Continue was sent, or not expected */
     size_t discarded;
@@ -166,28 +166,28 @@ struct dz_http_req {
     bool admitted; /* it has a route, and opts.admit let it pass */
     bool answered, gone;
     bool kept; /* answered even if the client has left; conn is NULL then */
-    bool sent; /* the answer */
+    bool sent; /* the answer was sent */
     void (*on_gone)(void *arg);
     void *gone_arg;
 
     int status;
-    const char *refused; /* the code of the error; NULL */
+    const char *refused; /* wire code of the error, or NULL */
     struct dz_http_set {
         const char *name, *value;
         struct dz_http_set *next;
     } *headers;
     /* The body of the answer: bytes, a file, or the pieces of a source. */
     char *bytes;
-    size_t held;        /* bytes that opts.hold counts for this request: the sum of the next, */
-    size_t body_held;   /* of the body, */
-    size_t reserved;    /* of an answer that its handler is still gathering, */
-    size_t answer_held; /* of the answer, and of the queue of a stream or WebSocket */
-    uint64_t at, left;  /* of bytes or the file; of a source with a size */
-    int fd;             /* -1: none */
+    size_t held;      /* bytes that opts.hold counts for this request: the sum of the next three */
+    size_t body_held; /* bytes of the body */
+    size_t reserved;  /* bytes of an answer that its handler is still building */
+    size_t answer_held; /* bytes of the answer, and of the queue of a stream or WebSocket */
+    uint64_t at, left;  /* offset and unsent bytes of `bytes` or the file; left: also of a source */
+    int fd;             /* the file; -1: none */
     const struct dz_http_source *source;
     void *source_arg;
     bool sized, chunked, source_over, no_body;
-    struct dz_ws *ws; /* that the answer will make */
+    struct dz_ws *ws; /* the WebSocket that follows the 101 */
 };
 
 /* http.c */

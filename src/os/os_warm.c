@@ -247,8 +247,8 @@ static void warm_written(void)
         }
 }
 
-/* Allocate and free some unused heap, so that the heap grows now. Populate its pages only if the
- * pages that children write are not known. */
+/* Allocate and free some unused heap, so that the heap grows now. Populate its pages unless the
+ * children report which pages they write. */
 static void warm_fresh(bool populate)
 {
     void *fresh[FRESH_BLOCKS];
