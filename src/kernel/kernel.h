@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel.h - the operating system in a cell: processes, descriptors, pipes,
- * terminals, signals, timers and a scheduler, for guests that are data.
+ * kernel.h - the operating system in a cell: processes, descriptors, pipes, terminals, signals,
+ * timers and a scheduler, kept as plain data so that a machine can be saved.
  *
  * Three sides:
  *   the embedder  makes a kernel over a disk, starts processes, runs it, feeds
@@ -11,15 +11,14 @@
  *   the runners   what executes a process, one for each kind of program: the engine
  *                 (kernel_wasm.h), native Linux (linux/), a test's.
  *
- * Two kinds of result. Functions for the embedder that take a struct dz_err
- * return 0 or DZ_E*. Calls return 0 or more, or a NEGATIVE ERRNO of Linux, or
- * one of DZ_K*: what the runner is to do.
+ * Two kinds of result. Functions for the embedder that take a struct dz_err return 0 or DZ_E*.
+ * Calls return 0 or more, or a NEGATIVE ERRNO of Linux, or one of DZ_K*, which tells the runner
+ * what to do.
  *
- * Blocking is restartable. A call that must wait answers DZ_KBLOCK; the thread
- * stops there, and the call is issued again, with unchanged
- * arguments, when the wait may be over. What makes it the same call (absolute
- * deadline, bytes already moved) stands in the process (struct dz_call). So
- * outputs are written only with a result that is not DZ_KBLOCK.
+ * Blocking is restartable. A call that must wait answers DZ_KBLOCK; the thread stops there, and the
+ * call is issued again, with unchanged arguments, when the wait may be over. Its progress (absolute
+ * deadline, bytes already moved) is kept in the thread's struct dz_call. So outputs are written
+ * only with a result that is not DZ_KBLOCK.
  *
  * One thread; only dz_kernel_interrupt() may be called from elsewhere. Nothing
  * here opens a host file, prints or exits. Objects: kernel_state.h.
@@ -46,9 +45,9 @@ struct dz_kernel_runner;
 
 /* ---- policy ---------------------------------------------------------------- */
 
-/* What a machine may do. A capability that a machine lacks is an import that does not exist: the
- * embedder picks the host table by these bits. The kernel refuses with ENOSYS whatever is called
- * all the same. */
+/* What a machine may do. The embedder chooses the host functions by these bits, so a capability
+ * that a machine lacks is an import that does not exist. The kernel refuses any other use of it
+ * with ENOSYS. */
 enum {
     DZ_CAP_DISK = 1,    /* paths and files */
     DZ_CAP_PROCESS = 2, /* fork, vfork, exec, wait, kill of others */
@@ -65,7 +64,7 @@ struct dz_kernel_limits {
     uint64_t memory_bytes; /* linear memories and large tables of all processes, and argv,
                               environ, buffers */
     uint64_t cpu_ns;       /* CPU of one foreground command; 0 = none */
-    uint64_t output_bytes; /* bytes of one job to the outside; 0 = no limit */
+    uint64_t output_bytes; /* bytes that one job may send outside; 0 = no limit */
 };
 struct dz_policy {
     const char *name;
@@ -88,20 +87,20 @@ struct dz_program {
     uint32_t kind; /* enum dz_program_kind */
 };
 
-/* A thread as something that runs. The kernel owns it. */
+/* The runner's side of a thread. The kernel owns it. */
 struct dz_task {
     struct dz_kernel *kernel;
     struct dz_proc *proc;
     struct dz_thread *thread;
     const struct dz_kernel_runner *runner; /* of the program's kind, */
-    void *runner_arg;                      /* and what it gets as arg */
+    void *runner_arg;                      /* and its arg */
     struct dz_program program;             /* threads of a process share it */
     void *own;                             /* the runner's */
     uint32_t starting; /* where it begins: DZ_PROC_STARTING, _INITIALIZING, or 0: at its entry */
-    bool plain;        /* knows WASI only: exec gives it the descriptor of / */
+    bool plain;        /* uses WASI only: exec gives it the descriptor of / */
     bool borrowed; /* a vfork child of a runner that lends: program and own belong to the parent */
-    bool away;     /* runs elsewhere */
-    uint32_t trap; /* after DZ_RUN_TRAPPED: what it did wrong, as a number of the runner */
+    bool away;     /* not run by dz_kernel_run(): DZ_RUN_AWAY */
+    uint32_t trap; /* after DZ_RUN_TRAPPED: the runner's number for the trap */
     uint64_t serial; /* unique: no other task of this kernel has had it */
 };
 
@@ -112,7 +111,7 @@ struct dz_strings {
     uint32_t count;
 };
 
-/* clone(2) and clone3(2). What is not about rows is the runner's task: stacks, tls, and the numbers
+/* clone(2) and clone3(2). The runner does what does not concern rows: stacks, tls, and the numbers
  * that CLONE_PARENT_SETTID writes into the parent's memory and CLONE_CHILD_SETTID into the child's;
  * the child's row has its number already. */
 struct dz_clone {
@@ -121,10 +120,11 @@ struct dz_clone {
     uint64_t stack, stack_size, tls, parent_tid, child_tid;
 };
 
-/* What a program begins with: the arguments of exec, after "#!" lines. Valid during the call. */
+/* The start of a program: the arguments of exec, with "#!" lines resolved. Valid during the
+ * call. */
 struct dz_load {
     uint64_t ino;     /* the file that holds it, on the disk */
-    const char *path; /* as it was called */
+    const char *path; /* as exec got it */
     struct dz_strings argv, env;
 };
 
@@ -133,8 +133,8 @@ enum dz_run_stop {
     DZ_RUN_BLOCKED = 1, /* parked in a call */
     DZ_RUN_DONE = 2,    /* the program returned: its exit_code is in the row */
     DZ_RUN_EXITED = 3,  /* dz_sys_exit() was called */
-    DZ_RUN_TRAPPED = 4, /* *ret_signal is what kills it */
-    DZ_RUN_AWAY = 5,    /* it runs elsewhere: dz_kernel_task_event() reports how it stops */
+    DZ_RUN_TRAPPED = 4, /* *ret_signal is the fatal signal */
+    DZ_RUN_AWAY = 5, /* it runs outside of this call: dz_kernel_task_event() reports how it stops */
 };
 
 /* An atomic change of a word of a guest's memory. */
@@ -148,7 +148,7 @@ enum dz_word_op {
     DZ_WORD_SWAP_IF, /* set the new value if the word has the old one */
 };
 struct dz_word {
-    uint64_t at; /* address of the word, which has four bytes */
+    uint64_t at; /* address of the four-byte word */
     enum dz_word_op op;
     uint32_t value, old; /* old: of SWAP_IF */
 };
@@ -159,23 +159,24 @@ struct dz_inject {
     const struct dz_siginfo *info;
     /* If handlers use the guest's own stack (reissue() is not NULL): */
     uint64_t mask;  /* to be restored when the handler returns: dz_sys_sigreturn() */
-    bool in_call;   /* it was parked in a call, and that call is over: */
-    bool again;     /* it is issued again when the handler returns; */
-    int64_t result; /* otherwise this is its answer */
+    bool in_call;   /* the thread was parked in a call, which has ended: */
+    bool again;     /* issue the call again when the handler returns; */
+    int64_t result; /* otherwise this is its result */
 };
 
-/* Bytes of an address space, for ps(1): what is mapped; of that private and writable, stacks, and
- * executable; and what is in memory. */
+/* Bytes of an address space, for ps(1): mapped, private and writable, stacks, executable,
+ * resident. */
 struct dz_kernel_sizes {
     uint64_t all, data, stack, text, resident;
 };
 
-/* All but run, interrupt and injected: 0 or -errno; -ENOMEM, -ENOEXEC. What may be NULL says so.
+/* All but run, interrupt and injected return 0 or -errno: -ENOMEM, -ENOEXEC. A function may be NULL
+ * if its comment says so.
  *
- * There are two ways with handlers. Either the runner stacks calls of handlers and counts them
- * (injected), and each has a struct dz_call of its own, so that a parked call goes on below
- * them. Or it writes frames on the guest's stack and forgets them (reissue): then a parked call
- * ends before its thread gets a handler. */
+ * A runner starts handlers in one of two ways. Either it stacks calls of handlers and counts them
+ * (injected); each has a struct dz_call of its own, so that a parked call continues below them. Or
+ * it writes frames on the guest's stack and does not track them (reissue): then a parked call ends
+ * before its thread gets a handler. */
 struct dz_kernel_runner {
     /* A process can be copied without a safepoint: fork, vfork and clone are done inside the call.
      */
@@ -184,37 +185,38 @@ struct dz_kernel_runner {
      * of tasks that are away, each after dz_kernel_serve(); do not wait. NULL: no task is ever
      * away. */
     void (*poll)(void *arg);
-    /* Load t->program, ready to run from its entry, beside what the process runs now. from NULL: it
-     * was further on when its machine was saved, and the caller fills it. */
+    /* Load t->program, ready to run from its entry, without touching the program that the process
+     * runs now. from NULL: the task comes from a saved machine, and the caller fills in its
+     * state. */
     int (*load)(void *arg, struct dz_task *t, const struct dz_load *from);
     /* A task that is away is stopped first; no event of it comes afterwards. */
     void (*unload)(void *arg, struct dz_task *t);
     enum dz_run_stop (*run)(void *arg, struct dz_task *t, int *ret_signal);
     /* Make `to` a copy of `from`, which is at a safepoint. how NULL: as fork(2) does. */
     int (*copy)(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how);
-    /* If it fails, the process is killed, or gets a SIGSEGV. */
+    /* On failure the process is killed, or gets a SIGSEGV. */
     int (*inject)(void *arg, struct dz_task *t, const struct dz_inject *h);
     uint32_t (*injected)(void *arg, struct dz_task *t); /* injected calls that have not ended */
-    /* Issue the call again that the task is parked in, and leave it parked there: returns the
-     * call's result, which is never DZ_KBLOCK. What the call writes to the guest is written. */
+    /* Issue again the call that the task is parked in, and leave the task parked. Returns the
+     * call's result, never DZ_KBLOCK. The outputs of the call are written to the guest. */
     int64_t (*reissue)(void *arg, struct dz_task *t);
-    /* vfork: keep the frames, and restore them when the child lets go of the memory. NULL, and
-     * -ENOSYS: the child is a copy, made by `copy`. */
+    /* vfork: save the frames, and restore them when the child releases the memory. NULL or -ENOSYS:
+     * the child is a copy, made by `copy`. */
     int (*frames_save)(void *arg, struct dz_task *t);
     void (*frames_restore)(void *arg, struct dz_task *t);
     /* longjmp: 0, or -EINVAL when the token leads nowhere. NULL: the kind has no longjmp. */
     int (*jump)(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value);
-    void (*set_task)(void *arg, struct dz_task *t);  /* the next host calls are those of t */
+    void (*set_task)(void *arg, struct dz_task *t);  /* t makes the following host calls */
     void (*interrupt)(void *arg, struct dz_task *t); /* async-signal-safe */
-    /* Futexes; NULL: there are none. -EFAULT. In order: change a word, and what it was; read bytes;
-     * and what two addresses of the same word have in common: a memory and an address in it, or
-     * (shared) an object and an offset. */
+    /* Futexes; NULL: there are none. -EFAULT. word changes a word and returns the old value; read
+     * reads bytes; key returns a key that all addresses of one word share: a memory and an address
+     * in it, or (shared) an object and an offset. */
     int (*word)(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
     int (*read)(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
     int (*key)(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
-    uint32_t page; /* bytes of what its programs call a page; 0: 64 KiB */
-    /* How many processors programs are told of. to: NULL, or the text of /proc/cpuinfo goes there.
-     * NULL: one, which is none of this machine's. */
+    uint32_t page; /* page size that its programs see, in bytes; 0: 64 KiB */
+    /* The number of processors that programs see. to: NULL, or where to append the text of
+     * /proc/cpuinfo. NULL: one processor, which does not describe the host's. */
     uint32_t (*cpus)(void *arg, struct dz_buf *to);
     /* Sizes of an address space, and its auxiliary vector. NULL: one linear memory, and none. */
     void (*sizes)(void *arg, const struct dz_task *t, struct dz_kernel_sizes *ret_sizes);
@@ -225,18 +227,19 @@ struct dz_kernel_runner {
 /* A task that was away has stopped. cpu_ns: the CPU time that it has used since it last ran or was
  * reported. */
 void dz_kernel_task_event(struct dz_task *t, enum dz_run_stop stop, int signo, int64_t cpu_ns);
-/* The next calls are those of this task's thread. When one answers DZ_KBLOCK or DZ_KEXIT, the event
+/* This task's thread makes the following calls. When one answers DZ_KBLOCK or DZ_KEXIT, the event
  * of this task must come before another task is served. */
 void dz_kernel_serve(struct dz_task *t);
-/* Tasks that run elsewhere. While there are any, DZ_KERNEL_IDLE is not the end: the embedder also
- * waits for the runner's events. */
+/* Returns the number of tasks that are away. While there are any, DZ_KERNEL_IDLE is not the end:
+ * the embedder also waits for the runner's events. */
 uint32_t dz_kernel_away(const struct dz_kernel *k);
-/* For a runner that counts memory itself: a process has so many bytes now. -ENOMEM, and nothing has
- * changed, when the machine has no room. What a process has is given back when it ends or calls
- * exec. Not inside load(), because there the process still has what ran before. */
+/* For a runner that counts memory itself: set a process's memory to so many bytes. -ENOMEM, without
+ * a change, if the machine's limit does not allow it. The kernel releases the memory when the
+ * process ends or calls exec. Not inside load(), because the process still has the memory of its
+ * old program there. */
 int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes);
-/* The thread did something that is a signal (a fault); of info signo, code and addr count. A
- * blocked or ignored handler does not save the thread. Its task is away, or in run(). */
+/* Send the thread the signal of its fault; signo, code and addr of info are used. The signal kills
+ * the process if it is blocked or ignored. The task is away, or in run(). */
 void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info);
 
 /* ---- the embedder ---------------------------------------------------------------- */
@@ -246,13 +249,13 @@ struct dz_kernel_ops {
     int64_t (*real_ns)(void *arg); /* NULL: dz_clock_real_ns() */
     int64_t (*cpu_ns)(void *arg);  /* CPU of this thread; NULL: CLOCK_THREAD_CPUTIME_ID */
     int (*random)(void *arg, void *buf, size_t n); /* 0 or DZ_E*; NULL: getrandom(2) */
-    /* Have dz_kernel_interrupt() called once, in so many ns; 0 = cancel that. NULL: slices end only
-     * where a program calls the kernel. */
+    /* Arrange for one call of dz_kernel_interrupt() after so many ns; 0 = cancel it. NULL: slices
+     * end only where a program calls the kernel. */
     void (*slice)(void *arg, int64_t ns);
     /* Before bytes leave: commit the disk. NULL: dz_vfs_commit(). */
     int (*commit)(void *arg, struct dz_err *err);
-    /* Bytes for the outside, after a commit; returns how many were taken. Fewer than n: nothing
-     * more of this stream until dz_kernel_stream_ready(). */
+    /* Deliver bytes to the outside, after a commit; returns how many were accepted. If fewer than
+     * n, the kernel delivers no more of this stream until dz_kernel_stream_ready(). */
     size_t (*output)(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
     /* The program in file `ino`: 0 and a program that lives until program_put(). DZ_EINVAL: the
      * file is no program; another DZ_E*: it could not be loaded. NULL: programs have no handle, and
@@ -270,9 +273,9 @@ struct dz_kernel_kind {
     void *arg;
 };
 
-/* Files of the disk that some program has mapped shared: their content is then in the mapped bytes,
- * below the size that the disk knows. What a call writes goes to the disk and to the mapping; what
- * a program writes there reaches the disk by sync. */
+/* Files of the disk that a program has mapped shared: the mapping then holds their current content,
+ * up to the size on the disk. Calls write to the disk and to the mapping; sync writes what programs
+ * changed in the mapping to the disk. */
 struct dz_kernel_pages {
     bool (*covers)(void *arg, uint64_t ino);
     /* Read all n bytes, below the file's size: 0 or -errno. */
@@ -280,7 +283,7 @@ struct dz_kernel_pages {
     int (*write)(void *arg, uint64_t ino, uint64_t off, const void *buf, size_t n);
     void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* the file has been truncated */
     int (*sync)(void *arg, uint64_t ino);      /* ino 0: all; before each commit for output */
-    uint32_t (*maps)(void *arg, uint64_t ino); /* shared mappings of it */
+    uint32_t (*maps)(void *arg, uint64_t ino); /* number of shared mappings of the file */
     void *arg;
 };
 
@@ -303,23 +306,23 @@ void dz_kernel_free(struct dz_kernel *k); /* drops every process; the disk stays
 /* kind: DZ_STREAM_IN, DZ_STREAM_OUT or both. output() gets the tag. */
 int dz_kernel_stream_new(struct dz_kernel *k, uint32_t kind, uint64_t tag, uint32_t *ret_stream,
                          struct dz_err *err);
-/* A new terminal, and the stream that is its master: input is what is typed, output() gets what
- * appears on the screen. */
+/* A new terminal, and the stream that is its master: its input is what a user types, and output()
+ * gets what the screen shows. */
 int dz_kernel_pty_new(struct dz_kernel *k, const struct dz_winsize *size, uint64_t tag,
                       uint32_t *ret_stream, struct dz_err *err);
-/* Returns how many bytes were taken; fewer than n when the buffer is full (for a terminal, too: go
- * on when dz_kernel_stream_room() says so). DZ_ENOENT. */
+/* Returns how many bytes were accepted; fewer than n when the buffer is full (for a terminal, too:
+ * continue when dz_kernel_stream_room() allows it). DZ_ENOENT. */
 int64_t dz_kernel_stream_push(struct dz_kernel *k, uint32_t stream, const void *data, size_t n);
 size_t dz_kernel_stream_room(struct dz_kernel *k, uint32_t stream);
 /* No more input. For a terminal its end-of-file character is typed; DZ_EBUSY: there is no room for
  * that yet. */
 int dz_kernel_stream_eof(struct dz_kernel *k, uint32_t stream);
 int dz_kernel_stream_ready(struct dz_kernel *k, uint32_t stream); /* more output is wanted */
-/* The outside is gone: reads get end of file, writes EPIPE, a terminal hangs up. The handle becomes
- * invalid. */
+/* The outside has disconnected: reads get end of file, writes EPIPE, a terminal hangs up. The
+ * handle becomes invalid. */
 int dz_kernel_stream_close(struct dz_kernel *k, uint32_t stream);
-/* The same, but writers do not notice: their output is discarded, also what waits now. A terminal
- * hangs up. */
+/* The same, but writers do not notice: their output is discarded, including what is queued now. A
+ * terminal hangs up. */
 int dz_kernel_stream_sink(struct dz_kernel *k, uint32_t stream);
 int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_winsize *size);
 
@@ -329,7 +332,7 @@ struct dz_spawn_fd {
 };
 struct dz_spawn_preopen {
     const char *path; /* a directory of the machine */
-    const char *name; /* what the guest calls it */
+    const char *name; /* the guest's name for it */
 };
 struct dz_spawn {
     const char *path; /* the program: a path of the machine, no PATH search */
@@ -352,8 +355,8 @@ struct dz_spawn {
 int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *ret_job,
                     struct dz_err *err);
 
-/* The next job whose leader has ended, once for each: 1 and *ret_job, or 0. The rest of the job
- * goes on without its CPU limit. */
+/* Take the next job whose leader has ended; each is reported once. 1 and *ret_job, or 0. The job's
+ * other processes continue without its CPU limit. */
 int dz_kernel_event(struct dz_kernel *k, struct dz_job *ret_job);
 /* A sentence about a job's end: "stopped: used more than 5 s of CPU". Returns buf. */
 const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size);
@@ -368,8 +371,8 @@ enum dz_kernel_state {
     DZ_KERNEL_FAILED = 4,  /* the disk could not be committed: *err */
 };
 /* Run processes until one of the above. until: kernel time, INT64_MAX = no end; it may be exceeded
- * by one slice. Output is committed and given away before this returns; and, while it runs,
- * whenever a stream is half full or 5 ms have passed. */
+ * by one slice. Output is committed and delivered before this returns, and while it runs whenever a
+ * stream is half full or 5 ms have passed. */
 enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err);
 /* Kernel time of the next wake-up; INT64_MAX = never. */
 int64_t dz_kernel_next_deadline(struct dz_kernel *k);
@@ -380,7 +383,7 @@ void dz_kernel_interrupt(struct dz_kernel *k);
 /* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Any thread, or a signal
  * handler. */
 void dz_kernel_stop(struct dz_kernel *k);
-int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, give output away */
+int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, then deliver output */
 
 /* ---- for machine/: state as rows ---------------------------------------------------- */
 
@@ -410,7 +413,7 @@ uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
 /* The state as ps(1) shows it: R, S, D, T or Z. */
 char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p);
-/* All other state: counters, and the offset by which kernel time goes on. */
+/* All other state: counters, and the offset at which kernel time continues. */
 struct dz_kernel_misc {
     int64_t now_ns;
     uint64_t next_owner, next_anon_ino;
@@ -440,8 +443,8 @@ int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_progr
 void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
                    struct dz_err *err);
-/* Before rows are taken: end all sharing of memory by vfork. Such a child gets a copy, as after
- * fork, and its parent goes on. DZ_ENOMEM. */
+/* Call this before the rows are saved: it ends all sharing of memory by vfork. Each such child gets
+ * a copy, as after fork, and its parent continues. DZ_ENOMEM. */
 int dz_kernel_settle(struct dz_kernel *k, struct dz_err *err);
 bool dz_kernel_settled(struct dz_kernel *k);
 /* After a thaw: the handle of the stream, and of the job, with this tag; 0: none. */
@@ -455,12 +458,12 @@ enum {
     DZ_KEXIT = -0x10001,  /* stop with DZ_RUN_EXITED */
     DZ_KJUMP = -0x10002,  /* longjmp: go on where it leads */
 };
-/* After a call that is done: does a signal wait to be delivered, or is the slice over? Then stop
- * with DZ_RUN_READY. */
+/* After a completed call: is a signal to be delivered, or is the slice over? Then stop with
+ * DZ_RUN_READY. */
 bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p);
-/* The answer of a call that is done. One that waited and was then refused before the
- * kernel saw it again (a handler closed its descriptor, say) ends here; EINTR if a handler
- * had ended its wait. */
+/* Returns the result of a completed call. It also ends a call that was parked and then refused
+ * before it reached the kernel again (because a handler closed its descriptor, say); EINTR if a
+ * handler had ended the wait. */
 int64_t dz_kernel_call_end(struct dz_kernel *k, struct dz_proc *p, int64_t r);
 
 /* Where a path starts and how it is walked. path NULL: the descriptor itself. */
@@ -470,17 +473,16 @@ struct dz_at {
     int flags;        /* below */
 };
 enum {
-    DZ_AT_NOFOLLOW = 1,  /* a symbolic link at the end is not followed */
-    DZ_AT_BENEATH = 2,   /* never leave dirfd's directory: absolute paths, .. and links that
-                            would are EPERM (WASI); a link to an absolute path leaves it unless
-                            it is the root */
+    DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is not followed */
+    DZ_AT_BENEATH =
+        2, /* stay below dirfd's directory: absolute paths, and .. and links that lead out, are
+              EPERM (WASI); a link to an absolute path leads out unless the directory is the root */
     DZ_AT_EACCESS = 4,   /* faccessat: with the effective ids */
     DZ_AT_NO_LINKS = 16, /* a link that would be followed is ELOOP, */
     DZ_AT_NO_MAGIC = 32, /* or only one that leads to a node */
     DZ_AT_NO_XDEV = 64,  /* another file system is EXDEV */
     DZ_AT_IN_ROOT = 128, /* dirfd's directory is the root of the walk */
-    DZ_AT_NAME =
-        8, /* the name itself is meant: not even a slash after it makes a link be followed */
+    DZ_AT_NAME = 8, /* use the name itself: not even a slash after it makes a link be followed */
 };
 /* Is the descriptor the root directory of the process? */
 bool dz_kernel_is_root(struct dz_kernel *k, struct dz_proc *p, int fd);
@@ -507,18 +509,18 @@ struct dz_ksysinfo {
 /* processes */
 int64_t dz_sys_fork(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p);
-/* A process or a thread: its number; where the runner copies at once, else ENOSYS. *ret_pidfd: with
- * CLONE_PIDFD, may be NULL without. A thread shares all that a process has; what shares only some
- * of it is EINVAL; namespaces are EPERM. The parent of a CLONE_VFORK child waits until it lets
- * go: DZ_KBLOCK. */
+/* Create a process or a thread; returns its number. ENOSYS unless the runner copies at once.
+ * *ret_pidfd: with CLONE_PIDFD; may be NULL without it. A thread shares all that a process has;
+ * flags that share only a part of it are EINVAL; namespaces are EPERM. The parent of a CLONE_VFORK
+ * child waits until the child releases the memory: DZ_KBLOCK. */
 int64_t dz_sys_clone(struct dz_kernel *k, struct dz_proc *p, const struct dz_clone *how,
                      int *ret_pidfd);
-/* Does not return to the program when it works: DZ_KBLOCK. E2BIG, ENOEXEC, EACCES, ... */
+/* On success it does not return to the program: DZ_KBLOCK. E2BIG, ENOEXEC, EACCES, ... */
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env);
 /* exit_group(2): the process with all its threads. DZ_KEXIT */
 int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code);
-/* The calling thread alone; of the last one the process, whose code is that of its first thread.
+/* Ends the calling thread. The last one ends the process, whose code is that of its first thread.
  * DZ_KEXIT */
 int64_t dz_sys_exit_thread(struct dz_kernel *k, struct dz_proc *p, int code);
 struct dz_waitid {
@@ -552,17 +554,19 @@ int64_t dz_sys_setgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, const
 int64_t dz_sys_capget(struct dz_kernel *k, struct dz_proc *p, int pid, struct dz_capsets *ret_sets);
 int64_t dz_sys_capset(struct dz_kernel *k, struct dz_proc *p, int pid,
                       const struct dz_capsets *sets);
-/* Both answer what it was. */
+/* Both return the old id. */
 int64_t dz_sys_setfsuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid);
 int64_t dz_sys_setfsgid(struct dz_kernel *k, struct dz_proc *p, uint32_t gid);
 int64_t dz_sys_personality(struct dz_kernel *k, struct dz_proc *p,
-                           uint32_t persona); /* UINT32_MAX: asks */
+                           uint32_t persona); /* UINT32_MAX: query only */
 /* PR_{SET,GET}_PDEATHSIG, CHILD_SUBREAPER, DUMPABLE, TIMERSLACK, KEEPCAPS, SECUREBITS,
- * CAPBSET_READ, CAPBSET_DROP, CAP_AMBIENT. What GET asks for is the answer, where Linux has an
- * address, too. */
+ * CAPBSET_READ, CAPBSET_DROP, CAP_AMBIENT. GET returns the value as its result, also where Linux
+ * writes it to an address. */
 int64_t dz_sys_prctl(struct dz_kernel *k, struct dz_proc *p, int op, const uint64_t arg[3]);
-/* which: IOPRIO_WHO_*; class and data in one number. The machine's disk serves all alike. */
-/* How a thread wants to be scheduled. Kept and told back: the host places and schedules threads. */
+/* which: IOPRIO_WHO_*; class and data in one number. It has no effect, because the machine's disk
+ * serves all processes alike. */
+/* The scheduling that a thread asked for. It is stored and reported only, because the host places
+ * and schedules threads. */
 struct dz_sched {
     uint32_t policy; /* SCHED_OTHER, BATCH, IDLE; with SCHED_RESET_ON_FORK */
     uint64_t cpus;   /* the first 64 processors; 0: all */
@@ -586,11 +590,11 @@ int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, con
 int64_t dz_sys_sched_yield(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_sysinfo(struct dz_kernel *k, struct dz_proc *p, struct dz_ksysinfo *ret_info);
 const char *dz_kernel_hostname(struct dz_kernel *k);
-/* The name of the calling thread, which is that of its process if it is the first: 16 bytes with a
- * NUL. What is longer is cut. */
+/* The name of the calling thread (the name of the first thread is that of the process): 16 bytes
+ * with a NUL. A longer one is cut. */
 const char *dz_sys_name(struct dz_kernel *k, struct dz_proc *p);
 void dz_sys_name_set(struct dz_kernel *k, struct dz_proc *p, const char *name);
-/* What uname(2) and /proc say. Programs look whether the release is too old. */
+/* Reported by uname(2) and /proc. Programs check that the release is not too old. */
 #define DZ_KERNEL_RELEASE "6.1.0-doze"
 #define DZ_KERNEL_VERSION "#1 SMP doze"
 /* The strings this process was started with. */
@@ -599,16 +603,16 @@ struct dz_strings dz_sys_environ(struct dz_kernel *k, struct dz_proc *p);
 
 /* signals */
 int64_t dz_sys_kill(struct dz_kernel *k, struct dz_proc *p, int pid, int signo);
-/* To one thread; tgid 0: of whatever process (tkill). */
+/* Send to one thread; tgid 0: of any process (tkill). */
 int64_t dz_sys_tgkill(struct dz_kernel *k, struct dz_proc *p, int tgid, int tid, int signo);
 /* A descriptor that becomes readable when the process ends; flags: O_NONBLOCK. Always closed by
  * exec. */
 int64_t dz_sys_pidfd_open(struct dz_kernel *k, struct dz_proc *p, int pid, int flags);
-/* A descriptor of the process that fd stands for, as a new one of the caller. */
+/* Duplicate a descriptor of the process that fd refers to into the caller. */
 int64_t dz_sys_pidfd_getfd(struct dz_kernel *k, struct dz_proc *p, int fd, int of);
 int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
                                  const struct dz_siginfo *info, int signo); /* info may be NULL */
-/* rt_sigqueueinfo and, with tid, rt_tgsigqueueinfo: of info code and value are taken. */
+/* rt_sigqueueinfo and, with tid, rt_tgsigqueueinfo: code and value of info are used. */
 int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid,
                         const struct dz_siginfo *info);
 int64_t dz_sys_sigaction(struct dz_kernel *k, struct dz_proc *p, int signo,
@@ -621,10 +625,11 @@ int64_t dz_sys_sigsuspend(struct dz_kernel *k, struct dz_proc *p, uint64_t mask)
 /* Returns the signal taken; EAGAIN after timeout_ns (negative: none). */
 int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set,
                             int64_t timeout_ns, struct dz_siginfo *ret_info); /* may be NULL */
-/* A handler that inject() put on the guest's stack has returned: the mask of its frame. */
+/* A handler that inject() put on the guest's stack has returned: restore the mask of its frame. */
 int64_t dz_sys_sigreturn(struct dz_kernel *k, struct dz_proc *p, uint64_t mask);
-/* The alternate stack of the thread; set and ret_old may be NULL. sp: where it stands now. EPERM
- * when that is on it. A runner that puts a handler on one with SS_AUTODISARM clears the row's. */
+/* The alternate stack of the thread; set and ret_old may be NULL. sp: the stack pointer now; EPERM
+ * when it is on the alternate stack. A runner that starts a handler on a stack with SS_AUTODISARM
+ * clears the stack in the row. */
 struct dz_altstack {
     uint64_t at, size;
     uint32_t flags; /* SS_* */
@@ -645,15 +650,16 @@ struct dz_futex {
  * EINTR. */
 int64_t dz_sys_futex_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t value,
                           uint32_t bits, int64_t deadline);
-/* How many were woken, at most n. */
+/* Wake at most n threads; returns how many. */
 int64_t dz_sys_futex_wake(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t n,
                           uint32_t bits);
-/* Wake n[0], let n[1] others wait for `to`: how many of both. expect: NULL, or what the word must
- * be, else EAGAIN. */
+/* Wake n[0] threads, and move n[1] others to `to`; returns the sum. expect: NULL, or the value that
+ * the word must have, else EAGAIN. */
 int64_t dz_sys_futex_requeue(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
                              const uint32_t n[2], const uint32_t *expect);
-/* FUTEX_WAKE_OP: change the word of f[1] as `op` says, wake n[0] of f[0], and n[1] of f[1] if
- * what the word was compares as it says. ENOSYS: an operation that Linux does not have. */
+/* FUTEX_WAKE_OP: change the word of f[1] as `op` says, wake n[0] threads of f[0], and n[1] of f[1]
+ * if the old value of the word passes the comparison in `op`. ENOSYS: an operation that Linux does
+ * not have. */
 int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
                              const uint32_t n[2], uint32_t op);
 /* Returns the thread's number. */
@@ -667,7 +673,7 @@ struct dz_ipcget {
     int flags;   /* IPC_CREAT, IPC_EXCL, permissions */
     uint64_t size;
 };
-/* The id. size: nothing; semaphores; bytes. */
+/* Return the id. size: unused; number of semaphores; bytes. */
 int64_t dz_sys_msgget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ipcget *g);
 int64_t dz_sys_semget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ipcget *g);
 int64_t dz_sys_shmget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ipcget *g);
@@ -680,7 +686,7 @@ int64_t dz_sys_ipc_set(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind 
 int64_t dz_sys_ipc_remove(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind kind, int id);
 enum {                   /* of dz_sys_ipc_stat */
     DZ_IPC_BY_INDEX = 1, /* id is an index from 0 on; the answer is the id */
-    DZ_IPC_ANY = 2,      /* also what the caller may not read */
+    DZ_IPC_ANY = 2,      /* also objects that the caller may not read */
 };
 struct dz_ipcstat {
     struct dz_ipc row;
@@ -697,9 +703,9 @@ struct dz_ipcinfo {
 void dz_sys_ipc_info(struct dz_kernel *k, enum dz_ipc_kind kind, struct dz_ipcinfo *ret_info);
 /* Messages. flags: IPC_NOWAIT, MSG_NOERROR, MSG_EXCEPT, MSG_COPY. */
 struct dz_msgbuf {
-    int64_t type; /* msgrcv: which one; *type then is the message's */
+    int64_t type; /* msgrcv: which message; then *type is its type */
     void *data;
-    uint64_t size; /* bytes of data: of the message, or room */
+    uint64_t size; /* bytes of the message, or room for it */
 };
 int64_t dz_sys_msgsnd(struct dz_kernel *k, struct dz_proc *p, int id, const struct dz_msgbuf *m,
                       int flags);
@@ -712,16 +718,16 @@ struct dz_semop {
 };
 int64_t dz_sys_semop(struct dz_kernel *k, struct dz_proc *p, int id, const struct dz_semop *ops,
                      size_t n, int64_t timeout_ns);
-int64_t dz_sys_semcount(struct dz_kernel *k, int id); /* how many the set has */
+int64_t dz_sys_semcount(struct dz_kernel *k, int id); /* number of semaphores in the set */
 /* what: GETVAL, GETPID, GETNCNT, GETZCNT */
 int64_t dz_sys_semval(struct dz_kernel *k, struct dz_proc *p, int id, int number, int what);
 int64_t dz_sys_semall(struct dz_kernel *k, struct dz_proc *p, int id,
                       uint16_t ret_values[static DZ_KERNEL_SEMMSL]); /* how many */
-/* number -1: all of the set's */
+/* number -1: all semaphores of the set */
 int64_t dz_sys_semset(struct dz_kernel *k, struct dz_proc *p, int id, int number,
                       const uint16_t *values);
-/* Shared memory is a file of the disk without a name, which the runner maps. Its bytes. flags:
- * SHM_RDONLY, SHM_EXEC. */
+/* Shared memory is an unnamed file of the disk, which the runner maps. Returns its size in bytes.
+ * flags: SHM_RDONLY, SHM_EXEC. */
 int64_t dz_sys_shmat(struct dz_kernel *k, struct dz_proc *p, int id, int flags, uint64_t *ret_ino,
                      uint64_t *ret_size);
 /* Is this file shared memory? detaches: the caller has unmapped it. */
@@ -732,7 +738,7 @@ int64_t dz_sys_shmlock(struct dz_kernel *k, struct dz_proc *p, int id, bool lock
 /* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME. */
 int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);
 int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);
-/* *ret_left: what is left of a relative sleep, with -EINTR. May be NULL. */
+/* *ret_left: the rest of a relative sleep, with -EINTR. May be NULL. */
 int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock, bool absolute,
                                int64_t ns, int64_t *ret_left);
 /* which: ITIMER_REAL, VIRTUAL, PROF; [0] interval, [1] value, ns. */
@@ -792,15 +798,15 @@ int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, int mod
 /* splice(2) and tee(2), which has no offsets. A call moves 64 KiB at most. */
 struct dz_splice {
     int in, out;
-    int64_t *off_in, *off_out; /* NULL: where the description stands */
+    int64_t *off_in, *off_out; /* NULL: the description's position */
     size_t len;
     uint32_t flags; /* SPLICE_F_* */
 };
 int64_t dz_sys_splice(struct dz_kernel *k, struct dz_proc *p, const struct dz_splice *s);
 int64_t dz_sys_tee(struct dz_kernel *k, struct dz_proc *p, const struct dz_splice *s);
 int64_t dz_sys_fsync(struct dz_kernel *k, struct dz_proc *p, int fd);
-/* Entries after `cookie` to fn until it returns non-zero (that one is not taken). The
- * descriptor's own position does not matter and does not move. */
+/* Pass the entries after `cookie` to fn until it returns non-zero (that entry is not consumed). The
+ * descriptor's own position is neither used nor moved. */
 struct dz_kdirent {
     uint64_t ino, cookie; /* cookie: the position after this entry */
     uint32_t type;        /* S_IFMT bits */
@@ -838,7 +844,7 @@ struct dz_epoll_wait {
 int64_t dz_sys_epoll_wait(struct dz_kernel *k, struct dz_proc *p, int epfd,
                           const struct dz_epoll_wait *w);
 
-/* Descriptors of other things. flags: O_CLOEXEC, O_NONBLOCK, EFD_SEMAPHORE. */
+/* Descriptors of other kinds. flags: O_CLOEXEC, O_NONBLOCK, EFD_SEMAPHORE. */
 int64_t dz_sys_eventfd(struct dz_kernel *k, struct dz_proc *p, uint32_t count, int flags);
 /* fd -1: a new signalfd; otherwise change the mask of that one. Reads give struct
  * signalfd_siginfo. */
@@ -849,19 +855,19 @@ int64_t dz_sys_timerfd_create(struct dz_kernel *k, struct dz_proc *p, int clock,
 int64_t dz_sys_timerfd_settime(struct dz_kernel *k, struct dz_proc *p, int fd, int flags,
                                const int64_t set[2], int64_t *ret_old);
 int64_t dz_sys_timerfd_gettime(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t ret_now[2]);
-/* A file of the disk without a name, which goes with its last descriptor and mapping. flags: MFD_*
- * but MFD_HUGETLB. dz_sys_fcntl() knows F_ADD_SEALS, F_GET_SEALS. */
+/* An unnamed file of the disk, removed with its last descriptor and mapping. flags: MFD_* but
+ * MFD_HUGETLB. dz_sys_fcntl() knows F_ADD_SEALS, F_GET_SEALS. */
 int64_t dz_sys_memfd_create(struct dz_kernel *k, struct dz_proc *p, const char *name, int flags);
-/* F_SEAL_* of a file of the disk, for who maps it; 0: none. */
+/* F_SEAL_* of a file of the disk, for the code that maps it; 0: none. */
 uint32_t dz_kernel_seals(struct dz_kernel *k, uint64_t ino);
 
 /* Sockets, as socket(7) and unix(7). Numbers are Linux's: families, types, flags, options. Each
- * answers EBADF, or ENOTSOCK for what is no socket. */
+ * returns EBADF, or ENOTSOCK for a descriptor that is not a socket. */
 struct dz_sockaddr {
-    uint32_t size;      /* bytes that count */
-    uint8_t bytes[128]; /* u16 family, then what the family says; sun_path */
+    uint32_t size;      /* bytes in use */
+    uint8_t bytes[128]; /* u16 family, then the family's address; AF_UNIX: sun_path */
 };
-/* type may carry SOCK_CLOEXEC and SOCK_NONBLOCK. EAFNOSUPPORT: a family there is not. */
+/* type may carry SOCK_CLOEXEC and SOCK_NONBLOCK. EAFNOSUPPORT: unknown family. */
 int64_t dz_sys_socket(struct dz_kernel *k, struct dz_proc *p, int family, int type, int protocol);
 int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what[3],
                           int ret_fds[2]); /* what: family, type, protocol */
@@ -877,8 +883,8 @@ int64_t dz_sys_getsockname(struct dz_kernel *k, struct dz_proc *p, int fd,
                            struct dz_sockaddr *ret_name);
 int64_t dz_sys_getpeername(struct dz_kernel *k, struct dz_proc *p, int fd,
                            struct dz_sockaddr *ret_name);
-/* sendmsg(2), recvmsg(2), and with NULLs all other forms. What the control buffer of the guest
- * holds, the ABI turns into these fields and back. */
+/* sendmsg(2), recvmsg(2), and with NULLs all other forms. The ABI converts the guest's control
+ * buffer to these fields and back. */
 struct dz_msg {
     const struct iovec *iov;
     size_t iov_count;
@@ -901,8 +907,8 @@ struct dz_msg_got {
 int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
                        int flags);
 /* flags: MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, MSG_CMSG_CLOEXEC. Bytes. With MSG_WAITALL
- * DZ_KBLOCK may leave bytes in the buffers, as many as dz_call.done says: an ABI whose buffers
- * are copies of the guest's has to copy them then, too. ret_got may be NULL. */
+ * DZ_KBLOCK may leave bytes in the buffers, as many as dz_call.done says: an ABI whose buffers are
+ * copies of the guest's must copy those bytes to the guest then, too. ret_got may be NULL. */
 int64_t dz_sys_recvmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
                        int flags, struct dz_msg_got *ret_got);
 /* SOL_SOCKET: SO_TYPE, DOMAIN, PROTOCOL, ERROR, ACCEPTCONN, PEERCRED to read; SNDBUF, RCVBUF,
@@ -953,10 +959,10 @@ int64_t dz_sys_fchownat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 /* ns since 1970, DZ_VFS_TIME_NOW, DZ_VFS_TIME_OMIT: [0] atime, [1] mtime */
 int64_t dz_sys_utimensat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                          const int64_t times[2]);
-/* Extended attributes: as setxattr(2) and its like; what is no file of the disk has none. */
+/* Extended attributes: as setxattr(2) and related calls; only files of the disk have any. */
 struct dz_xattr {
     const char *name; /* "": ERANGE */
-    void *value;      /* set: read; get: size bytes, of which size 0 asks how many there are */
+    void *value;      /* set: input; get: buffer of `size` bytes, 0 asks for the length */
     size_t size;
     int flags; /* set: XATTR_CREATE, XATTR_REPLACE */
 };
@@ -966,7 +972,8 @@ int64_t dz_sys_getxattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                         const struct dz_xattr *x);
 int64_t dz_sys_removexattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                            const char *name);
-/* Names, each with its NUL; ret_names has DZ_VFS_XATTR_LIST_MAX bytes. How many bytes. */
+/* Names, each with its NUL; ret_names has DZ_VFS_XATTR_LIST_MAX bytes. Returns the number of
+ * bytes. */
 int64_t dz_sys_listxattr(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, char *ret_names);
 int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_kstatfs *ret_statfs);
