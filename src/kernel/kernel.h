@@ -473,10 +473,10 @@ struct dz_at {
     int flags;        /* below */
 };
 enum {
-    DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is not followed */
-    DZ_AT_BENEATH =
-        2, /* stay below dirfd's directory: absolute paths, and .. and links that lead out, are
-              EPERM (WASI); a link to an absolute path leads out unless the directory is the root */
+    DZ_AT_NOFOLLOW = 1,  /* a symbolic link at the end is not followed */
+    DZ_AT_BENEATH = 2,   /* never leave dirfd's directory: absolute paths, .. and links that
+                            would are EPERM (WASI); a link to an absolute path leaves it unless
+                            it is the root */
     DZ_AT_EACCESS = 4,   /* faccessat: with the effective ids */
     DZ_AT_NO_LINKS = 16, /* a link that would be followed is ELOOP, */
     DZ_AT_NO_MAGIC = 32, /* or only one that leads to a node */

@@ -59,7 +59,7 @@ struct dz_k_waiter {
 
 enum {
     DZ_K_HASH = 256,
-    DZ_K_Q_NEW = 1, /* woke up: runs before who used its slice up */
+    DZ_K_Q_NEW = 1, /* woke up: runs before threads that used up their slice */
     DZ_K_Q_OLD = 2,
     DZ_K_QUEUES = 3, /* queue 0 is "none" */
     DZ_K_PROC_MOUNT = 0,
@@ -69,7 +69,7 @@ enum {
     DZ_K_MOUNT_ID = 21, /* of the disk, in mountinfo; then of enum dz_kernel_fs */
 };
 
-/* A program that is loaded and waits for the safepoint. Never outlives it. */
+/* A loaded program that waits for the safepoint, and does not outlive it. */
 struct dz_k_exec {
     struct dz_task *task; /* NULL: none */
     uint32_t argv, argc, envv, envc, path;
@@ -89,13 +89,13 @@ struct dz_kernel {
 
     struct dz_k_table tab[DZ_KERNEL_TABLE_COUNT];
     struct dz_k_table blobs, waiters;
-    struct dz_task **task; /* by index of the thread; what cannot be data */
+    struct dz_task **task; /* by index of the thread; its data that no row holds */
 
     uint32_t pid_hash[DZ_K_HASH], tid_hash[DZ_K_HASH];
     uint32_t futex_hash[DZ_K_HASH]; /* threads that wait, the oldest first */
     uint32_t q_head[DZ_K_QUEUES], q_tail[DZ_K_QUEUES];
     uint32_t picked;  /* the queue that the current thread came from */
-    int64_t q_new_ns; /* how long the NEW queue has run without a turn of OLD */
+    int64_t q_new_ns; /* how long NEW has run while OLD waited */
     struct dz_thread *current;
     _Atomic(struct dz_task *) running;
     uint32_t away; /* tasks that run elsewhere */
@@ -106,7 +106,7 @@ struct dz_kernel {
     uint64_t memory_used; /* bytes: linear memories and blobs */
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
-    struct dz_err why;  /* the last program that was none: the reason, in words */
+    struct dz_err why;  /* why the last file that was executed was no program */
     int64_t next_alarm; /* no process has an earlier alarm_at */
     uint32_t timerfds;  /* open */
     int64_t mono_offset;
@@ -115,23 +115,23 @@ struct dz_kernel {
     int64_t flush_at;
     uint32_t load[3];
     int64_t load_at;
-    bool output_waits;           /* some stream has bytes to give away */
-    bool events;                 /* a job's leader has ended and was not taken */
-    uint32_t wait_lock;          /* queue */
-    uint32_t wait_end;           /* queue: the end of some process */
-    uint32_t wait_signal;        /* queue: woken when a signal is sent to any thread */
-    uint32_t walk, walks;        /* of kernel_epoll.c: the last one, and how deep in one we are */
-    uint32_t next_ready;         /* order of items of epoll */
-    bool memfds;                 /* there was one */
-    uint64_t socket_bytes;       /* of messages in queues of sockets */
-    uint64_t next_message;       /* order in those queues */
-    uint32_t in_flight;          /* descriptors in those messages */
-    uint32_t doomed;             /* messages that go: kernel_sock_flight.c */
-    uint32_t mark;               /* number of the last search for unreachable sockets */
-    bool settling, garbage;      /* such messages are going; there may be such sockets */
+    bool output_waits;      /* some stream has bytes to deliver */
+    bool events;            /* a job's leader has ended and dz_kernel_event() has not reported it */
+    uint32_t wait_lock;     /* queue */
+    uint32_t wait_end;      /* queue: woken when any thread is sent a signal */
+    uint32_t wait_signal;   /* queue: woken when a signal is sent to any thread */
+    uint32_t walk, walks;   /* kernel_epoll.c: number of the last walk, and its nesting depth */
+    uint32_t next_ready;    /* order of items of epoll */
+    bool memfds;            /* a memfd was made */
+    uint64_t socket_bytes;  /* of messages in queues of sockets */
+    uint64_t next_message;  /* order in those queues */
+    uint32_t in_flight;     /* descriptors in those messages */
+    uint32_t doomed;        /* messages to be freed: kernel_sock_flight.c */
+    uint32_t mark;          /* number of the last search for unreachable sockets */
+    bool settling, garbage; /* doomed messages are being freed; unreachable sockets may exist */
     uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc, /dev and /sys; 0: not there */
-    /* While a text of /proc is made or written: the reader or writer; the thread that the text is
-     * about, NULL: the process or the machine; the descriptor that it is about. */
+    /* While a text of /proc is made or written. by: the reader or writer; of: the thread that the
+     * text describes, NULL: the process or the machine; fd: the descriptor that it describes. */
     struct {
         const struct dz_proc *by;
         const struct dz_thread *of;
@@ -198,7 +198,7 @@ static inline struct dz_call *dz_k_my_call(const struct dz_kernel *k, const stru
     return dz_k_parked(dz_k_me(k, p));
 }
 
-/* Memory counted in the machine's sum; false: over the limit. */
+/* Memory counted in the machine's total; false: over the limit. */
 bool dz_k_charge(struct dz_kernel *k, uint64_t bytes);
 void dz_k_uncharge(struct dz_kernel *k, uint64_t bytes);
 
@@ -208,7 +208,7 @@ void dz_k_blob_free(struct dz_kernel *k, uint32_t blob);
 void *dz_k_blob(const struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* size may be NULL */
 int dz_k_blob_resize(struct dz_kernel *k, uint32_t blob, size_t size);       /* -ENOMEM */
 uint32_t dz_k_blob_dup(struct dz_kernel *k, uint32_t blob);
-void *dz_k_blob_bytes(size_t size); /* zeros, for a blob that is put into the table */
+void *dz_k_blob_bytes(size_t size); /* zeros, for a blob to be put into the table */
 
 /* Rings: `cap` bytes in a blob. */
 size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, const void *data,
@@ -218,7 +218,7 @@ size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t
 
 /* ---- invariants: kernel_check.c ------------------------------------------------------------ */
 
-/* Counts all rows and links anew and compares. Only between turns: no call is half done. */
+/* Counts all rows and links again and compares. Only between turns, when no call is half done. */
 #if DZ_CHECK_DEEP
 void dz_k_assert_all(const struct dz_kernel *k);
 #else
@@ -236,7 +236,7 @@ struct dz_k_sleeper { /* one of both */
 };
 /* At a queue: -ENOMEM. */
 int dz_k_sleep(struct dz_kernel *k, const struct dz_k_sleeper *s, uint32_t *queue);
-void dz_k_leave(struct dz_kernel *k, uint32_t *waiters); /* all queues that they are in */
+void dz_k_leave(struct dz_kernel *k, uint32_t *waiters); /* all queues that the waiters are in */
 /* p's thread whose call is served. */
 int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue);
 void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t);
@@ -263,7 +263,8 @@ void dz_k_proc_alarm(struct dz_kernel *k, struct dz_proc *p); /* after its timer
 
 /* ---- scheduling: kernel_sched.c -------------------------------------------------------- */
 
-void dz_k_ready(struct dz_kernel *k, struct dz_thread *t); /* may run again: its wait may be over */
+void dz_k_ready(struct dz_kernel *k,
+                struct dz_thread *t); /* runnable again: its wait may be over */
 void dz_k_unqueue(struct dz_kernel *k, struct dz_thread *t); /* out of the run queue */
 void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue);
 void dz_k_expire(struct dz_kernel *k, int64_t now); /* kernel_timer.c */
@@ -293,13 +294,15 @@ struct dz_vfs_who dz_k_who(const struct dz_proc *p);
 void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end);
 int dz_k_fork_now(struct dz_kernel *k, struct dz_thread *t); /* at the safepoint */
 void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);
-void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child); /* lets the parent's go */
-int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child);  /* a memory of its own for it */
+void dz_k_vfork_done(struct dz_kernel *k,
+                     struct dz_proc *child); /* gives the parent its memory back */
+int dz_k_vfork_part(struct dz_kernel *k,
+                    struct dz_proc *child); /* gives the child a memory of its own */
 
 /* ---- threads: kernel_thread.c ----------------------------------------------------------- */
 
-/* The first thread of p has p's pid, others a number of their own. NULL: none free, or no
- * memory. The first one also becomes the one whose call is served. */
+/* The first thread of p has p's pid, others a number of their own. NULL: none free, or no memory.
+ * The first one also becomes p's current thread, whose call is served. */
 struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_threads_free(struct dz_kernel *k, struct dz_proc *p, const struct dz_thread *but);
@@ -313,19 +316,19 @@ static inline const char *dz_k_thread_name(const struct dz_thread *t, const stru
 }
 void dz_k_thread_name_set(struct dz_proc *p, struct dz_thread *t, const char *name, size_t n);
 void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t);
-int32_t dz_k_number_new(struct dz_kernel *k); /* that no thread, process, group, session has */
+int32_t dz_k_number_new(struct dz_kernel *k); /* in use by no thread, process, group or session */
 /* Does a process have a thread in this state? */
 bool dz_k_has_state(const struct dz_kernel *k, const struct dz_proc *p, uint32_t state);
 /* Make the task that runs a thread, of this kind and without a program yet. */
 struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *t, uint32_t kind);
 void dz_k_program_share(struct dz_task *t, const struct dz_task *with); /* one more user */
-void dz_k_task_drop(struct dz_task *t); /* that is of no thread: loaded, and its program */
-void dz_k_take_back(struct dz_task *t); /* what it lent to a vfork child, if it did */
+void dz_k_task_drop(struct dz_task *t); /* drops a loaded task of no thread, and its program */
+void dz_k_take_back(struct dz_task *t); /* takes back what it lent to a vfork child */
 void dz_k_task_free(struct dz_kernel *k, struct dz_thread *t);
 
 /* ---- futexes: kernel_futex.c -------------------------------------------------------------- */
 
-void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t); /* it waits for none any more */
+void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t); /* it waits for none any longer */
 void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t); /* after a thaw */
 /* Handle what an ending thread leaves: its robust list, and its number at clear_tid. */
 void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t);
@@ -336,14 +339,15 @@ void dz_k_timer_expire(struct dz_kernel *k, int64_t now);
 int64_t dz_k_timer_next(struct dz_kernel *k);                       /* INT64_MAX: none is set */
 void dz_k_timer_cpu(struct dz_kernel *k, const struct dz_proc *p);  /* it has used CPU time */
 void dz_k_timer_drop(struct dz_kernel *k, const struct dz_proc *p); /* all of the process */
-/* A signal of a timer does not wait any more. Its overrun is filled in. */
+/* A pending signal of a timer was taken or dropped: fill in its overrun. */
 void dz_k_timer_taken(struct dz_kernel *k, struct dz_siginfo *info);
 bool dz_k_timer_ok(const struct dz_kernel *k, const struct dz_timer *t);
 
 /* ---- System V objects: kernel_ipc.c -------------------------------------------------------- */
 
-void dz_k_sem_exit(struct dz_kernel *k, const struct dz_proc *p); /* gives back what it owes */
-void dz_k_ipc_free(struct dz_kernel *k);                          /* all of them */
+void dz_k_sem_exit(struct dz_kernel *k,
+                   const struct dz_proc *p); /* undoes its SEM_UNDO operations */
+void dz_k_ipc_free(struct dz_kernel *k);     /* all of them */
 bool dz_k_ipc_ok(const struct dz_kernel *k, const struct dz_ipc *o);
 bool dz_k_semundo_ok(const struct dz_kernel *k, const struct dz_semundo *u);
 /* The text of a file of /proc/sysvipc. */
@@ -352,21 +356,24 @@ void dz_k_ipc_text(struct dz_kernel *k, enum dz_ipc_kind kind, struct dz_buf *ou
 /* ---- signals: kernel_signal.c ------------------------------------------------------------ */
 
 #define DZ_K_BIT(signo) (UINT64_C(1) << ((signo) - 1))
-/* Send to the process, or to one of its threads when to is not NULL. In info signo, code and
- * what goes with them are filled in. -EAGAIN: a real-time signal of sigqueue(3) that the
- * limit leaves no room for. */
+/* Send to the process, or to one of its threads when to is not NULL. The caller fills in info:
+ * signo, code and the fields that belong to them. -EAGAIN: a real-time signal of sigqueue(3) that
+ * exceeds the limit. */
 int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
                    const struct dz_siginfo *info);
 void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* from the kernel */
-/* All that wait for the process, or for a thread that ends. */
+/* Drop the pending signals with content of a process, or of a thread that ends. */
 void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set);
-int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo);          /* how many got it */
-bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t); /* to be delivered */
+int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid,
+                   int signo); /* returns how many processes got it */
+bool dz_k_sig_waits(const struct dz_kernel *k,
+                    const struct dz_thread *t); /* is a signal to be delivered? */
 /* Take a pending signal of `set`: its number, 0: none. */
 int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
                   struct dz_siginfo *ret_info);
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo);
-void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p);  /* see which handlers returned */
+void dz_k_sig_sync(struct dz_kernel *k,
+                   struct dz_proc *p); /* detects which handlers have returned */
 bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t); /* false: it cannot run now */
 void dz_k_sig_exec(struct dz_kernel *k, struct dz_proc *p);
 
@@ -406,9 +413,9 @@ int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc
 struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint32_t flags);
 void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f); /* one reference less, or none */
 int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
-/* Bytes of a file of the disk; of one that is mapped, those that are mapped. How many, -errno. */
+/* Bytes of a file of the disk; if it is mapped, of its mapping. How many, or -errno. */
 int64_t dz_k_disk_bytes(struct dz_kernel *k, uint64_t ino, uint64_t off, void *buf, size_t n);
-/* What programs wrote to it by mappings goes to the disk: for who reads the file there. */
+/* Write programs' changes of their mappings of a file to the disk, before the disk is read. */
 int dz_k_sync_mapped(struct dz_kernel *k, uint64_t ino);
 void dz_k_disk_cut(struct dz_kernel *k, uint64_t ino); /* its size has changed */
 void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
@@ -419,9 +426,10 @@ static inline struct dz_epitem *dz_k_epitem(const struct dz_kernel *k, uint32_t 
 {
     return dz_k_row(&k->tab[DZ_KERNEL_TABLE_EPITEM], index);
 }
-void dz_k_epoll_hot(struct dz_kernel *k, struct dz_epitem *i);  /* its file has news */
-void dz_k_epoll_forget(struct dz_kernel *k, struct dz_file *f); /* a description that goes */
-int dz_k_epoll_revive(struct dz_kernel *k); /* after a thaw. -ENOMEM; -EINVAL: they go round */
+void dz_k_epoll_hot(struct dz_kernel *k, struct dz_epitem *i); /* its file may be ready */
+void dz_k_epoll_forget(struct dz_kernel *k,
+                       struct dz_file *f);  /* forget a description that is being freed */
+int dz_k_epoll_revive(struct dz_kernel *k); /* after a thaw. -ENOMEM; -EINVAL: a cycle of epolls */
 /* timerfds */
 void dz_k_timerfd_expire(struct dz_kernel *k, int64_t now);
 int64_t dz_k_timerfd_next(struct dz_kernel *k); /* INT64_MAX: none is set */
@@ -429,7 +437,7 @@ int64_t dz_k_timerfd_next(struct dz_kernel *k); /* INT64_MAX: none is set */
 int dz_k_seals_check(const struct dz_kernel *k, const struct dz_file *f, uint64_t size, bool write);
 int64_t dz_k_seals_fcntl(struct dz_kernel *k, struct dz_file *f, int cmd, uint32_t seals);
 uint32_t dz_k_seals_of(const struct dz_kernel *k, uint64_t ino); /* of an open file; 0: no memfd */
-/* A file without a name, which goes with the reference that the caller gets. */
+/* An unnamed file, removed with the reference that the caller gets. */
 int dz_k_nameless(struct dz_kernel *k, const struct dz_proc *p, uint64_t *ret_ino);
 /* pidfds */
 void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of);
@@ -439,9 +447,9 @@ int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, in
 /* DZ_KERNEL_PIPE_SIZE bytes for a call; NULL: no memory. */
 uint8_t *dz_k_scratch(struct dz_kernel *k);
 /* pipes */
-/* Copy up to n bytes that a read would give, without taking them. How many. */
+/* Copy up to n bytes that a read would give, without consuming them. Returns how many. */
 size_t dz_k_pipe_peek(struct dz_kernel *k, const struct dz_file *f, uint8_t *buf, size_t n);
-/* How many of n bytes a write would take now; of at most PIPE_BUF bytes, none or all. */
+/* How many of n bytes a write would accept now; up to PIPE_BUF bytes, none or all. */
 size_t dz_k_pipe_room(struct dz_kernel *k, const struct dz_file *f, size_t n);
 int64_t dz_k_pipe_size(struct dz_kernel *k, const struct dz_file *f, int cmd, int64_t size);
 int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
@@ -449,9 +457,9 @@ int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
 int64_t dz_k_fifo_wait(struct dz_kernel *k, struct dz_proc *p, int flags); /* the same, again */
 /* ptys */
 struct dz_pty *dz_k_pty_new(struct dz_kernel *k, uint32_t uid, uint32_t gid);
-void dz_k_pty_free(struct dz_kernel *k, struct dz_pty *t); /* when nothing refers to it any more */
+void dz_k_pty_free(struct dz_kernel *k, struct dz_pty *t); /* frees it when nothing refers to it */
 void dz_k_pty_hangup(struct dz_kernel *k, struct dz_pty *t);
-void dz_k_tty_disown(struct dz_kernel *k, struct dz_proc *leader); /* a session leader goes */
+void dz_k_tty_disown(struct dz_kernel *k, struct dz_proc *leader); /* a session leader ends */
 int64_t dz_k_pty_open(struct dz_kernel *k, struct dz_proc *p, uint32_t pty, int flags);
 int64_t dz_k_ptmx_open(struct dz_kernel *k, struct dz_proc *p, int flags);
 int64_t dz_k_tty_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
@@ -481,8 +489,8 @@ struct dz_k_text {
     /* Append the text of a file. of: the process; NULL for the files of the machine. */
     void (*text)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
     const char *says; /* the text, when text is NULL */
-    /* Take what the process k->reading.by writes, as much as `of` above: n, or -errno. NULL: nobody
-     * can write. Of the thread k->reading.of, or of the process's first one. */
+    /* Called when the process k->reading.by writes n bytes: n, or -errno. NULL: read-only. `of` is
+     * as above. The file belongs to the thread k->reading.of, or to the process's first one. */
     int64_t (*write)(struct dz_kernel *k, struct dz_proc *of, const char *text, size_t n);
 };
 /* A directory comes before what is in it. */
@@ -493,10 +501,11 @@ enum {
     DZ_K_MACHINE_TEXTS = 14, /* the links self, thread-self and net come first */
     DZ_K_PROC_TEXTS = 31,    /* fd, cwd, exe, root, task, fdinfo, net come first; net/unix last */
 };
-/* Processors that the reader is told of; 0: none that there are. to: as dz_kernel_runner.cpus. */
+/* The number of processors that the reader sees; 0: none of the host's. to: as in
+ * dz_kernel_runner.cpus. */
 uint32_t dz_k_cpus(const struct dz_kernel *k, struct dz_buf *to);
 
-/* A file system of texts whose inodes are their places in two arrays, from 2 on. */
+/* A file system of texts. An inode is a position in two arrays, counted from 2. */
 struct dz_k_tree {
     const struct dz_k_text *rows[2];
     const uint32_t *count[2];
@@ -505,7 +514,8 @@ const struct dz_k_text *dz_k_tree_row(const struct dz_k_tree *t, uint64_t ino);
 int dz_k_tree_lookup(const struct dz_k_tree *t, uint64_t dir, const char *name, size_t len,
                      uint64_t *ret_ino);
 uint64_t dz_k_tree_parent(const struct dz_k_tree *t, uint64_t ino);
-/* Entries from the cookie on, to fn until it says no. Returns the cookie behind the last one. */
+/* Pass the entries from the cookie on to fn until it returns non-zero. Returns the cookie after the
+ * last one. */
 uint64_t dz_k_tree_list(const struct dz_k_tree *t, uint64_t dir, uint64_t cookie,
                         int (*fn)(void *arg, const struct dz_kdirent *e), void *arg);
 /* Open a node of one of these file systems. */
@@ -515,7 +525,7 @@ int64_t dz_k_text_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
 /* ---- paths: kernel_open.c ---------------------------------------------------------------- */
 
 struct dz_k_walk {
-    struct dz_node dir;  /* that holds the last component */
+    struct dz_node dir;  /* the directory of the last component */
     struct dz_node node; /* ino 0: does not exist */
     bool slash, dot;     /* as struct dz_vfs_walked */
     size_t len;
@@ -525,8 +535,8 @@ struct dz_k_walk {
 int dz_k_walk(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w);
 /* The same; the path must exist. */
 int dz_k_resolve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret_node);
-/* The absolute path of a node, if it has one: of a file, a name that it still has. Length
- * without NUL, or -errno. */
+/* The absolute path of a node, if it has one; for a file, one of its names. Length without NUL, or
+ * -errno. */
 int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,
                        size_t size);
 
@@ -538,7 +548,7 @@ struct dz_k_fs {
     int (*stat)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_kstat *st);
     int64_t (*readlink)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, char *buf,
                         size_t size);
-    /* A link that leads to a node, not to a text: 0 and the node; -ENOENT: by its text. */
+    /* A link that leads to a node: 0 and the node; -ENOENT: it leads where its text says. */
     int (*follow)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_node *ret_node);
     int64_t (*readdir)(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, uint64_t cookie,
                        int (*fn)(void *arg, const struct dz_kdirent *e), void *arg);
@@ -566,10 +576,10 @@ int64_t dz_k_device_open(struct dz_kernel *k, struct dz_proc *p, uint32_t device
 int64_t dz_k_rdev_open(struct dz_kernel *k, struct dz_proc *p, uint64_t rdev, int flags);
 /* The description that an entry of /proc/PID/fd refers to; NULL for any other node. */
 const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n);
-/* The process whose directory in /proc a description is open of; NULL: it is of something else. */
+/* The process whose directory in /proc a description has open; NULL: any other description. */
 const struct dz_proc *dz_k_proc_dir(struct dz_kernel *k, const struct dz_file *f);
 
-/* Times in ns; what is too far away is INT64_MAX. */
+/* Times in ns; a time too far in the future is INT64_MAX. */
 static inline int64_t dz_k_add_ns(int64_t a, int64_t b)
 {
     int64_t sum;

@@ -3,9 +3,9 @@
  * kernel_sock.h - shared by the files of sockets.
  *
  *   kernel_sock.c         calls that all families have; options; the description
- *   kernel_sock_unix.c    AF_UNIX: names, connections, one datagram or bytes to a peer
+ *   kernel_sock_unix.c    AF_UNIX: names, connections, sending and receiving
  *   kernel_sock_flight.c  queues of messages, and the descriptors that are in them
- *   kernel_sock_save.c    what a saved machine says of all this, checked
+ *   kernel_sock_save.c    checks and restores the rows of a saved machine
  */
 #ifndef DZ_KERNEL_KERNEL_SOCK_H
 #define DZ_KERNEL_KERNEL_SOCK_H
@@ -34,12 +34,12 @@ struct dz_k_sock_call {
     bool nonblock; /* O_NONBLOCK, MSG_DONTWAIT */
 };
 
-/* What a family does with its sockets. A function that may wait ends the call (dz_k_end) or
- * answers DZ_KBLOCK; all others return 0 or -errno. */
+/* The operations of a family. A function that may wait ends the call (dz_k_end) or returns
+ * DZ_KBLOCK; all others return 0 or -errno. */
 struct dz_k_family {
     uint32_t family;
     uint32_t caps;                          /* DZ_CAP_* that a machine needs */
-    int (*create)(int *type, int protocol); /* may it be; *type may become another */
+    int (*create)(int *type, int protocol); /* checks the type; *type may become another */
     int (*pair)(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *const ends[2]);
     int (*bind)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
     int (*listen)(const struct dz_k_sock_call *call, uint32_t backlog);
@@ -49,7 +49,7 @@ struct dz_k_family {
     void (*accepted)(struct dz_kernel *k, struct dz_socket *listener); /* it has left the queue */
     int64_t (*connect)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
     int (*shutdown)(const struct dz_k_sock_call *call, uint32_t how);
-    /* peer: of the other end, -ENOTCONN. */
+    /* peer: name of the other end, -ENOTCONN. */
     int (*name)(const struct dz_kernel *k, const struct dz_socket *s, bool peer,
                 struct dz_sockaddr *ret_name);
     int64_t (*send)(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
@@ -63,12 +63,12 @@ struct dz_k_family {
 extern const struct dz_k_family dz_k_unix;
 const struct dz_k_family *dz_k_family(uint32_t family); /* NULL: unknown family */
 
-/* A row that its maker refers to. NULL: no room. */
+/* A row to which its creator must refer. NULL: no room. */
 struct dz_socket *dz_k_sock_new(struct dz_kernel *k, uint32_t family, uint32_t type);
 void dz_k_sock_unref(struct dz_kernel *k, struct dz_socket *s);
-void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s); /* all that watch it */
+void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s); /* all of its watchers */
 int dz_k_sock_error(struct dz_socket *s);                            /* 0 or -errno, once */
-/* The transfer has to wait: until its timeout, a signal, or not at all. */
+/* Wait for the transfer: until its timeout or a signal, or not at all if it is non-blocking. */
 int64_t dz_k_sock_wait(const struct dz_k_sock_call *call, uint32_t *queue);
 /* End the call with the number of bytes that it moved, or with r. */
 int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r);
@@ -106,19 +106,19 @@ int dz_k_message_put(struct dz_kernel *k, const struct dz_proc *p, struct dz_soc
                      struct dz_socket *to, const struct dz_k_parcel *what);
 /* n bytes of the first message were read. */
 void dz_k_message_eat(struct dz_kernel *k, struct dz_message *m, uint32_t n);
-/* Install its descriptors in p, as many as fit; returns whether all did. */
+/* Install the message's descriptors in p, as many as fit; returns whether all did. */
 bool dz_k_message_fds(struct dz_kernel *k, struct dz_proc *p, const struct dz_message *m,
                       const struct dz_msg *to, int flags, struct dz_msg_got *got);
 void dz_k_message_drop_fds(struct dz_kernel *k, struct dz_message *m);
 void dz_k_message_free(struct dz_kernel *k, struct dz_message *m); /* the first of its queue */
 void dz_k_queue_purge(struct dz_kernel *k, struct dz_socket *s);   /* all messages */
-/* After anything that let messages go, or a reference to a description of a socket. */
+/* Call this after messages, or a reference to the description of a socket, were dropped. */
 void dz_k_sock_settle(struct dz_kernel *k);
-void dz_k_sock_left(struct dz_kernel *k, const struct dz_file *f); /* a reference less, of some */
+void dz_k_sock_left(struct dz_kernel *k, const struct dz_file *f); /* one reference less */
 
-/* ---- saved: kernel_sock_save.c --------------------------------------------- */
+/* ---- restoring: kernel_sock_save.c ----------------------------------------- */
 
-int dz_k_sock_check(struct dz_kernel *k, struct dz_err *err);  /* each row for itself */
+int dz_k_sock_check(struct dz_kernel *k, struct dz_err *err);  /* checks each row alone */
 int dz_k_sock_revive(struct dz_kernel *k, struct dz_err *err); /* before files are counted */
 void dz_k_sock_revived(struct dz_kernel *k);                   /* at the end of a thaw */
 

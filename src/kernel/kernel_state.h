@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_state.h - the objects of the kernel, as they are in memory and as a
- * stopped machine writes them out.
+ * kernel_state.h - the objects of the kernel, in memory and in the rows of a saved machine.
  *
- * Every object is a row of a bounded table. A row is plain data: no pointer,
- * no padding that matters, references to other rows are indices (0 = none).
- * Bytes of varying length (the content of a pipe, argv, a descriptor table)
- * are blobs, rows of one more table whose content dz_kernel_blob() gives. What
- * cannot be data (the engine's instance, the module) stands apart in struct
+ * Every object is a row of a bounded table. A row is plain data: no pointer, no padding that
+ * matters, references to other rows are indices (0 = none). Bytes of varying length (the content of
+ * a pipe, argv, a descriptor table) are blobs, rows of one more table whose content
+ * dz_kernel_blob() gives. What cannot be data (the engine's instance, the module) is in struct
  * dz_task and is made again after a thaw.
  *
- * A process is what its threads share; what runs is a thread (struct dz_thread), which
- * is parked, woken and scheduled. Numbers of threads and of processes are of one space.
+ * A process holds what its threads share. A thread (struct dz_thread) is what is scheduled, parked
+ * and woken. Threads and processes share one space of numbers.
  *
- * Two kinds of field are derived and need not be right in a saved row: links
- * of queues and hashes (marked "link"), and waiters. For a call that waits is
- * restartable: dz_kernel_thaw() makes every parked process runnable, each asks
- * again with the same arguments and its absolute deadline, and parks again.
+ * Two kinds of field are derived and need not be right in a saved row: links of queues and hashes
+ * (marked "link"), and waiters. Waiters are not saved, because a call that waits is restartable:
+ * dz_kernel_thaw() makes every parked process runnable, each asks again with the same arguments and
+ * its absolute deadline, and parks again.
  */
 #ifndef DZ_KERNEL_STATE_H
 #define DZ_KERNEL_STATE_H
@@ -37,25 +35,25 @@ enum {
     DZ_KERNEL_THREADS_MAX = 4096,
     DZ_KERNEL_EPITEMS_MAX = 65536,    /* descriptors that all epolls watch */
     DZ_KERNEL_EPOLL_DEPTH = 5,        /* epolls that watch epolls */
-    DZ_KERNEL_SOCKETS_MAX = 16384,    /* closed ones that others still name count, too */
-    DZ_KERNEL_MESSAGES_MAX = 16384,   /* in the queues of all sockets */
+    DZ_KERNEL_SOCKETS_MAX = 16384,    /* a closed one counts while other rows name it */
+    DZ_KERNEL_MESSAGES_MAX = 16384,   /* in all sockets' queues */
     DZ_KERNEL_IN_FLIGHT_MAX = 16384,  /* descriptors in those messages */
     DZ_KERNEL_SCM_FDS_MAX = 253,      /* descriptors in one message */
     DZ_KERNEL_IPCS_MAX = 4096,        /* System V objects, of each kind */
     DZ_KERNEL_TIMERS_MAX = 8192,      /* POSIX timers of all processes */
-    DZ_KERNEL_SEMUNDOS_MAX = 16384,   /* processes that would give semaphores back, for each set */
+    DZ_KERNEL_SEMUNDOS_MAX = 16384,   /* processes with SEM_UNDO operations, for each set */
     DZ_KERNEL_MSGMAX = 8192,          /* bytes of a message in a System V queue, */
-    DZ_KERNEL_MSGMNB = 16384,         /* and of all in it, at first; */
-    DZ_KERNEL_QUEUE_MAX = 1 << 24,    /* and at most, by root */
+    DZ_KERNEL_MSGMNB = 16384,         /* and of all messages of a queue by default; */
+    DZ_KERNEL_QUEUE_MAX = 1 << 24,    /* the most that root can set */
     DZ_KERNEL_SEMMSL = 32000,         /* semaphores of a set */
     DZ_KERNEL_SEMOPM = 500,           /* operations of one semop */
     DZ_KERNEL_SEMVMX = 32767,         /* the highest value */
     DZ_KERNEL_SHM_PAGE = 4096,        /* shared memory has whole pages */
-    DZ_KERNEL_SIGINFOS_MAX = 8192,    /* signals that wait with what siginfo_t carries */
+    DZ_KERNEL_SIGINFOS_MAX = 8192,    /* pending signals with the content of their siginfo_t */
     DZ_KERNEL_FDS_MAX = 65536,        /* of one process: the hard limit of RLIMIT_NOFILE */
     DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
     DZ_KERNEL_SIGNALS = 64,           /* 1..64 */
-    DZ_KERNEL_HANDLERS_MAX = 16,      /* handlers on top of each other; more wait */
+    DZ_KERNEL_HANDLERS_MAX = 16,      /* nested handlers; further signals wait */
     DZ_KERNEL_GROUPS_MAX = 16,        /* supplementary groups */
     DZ_KERNEL_ARGS_MAX = 256 * 1024,  /* bytes of argv and of environ, each */
     DZ_KERNEL_ARG_COUNT_MAX = 65536,  /* strings of argv and of environ, each */
@@ -72,7 +70,7 @@ enum {
     DZ_KERNEL_SLICE_NS = 5000000,     /* longest time slice */
     DZ_KERNEL_SYNTH_MAX = 8192 << 10, /* bytes of a file in /proc */
     DZ_KERNEL_RLIMITS = 16,
-    DZ_KERNEL_ROBUST_MAX = 2048,     /* futexes of a robust list that are looked at */
+    DZ_KERNEL_ROBUST_MAX = 2048,     /* entries of a robust list that are handled */
     DZ_KERNEL_STACK_SLOTS = 1 << 19, /* of the engine, for each process */
 };
 
@@ -118,14 +116,14 @@ enum dz_device {
     DZ_DEVICE_URANDOM = 5,
 };
 
-/* An open file description: what descriptors share after dup and fork. */
+/* An open file description, which descriptors share after dup and fork. */
 struct dz_file {
     uint32_t used, index;
     uint32_t refs; /* descriptors, of all processes */
     uint32_t kind; /* enum dz_file_kind */
     uint32_t obj;
     uint32_t flags;      /* O_ACCMODE, O_APPEND, O_NONBLOCK, O_SYNC, O_PATH of open(2) */
-    struct dz_node node; /* what was opened; a pipe without a name: ino 0 */
+    struct dz_node node; /* the file; a pipe without a name: ino 0 */
     uint64_t pos;        /* offset, or a directory's cookie */
     uint64_t locks;      /* owner number of flock(2) locks: unique, never reused */
     uint32_t path;       /* blob: the path as it was opened, for /proc/PID/fd; 0 = none */
@@ -135,21 +133,21 @@ struct dz_file {
     int64_t timer_at;    /* TIMERFD: kernel time when it expires next; 0 = off */
     int64_t timer_every; /* ns; 0 = once */
 
-    uint32_t wait_r, wait_w; /* link: waiters; of kinds that are no row but this */
+    uint32_t wait_r, wait_w; /* link: waiters; of kinds that have no row of their own */
     uint32_t watched;        /* link: items of epoll that watch it */
     uint32_t items;          /* link: EPOLL: its items */
-    uint32_t walk, level;    /* link: EPOLL: the last walk that came by, and what it found */
+    uint32_t walk, level;    /* link: EPOLL: the last walk that reached it, and its depth */
 };
 #define DZ_SEAL_MEMFD (1u << 31)
 
-/* An item that an epoll watches: a description, by the number under which it was added. */
+/* An item of an epoll: a description, and the descriptor under which it was added. */
 struct dz_epitem {
     uint32_t used, index;
     uint32_t epoll, file; /* descriptions */
     int32_t fd;
     uint32_t events; /* EPOLL*; 0: disabled by EPOLLONESHOT */
     uint64_t data;
-    uint32_t hot; /* something happened since it was last found not ready, or reported */
+    uint32_t hot; /* an event came since it was last found not ready, or reported */
 
     uint32_t next_item, next_watch; /* link: of the epoll, of the file */
     uint32_t ready_order; /* link: items are reported in the order in which they became hot */
@@ -172,13 +170,13 @@ struct dz_fd {
 struct dz_pipe {
     uint32_t used, index;
     uint32_t readers, writers; /* open file descriptions */
-    uint32_t opens;            /* counts opens of a FIFO: a wait for the peer ends by it */
+    uint32_t opens; /* number of opens of a FIFO: a wait for the peer ends when it changes */
     uint32_t reader_opens, writer_opens;
     uint32_t blob;           /* ring of DZ_KERNEL_PIPE_SIZE bytes; 0 until written to */
     uint32_t head, len;      /* ring */
     uint64_t ino;            /* number in stat; of a FIFO the disk's inode */
     uint32_t fifo;           /* has a name on the disk */
-    uint32_t size;           /* that F_SETPIPE_SZ set; 0: DZ_KERNEL_PIPE_SIZE */
+    uint32_t size;           /* as F_SETPIPE_SZ set it; 0: DZ_KERNEL_PIPE_SIZE */
     uint32_t wait_r, wait_w; /* link: waiters */
     int64_t atime, mtime, ctime;
 };
@@ -190,7 +188,7 @@ enum dz_socket_state {
     DZ_SOCKET_LISTENING = 1,
     DZ_SOCKET_CONNECTED = 2,
 };
-enum { /* dz_socket.shut: what is over */
+enum { /* dz_socket.shut: directions that are shut down */
     DZ_SOCKET_SHUT_RD = 1,
     DZ_SOCKET_SHUT_WR = 2,
     DZ_SOCKET_SHUT_BOTH = 3,
@@ -203,17 +201,18 @@ enum { /* dz_socket.options */
     DZ_SOCKET_OPTIONS = 15,
 };
 enum {
-    DZ_SOCKET_NAME_MAX = 109, /* bytes of sun_path, with the NUL that a full one lacks */
+    DZ_SOCKET_NAME_MAX = 109, /* bytes of sun_path, with a NUL after a path that fills it */
     DZ_SOCKET_CHUNK = 32768,  /* bytes of one message of a stream */
-    DZ_SOCKET_COST = 768,     /* what a message counts against SO_SNDBUF besides its bytes */
-    DZ_SOCKET_BUF = 212992,   /* SO_SNDBUF, SO_RCVBUF at first, and half of the most */
+    DZ_SOCKET_COST = 768,     /* overhead of a message in SO_SNDBUF */
+    DZ_SOCKET_BUF = 212992,   /* default of SO_SNDBUF and SO_RCVBUF, half of the maximum */
     DZ_SOCKET_SNDBUF_MIN = 4608,
     DZ_SOCKET_RCVBUF_MIN = 2304,
     DZ_SOCKET_BACKLOG_MAX = 4096,
-    DZ_SOCKET_DATAGRAMS = 10, /* more than these in a queue stop those who are no peer of it */
+    DZ_SOCKET_DATAGRAMS = 10, /* more in a queue stop senders that are not its peer */
 };
 
-/* Credentials as SO_PEERCRED and SCM_CREDENTIALS report them. Nobody: 0, UINT32_MAX, UINT32_MAX. */
+/* Credentials as SO_PEERCRED and SCM_CREDENTIALS report them. No sender: 0, UINT32_MAX,
+ * UINT32_MAX. */
 struct dz_ucred {
     int32_t pid;
     uint32_t uid, gid;
@@ -226,14 +225,14 @@ struct dz_socket {
     uint32_t family, type, protocol; /* AF_UNIX; SOCK_* of Linux */
     uint32_t state;                  /* enum dz_socket_state */
     uint32_t shut;                   /* DZ_SOCKET_SHUT_* */
-    uint32_t dead;                   /* closed; others still name it */
-    uint32_t peer;                   /* socket; 0 = none. A stream's stays, dead or not */
+    uint32_t dead;                   /* closed, but other rows name it */
+    uint32_t peer;                   /* socket; 0 = none. A stream keeps it, dead or not */
     uint32_t listener;               /* socket that has not accepted it yet */
     uint32_t name;                   /* blob: the bytes of sun_path; 0 = none */
-    uint32_t bound;                  /* by that name others find it; else it is the listener's */
-    uint64_t ino;                    /* bound to a path: the disk's inode */
-    uint64_t number;                 /* inode number in stat; no other socket has it */
-    uint64_t order;                  /* place in the listener's queue: the lowest is first */
+    uint32_t bound;                  /* found by that name; else the name is its listener's */
+    uint64_t ino;                    /* bound to a path: its inode on the disk */
+    uint64_t number;                 /* inode number in stat, unique among sockets */
+    uint64_t order;                  /* position in the listener's queue, lowest first */
     uint32_t backlog;
     uint32_t error;   /* errno for SO_ERROR and the next call */
     uint32_t options; /* DZ_SOCKET_PASSCRED, ... */
@@ -241,9 +240,9 @@ struct dz_socket {
     struct dz_ucred peer_cred;
     int64_t rcvtimeo, sndtimeo; /* ns; 0 = none */
 
-    uint32_t refs;                   /* link: counted anew */
+    uint32_t refs;                   /* link: recounted */
     uint32_t file;                   /* link: its description */
-    uint32_t wmem;                   /* link: bytes and cost of messages that it sent */
+    uint32_t wmem;                   /* link: bytes and overhead of messages that it sent */
     uint32_t in_flight;              /* link: references to its description in messages */
     uint32_t head, tail, count;      /* link: queue of messages; of a listener, of sockets */
     uint32_t next;                   /* link: in the listener's queue */
@@ -252,17 +251,17 @@ struct dz_socket {
     uint32_t pad;
 };
 
-/* In a queue: a datagram, or bytes of a stream. */
+/* A message in a queue: a datagram, or bytes of a stream. */
 struct dz_message {
     uint32_t used, index;
     uint32_t socket, sender;
-    uint64_t order;         /* place in the queue: the lowest is first */
+    uint64_t order;         /* position in the queue, lowest first */
     uint32_t blob;          /* its bytes, from head on; 0 = none */
     uint32_t head, len;     /* len: bytes not read yet */
     uint32_t fds, fd_count; /* blob of uint32_t: open file descriptions */
-    struct dz_ucred cred;   /* of the sender; nobody: not requested */
+    struct dz_ucred cred;   /* of the sender; no sender: not requested */
 
-    uint32_t next; /* link: in the queue, or of those that go */
+    uint32_t next; /* link: in the queue, or in the list of those to be freed */
     uint32_t pad;
 };
 
@@ -281,22 +280,22 @@ struct dz_ipc {
     uint32_t uid, gid, cuid, cgid;
     uint32_t mode;    /* permissions, SHM_DEST, SHM_LOCKED */
     uint32_t count;   /* messages; semaphores */
-    int32_t cpid;     /* who made it */
-    int32_t lpid[2];  /* msgsnd, msgrcv; shmat or shmdt */
+    int32_t cpid;     /* creator's pid */
+    int32_t lpid[2];  /* pid of the last msgsnd, msgrcv; shmat or shmdt */
     uint32_t blob;    /* messages; semaphores: kernel_ipc.c */
     uint64_t bytes;   /* of all messages; of the memory */
     uint64_t limit;   /* of a queue: bytes, and messages */
-    uint64_t ino;     /* the disk's inode that is the memory */
+    uint64_t ino;     /* the disk's inode that holds the memory */
     int64_t times[2]; /* s: msgsnd, msgrcv; semop; shmat, shmdt */
     int64_t ctime;    /* s */
-    uint32_t wait_r;  /* link: who waits for a message, or for a semaphore */
-    uint32_t wait_w;  /* link: who waits for room */
+    uint32_t wait_r;  /* link: waiters for a message or a semaphore */
+    uint32_t wait_w;  /* link: waiters for room */
 };
 struct dz_sem {
     uint16_t value, pad;
-    int32_t pid; /* who changed it last */
+    int32_t pid; /* pid of the last change */
 };
-/* What a process gives back to a set when it ends: blob of int16_t for each semaphore. */
+/* What a process undoes in a set when it ends (SEM_UNDO): blob of int16_t for each semaphore. */
 struct dz_semundo {
     uint32_t used, index;
     uint32_t proc, ipc, blob;
@@ -322,7 +321,7 @@ struct dz_winsize {
 struct dz_pty {
     uint32_t used, index; /* /dev/pts/(index - 1) */
     uint32_t masters;     /* open descriptions of the master */
-    uint32_t slaves;      /* and of the terminal */
+    uint32_t slaves;      /* open descriptions of the terminal */
     uint32_t stream;      /* the stream that is the master outside; 0 = a guest's /dev/ptmx */
     uint32_t locked;      /* TIOCSPTLCK */
     uint32_t hungup;
@@ -335,7 +334,7 @@ struct dz_pty {
     uint32_t lnext;     /* the next byte is taken literally */
     uint32_t column;    /* of the cursor, for tabs and erasing */
     uint32_t canon_col; /* column where the line being edited began */
-    uint32_t lines;     /* delimiters in input: complete lines, and ends of file */
+    uint32_t lines;     /* delimiters in input: complete lines and ends of file */
     uint32_t head, len; /* input ring of DZ_KERNEL_TTY_IN bytes, the edited line at its end */
     uint32_t edit;      /* bytes of the line still being edited, the last ones of len */
     uint32_t in, marks; /* blobs: the ring, and one byte of marks for each of its bytes */
@@ -358,8 +357,8 @@ struct dz_stream {
     uint32_t kind; /* DZ_STREAM_* */
     uint32_t pty;
     uint32_t files;   /* open descriptions */
-    uint32_t in_eof;  /* the embedder said there is no more */
-    uint32_t closed;  /* 1: the embedder is gone: writes give EPIPE; 2: they go nowhere */
+    uint32_t in_eof;  /* the embedder has signalled the end of input */
+    uint32_t closed;  /* 1: the embedder has left: writes give EPIPE; 2: output is discarded */
     uint32_t blocked; /* output was refused: wait for dz_kernel_stream_ready() */
     uint32_t in, in_head, in_len; /* blob and ring */
     uint32_t out, out_head, out_len;
@@ -368,16 +367,15 @@ struct dz_stream {
     uint32_t wait_r, wait_w;      /* link: waiters */
 };
 
-/* ---- jobs: what the embedder started ------------------------------------------------ */
+/* ---- jobs: processes that the embedder started -------------------------------------- */
 
 enum dz_job_end {
     DZ_JOB_RUNNING = 0,
     DZ_JOB_EXITED = 1,    /* status is what wait(2) gives */
-    DZ_JOB_LIMIT_CPU = 2, /* stopped: the others carry a reason too */
+    DZ_JOB_LIMIT_CPU = 2, /* stopped; the values below also name a reason */
     DZ_JOB_LIMIT_OUTPUT = 3,
-    DZ_JOB_FAILED = 4,    /* the kernel could not go on with it: the host's fault */
-    DZ_JOB_TRAPPED = 256, /* and above, by dz_task.trap: what it did wrong. status names the
-                             signal */
+    DZ_JOB_FAILED = 4,    /* the kernel could not run it further: a fault of the host */
+    DZ_JOB_TRAPPED = 256, /* and above: dz_task.trap names the fault; status names the signal */
 };
 struct dz_job {
     uint32_t used, index;
@@ -386,9 +384,9 @@ struct dz_job {
     uint32_t procs; /* alive, of the leader's descendants */
     uint32_t end;   /* enum dz_job_end, of the leader */
     int32_t status;
-    uint32_t taken; /* the embedder has had the event */
+    uint32_t taken; /* dz_kernel_event() has reported it */
     uint64_t tag;
-    uint64_t cpu_ns, cpu_limit_ns; /* limit 0 = none; it falls when the leader ends */
+    uint64_t cpu_ns, cpu_limit_ns; /* limit 0 = none; it ends with the leader */
     uint64_t out_bytes, out_limit;
 };
 
@@ -417,39 +415,39 @@ struct dz_sigact {
  * if there was no room for one: it then counts as SI_USER from nobody, as on Linux. */
 struct dz_siginfo {
     uint32_t used, index;
-    uint32_t proc;   /* to whom */
-    uint32_t thread; /* and to which of its threads; 0: to any */
+    uint32_t proc;   /* receiving process */
+    uint32_t thread; /* receiving thread; 0: any */
     int32_t signo, code;
     int32_t pid; /* sender, or child */
     uint32_t uid;
     int32_t status; /* of a child */
     uint32_t owner; /* user whose limit it counts against */
     uint64_t addr, value;
-    uint64_t order; /* of two of one signal the lower one came first */
+    uint64_t order; /* among two of one signal, the lower came first */
 };
 
 enum {
-    DZ_CALL_BEGUN = 1,     /* its first issue has set what is below */
+    DZ_CALL_BEGUN = 1,     /* its first issue has set the fields below */
     DZ_CALL_NORESTART = 2, /* a handler ends it, even with SA_RESTART */
     DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
-    DZ_CALL_SEMOP = 8,     /* waits for the semaphore that `done` notes */
-    DZ_CALL_LOCK = 16,     /* waits for a lock of the owner that `result` notes */
+    DZ_CALL_SEMOP = 8,     /* waits for the semaphore in `done` */
+    DZ_CALL_LOCK = 16,     /* waits for a lock of the owner in `result` */
 };
-/* A call that was parked: what makes issuing it again the same call. */
+/* A call that was parked: the state that its next issue continues from. */
 struct dz_call {
-    uint32_t parked;  /* the next call of this process is this one, again */
+    uint32_t parked;  /* the next call of this thread repeats it */
     uint32_t intr;    /* a handler ran meanwhile: answer EINTR */
     uint32_t flags;   /* DZ_CALL_* */
-    uint32_t masked;  /* `mask` is to be put back when the call ends */
+    uint32_t masked;  /* restore `mask` when the call ends */
     int64_t deadline; /* kernel time, ns; INT64_MAX = none */
-    uint64_t done;    /* bytes already moved; or the call's own note */
+    uint64_t done;    /* bytes already moved; or state of the call */
     uint64_t mask;
-    int64_t result; /* for fork and vfork; or a second note of the call */
+    int64_t result; /* for fork and vfork; or more state of the call */
 };
 
-/* One handler that runs on top of the program. */
+/* A running handler on top of the program. */
 struct dz_handler {
-    uint64_t mask; /* to be put back when it returns */
+    uint64_t mask; /* restored when it returns */
     uint32_t signo;
     uint32_t pad;
 };
@@ -466,13 +464,13 @@ struct dz_timer {
     int32_t clock, cpu_tid; /* CLOCK_*; the thread of CLOCK_THREAD_CPUTIME_ID */
     uint32_t notify;        /* SIGEV_* */
     int32_t signo, tid;     /* to this thread; 0 = to the process */
-    uint32_t overrun;       /* expiries that the last signal stands for besides its own, */
-    uint32_t told;          /* and the last one that was taken */
-    uint32_t waits;         /* its signal has not been taken yet */
+    uint32_t overrun;       /* overrun of the last signal, */
+    uint32_t told;          /* and of the last one that was taken */
+    uint32_t waits;         /* its signal is pending */
     uint64_t value;
-    int64_t at;    /* when it expires next, kernel time or CPU ns */
+    int64_t at;    /* next expiry, kernel time or CPU ns */
     int64_t every; /* ns; 0 = once */
-    uint32_t on;   /* at counts */
+    uint32_t on;   /* armed */
 };
 
 enum {
@@ -480,18 +478,18 @@ enum {
     DZ_PROC_STOP_NEWS = 2,   /* the parent has not been notified of the stop */
     DZ_PROC_CONT_NEWS = 4,   /* nor of the continuation */
     DZ_PROC_EXECED = 8,      /* has called exec: setpgid by the parent is refused */
-    DZ_PROC_VFORKED = 16,    /* runs in its parent's memory, and the parent waits */
+    DZ_PROC_VFORKED = 16,    /* shares its parent's memory, while the parent waits */
     DZ_PROC_EXEC_READY = 64, /* the new program is loaded: swap at the safepoint */
     DZ_PROC_EXITING = 128,
     DZ_PROC_INIT = 256,          /* pid 1: no program */
     DZ_PROC_STARTING = 512,      /* a module's start function runs before _start */
     DZ_PROC_LEADER = 2048,       /* of its job */
     DZ_PROC_INITIALIZING = 4096, /* a reactor's _initialize runs before its entry */
-    DZ_PROC_LED = 8192,          /* its first thread has ended, with exit_code */
-    DZ_PROC_CAPS = 16384,        /* caps count; else they follow from the ids */
-    DZ_PROC_FSUID = 32768,       /* fsuid counts; else it is euid */
-    DZ_PROC_FSGID = 65536,       /* fsgid counts; else it is egid */
-    DZ_PROC_SUBREAPER = 131072,  /* adopts what its descendants leave */
+    DZ_PROC_LED = 8192,          /* its first thread has ended; exit_code is set */
+    DZ_PROC_CAPS = 16384,        /* caps is valid; else capabilities follow from the ids */
+    DZ_PROC_FSUID = 32768,       /* fsuid is valid; else it is euid */
+    DZ_PROC_FSGID = 65536,       /* fsgid is valid; else it is egid */
+    DZ_PROC_SUBREAPER = 131072,  /* adopts orphaned descendants */
     DZ_PROC_SECRET = 262144,     /* PR_SET_DUMPABLE 0 */
 };
 /* Sets of capabilities, bit n for number n. */
@@ -524,19 +522,19 @@ struct dz_thread {
     uint32_t frame; /* blob: the runner's registers; 0 = it keeps them elsewhere */
     struct dz_handler handler[DZ_KERNEL_HANDLERS_MAX];
     struct dz_call call[DZ_KERNEL_HANDLERS_MAX + 1]; /* [depth] is the current one */
-    uint64_t clear_tid; /* address that becomes 0, and is woken, when it ends; 0 = none */
+    uint64_t clear_tid; /* address that is zeroed and woken when it ends; 0 = none */
     uint64_t robust;    /* head of its list of robust futexes; 0 = none */
     uint64_t alt_stack, alt_size;
     uint32_t alt_flags;             /* SS_* */
     int32_t vfork_child;            /* pid, in state VFORK */
     uint64_t futex_space, futex_at; /* the futex that it waits for */
-    uint64_t futex_order;           /* who came first is woken first */
+    uint64_t futex_order;           /* threads are woken in this order */
     uint32_t futex_bits;            /* 0 = none, or it was woken */
     uint32_t policy;                /* SCHED_*, SCHED_RESET_ON_FORK */
     uint64_t cpus;                  /* the first 64 processors that it may use; 0 = all */
     uint64_t utime_ns, stime_ns;
     uint64_t timer_slack, timer_slack_first; /* PR_SET_TIMERSLACK, ns; 0 = never set */
-    char comm[16]; /* its own name; "": that of the process, which the first thread's always is */
+    char comm[16]; /* its own name; "": the process's, always for the first thread */
 
     int64_t alarm_at;                       /* the current call's deadline; link */
     uint32_t run_next, run_prev, run_queue; /* link */
@@ -565,9 +563,9 @@ struct dz_proc {
     uint32_t exe_path;      /* blob */
     uint32_t fds, fd_count; /* blob of struct dz_fd, and its slots */
 
-    uint64_t sig_pending; /* sent to the process: any thread that does not block it takes it */
+    uint64_t sig_pending; /* sent to the process: delivered to any thread that does not block it */
     struct dz_sigact act[DZ_KERNEL_SIGNALS];
-    uint32_t term_sig; /* the process was killed by: 0 = exits with exit_code */
+    uint32_t term_sig; /* the fatal signal: 0 = exits with exit_code */
 
     struct dz_itimer itimer[3];
     int64_t alarm_at; /* of itimer[0]; link */
@@ -576,12 +574,12 @@ struct dz_proc {
     uint64_t minflt, slices, maxrss;
     uint64_t mem_bytes; /* of its linear memories, counted in the machine's sum */
     uint64_t rlimit[DZ_KERNEL_RLIMITS][2];
-    uint64_t lock_owner; /* for fcntl(2) locks */
+    uint64_t lock_owner; /* owner of its fcntl(2) locks */
 
     int32_t exit_code; /* 0..255 */
     uint32_t stop_sig;
-    int32_t exit_signal; /* that its end sends to its parent; 0: SIGCHLD; DZ_PROC_SILENT */
-    uint32_t death_sig;  /* that its parent's end sends to it; 0 = none */
+    int32_t exit_signal; /* signal to its parent at its end; 0: SIGCHLD; DZ_PROC_SILENT */
+    uint32_t death_sig;  /* signal to it at its parent's end; 0 = none */
 
     uint64_t io[4]; /* bytes read and written, calls that read and wrote */
     struct dz_capsets caps;
@@ -591,11 +589,11 @@ struct dz_proc {
     int32_t oom_adj;              /* /proc/PID/oom_score_adj */
 
     uint32_t threads; /* link: the first one */
-    uint32_t thread;  /* link: the one whose call is served */
-    uint32_t fd_hint; /* link: no descriptor below is free */
+    uint32_t thread;  /* link: the current one, whose call is served */
+    uint32_t fd_hint; /* link: no lower descriptor is free */
     uint32_t pad2;
     uint32_t pid_next;   /* link: hash */
-    uint32_t wait_child; /* link: waiters in its waitpid, and on its exec */
+    uint32_t wait_child; /* link: waiters in its waitpid, and for its exec */
 };
 
 #endif

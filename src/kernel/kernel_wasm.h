@@ -25,7 +25,7 @@ struct dz_kernel_wasm {
 };
 extern const struct dz_kernel_runner dz_kernel_runner_wasm;
 
-/* NULL: what runs there is no WebAssembly. */
+/* NULL: the task does not run WebAssembly. */
 struct dz_wasm_module *dz_kernel_wasm_module(const struct dz_task *t);
 struct dz_wasm_inst *dz_kernel_wasm_inst(const struct dz_task *t);
 
