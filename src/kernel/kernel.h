@@ -482,7 +482,9 @@ enum {
     DZ_AT_NO_MAGIC = 32, /* or only one that leads to a node */
     DZ_AT_NO_XDEV = 64,  /* another file system is EXDEV */
     DZ_AT_IN_ROOT = 128, /* dirfd's directory is the root of the walk */
-    DZ_AT_NAME = 8, /* use the name itself: not even a slash after it makes a link be followed */
+    DZ_AT_NAME =
+        /* Use the name itself: not even a slash after it makes a link be followed. */
+        8,
 };
 /* Is the descriptor the root directory of the process? */
 bool dz_kernel_is_root(struct dz_kernel *k, struct dz_proc *p, int fd);

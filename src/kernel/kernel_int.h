@@ -263,8 +263,8 @@ void dz_k_proc_alarm(struct dz_kernel *k, struct dz_proc *p); /* after its timer
 
 /* ---- scheduling: kernel_sched.c -------------------------------------------------------- */
 
-void dz_k_ready(struct dz_kernel *k,
-                struct dz_thread *t); /* runnable again: its wait may be over */
+/* Runnable again: its wait may be over. */
+void dz_k_ready(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_unqueue(struct dz_kernel *k, struct dz_thread *t); /* out of the run queue */
 void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue);
 void dz_k_expire(struct dz_kernel *k, int64_t now); /* kernel_timer.c */
@@ -294,10 +294,10 @@ struct dz_vfs_who dz_k_who(const struct dz_proc *p);
 void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end);
 int dz_k_fork_now(struct dz_kernel *k, struct dz_thread *t); /* at the safepoint */
 void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);
-void dz_k_vfork_done(struct dz_kernel *k,
-                     struct dz_proc *child); /* gives the parent its memory back */
-int dz_k_vfork_part(struct dz_kernel *k,
-                    struct dz_proc *child); /* gives the child a memory of its own */
+/* Gives the parent its memory back. */
+void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child);
+/* Gives the child a memory of its own. */
+int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child);
 
 /* ---- threads: kernel_thread.c ----------------------------------------------------------- */
 
@@ -345,9 +345,9 @@ bool dz_k_timer_ok(const struct dz_kernel *k, const struct dz_timer *t);
 
 /* ---- System V objects: kernel_ipc.c -------------------------------------------------------- */
 
-void dz_k_sem_exit(struct dz_kernel *k,
-                   const struct dz_proc *p); /* undoes its SEM_UNDO operations */
-void dz_k_ipc_free(struct dz_kernel *k);     /* all of them */
+/* Undoes its SEM_UNDO operations. */
+void dz_k_sem_exit(struct dz_kernel *k, const struct dz_proc *p);
+void dz_k_ipc_free(struct dz_kernel *k); /* all of them */
 bool dz_k_ipc_ok(const struct dz_kernel *k, const struct dz_ipc *o);
 bool dz_k_semundo_ok(const struct dz_kernel *k, const struct dz_semundo *u);
 /* The text of a file of /proc/sysvipc. */
@@ -364,16 +364,16 @@ int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
 void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* from the kernel */
 /* Drop the pending signals with content of a process, or of a thread that ends. */
 void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set);
-int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid,
-                   int signo); /* returns how many processes got it */
-bool dz_k_sig_waits(const struct dz_kernel *k,
-                    const struct dz_thread *t); /* is a signal to be delivered? */
+/* Returns how many processes got it. */
+int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo);
+/* Is a signal to be delivered? */
+bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t);
 /* Take a pending signal of `set`: its number, 0: none. */
 int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
                   struct dz_siginfo *ret_info);
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo);
-void dz_k_sig_sync(struct dz_kernel *k,
-                   struct dz_proc *p); /* detects which handlers have returned */
+/* Detects which handlers have returned. */
+void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p);
 bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t); /* false: it cannot run now */
 void dz_k_sig_exec(struct dz_kernel *k, struct dz_proc *p);
 
@@ -427,8 +427,8 @@ static inline struct dz_epitem *dz_k_epitem(const struct dz_kernel *k, uint32_t 
     return dz_k_row(&k->tab[DZ_KERNEL_TABLE_EPITEM], index);
 }
 void dz_k_epoll_hot(struct dz_kernel *k, struct dz_epitem *i); /* its file may be ready */
-void dz_k_epoll_forget(struct dz_kernel *k,
-                       struct dz_file *f);  /* forget a description that is being freed */
+/* Forget a description that is being freed. */
+void dz_k_epoll_forget(struct dz_kernel *k, struct dz_file *f);
 int dz_k_epoll_revive(struct dz_kernel *k); /* after a thaw. -ENOMEM; -EINVAL: a cycle of epolls */
 /* timerfds */
 void dz_k_timerfd_expire(struct dz_kernel *k, int64_t now);

@@ -2,10 +2,10 @@
  *
  * linux_int.h - shared by the files that answer calls: arguments, guest memory, the table.
  *
- * A handler answers a number, a negative errno or DZ_K*. It reads what arguments point to anew
- * each time that it is issued, and writes to the guest only when the kernel has answered. Between
- * a call that waits and its repetition it may use of the kernel only what does not look at
- * dz_call: dz_sys_fd, lseek and fcntl, the stat family, pread and pwrite of files.
+ * A handler returns a number, a negative errno or DZ_K*. It reads the data behind its arguments
+ * each time that the call is issued, and writes to the guest only after the kernel has returned a
+ * result. Until a waiting call is repeated, the handler may use only those functions of the kernel
+ * that ignore dz_call: dz_sys_fd, lseek and fcntl, the stat family, pread and pwrite of files.
  */
 #ifndef DZ_LINUX_LINUX_INT_H
 #define DZ_LINUX_LINUX_INT_H
@@ -30,13 +30,13 @@ LINUX_CALLS(X, N)
 #undef N
 #define LINUX_CALL(name) int64_t dz_linux_do_##name(const linux_call *c)
 
-/* What a row of the table says. */
+/* A row of the table. */
 struct dz_linux_row {
     const char *name, *args;
     int64_t (*fn)(const linux_call *c); /* NULL: refused */
     int error;
 };
-const struct dz_linux_row *dz_linux_row(uint64_t number); /* NULL: there is none */
+const struct dz_linux_row *dz_linux_row(uint64_t number); /* NULL: unknown call */
 
 static inline int arg_int(const linux_call *c, int i)
 {
@@ -54,10 +54,10 @@ static inline int64_t arg_long(const linux_call *c, int i)
 /* All n bytes: 0 or -EFAULT. */
 int dz_linux_get(const linux_call *c, uint64_t at, void *to, size_t n);
 int dz_linux_put(const linux_call *c, uint64_t at, const void *from, size_t n);
-/* The same when r is an answer: r, or -EFAULT. at 0: nothing to write. */
+/* Write a result's bytes: r, or -EFAULT. at 0: nothing to write. */
 int64_t dz_linux_give(const linux_call *c, int64_t r, uint64_t at, const void *from, size_t n);
-/* A struct that may be longer or shorter than it is known here: what lacks is 0. -EFAULT; -EINVAL:
- * it is too short; -E2BIG: something stands in what is not known. */
+/* Read a struct that may be longer or shorter than the known one; missing bytes become 0. -EFAULT;
+ * -EINVAL: too short; -E2BIG: unknown bytes are not 0. */
 int dz_linux_struct(const linux_call *c, uint64_t at, uint64_t size, void *to, size_t known,
                     size_t least);
 enum {
@@ -66,14 +66,14 @@ enum {
 /* A C string of less than size bytes. 0, -EFAULT, -ENAMETOOLONG. */
 int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size);
 
-/* A descriptor itself, for the calls on paths; -EBADF: there is none. */
+/* A descriptor itself, for the calls on paths; -EBADF. */
 int dz_linux_at_fd(const linux_call *c, int fd, struct dz_at *ret_at);
 /* A path in arguments: dirfd in `dir` (-1: the directory of the process), address in `path`. flags:
  * AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, AT_EACCESS. 0, or what dz_linux_string answers. */
 int dz_linux_at(const linux_call *c, int dir, int path, int flags, char text[PATH_MAX],
                 struct dz_at *ret_at);
 
-/* A place for bytes on their way: on the stack, or on the heap. NULL: no memory. */
+/* A buffer for bytes in transit: on the stack, or on the heap. NULL: no memory. */
 struct dz_linux_bounce {
     uint8_t small[4096];
     uint8_t *big;
@@ -81,11 +81,11 @@ struct dz_linux_bounce {
 uint8_t *dz_linux_bounce_get(struct dz_linux_bounce *b, size_t n);
 void dz_linux_bounce_put(struct dz_linux_bounce *b);
 
-/* The pieces of guest memory of a call: those that may be touched, in order. */
+/* The pieces of guest memory of a call, in order, up to the first inaccessible one. */
 struct dz_linux_pieces {
     size_t count;
-    size_t total; /* bytes of all that count */
-    bool bad;     /* there was more, behind an address that is wrong */
+    size_t total; /* bytes of all these pieces */
+    bool bad;     /* more pieces followed, at a bad address */
     struct {
         uint64_t at;
         size_t n;
@@ -96,22 +96,23 @@ static inline void dz_linux_pieces_init(struct dz_linux_pieces *p)
     p->count = p->total = 0;
     p->bad = false;
 }
-/* One more; `into`: the guest's memory is to be written. */
+/* Add a piece; `into`: the call writes to the guest's memory. */
 void dz_linux_piece_add(const linux_call *c, struct dz_linux_pieces *p, uint64_t at, size_t n,
                         bool into);
 /* The array of struct iovec at `at`. -EINVAL, -EFAULT. */
 int dz_linux_pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool into,
                        struct dz_linux_pieces *p);
-/* Copy bytes [from, from + n) of the pieces, from or (into) to the guest's memory: how many. */
+/* Copy bytes [from, from + n) of the pieces, from or (into) to the guest's memory; returns how
+ * many. */
 size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_t from,
                      uint8_t *flat, size_t n, bool into);
 
-/* Times: nanoseconds of a struct timespec or timeval; -EFAULT, -EINVAL for one that is none.
- * Longer than 292 years is INT64_MAX. at 0: -1, no time at all. */
+/* Times: nanoseconds of a struct timespec or timeval; -EFAULT, -EINVAL for an invalid one. More
+ * than 292 years is INT64_MAX. at 0: -1, no time. */
 int dz_linux_timespec(const linux_call *c, uint64_t at, int64_t *ret_ns);
 int dz_linux_timeval(const linux_call *c, uint64_t at, int64_t *ret_ns);
 void dz_linux_split(int64_t ns, int64_t ret_timespec[2]); /* also of times before 1970 */
-/* struct itimerspec: interval, value. at 0: -EFAULT; to give, nothing. */
+/* struct itimerspec: interval, value. at 0: -EFAULT to read, nothing to write. */
 int dz_linux_itimerspec(const linux_call *c, uint64_t at, int64_t ret_ns[2]);
 int64_t dz_linux_give_itimerspec(const linux_call *c, int64_t r, uint64_t at, const int64_t ns[2]);
 
@@ -120,7 +121,7 @@ enum {
 };
 void dz_linux_rusage(const struct dz_kusage *u, int64_t ret_words[DZ_LINUX_RUSAGE]);
 
-/* A signal mask and its size in two arguments; *ret_mask NULL: there is none. */
+/* A signal mask and its size, from two arguments; *ret_mask NULL: there is none. */
 int dz_linux_mask(const linux_call *c, uint64_t at, uint64_t size, uint64_t *mask,
                   const uint64_t **ret_mask);
 

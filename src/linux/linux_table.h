@@ -13,10 +13,10 @@
  *     z  size_t                     s  C string
  *     x  long, in hex               p  address
  *     o  mode, in octal             a  address of an array of C strings, ended by NULL
- *     O  flags of open(2)           w  bytes that the call reads, so many as the next one says
- *     A  AT_* flags                 r  bytes that the call writes, so many as it answers
- *     M  mode of access(2)          v  struct iovec to write from, so many as the next one says
- *     W  whence of lseek(2)         V  struct iovec to read into, so many as the next one says
+ *     O  flags of open(2)           w  bytes that the call reads; the next one is their number
+ *     A  AT_* flags                 r  bytes that the call writes; its result is their number
+ *     M  mode of access(2)          v  struct iovec to write from; the next one is their number
+ *     W  whence of lseek(2)         V  struct iovec to read into; the next one is their number
  *     P  PROT_*                     I  two ints that the call writes
  *     m  MAP_*                      t  struct timespec that the call reads
  *     g  signal                     q  sigset_t that the call reads
@@ -30,11 +30,11 @@
  *     y  option of SOL_SOCKET       H  struct msghdr that the call writes
  *     n  address of an int
  *
- * Behind '>' may stand how the answer is told: x or o; else it is a number.
+ * '>' and x or o give the form of the result in a trace; otherwise it is a decimal number.
  *
- * Refused are, with the errno that Linux has for a process without privilege where it asks for
- * one: what administers a machine; with ENOSYS: what Linux itself has no more, what programs do
- * without, and what is not here yet (KNOWN_LIMITS).
+ * Refused calls: those that administer a machine, with the errno that Linux gives an unprivileged
+ * process; and, with ENOSYS, those that Linux has removed, those that programs do without, and
+ * those that are not implemented yet (KNOWN_LIMITS).
  */
 #ifndef DZ_LINUX_LINUX_TABLE_H
 #define DZ_LINUX_LINUX_TABLE_H

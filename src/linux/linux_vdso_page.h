@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_vdso_page.h - what the kernel's side writes and the image in a guest's process reads.
+ * linux_vdso_page.h - the page that the kernel writes and the image in a guest's process reads.
  *
  *     nanoseconds = mono_ns (or real_ns) + (counter - tsc) * mult / 2^32
  *
@@ -16,7 +16,7 @@
 struct dz_vdso_page {
     _Atomic uint64_t seq;
     _Atomic uint64_t tsc;
-    _Atomic uint64_t most; /* ticks; 0: there is no line, make the call */
+    _Atomic uint64_t most; /* ticks; 0: no line is valid, make the call */
     _Atomic uint64_t mult;
     _Atomic int64_t mono_ns;
     _Atomic int64_t real_ns;
@@ -29,7 +29,7 @@ static inline uint64_t dz_vdso_ticks(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* No tick before `tsc` counts: another processor's counter may be a little behind. */
+/* Ticks before `tsc` count as 0: another processor's counter may be a little behind. */
 static inline int64_t dz_vdso_line(int64_t ns, uint64_t ticks, uint64_t mult)
 {
     if ((int64_t)ticks < 0)
