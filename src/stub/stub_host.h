@@ -18,23 +18,23 @@
 
 struct dz_stub_host_opts {
     struct dz_stub_files files;
-    /* How long each side looks for the other's word before it sleeps, in nanoseconds; 0: not at
-     * all. It pays with a processor for each side. At most DZ_STUB_SPIN_MAX_NS. */
+    /* How long each side spins before it sleeps, in nanoseconds; 0: not at all. Spinning helps if
+     * each side has a processor. At most DZ_STUB_SPIN_MAX_NS. */
     uint32_t spin_ns;
-    /* How long a stub may take for what it was told, in steps of 100 ms, before its process is
-     * killed; 0: ten seconds. The time in which this process or the host stood still counts as
-     * one step. */
+    /* How long a stub may take for a command, in steps of 100 ms, before its process is killed; 0:
+     * ten seconds. A time in which this process or the host was stopped counts as one step. */
     uint32_t patience_ms;
 };
 enum {
     DZ_STUB_SPIN_MAX_NS = 1000 * 1000
 };
-/* DZ_EUNSUPPORTED: the host lacks what the message says. */
+/* DZ_EUNSUPPORTED: the host lacks a feature, which the message names. */
 DZ_NODISCARD int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_stub,
                                    struct dz_err *err);
 /* Before the first process(): all processes become this user and this group, without a capability.
  * The stubs need CAP_SETUID and CAP_SETGID, which an opener has for them as ambient capabilities.
- * The caller becomes the same user itself (os_user.h), as its guests' memory is closed to others.
+ * The caller must become the same user (os_user.h), because other users cannot access its guests'
+ * memory.
  */
 DZ_NODISCARD int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err);
 

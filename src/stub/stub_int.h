@@ -7,14 +7,15 @@
  *     stub_order.c  commands to a stub that it executes while its kernel waits; notifications
  *     stub_turn.c   registers, run, interrupt, wait: what happens at each system call
  *     stub_mem.c    lists of memory calls, bytes, written pages, files
- *     stub_filter.c what a stub may ask of the host
+ *     stub_filter.c the system calls that a stub may make
  *
  * INVARIANTS
- * 1. Nothing that is read from a ctx, from the bell or from a notification's arguments decides
- *    anything but the fate of the process that wrote it. Who a thread is, in which process, with
- *    which number of the host, stands here.
- * 2. Every host process of a stub is a child of ours with a pidfd in `groups`, from before it can
- *    execute an instruction of a guest until it is reaped. Its numbers are reused after that only.
+ * 1. A value read from a ctx, from the bell or from the arguments of a notification affects only
+ *    the process that wrote it. The identity of a thread, its process and its number on the host
+ *    are kept here.
+ * 2. Every host process of a stub is a child of this process with a pidfd in `groups`, from
+ *    before it can execute an instruction of a guest until it is reaped. Only then are its numbers
+ *    reused.
  * 3. A stub clones, maps a ctx, receives and closes only while `order` says so, once.
  * 4. No wait for a stub is without end: its time is counted, and the process is killed. (No pause
  *    counts as more than a tick, because a machine may stand still, and its stubs with it, for any
@@ -38,7 +39,7 @@
 
 enum {
     STUB_TICK_MS = DZ_STUB_LOOK_MS,
-    STUB_TICKS = 100,      /* that a command, an interrupt may take, unless the opener says */
+    STUB_TICKS = 100,      /* ticks that a command or an interrupt may take, by default */
     STUB_FILTER_MAX = 384, /* instructions */
     STUB_ZYGOTE = 1,       /* its thread's number */
 };
@@ -72,35 +73,35 @@ enum thread_state {
     T_FREE,
     T_STOPPED,
     T_RUNNING,
-    T_DEAD,  /* gone; its ENDED has not been told */
-    T_GOING, /* the caller has no more to do with it; the host has */
+    T_DEAD,  /* ended; ENDED has not been reported */
+    T_GOING, /* the caller has released it, the host has not */
 };
 struct group;
 struct thread {
     enum thread_state state;
     pid_t tid;
     struct group *group; /* NULL: it was reaped */
-    uint32_t process;    /* no other process of this machine has it, or had it */
-    int status;          /* of T_DEAD */
+    uint32_t process;    /* NULL: it has been reaped */
+    int status;          /* T_DEAD: status to report */
     uint32_t interrupts; /* 1 + ticks since interrupt(); 0: none */
     struct dz_stub_regs regs;
 };
 struct group { /* a process of the host */
     pid_t pid;
     int pidfd;
-    uint32_t threads; /* that are neither free nor going */
+    uint32_t threads; /* neither free nor in T_GOING */
     bool killed;
 };
 
-/* The only call that a notification may be about; pid 0: of a thread that nobody knows. */
+/* The only call that a notification may announce; pid 0: by a thread that is not known yet. */
 struct order {
     bool active;
     pid_t pid;
     uint64_t number, args[6];
-    uint32_t args_counted; /* bits: which arguments must be these */
-    uint64_t child;        /* address of the ctx that the clone's child maps next; 0: is no clone */
-    bool cloned;           /* the clone went through */
-    pid_t got;             /* whose call went through */
+    uint32_t args_counted; /* bits: arguments that are checked */
+    uint64_t child;        /* address of the ctx that the clone's child maps next; 0: not a clone */
+    bool cloned;           /* the clone succeeded */
+    pid_t got;             /* the thread whose call succeeded */
 };
 
 struct host {
@@ -110,18 +111,18 @@ struct host {
     uint8_t *memory; /* bell and every ctx */
     int memory_fd, socket, bell_fd, listener, epoll;
     bool direct;                   /* STUB_BASES_DIRECT */
-    bool armed;                    /* the caller waits for fd(): what comes rings the bell */
-    bool rung;                     /* the bell has what was not read */
-    bool watches, watched;         /* there is a descriptor of the caller's; it was readable */
+    bool armed;                    /* the caller waits on fd(): an event rings the bell */
+    bool rung;                     /* the bell has an unread value */
+    bool watches, watched;         /* the caller has a descriptor watched; it was readable */
     uint32_t spin;                 /* turns of a stub's loop */
-    uint32_t ticks;                /* that a stub may take */
+    uint32_t ticks;                /* that a command may take */
     uint32_t running, dead, going; /* threads in these states */
-    uint32_t processes;            /* how many there ever were */
+    uint32_t processes;            /* created so far */
     uint32_t words;                /* of the bell that ever had a thread */
     int64_t swept_ns;
     uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
-    uint8_t *frame;                    /* a frame as a process begins with, up to the ctx's end */
-    cpu_set_t cpus;                    /* that the opener might use */
+    uint8_t *frame;                    /* the initial frame of a process, up to the ctx's end */
+    cpu_set_t cpus;                    /* that the opener may use */
     uint64_t clone_at, map_at; /* addresses behind the stub's clone, and its child's first call */
     struct order order;
     struct thread threads[DZ_STUB_THREADS_MAX];
@@ -156,11 +157,11 @@ static inline struct thread *thread_of(struct host *h, uint32_t number)
     assert(t->state == T_STOPPED || t->state == T_RUNNING || t->state == T_DEAD);
     return t;
 }
-static inline uint32_t numbers_used(const struct host *h) /* all that are used are below */
+static inline uint32_t numbers_used(const struct host *h) /* all numbers in use are below */
 {
     return h->words * 64;
 }
-/* For a function that needs a stopped thread, which may have died since. */
+/* For functions that need a stopped thread, which may have died. */
 static inline struct thread *stopped_of(struct host *h, uint32_t number)
 {
     struct thread *t = thread_of(h, number);
@@ -168,27 +169,29 @@ static inline struct thread *stopped_of(struct host *h, uint32_t number)
     return t;
 }
 
-/* stub_order.c. How long we still wait for a stub. */
+/* stub_order.c. The time left to wait for a stub. */
 struct patience {
     int64_t left_ns, seen_ns;
 };
 struct patience dz_stub_patience(const struct host *h);
-bool dz_stub_patient(struct patience *p); /* false: no longer */
+bool dz_stub_patient(struct patience *p); /* false: the time is over */
 
-/* A command, and until it is done; 0 or -ESRCH, then its process was killed. */
+/* Start a command, and wait until it is done; 0 or -ESRCH, after its process was killed. */
 void dz_stub_go(struct host *h, uint32_t number, enum stub_command command);
 int dz_stub_await(struct host *h, uint32_t number);
 int dz_stub_order(struct host *h, uint32_t number, enum stub_command command);
-/* Execute calls[0..n) there, whatever each answers; their results, as the stub says, come back. */
+/* Execute calls[0..n) there, all of them even if one fails; returns their results as the stub
+ * reports them. */
 int dz_stub_calls(struct host *h, uint32_t number, struct stub_call *calls, size_t n);
-int dz_stub_close_there(struct host *h, int fd); /* one of the stubs' descriptors, by the zygote */
-void dz_stub_notified(struct host *h);           /* answer one notification, if there is one */
+/* Close one of the stubs' descriptors, in the zygote. */
+int dz_stub_close_there(struct host *h, int fd);
+void dz_stub_notified(struct host *h); /* answer one notification, if any */
 void dz_stub_bell_read(struct host *h);
 
 /* stub_host.c */
-void dz_stub_ring(struct host *h); /* ours: fd() is readable */
+void dz_stub_ring(struct host *h); /* make fd() readable */
 void dz_stub_kill(struct host *h, struct group *g);
-void dz_stub_reap(struct host *h, struct group *g); /* if it has ended */
+void dz_stub_reap(struct host *h, struct group *g); /* reap it if it has ended */
 void dz_stub_thread_ended(struct host *h, struct thread *t, int status);
 void dz_stub_number_free(struct host *h, uint32_t number);
 

@@ -3,9 +3,9 @@
  * stub_page.h - what the host back end and the program in its processes (stub_guest.c) share:
  * addresses, and the page of each thread, its ctx.
  *
- * A guest can write all of a ctx, and all of the bell, at any time. So the kernel's side takes
- * each field as a hint or as the guest's word about itself, and keeps what it must know in memory
- * of its own.
+ * A guest can write all of a ctx, and all of the bell, at any time. So the kernel's side treats
+ * each field as a hint, or as a claim of the guest about itself, and keeps the state that it relies
+ * on in its own memory.
  *
  *     memory file            in a process                       ctx
  *     0        bell          PAGE_CTX                           0x0000 struct stub_ctx
@@ -55,10 +55,10 @@ enum {
 enum stub_state { /* struct stub_ctx.state */
     STUB_WORKS = 0,
     STUB_WAITS = 1, /* for a command */
-    STUB_GO = 2,    /* there is one */
+    STUB_GO = 2,    /* a command is there */
 };
 enum stub_command {
-    STUB_RUN = 1, /* registers as the frame has them */
+    STUB_RUN = 1, /* load the registers from the frame */
     STUB_CALLS,
     STUB_CLONE,
     STUB_SWAP,
@@ -75,16 +75,16 @@ struct stub_call {
 };
 struct stub_ctx {
     _Atomic uint32_t state, asleep;
-    uint32_t command, count; /* count: of calls */
+    uint32_t command, count; /* count: number of calls */
     uint32_t spin, bases;
-    uint32_t parent, unused; /* whose child every stub is */
+    uint32_t parent, unused; /* the process that is the parent of every stub */
     uint64_t frame;          /* address of the frame's ucontext */
     uint64_t fs_base, gs_base;
     uint64_t clone_flags, clone_ctx; /* clone_ctx: address of the child's */
     int64_t clone_result;
     uint64_t swap_at;
-    uint32_t swap_was, swap_now;      /* swap_was: and what it was */
-    uint32_t knows, known[CTX_KNOWN]; /* knows: the calls of enum ctx_known are answered here */
+    uint32_t swap_was, swap_now;      /* swap_was: then the old value */
+    uint32_t knows, known[CTX_KNOWN]; /* knows: the stub answers the calls of enum ctx_known */
 };
 struct stub_bell {
     _Atomic uint32_t asleep;

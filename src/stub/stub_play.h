@@ -11,15 +11,15 @@
  *     struct dz_play_program programs[] = {{0x400000, hello}};
  *
  * A program's address stands for its code: a thread whose rip is there when it runs executes the
- * function. So exec is a new process with rip at a program, and a signal is delivered by rip at a
- * handler, with the old registers kept by whoever delivers; when the handler returns, its thread
- * issues rt_sigreturn, and goes on with the registers that it then has. A call whose rip is moved
- * back by 2 is issued again. A function that returns, and isn't a handler, has come to an
- * instruction that is none: SIGILL, each time that it runs. wait() lets each running thread execute
- * once if its timeout is not negative, else until one has stopped.
+ * function. So exec is a new process with rip at a program. A signal is delivered by setting rip to
+ * a handler; the deliverer keeps the old registers. When the handler returns, its thread issues
+ * rt_sigreturn, and continues with the registers that it then has. A call whose rip is moved back
+ * by 2 is issued again. A function that returns without being a handler has reached an invalid
+ * instruction: SIGILL, each time that it runs. wait() lets each running thread execute once if its
+ * timeout is not negative, else until one has stopped.
  *
- * Differences to processes: memory is pages of this heap, at most DZ_PLAY_PAGES_MAX for each
- * memory; what a file has beyond its end reads as zeros; extended registers are only kept.
+ * Differences from processes: memory is pages of this heap, at most DZ_PLAY_PAGES_MAX for each
+ * memory; bytes beyond the end of a file read as zeros; extended registers are only kept.
  */
 #ifndef DZ_STUB_STUB_PLAY_H
 #define DZ_STUB_STUB_PLAY_H
@@ -34,29 +34,29 @@ enum {
 struct dz_play; /* a thread, as its function sees it */
 typedef void dz_play_fn(struct dz_play *me, void *arg);
 struct dz_play_program {
-    uint64_t at; /* a multiple of 64; the next program lies 64 above at least */
+    uint64_t at; /* a multiple of 64; programs are at least 64 apart */
     dz_play_fn *fn;
 };
 struct dz_play_opts {
     const struct dz_play_program *programs; /* borrowed until close() */
     size_t program_count;
     void *arg;     /* of their functions */
-    uint64_t seed; /* in which order threads run; 0: by turns */
+    uint64_t seed; /* decides the order in which threads run; 0: in turn */
     struct dz_stub_files files;
 };
 DZ_NODISCARD int dz_stub_play_open(const struct dz_play_opts *o, struct dz_stub **ret_stub,
                                    struct dz_err *err);
 
-/* From inside of a program's function. */
+/* To be called inside of a program's function. */
 int64_t dz_play_call(struct dz_play *me, uint64_t number, uint64_t a, uint64_t b, uint64_t c,
                      uint64_t d);
-/* Move bytes between the guest's memory and the function: what cannot be reached is a FAULT, and
- * is tried again when the thread runs. */
+/* Move bytes between the guest's memory and the function. An inaccessible byte is a FAULT; the
+ * access is repeated when the thread runs again. */
 void dz_play_load(struct dz_play *me, uint64_t at, void *ret_bytes, size_t n);
 void dz_play_store(struct dz_play *me, uint64_t at, const void *bytes, size_t n);
-/* Work: others run now, and the thread can be interrupted. */
+/* Yield: other threads run now, and this one can be interrupted. */
 void dz_play_work(struct dz_play *me);
-/* What a clone of this thread executes, with the registers of that moment. */
+/* The function that a clone of this thread executes, with the registers of that moment. */
 void dz_play_child(struct dz_play *me, dz_play_fn *fn);
 struct dz_stub_regs *dz_play_regs(struct dz_play *me);
 /* The host kills its process: ENDED with this status for each of its threads. Does not return. */
