@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel.c - a kernel is made, and goes; its mounts and its own process.
+ * kernel.c - makes and frees a kernel, with its mounts and process 1.
  */
 #include "kernel/kernel_int.h"
 
@@ -109,7 +109,7 @@ static int make_init(struct dz_kernel *k)
     return 0;
 }
 
-/* The directory that a file system of ours covers, made when it is missing. */
+/* The directory that a file system of the kernel covers; created if it is missing. */
 static int mount_at(struct dz_kernel *k, const char *name, uint64_t *ret_ino)
 {
     int e = dz_vfs_lookup(k->vfs, DZ_VFS_ROOT, name, strlen(name), ret_ino);

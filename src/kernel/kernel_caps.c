@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_caps.c - privileges in pieces: capabilities(7), the ids of file access, and what prctl(2)
- * remembers of a process.
+ * kernel_caps.c - capabilities(7), the ids of file access, and the settings of a process that
+ * prctl(2) stores.
  *
- * Most processes never change a capability. Theirs follow from the ids: a process that has an id 0
- * is permitted everything, and one whose effective user is 0 has everything. Rows hold sets only
- * once they were changed (DZ_PROC_CAPS); from then on the changes of ids and exec treat them as
- * Linux does. No file of the disk has capabilities.
+ * Most processes never change a capability. Their sets follow from the ids: a process that has an
+ * id 0 is permitted everything, and one whose effective user is 0 has everything. Rows hold sets
+ * only once they were changed (DZ_PROC_CAPS); from then on the changes of ids and exec treat them
+ * as Linux does. No file of the disk has capabilities.
  *
  * On the disk there is one privilege, that of uid 0 (dz_vfs_cred): a process with fsuid 0 has it as
  * long as CAP_DAC_OVERRIDE is effective, and no other process has it.
@@ -62,7 +62,7 @@ static void sets_put(struct dz_proc *p, const struct dz_capsets *s)
     assert(dz_k_caps_ok(p));
 }
 
-/* From now on they do not follow from the ids alone. */
+/* Store the sets; from now on they do not follow from the ids alone. */
 static void sets_keep(struct dz_proc *p)
 {
     const struct dz_capsets s = dz_k_caps(p);
@@ -74,7 +74,7 @@ bool dz_k_capable(const struct dz_proc *p, int cap)
     return p->flags & DZ_PROC_CAPS ? (p->caps.effective & BIT(cap)) != 0 : p->euid == 0;
 }
 
-/* ---- what changes them besides ------------------------------------------------------------ */
+/* ---- other changes ------------------------------------------------------------------------ */
 
 void dz_k_caps_ids(struct dz_proc *p, const uint32_t was[3])
 {
@@ -286,11 +286,11 @@ int64_t dz_sys_prctl(struct dz_kernel *k, struct dz_proc *p, int op, const uint6
         return set_flag(p, DZ_PROC_SUBREAPER, arg[0] != 0);
     case PR_GET_CHILD_SUBREAPER:
         return (p->flags & DZ_PROC_SUBREAPER) != 0;
-    case PR_SET_DUMPABLE: /* nobody can dump or trace anybody: what counts is what it says */
+    case PR_SET_DUMPABLE: /* no process can dump or trace another: the value is only stored */
         return arg[0] > 1 ? -EINVAL : set_flag(p, DZ_PROC_SECRET, arg[0] == 0);
     case PR_GET_DUMPABLE:
         return !(p->flags & DZ_PROC_SECRET);
-    case PR_SET_TIMERSLACK: /* timers have none: they expire when they are due */
+    case PR_SET_TIMERSLACK: /* its timers have no slack: they expire when they are due */
         me->timer_slack = (int64_t)arg[0] > 0 ? arg[0] : 0;
         return 0;
     case PR_GET_TIMERSLACK:

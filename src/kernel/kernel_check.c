@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_check.c - the invariants that span tables, checked by counting everything anew.
+ * kernel_check.c - the invariants that span tables, checked by counting everything again.
  *
- * The heads of the other files state invariants. What one call can see is asserted there, in
- * every build. What needs a walk over a table is asserted here, between turns and after a thaw,
- * in builds with DZ_CHECK_DEEP (debug, asan, fuzz). Each function names the file whose
+ * The heads of the other files state invariants. Those that one call can check are asserted there,
+ * in every build. Those that need a walk over a table are asserted here, between turns and after a
+ * thaw, in builds with DZ_CHECK_DEEP (debug, asan, fuzz). Each function names the file whose
  * invariants it checks.
  *
  * A saved machine must not be able to fail these assertions: dz_kernel_thaw() refuses every

@@ -3,12 +3,12 @@
  * kernel_epoll.c - epoll(7): level, edge, one shot, nested.
  *
  * An item is a row: which description is watched, for what, and whether it is hot: something
- * happened at the description since the item was last found not ready or, with EPOLLET, told of. It
- * stays in the queues of its description, so that waking them makes it hot, and wakes who waits
- * for the epoll. What is ready is asked of the description when somebody waits, as poll does.
+ * happened at the description since the item was last found not ready or, with EPOLLET, reported.
+ * It stays in the queues of its description, so a wake of them makes it hot and wakes the waiters
+ * of the epoll. As in poll, the description is asked whether it is ready when a thread waits.
  *
- * An item goes with its description's last descriptor, not with the number it was named by.
- * The order of hot items is not saved: after a thaw it is that of their rows.
+ * An item is removed with the last descriptor of its description, not with the one under which it
+ * was added. The order of hot items is not saved: after a thaw it is that of their rows.
  *
  * Invariants:
  *   1. an item is in the list of its epoll and in that of its file (unlink_from, and
@@ -77,7 +77,7 @@ void dz_k_epoll_forget(struct dz_kernel *k, struct dz_file *f)
         item_free(k, dz_k_epitem(k, f->watched));
 }
 
-/* In the queues of its file that are about its events. */
+/* Put the item into the queues of its file that its events need. */
 static int item_wait(struct dz_kernel *k, struct dz_epitem *i)
 {
     struct dz_file *f = dz_k_file(k, i->file);
@@ -85,7 +85,7 @@ static int item_wait(struct dz_kernel *k, struct dz_epitem *i)
     return dz_k_ops(f)->wait(k, &(struct dz_k_sleeper){.item = i}, f, (short)i->events);
 }
 
-/* In both lists, and in those queues. */
+/* Put the item into both lists and those queues. */
 static int item_link(struct dz_kernel *k, struct dz_epitem *i)
 {
     struct dz_file *e = dz_k_file(k, i->epoll), *f = dz_k_file(k, i->file);
@@ -96,7 +96,8 @@ static int item_link(struct dz_kernel *k, struct dz_epitem *i)
     return item_wait(k, i);
 }
 
-/* How many epolls deep f is, each looked at once a walk. *ret_met: e is among them. */
+/* How many levels of epolls f has below it; each is visited once in a walk. *ret_met: e is among
+ * them. */
 static uint32_t depth(struct dz_kernel *k, struct dz_file *f, const struct dz_file *e,
                       bool *ret_met)
 {
@@ -115,7 +116,7 @@ static uint32_t depth(struct dz_kernel *k, struct dz_file *f, const struct dz_fi
     return f->level;
 }
 
-/* How many epolls watch e, one upon the other. */
+/* How many levels of epolls watch e. */
 static uint32_t height(struct dz_kernel *k, struct dz_file *e)
 {
     uint32_t most = 0;
@@ -130,7 +131,7 @@ static uint32_t height(struct dz_kernel *k, struct dz_file *e)
     return most;
 }
 
-/* May e watch f? Not when it would go round, or be too deep. */
+/* May e watch f? Not if that makes a cycle, or too many levels. */
 static bool may_watch(struct dz_kernel *k, struct dz_file *e, struct dz_file *f)
 {
     bool met = false;
@@ -172,7 +173,8 @@ static short epoll_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz
     {
         if (i->hot && ready_of(k, p, i))
             return POLLIN | POLLRDNORM;
-        i->hot = 0; /* or who looks from above would ask all that was ever hot, each time */
+        /* Otherwise an epoll above would poll all items that were ever hot, each time. */
+        i->hot = 0;
     }
     return 0;
 }
@@ -281,7 +283,7 @@ int64_t dz_sys_epoll_ctl(struct dz_kernel *k, struct dz_proc *p, int epfd,
     return r;
 }
 
-/* The hot item that has waited longest, of those that became hot up to `last`. */
+/* The item that has been hot for longest, among those that became hot up to `last`. */
 static struct dz_epitem *hottest(const struct dz_kernel *k, const struct dz_file *e, uint32_t last)
 {
     struct dz_epitem *found = NULL;
@@ -292,7 +294,7 @@ static struct dz_epitem *hottest(const struct dz_kernel *k, const struct dz_file
     return found;
 }
 
-/* Tell of what is ready. A level-triggered item stays hot, behind all others. */
+/* Report ready items. A level-triggered item stays hot, behind all others. */
 static size_t collect(struct dz_kernel *k, struct dz_proc *p, struct dz_file *e,
                       const struct dz_epoll_wait *w)
 {

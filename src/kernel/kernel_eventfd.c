@@ -3,8 +3,8 @@
  * kernel_eventfd.c - descriptors of counters, of timers, of signals, and of memory: eventfd,
  * timerfd, signalfd, memfd.
  *
- * The first three are nothing but their description: what they hold stands in struct dz_file. A
- * memfd is a file of the disk without a name; its seals stand in each of its descriptions.
+ * The first three have all their state in struct dz_file. A memfd is an unnamed file of the disk;
+ * each of its descriptions has its seals.
  */
 #include "kernel/kernel_int.h"
 
@@ -106,7 +106,7 @@ int64_t dz_sys_eventfd(struct dz_kernel *k, struct dz_proc *p, uint32_t count, i
 
 /* ---- timerfd -------------------------------------------------------------------------------- */
 
-/* Expiries up to now. */
+/* Count the expiries up to now. */
 static void count_expiries(struct dz_file *f, int64_t now)
 {
     if (f->timer_at == 0 || f->timer_at > now)
@@ -367,7 +367,7 @@ int64_t dz_k_seals_fcntl(struct dz_kernel *k, struct dz_file *f, int cmd, uint32
     return 0;
 }
 
-/* A file that had a name for a moment. */
+/* Make a file under a temporary name, and remove the name. */
 int dz_k_nameless(struct dz_kernel *k, const struct dz_proc *p, uint64_t *ret_ino)
 {
     const struct dz_vfs_new spec = {.mode = S_IFREG | 0777, .uid = p->euid, .gid = p->egid};

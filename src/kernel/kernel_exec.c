@@ -3,11 +3,10 @@
  * kernel_exec.c - a new program in a process: execve, "#!", and the start of a
  * process by the embedder.
  *
- * Everything that can fail happens first, beside the old program: the file is
- * found, its module had from the embedder, the instance made, the strings
- * copied (exec_load). Only then, at the safepoint after the call, the old
- * program goes (dz_k_exec_now), so a failed exec leaves it untouched. Both
- * programs therefore count against the memory limit for a moment.
+ * Everything that can fail happens first, while the old program still exists: find the file, get
+ * its module from the embedder, make the instance, copy the strings (exec_load). Only at the
+ * safepoint after the call is the old program dropped (dz_k_exec_now), so a failed exec leaves it
+ * untouched. Both programs therefore count against the memory limit for a moment.
  */
 #include "kernel/kernel_int.h"
 
@@ -17,12 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file that is to run, after scripts are resolved. */
+/* A file to be executed, after scripts are resolved. */
 struct program {
     struct dz_node node;
     struct dz_vfs_attr attr;
     uint32_t argv, argc;        /* blob, owned until taken */
-    char path[DZ_VFS_PATH_MAX]; /* as it was called: what a script sees as $0 */
+    char path[DZ_VFS_PATH_MAX]; /* the path given to exec, which a script gets as $0 */
 };
 
 static void put_string(char **to, const char *s, size_t n)
@@ -32,8 +31,8 @@ static void put_string(char **to, const char *s, size_t n)
     *to += n + 1;
 }
 
-/* argv of the interpreter: its name, the argument of the line if any, the
- * script's path, and what the script itself was given after argv[0]. */
+/* argv of the interpreter: its name, the argument of the line if any, the script's path, and the
+ * script's own arguments after argv[0]. */
 static int script_argv(struct dz_kernel *k, struct program *prog, const char *interp,
                        const char *arg)
 {
@@ -59,7 +58,7 @@ static int script_argv(struct dz_kernel *k, struct program *prog, const char *in
     return 0;
 }
 
-/* Cut "#! interp arg" apart, in place. As Linux: the argument is one string. */
+/* Split "#! interp arg" in place. As on Linux, the argument is one string. */
 static int split_line(char *line, char **ret_interp, char **ret_arg)
 {
     line[strcspn(line, "\n")] = '\0';
@@ -84,7 +83,7 @@ static int check_file(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, s
         return e;
     if (prog->node.fs != DZ_KERNEL_FS_DISK)
         return -EACCES;
-    e = dz_k_sync_mapped(k, prog->node.ino); /* a linker may write a program by a mapping */
+    e = dz_k_sync_mapped(k, prog->node.ino); /* a linker may write a program through a mapping */
     if (!e)
         e = dz_vfs_getattr(k->vfs, prog->node.ino, &prog->attr);
     if (e)
@@ -201,7 +200,7 @@ static void name_of(const char *path, char comm[16])
     memcpy(comm, base, n);
 }
 
-/* With the strings in k->exec already. */
+/* The strings are already in k->exec. */
 static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *prog,
                       const struct dz_at *at)
 {
@@ -214,7 +213,7 @@ static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *pr
     x->argc = prog->argc;
     if (e)
         return e;
-    bool whole = prog->path[0] == '/'; /* as it was called: no need to look for its name */
+    bool whole = prog->path[0] == '/'; /* an absolute path as given: no need to look up its name */
     int64_t n = whole ? -1 : dz_k_node_path(k, p, &prog->node, path, sizeof path);
     if (n < 0) {
         memcpy(path, prog->path, strlen(prog->path) + 1);
@@ -228,9 +227,9 @@ static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *pr
     return load_task(k, p, prog, &x->task);
 }
 
-/* A program that knows WASI only reaches files through preopens: the root is its
- * first free descriptor from 3 on, unless it has been given some. Behind the point
- * of no return: without it the program would not find itself, and is killed. */
+/* A program that uses WASI only reaches files through preopens: the root becomes its first free
+ * descriptor from 3 on, unless it was given some. This is past the point of no return: without the
+ * root the program would not find its files, so it is killed on failure. */
 static void give_root(struct dz_kernel *k, struct dz_proc *p)
 {
     for (uint32_t fd = 0; fd < p->fd_count; fd++)
@@ -298,7 +297,7 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     dz_k_threads_free(k, p, t);
     dz_k_thread_lead(k, t); /* the process's number, whoever called exec */
     dz_k_task_free(k, t);
-    /* release the old program's memory; the new one's is counted from here on */
+    /* release the old program's memory; from here on the new program's is counted */
     (void)dz_kernel_memory(k, p, 0);
     dz_k_fd_close_all(k, p, true);
     dz_k_sig_exec(k, p);
@@ -368,7 +367,8 @@ static int spawn_ids(struct dz_kernel *k, struct dz_proc *p, const struct dz_spa
     for (int i = 0; i < DZ_KERNEL_RLIMITS; i++)
         p->rlimit[i][0] = p->rlimit[i][1] = first_limits[i];
     p->rlimit[RLIMIT_NOFILE][0] = k->limits.fds;
-    p->rlimit[RLIMIT_STACK][0] = 8 << 20; /* as Linux begins: threads of glibc get such stacks */
+    /* The default of Linux: threads of glibc get such stacks. */
+    p->rlimit[RLIMIT_STACK][0] = 8 << 20;
     if (!spec->cwd)
         return 0;
     return (int)dz_sys_chdir(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = spec->cwd});
@@ -468,7 +468,7 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
         dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
         return spawn_fail(k, spec, e, err);
     }
-    if (spec->preopens) /* these, and no more */
+    if (spec->preopens) /* only these */
         k->exec.task->plain = false;
     dz_k_exec_now(k, p);
     p->flags &= DZ_PROC_STARTING | DZ_PROC_INITIALIZING | DZ_PROC_EXITING;

@@ -102,7 +102,7 @@ int dz_k_fd_put(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_file *
     return 0;
 }
 
-/* A new description gets the lowest number, or goes. */
+/* Give a new description the lowest number, or drop it. */
 int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags)
 {
     int fd = dz_k_fd_free(k, p, 0);
@@ -155,7 +155,7 @@ void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd)
     dz_k_blob_free(k, slot->preopen);
     *slot = (struct dz_fd){0};
     p->fd_hint = (uint32_t)fd < p->fd_hint ? (uint32_t)fd : p->fd_hint;
-    if (f->kind == DZ_FILE_DISK) { /* POSIX: any close gives up the process's record locks */
+    if (f->kind == DZ_FILE_DISK) { /* POSIX: any close releases the process's record locks */
         dz_vfs_lock_drop(k->vfs, p->lock_owner, f->node.ino);
         dz_k_wake(k, &k->wait_lock);
     }
@@ -171,7 +171,7 @@ void dz_k_fd_close_all(struct dz_kernel *k, struct dz_proc *p, bool cloexec_only
     }
 }
 
-/* fork: the same descriptions in a table of its own. */
+/* fork: the same descriptions in a new table. */
 int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc *to)
 {
     if (!from->fds)
@@ -347,7 +347,8 @@ static int lock_range(struct dz_kernel *k, const struct dz_file *f, const struct
         return -EINVAL;
     if (__builtin_add_overflow(base, l->start, &start))
         return -EOVERFLOW;
-    last = start - 1; /* of a range before start; the least start is above the least int64 */
+    /* l_len < 0: the range before start; the least start is above the least int64. */
+    last = start - 1;
     if (start < 0 || (l->len > 0 && __builtin_add_overflow(last, l->len, &last)))
         return start < 0 ? -EINVAL : -EOVERFLOW;
     if (l->len < 0 && (__builtin_add_overflow(start, l->len, &start) || start < 0))
@@ -380,7 +381,7 @@ static int lock_get(struct dz_kernel *k, const struct dz_vfs_lock *want, struct 
     return 0;
 }
 
-/* The owner whose lock a thread of this owner waits for; 0: none waits. */
+/* The owner of the lock that a thread of this owner waits for; 0: none waits. */
 static uint64_t waited_for(struct dz_kernel *k, uint64_t owner)
 {
     DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
@@ -393,8 +394,8 @@ static uint64_t waited_for(struct dz_kernel *k, uint64_t owner)
     return 0;
 }
 
-/* Would p's wait for this lock close a circle of owners that wait for each other? Otherwise the
- * call notes whom it waits for. */
+/* Would p's wait for this lock close a cycle of owners that wait for each other? If not, record the
+ * owner that the call waits for. */
 static bool waits_for_itself(struct dz_kernel *k, const struct dz_proc *p,
                              const struct dz_vfs_lock *want, struct dz_call *c)
 {

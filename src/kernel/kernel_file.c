@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_file.c - reading and writing through descriptors, whatever they are;
- * and the files of the disk.
+ * kernel_file.c - reading and writing through descriptors of all kinds, and the files of the disk.
  *
- * Each kind of file has a table of functions that try once and say -EAGAIN when
- * they would have to wait. Waiting, O_NONBLOCK, EINTR, SIGPIPE and the pieces of
- * readv and writev are dealt with here, once. A write that went half and then
- * had to wait remembers how far it came (dz_call.done).
+ * Each kind of file has a table of functions that try once and return -EAGAIN if they would have to
+ * wait. Waiting, O_NONBLOCK, EINTR, SIGPIPE and the pieces of readv and writev are handled here,
+ * for all kinds. A partial write that has to wait keeps its progress in dz_call.done.
  */
 #include "kernel/kernel_int.h"
 
@@ -81,7 +79,7 @@ static void copy(struct pieces all, size_t skip, uint8_t *flat, size_t n, bool g
     }
 }
 
-/* The bytes from `skip` on as one piece: in place when they are, else gathered. */
+/* The bytes from `skip` on as one piece: in place if they are in one piece, else gathered. */
 static const void *gather(struct dz_kernel *k, struct pieces all, size_t skip, size_t *n)
 {
     const struct iovec *iov = all.iov;
@@ -146,7 +144,7 @@ static int64_t no_file(struct dz_kernel *k, struct dz_proc *p)
     return dz_k_end(k, p, done > 0 ? done : c->intr ? -EINTR : -EBADF);
 }
 
-/* A call that is done, for /proc/PID/io. */
+/* Count a completed call for /proc/PID/io. */
 static int64_t count(struct dz_proc *p, int64_t r, bool writes)
 {
     if (r >= 0)
@@ -167,7 +165,7 @@ static int64_t read_pieces(struct dz_kernel *k, struct dz_proc *p, int fd, const
     int64_t total = total_of(iov, n);
     if (total < 0)
         return dz_k_end(k, p, total);
-    if (f->kind == DZ_FILE_SOCKET) /* datagrams are not pieces */
+    if (f->kind == DZ_FILE_SOCKET) /* a datagram is not split into pieces */
         return dz_k_sock_read(k, p, fd, iov, n);
     if (!ops->read)
         return dz_k_end(k, p, f->kind == DZ_FILE_DIR ? -EISDIR : -EINVAL);
@@ -239,14 +237,14 @@ int64_t dz_sys_write(struct dz_kernel *k, struct dz_proc *p, int fd, const void 
     return dz_sys_writev(k, p, fd, &iov, 1);
 }
 
-/* Of a pipe Linux says so even when it is open for the other direction. */
+/* Linux reports this for a pipe even if it is open for the other direction. */
 static bool has_no_offset(const struct dz_kernel *k, const struct dz_proc *p, int fd)
 {
     const struct dz_file *f = dz_k_fd_file(k, p, fd);
     return f && !(f->flags & O_PATH) && f->kind == DZ_FILE_PIPE;
 }
 
-/* Read or write elsewhere: the description's offset is lent for the time. */
+/* Read or write at another offset: change the description's offset temporarily. */
 int64_t dz_sys_pread(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n,
                      uint64_t off)
 {
@@ -332,7 +330,7 @@ int dz_k_sync_mapped(struct dz_kernel *k, uint64_t ino)
     return is_mapped(k, ino) ? k->pages->sync(k->pages->arg, ino) : 0;
 }
 
-/* Errors of a call that changes the size of something that has none. */
+/* The errors of a call that changes the size of a file that has no size. */
 struct misfits {
     int reading; /* open for reading only */
     int pipe, other;
@@ -377,7 +375,7 @@ int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
     return e ? e : set_size(k, p, f->node.ino, size);
 }
 
-/* Zeros instead of what [off, off + n) holds, on the disk and where it is mapped. */
+/* Zero [off, off + n), on the disk and in mappings. */
 static int make_hole(struct dz_kernel *k, uint64_t ino, uint64_t off, uint64_t n)
 {
     uint8_t *zeros = is_mapped(k, ino) ? dz_k_scratch(k) : NULL;

@@ -2,16 +2,14 @@
  *
  * kernel_fork.c - fork, vfork and clone.
  *
- * The call itself only says what it wants and parks. At the safepoint that
- * follows, the scheduler calls dz_k_fork_now(): parent and child then stand in
- * the same parked call, each with its own result, and return from it when the
- * call is issued again. Where the runner copies at once, that is done inside of
- * the call, and clone is there too; a new thread stands in the call as a child does.
+ * The call itself only records the request and parks. At the next safepoint the scheduler calls
+ * dz_k_fork_now(): parent and child are then parked in the same call, each with its own result, and
+ * return from it when the call is issued again. If the runner copies at once, this happens inside
+ * the call, and clone exists too; a new thread is then parked in the call like a child.
  *
- * fork copies what runs. vfork does not: the child runs in the parent's memory, and
- * the parent's thread waits (state VFORK) until the child's exec or death lets
- * go of it. A runner that has a stack of its own there lends its instance, with the
- * parent's frames kept aside:
+ * fork copies the instance. vfork does not: the child runs in the parent's memory, and the parent's
+ * thread waits (state VFORK) until the child's exec or death releases it. A runner that has a stack
+ * of its own there lends its instance, with the parent's frames kept aside:
  *
  *     fork   parent: [inst A]          child: [inst A']
  *     vfork  parent: frames, waits     child: [inst A] -> exec -> [inst B]
@@ -59,7 +57,7 @@ static void inherit(struct dz_proc *c, const struct dz_proc *p)
     c->threads = c->thread = c->wait_child = 0;
 }
 
-/* The child's one thread, from the one that forked. */
+/* Copy the forking thread as the child's only thread. */
 static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
                                      const struct dz_thread *from)
 {
@@ -81,7 +79,7 @@ static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
     memcpy(t->tid == c->pid ? c->comm : t->comm, dz_k_thread_name(from, dz_k_proc_of(k, from)),
            sizeof t->comm);
     dz_k_slack_fork(t);
-    t->policy &= ~(uint32_t)SCHED_RESET_ON_FORK; /* which resets real-time policies only */
+    t->policy &= ~(uint32_t)SCHED_RESET_ON_FORK; /* the flag resets real-time policies only */
     t->clear_tid = t->robust = 0;
     t->vfork_child = 0;
     t->futex_bits = t->futex_next = 0;
@@ -106,7 +104,7 @@ static int copy_blobs(struct dz_kernel *k, struct dz_proc *c, const struct dz_pr
     return ok ? 0 : -ENOMEM;
 }
 
-/* The child's own instance. */
+/* Give the child an instance of its own. */
 static int copy_task(struct dz_kernel *k, struct dz_thread *c, const struct dz_thread *p,
                      const struct dz_clone *how)
 {
@@ -124,7 +122,7 @@ static int copy_task(struct dz_kernel *k, struct dz_thread *c, const struct dz_t
     return 0;
 }
 
-/* The parent's instance, lent. */
+/* Lend the parent's instance. */
 static int lend_task(struct dz_kernel *k, struct dz_thread *c, struct dz_thread *p)
 {
     struct dz_task *from = k->task[p->index];
@@ -169,11 +167,11 @@ static void adapt(struct dz_proc *c, struct dz_thread *first, const struct dz_pr
         c->exit_signal = p->exit_signal;
     }
     for (int i = 0; (how->flags & CLONE_CLEAR_SIGHAND) && i < DZ_KERNEL_SIGNALS; i++)
-        if (c->act[i].handler != 1) /* ignored stays so */
+        if (c->act[i].handler != 1) /* ignored signals stay ignored */
             c->act[i] = (struct dz_sigact){0};
     if (how->flags & CLONE_CHILD_CLEARTID)
         first->clear_tid = how->child_tid;
-    if ((how->flags & (CLONE_VM | CLONE_VFORK)) == CLONE_VM) /* two stacks in one memory */
+    if ((how->flags & (CLONE_VM | CLONE_VFORK)) == CLONE_VM) /* the memory holds two stacks */
         first->alt_stack = first->alt_size = first->alt_flags = 0;
 }
 
@@ -227,14 +225,14 @@ static int make_thread(struct dz_kernel *k, struct dz_thread *t, const struct dz
     return 0;
 }
 
-/* Parent and child, or both threads, now stand in the same call: each gets its result there. */
+/* Parent and child, or both threads, are now parked in the same call, each with its own result. */
 static int clone_now(struct dz_kernel *k, struct dz_thread *t, const struct dz_clone *how)
 {
     struct dz_call *mine = dz_k_parked(t);
     struct dz_thread *c = NULL;
     bool thread = how && (how->flags & CLONE_THREAD);
     int e = thread ? make_thread(k, t, how, &c) : make_child(k, t, how, &c);
-    if (e == -ENOSYS && how == &as_vfork) /* it cannot lend now */
+    if (e == -ENOSYS && how == &as_vfork) /* the runner cannot lend now */
         e = make_child(k, t, NULL, &c);
     if (e) {
         mine->result = e;
@@ -260,7 +258,7 @@ int dz_k_fork_now(struct dz_kernel *k, struct dz_thread *t)
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-/* The second time a call of this kind is issued: it is done. */
+/* The second issue of such a call: it completes. */
 static int64_t cloned(struct dz_kernel *k, struct dz_proc *p, const struct dz_call *c)
 {
     int64_t r = c->result;
@@ -275,7 +273,7 @@ static struct dz_thread *begin(struct dz_kernel *k, struct dz_proc *p, struct dz
     return dz_k_me(k, p);
 }
 
-/* A runner that copies at once: the call is done, unless a vfork child runs first. */
+/* For a runner that copies at once: the call completes, unless a vfork child runs first. */
 static int64_t at_once(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t)
 {
     return t->state == DZ_THREAD_VFORK ? DZ_KBLOCK : cloned(k, p, dz_k_parked(t));
@@ -312,7 +310,7 @@ int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p)
     return fork_call(k, p, DZ_THREAD_VFORK_WANTED);
 }
 
-/* Flags of clone that go together, as on Linux, and that we have. */
+/* Are these flags of clone a valid combination, as on Linux, and supported? */
 static int check_clone(const struct dz_clone *how)
 {
     const uint64_t shared = CLONE_FS | CLONE_FILES | CLONE_SIGHAND, all = how->flags;
@@ -335,7 +333,7 @@ static int check_clone(const struct dz_clone *how)
         return -EPERM;
     if ((all & ~known) || how->exit_signal < 0 || how->exit_signal > DZ_KERNEL_SIGNALS)
         return -EINVAL;
-    /* A process has all of that for itself, a thread nothing. */
+    /* A process shares none of that, a thread all. */
     return (all & shared) != (thread ? shared : 0) || (thread && (all & CLONE_VFORK)) ? -EINVAL : 0;
 }
 
@@ -350,7 +348,8 @@ int64_t dz_sys_clone(struct dz_kernel *k, struct dz_proc *p, const struct dz_clo
     int e = check_clone(how), fd = -1;
     struct dz_file *f = NULL;
     if (!e && (how->flags &
-               CLONE_PIDFD)) { /* before a process is made for which there is no descriptor */
+               /* Before a process is made that gets no descriptor. */
+               CLONE_PIDFD)) {
         e = fd = dz_k_fd_room(k, p);
         if (fd >= 0 && !(f = dz_k_file_new(k, DZ_FILE_PIDFD, O_RDWR)))
             e = -ENFILE;

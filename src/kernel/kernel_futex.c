@@ -2,14 +2,13 @@
  *
  * kernel_futex.c - futexes of Linux: wait, wake, requeue, wake_op, robust lists.
  *
- * What a thread waits for stands in its row: a key, which the runner makes of an
- * address, its bits, and its place in line. So a machine that sleeps keeps it, and a
- * thread that asks again after a thaw still waits where it was, also when it was
- * requeued. The word itself is looked at once, when the wait begins. A wake takes the
- * bits away; the thread, made runnable, sees that and answers 0.
+ * A thread's row records its wait: a key, which the runner makes from an address, its bits, and its
+ * position in line. So a saved machine keeps it, and a thread that repeats its call after a thaw
+ * still waits in its old position, even if it was requeued. The word itself is checked once, when
+ * the wait begins. A wake clears the bits; the thread, made runnable, sees that and returns 0.
  *
- * Whatever must be atomic the runner does (struct dz_word). Between looking at a word
- * and parking nobody else can wake, for the kernel serves one call at a time.
+ * The runner does the atomic changes (struct dz_word). No wake can come between the check of a word
+ * and the wait, because the kernel serves one call at a time.
  *
  * Invariants:
  *   1. a thread is in the hash exactly when its futex_bits are not 0 (dz_k_futex_drop when
@@ -53,7 +52,7 @@ void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t)
     t->futex_bits = 0;
 }
 
-/* t entered its bucket behind `before`, which may be NULL. */
+/* t has entered its bucket behind `before`, which may be NULL. */
 static void assert_linked(const struct dz_kernel *k, const struct dz_thread *t,
                           const struct dz_thread *before)
 {
@@ -80,7 +79,7 @@ void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t)
         k->next_futex = t->futex_order;
 }
 
-/* At the end of the line. */
+/* Append to the line. */
 static void join(struct dz_kernel *k, struct dz_thread *t, const uint64_t key[2], uint32_t bits)
 {
     t->futex_space = key[0];
@@ -306,15 +305,16 @@ int64_t dz_sys_get_robust_list(struct dz_kernel *k, struct dz_proc *p, int tid, 
 
 static void wake_at(struct dz_kernel *k, const struct dz_thread *t, uint64_t at)
 {
-    uint64_t key[2]; /* it is not known whether the others wait with FUTEX_PRIVATE_FLAG */
+    uint64_t key[2]; /* the other waiters may or may not use FUTEX_PRIVATE_FLAG */
     for (int shared = 0; shared < 2; shared++)
         if (key_of(k, t, (struct dz_futex){at, shared != 0}, key) == 0 &&
             wake(k, key, 1, UINT32_MAX) != 0)
             return;
 }
 
-/* One futex of the list: if the thread holds it, its next owner learns that it died. pending: it
- * was being unlocked, perhaps after its word was set to 0 and before anyone was woken. */
+/* One futex of the list: if the thread holds it, mark it so that its next owner learns of the
+ * death. pending: it was being unlocked, perhaps after its word was set to 0 and before anyone was
+ * woken. */
 static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, bool pending)
 {
     struct dz_word w = {.at = at, .op = DZ_WORD_SWAP_IF};
@@ -337,7 +337,7 @@ static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, boo
     return 0;
 }
 
-/* The list is the guest's: anything may stand there, and it may go round. */
+/* The list is in the guest's memory: it may hold anything, or be cyclic. */
 static void bury_all(struct dz_kernel *k, const struct dz_thread *t)
 {
     struct dz_task *task = k->task[t->index];

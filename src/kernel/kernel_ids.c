@@ -3,8 +3,8 @@
  * kernel_ids.c - who a process is and what it may use: ids, groups, sessions,
  * nice values, resource limits, usage.
  *
- * Set-user-id bits of files mean nothing here (every disk is "nosuid"), so the
- * saved id is only ever what the process put there.
+ * Set-user-id bits of files mean nothing here (every disk is "nosuid"), so only the process itself
+ * sets its saved id.
  */
 #include "kernel/kernel_int.h"
 
@@ -105,7 +105,7 @@ void dz_sys_getresgid(struct dz_kernel *k, struct dz_proc *p, uint32_t ret_ids[3
     ret_ids[2] = p->sgid;
 }
 
-/* May a process that is not root take on these ids? Each must be one it has. */
+/* May a process that is not root set these ids? Each must be one that it has. */
 static bool may_take(const uint32_t want[3], const uint32_t have[3])
 {
     for (int i = 0; i < 3; i++)

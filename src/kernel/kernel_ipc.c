@@ -2,15 +2,15 @@
  *
  * kernel_ipc.c - System V message queues, semaphores and shared memory.
  *
- * An object is a row, found by its id: a number that no other object had, with the row's index in
- * it. What a queue and a set hold stands in the row's blob:
+ * An object is a row, found by its id: a number that is never reused, with the row's index in it.
+ * The content of a queue or a set is in the row's blob:
  *
  *     queue    { int64_t type, uint64_t size, bytes padded to 8 } one after the other
  *     set      struct dz_sem for each semaphore
- *     memory   nothing: it is a file of the disk without a name, which programs map shared
+ *     memory   nothing: it is an unnamed file of the disk, which programs map shared
  *
- * A call that waits stands in a queue of the row. It finds the row by its id again each time that
- * it is issued: when the id leads nowhere any more, the object was removed (EIDRM).
+ * A call that waits is in a queue of the row. It looks the row up by its id each time that it is
+ * issued: if the id is gone, the object was removed (EIDRM).
  *
  * What SEM_UNDO gives back stands in a row for each process and set (struct dz_semundo), and is
  * given back when the process ends. Shared memory that was removed goes when nobody maps it any
@@ -92,13 +92,13 @@ static uint32_t count_of(const struct dz_kernel *k, enum dz_ipc_kind kind)
     return n;
 }
 
-/* An object of this kind with this key: the row; NULL: *ret_e says why not. `fresh`: it was made,
- * and the caller fills it. */
+/* An object of this kind with this key: the row; NULL: *ret_e is the error. `fresh`: it is new, and
+ * the caller fills it. */
 static struct dz_ipc *get(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind kind,
                           const struct dz_ipcget *g, bool *ret_fresh, int *ret_e)
 {
     struct dz_ipc *found = NULL;
-    const uint32_t asked = (uint32_t)g->flags & 0777; /* in whatever class */
+    const uint32_t asked = (uint32_t)g->flags & 0777; /* for any class */
     *ret_fresh = false;
     DZ_K_FOREACH(dz_ipc, o, k, DZ_KERNEL_TABLE_IPC)
     if (o->kind == kind && o->key == g->key && g->key != IPC_PRIVATE)
@@ -181,13 +181,13 @@ static int64_t set(struct dz_kernel *k, struct dz_proc *p, struct dz_ipc *o,
     return 0;
 }
 
-/* Times that somebody has mapped it. */
+/* How many times it is mapped. */
 static uint32_t attached(const struct dz_kernel *k, const struct dz_ipc *o)
 {
     return k->pages && k->pages->maps ? k->pages->maps(k->pages->arg, o->ino) : 0;
 }
 
-/* Shared memory that was removed, and that nobody has mapped any more. */
+/* Free removed shared memory that is no longer mapped. */
 static void sweep(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_ipc, o, k, DZ_KERNEL_TABLE_IPC)
@@ -219,7 +219,7 @@ int64_t dz_sys_ipc_remove(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_ki
     return 0;
 }
 
-/* any: of the object at this index, whether it may be read or not. */
+/* any: the object at this index, even if the caller may not read it. */
 int64_t dz_sys_ipc_stat(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind kind, int id,
                         uint32_t how, struct dz_ipcstat *ret_stat)
 {
@@ -227,7 +227,7 @@ int64_t dz_sys_ipc_stat(struct dz_kernel *k, struct dz_proc *p, enum dz_ipc_kind
     if (kind == DZ_IPC_SHM)
         sweep(k);
     if (how & DZ_IPC_BY_INDEX)
-        o = row_of(k, id); /* of an id only the index counts, as on Linux */
+        o = row_of(k, id); /* only the index in an id is used, as on Linux */
     else
         o = find(k, kind, id);
     if (!o || o->kind != kind)
@@ -316,7 +316,7 @@ int64_t dz_sys_msgget(struct dz_kernel *k, struct dz_proc *p, const struct dz_ip
     return q ? id_of(q) : e;
 }
 
-/* The queue of a call; NULL: *ret_r is its answer. */
+/* The queue of a call; NULL: *ret_r is its result. */
 static struct dz_ipc *queue_of(struct dz_kernel *k, struct dz_proc *p, int id, uint32_t bits,
                                int64_t *ret_r)
 {
@@ -371,7 +371,7 @@ int64_t dz_sys_msgsnd(struct dz_kernel *k, struct dz_proc *p, int id, const stru
     return dz_k_wait_end(k, p, &q->wait_w);
 }
 
-/* Where the message begins that such a call takes; the blob's size: nowhere. */
+/* The offset of the message that such a call receives; the blob's size: none matches. */
 static size_t choose(const struct dz_kernel *k, const struct dz_ipc *q, int64_t type, int flags,
                      struct message *ret)
 {
@@ -385,7 +385,7 @@ static size_t choose(const struct dz_kernel *k, const struct dz_ipc *q, int64_t 
         bool fits;
         if (flags & MSG_COPY)
             fits = n == type;
-        else if (type < 0) /* the lowest type, up to its amount */
+        else if (type < 0) /* the lowest type that is at most the absolute value of `type` */
             fits = m.type <= -type && m.type < best;
         else
             fits = type == 0 || ((m.type == type) != ((flags & MSG_EXCEPT) != 0));
@@ -411,7 +411,7 @@ int64_t dz_sys_msgrcv(struct dz_kernel *k, struct dz_proc *p, int id, struct dz_
     if ((flags & MSG_COPY) && ((flags & MSG_EXCEPT) || !(flags & IPC_NOWAIT)))
         return dz_k_end(k, p, -EINVAL);
     if (m->type == INT64_MIN)
-        m->type++; /* no type has that amount */
+        m->type++; /* INT64_MIN has no absolute value */
     struct dz_ipc *q = queue_of(k, p, id, READ, &r);
     if (!q)
         return dz_k_end(k, p, r);
@@ -426,7 +426,7 @@ int64_t dz_sys_msgrcv(struct dz_kernel *k, struct dz_proc *p, int id, struct dz_
         m->type = head.type;
         if (!(flags & MSG_COPY)) {
             memmove(bytes + at, bytes + at + whole(head.size), size - at - whole(head.size));
-            (void)dz_k_blob_resize(k, q->blob, size - whole(head.size)); /* smaller */
+            (void)dz_k_blob_resize(k, q->blob, size - whole(head.size)); /* shrinking cannot fail */
             q->count--;
             q->bytes -= head.size;
             q->lpid[1] = p->pid;
@@ -497,7 +497,7 @@ static struct dz_semundo *undo_new(struct dz_kernel *k, const struct dz_proc *p,
     return u;
 }
 
-/* Can all be done? 0: yes, -EAGAIN: *ret_at is the one that must wait, or -errno. */
+/* Can all be done? 0: yes; -EAGAIN: *ret_at is the first that must wait; or -errno. */
 static int try_ops(const struct dz_kernel *k, const struct dz_ipc *s, const struct dz_semop *ops,
                    size_t n, const int16_t *undo, size_t *ret_at)
 {
@@ -505,7 +505,7 @@ static int try_ops(const struct dz_kernel *k, const struct dz_ipc *s, const stru
     for (size_t i = 0; i < n; i++) {
         int64_t now = v[ops[i].number].value;
         int32_t back = undo ? undo[ops[i].number] : 0;
-        for (size_t j = 0; j < i; j++) { /* what the ones before have done to it */
+        for (size_t j = 0; j < i; j++) { /* apply the effect of the earlier operations */
             now += ops[j].number == ops[i].number ? ops[j].op : 0;
             back -= ops[j].number == ops[i].number && (ops[j].flags & SEM_UNDO) ? ops[j].op : 0;
         }
@@ -522,7 +522,7 @@ static int try_ops(const struct dz_kernel *k, const struct dz_ipc *s, const stru
     return 0;
 }
 
-/* Of an operation that waits, for GETNCNT and GETZCNT. */
+/* The note of a waiting operation, for GETNCNT and GETZCNT. */
 static uint64_t note_of(const struct dz_ipc *s, const struct dz_semop *op)
 {
     return (uint64_t)s->index << 32 | (uint64_t)op->number << 1 | (op->op == 0);
@@ -583,7 +583,7 @@ int64_t dz_sys_semop(struct dz_kernel *k, struct dz_proc *p, int id, const struc
     return dz_k_wait_end(k, p, &s->wait_r);
 }
 
-/* Threads that wait for a semaphore to grow, or (zero) to be 0. */
+/* How many threads wait for a semaphore to grow, or (zero) to become 0. */
 static int64_t waiting(struct dz_kernel *k, const struct dz_ipc *s, uint16_t number, bool zero)
 {
     const struct dz_semop op = {.number = number, .op = zero ? 0 : -1};
@@ -628,7 +628,7 @@ int64_t dz_sys_semall(struct dz_kernel *k, struct dz_proc *p, int id,
     return s->count;
 }
 
-/* What processes would give back counts no more for these. */
+/* Drop the SEM_UNDO adjustments of all processes for these semaphores. */
 static void forget(struct dz_kernel *k, const struct dz_ipc *s, uint32_t first, uint32_t n)
 {
     DZ_K_FOREACH(dz_semundo, u, k, DZ_KERNEL_TABLE_SEMUNDO)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_ldisc.c - the line discipline: what happens between typing and read,
- * and between write and the screen. As termios(3) of Linux says, for N_TTY.
+ * kernel_ldisc.c - the line discipline: the processing between typed text and read, and between
+ * write and the screen, as in termios(3) of Linux for N_TTY.
  *
  *     typed -> mapping, flow control, signals -> editing -> input ring -> read
  *                                     echo |
@@ -57,7 +57,7 @@ static bool local(const struct dz_pty *t, uint32_t flag)
     return (t->termios.lflag & flag) != 0;
 }
 
-/* At the end of whatever changes the rings or the mode. */
+/* Called after every change of the rings or the mode. */
 static void assert_rings(const struct dz_pty *t)
 {
     assert(t->edit <= t->len && t->len <= DZ_KERNEL_TTY_IN && t->head < DZ_KERNEL_TTY_IN);
@@ -135,7 +135,7 @@ size_t dz_k_ldisc_write(struct dz_kernel *k, struct dz_pty *t, const uint8_t *da
     while (!t->stopped && done < n && output(k, t, data[done]))
         done++;
     if (done > 0) {
-        t->canon_col = t->column; /* what is typed from here on begins here */
+        t->canon_col = t->column; /* the next typed line begins here */
         dz_k_pty_output(k, t);
     }
     assert_rings(t);
@@ -198,7 +198,7 @@ static void put_in(struct dz_kernel *k, struct dz_pty *t, uint8_t c, uint8_t mar
     dz_k_wake(k, &t->wait_in);
 }
 
-/* Room for one more byte? The last place is kept for what ends the line. */
+/* Room for one more byte? The last place is reserved for the end of a line. */
 size_t dz_k_ldisc_room(const struct dz_pty *t)
 {
     return DZ_KERNEL_TTY_IN - 1 - dz_k_min64(t->len, DZ_KERNEL_TTY_IN - 1);
@@ -208,7 +208,7 @@ void dz_k_ldisc_flush(struct dz_kernel *k, struct dz_pty *t)
 {
     t->head = t->len = t->edit = t->lines = 0;
     t->lnext = 0;
-    dz_k_wake(k, &t->wait_master); /* a typist that waits for room */
+    dz_k_wake(k, &t->wait_master); /* a writer of the master that waits for room */
 }
 
 /* ---- editing --------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static uint8_t last_byte(const struct dz_kernel *k, const struct dz_pty *t, uint
 /* The column after the edited line, less its last `without` bytes. */
 static uint32_t column_of(const struct dz_kernel *k, const struct dz_pty *t, uint32_t without)
 {
-    struct dz_pty at = *t; /* only to count in */
+    struct dz_pty at = *t; /* a copy, only to count columns */
     at.column = t->canon_col;
     for (uint32_t i = t->edit; i > without; i--) {
         uint8_t c = last_byte(k, t, i - 1);
@@ -233,7 +233,7 @@ static uint32_t column_of(const struct dz_kernel *k, const struct dz_pty *t, uin
     return at.column;
 }
 
-/* Take the last character off the line: one byte, or all of a UTF-8 sequence. */
+/* Remove the last character of the line: one byte, or all bytes of a UTF-8 sequence. */
 static void erase_one(struct dz_kernel *k, struct dz_pty *t, bool show)
 {
     uint32_t n = 1;
@@ -327,7 +327,7 @@ static void start_output(struct dz_kernel *k, struct dz_pty *t)
     dz_k_wake(k, &t->wait_out);
 }
 
-/* Flow control and signals. True: that was all c is for. */
+/* Flow control and signals. True: c has no other effect. */
 static bool control_key(struct dz_kernel *k, struct dz_pty *t, uint8_t c)
 {
     if (t->termios.iflag & IXON) {
@@ -409,7 +409,8 @@ size_t dz_k_ldisc_input(struct dz_kernel *k, struct dz_pty *t, const uint8_t *da
 {
     size_t i = 0;
     for (; i < n; i++) {
-        bool only_edit = local(t, ICANON) && t->edit == t->len; /* then it may overflow: bell */
+        /* Then the byte may overflow the line: bell. */
+        bool only_edit = local(t, ICANON) && t->edit == t->len;
         if (dz_k_ldisc_room(t) == 0 && !only_edit && signal_of(t, data[i]) == 0)
             break;
         type(k, t, data[i]);
@@ -491,7 +492,7 @@ int64_t dz_k_ldisc_read(struct dz_kernel *k, struct dz_pty *t, uint8_t *buf, siz
             drop_in(k, t, 1);
     }
     assert_rings(t);
-    dz_k_wake(k, &t->wait_master); /* a typist that waits for room */
+    dz_k_wake(k, &t->wait_master); /* a writer of the master that waits for room */
     return got;
 }
 
@@ -500,11 +501,11 @@ void dz_k_ldisc_set(struct dz_kernel *k, struct dz_pty *t, const struct dz_termi
     bool was = local(t, ICANON);
     t->termios = *to;
     if (was && !local(t, ICANON)) {
-        t->edit = 0; /* what was being edited may be read */
+        t->edit = 0; /* the edited bytes may be read, too */
         t->lnext = 0;
     } else if (!was && local(t, ICANON) && t->len > 0) {
         uint8_t *mark = &ring_of(k, t).marks[slot(t, t->len - 1)];
-        t->lines += *mark == MARK_NONE; /* what is there counts as a line */
+        t->lines += *mark == MARK_NONE; /* the bytes so far count as a line */
         *mark = *mark == MARK_NONE ? MARK_LINE : *mark;
         t->edit = 0;
     }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_open.c - from a path to a node, over the disk and what is mounted on it; and the calls
- * that take a path.
+ * kernel_open.c - from a path to a node, on the disk and the file systems mounted on it; and the
+ * calls that take a path.
  *
- * The disk knows neither /proc nor /dev, so the kernel walks paths itself, one component at a
- * time: a directory of the disk that is covered by one of ours becomes the root of that mount;
+ * The disk knows neither /proc nor /dev, so the kernel walks paths itself, one component at a time:
+ * a directory of the disk that a file system of the kernel covers becomes the root of that mount;
  * ".." at such a root is the parent of the covered directory. Links of /proc that lead to a node
  * (cwd, exe, root) are followed to the node, all others by their text. The walk never leaves the
  * process's root, nor, with DZ_AT_BENEATH, the directory it began in.
  *
- * Each call walks to the node and then lets the disk's *at function act on the last component,
- * with its permission checks. Whatever /proc and /dev do not support is refused here: they can
- * be read and opened only.
+ * Each call walks to the node and then lets the disk's *at function act on the last component, with
+ * its permission checks. Calls that /proc and /dev do not support are refused here: their nodes can
+ * only be opened, read and listed.
  *
  * Bounds: PATH_MAX for each text, DZ_VFS_SYMLINK_MAX links.
  */
@@ -44,7 +44,7 @@ static bool same(const struct dz_node *a, const struct dz_node *b)
     return a->ino == b->ino && a->fs == b->fs;
 }
 
-/* The node as walks see it: the top of what is mounted there, if something is. */
+/* Map a covered node to the root of its mount. */
 static struct dz_node uncover(const struct dz_kernel *k, struct dz_node n)
 {
     if (n.fs == DZ_KERNEL_FS_DISK && n.ino != 0) {
@@ -123,7 +123,7 @@ static int enter(struct walker *w, const char *name, size_t len, struct dz_node 
     return e;
 }
 
-/* Put a link's text before what is left of the path. */
+/* Put a link's text before the rest of the path. */
 static int put_before(struct walker *w, const struct dz_node *link)
 {
     int64_t n;
@@ -353,7 +353,7 @@ static int access_mask(int flags)
     return (mode != O_WRONLY ? R_OK : 0) | (mode != O_RDONLY ? W_OK : 0);
 }
 
-/* A file of the disk that is open now: its description and number. */
+/* The disk has opened a file: make its description and number. */
 static int64_t disk_opened(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags,
                            const char *path)
 {
@@ -368,7 +368,7 @@ static int64_t disk_opened(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
     return dz_k_install(k, p, f, flags);
 }
 
-/* Open a node that is no plain file or directory of the disk; PLAIN when it is. */
+/* Open a node that is not a plain file or directory of the disk; PLAIN for one that is. */
 static int64_t open_special(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
                             int flags)
 {
@@ -394,8 +394,7 @@ static int64_t open_special(struct dz_kernel *k, struct dz_proc *p, const struct
     return S_ISCHR(a.mode) ? dz_k_rdev_open(k, p, a.rdev, flags) : -ENXIO;
 }
 
-/* Open a file or directory of the disk that no path leads to, but a link of /proc; as
- * open(2) would. */
+/* Open a file or directory of the disk that only a link of /proc leads to, as open(2) would. */
 static int64_t open_inode(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags)
 {
     struct dz_vfs_who who = dz_k_who(p);
@@ -422,7 +421,7 @@ static int64_t open_inode(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, 
     return e ? e : disk_opened(k, p, ino, flags, NULL);
 }
 
-/* Open anew what a description is of: /dev/fd/N and /proc/PID/fd/N. */
+/* Open a description's file again: /dev/fd/N and /proc/PID/fd/N. */
 int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags)
 {
     struct dz_pipe *q;
@@ -450,7 +449,7 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     case DZ_FILE_SYNTH:
     case DZ_FILE_DIR:
         return dz_k_fs_of(f->node.fs)->open(k, p, f->node.ino, flags);
-    case DZ_FILE_STREAM: { /* there is one of it: share */
+    case DZ_FILE_STREAM: { /* it exists only once: share it */
         int fd = dz_k_fd_free(k, p, 0);
         int e = fd < 0 ? fd : dz_k_fd_put(k, p, fd, f, flags & O_CLOEXEC ? DZ_FD_CLOEXEC : 0);
         return e ? e : fd;
@@ -479,7 +478,7 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     if (!at.path)
         return -EFAULT;
     dz_k_sig_sync(k, p);
-    if (dz_k_my_call(k, p)->parked) /* only a FIFO's open waits; its name may be gone by now */
+    if (dz_k_my_call(k, p)->parked) /* only opening a FIFO waits; its name may be gone now */
         return dz_k_fifo_wait(k, p, flags);
     at.flags |= nofollow ? DZ_AT_NOFOLLOW : 0;
     int e = dz_k_walk(k, p, at, &w);
@@ -494,7 +493,7 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     }
     if (w.dot)
         return open_inode(k, p, w.node.ino, flags);
-    int fd = dz_k_fd_free(k, p, 0); /* nothing is created that cannot be opened */
+    int fd = dz_k_fd_free(k, p, 0); /* create nothing that cannot be opened afterwards */
     if (fd < 0)
         return fd;
     struct dz_vfs_who who = dz_k_who(p);
@@ -517,7 +516,7 @@ int64_t dz_sys_fstatat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     }
     int e = dz_k_resolve(k, p, at, &n);
     f = e || (at.flags & DZ_AT_NOFOLLOW) ? NULL : dz_k_proc_file(k, &n);
-    if (f) { /* /dev/stdin and its like lead to what is open, which may have no node */
+    if (f) { /* /dev/stdin and similar links lead to an open file, which may have no node */
         dz_k_ops(f)->stat(k, f, ret_stat);
         return 0;
     }
@@ -574,7 +573,7 @@ int64_t dz_sys_readlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at a
     return dz_vfs_readlink(k->vfs, n.ino, buf, size);
 }
 
-/* statfs(2): what the disk may grow to. Without a limit, a terabyte is shown. */
+/* statfs(2): the size to which the disk may grow. Without a limit, a terabyte. */
 int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_kstatfs *ret_statfs)
 {
@@ -629,7 +628,7 @@ static int disk_target(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, 
     return 0;
 }
 
-/* A name that must be free. */
+/* A name that must not exist. */
 static int free_name(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w)
 {
     w->node.ino = 0;
@@ -637,7 +636,7 @@ static int free_name(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, st
     return w->node.ino != 0 ? -EEXIST : e;
 }
 
-/* Is something of ours mounted there? Then it can be neither removed nor renamed. */
+/* Is a file system of the kernel mounted there? Then it can be neither removed nor renamed. */
 static bool covered(const struct dz_k_walk *w)
 {
     return w->node.fs != DZ_KERNEL_FS_DISK;
@@ -734,7 +733,7 @@ static int node_of(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, stru
     if (!(k->caps & DZ_CAP_DISK))
         return -ENOSYS;
     const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
-    if (f && (f->flags & O_PATH)) /* an O_PATH descriptor names a place and is not open */
+    if (f && (f->flags & O_PATH)) /* an O_PATH descriptor names a node and is not open */
         return -EBADF;
     int e = dz_k_resolve(k, p, at, ret);
     if (e)
@@ -905,7 +904,7 @@ int64_t dz_sys_readdir(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t 
 static void dir_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)
 {
     if (dz_k_fs_of(f->node.fs)->stat(k, NULL, f->node.ino, st) != 0)
-        dz_k_stat_anon(st, S_IFDIR | 0555, f->node.ino); /* its process is gone */
+        dz_k_stat_anon(st, S_IFDIR | 0555, f->node.ino); /* its process has ended */
 }
 
 static short dir_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)

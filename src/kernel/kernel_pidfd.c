@@ -2,8 +2,9 @@
  *
  * kernel_pidfd.c - descriptors that stand for a process: pidfd_open, CLONE_PIDFD.
  *
- * The description holds the process's number and, because numbers are used again, its owner
- * number of locks, which never is (dz_file.pos). Once the process is gone it stands for nobody.
+ * The description holds the process's number and, because numbers are reused, its lock owner
+ * number, which is not (dz_file.pos). When the process has been reaped, the descriptor refers to no
+ * process.
  */
 #include "kernel/kernel_int.h"
 
@@ -63,7 +64,8 @@ int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, in
     if (!f)
         return -EBADF;
     *ret_pid = process(k, f) ? (int)f->obj
-                             : INT32_MAX; /* a process that has ended is no child of the caller */
+                             /* A reaped process is no child of the caller. */
+                             : INT32_MAX;
     *ret_nonblock = (f->flags & O_NONBLOCK) != 0;
     return 0;
 }
@@ -102,7 +104,7 @@ int64_t dz_sys_pidfd_getfd(struct dz_kernel *k, struct dz_proc *p, int fd, int o
     return e ? e : to;
 }
 
-/* The process whose directory in /proc a descriptor is open of, too, stands for it here. */
+/* A descriptor of the process's directory in /proc is accepted, too. */
 int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
                                  const struct dz_siginfo *info, int signo)
 {

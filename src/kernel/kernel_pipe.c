@@ -2,14 +2,14 @@
  *
  * kernel_pipe.c - pipes and FIFOs.
  *
- * A ring that begins at DZ_KERNEL_PIPE_BUF bytes and becomes DZ_KERNEL_PIPE_SIZE, or what
- * F_SETPIPE_SZ said, when that is not enough; all rings together stay under the machine's limit,
- * and a pipe that may not grow works on, small. A write of at most PIPE_BUF bytes
- * goes in whole or waits, so it never mixes with another's.
+ * A pipe is a ring that begins with DZ_KERNEL_PIPE_BUF bytes and grows to DZ_KERNEL_PIPE_SIZE, or
+ * to the size set by F_SETPIPE_SZ. All rings together stay below the machine's limit; a pipe that
+ * may not grow keeps working with its small ring. A write of at most PIPE_BUF bytes goes in whole
+ * or waits, so it never mixes with another's.
  *
- * A FIFO is a pipe found by the inode of its name. Opening one end waits for the
- * other; the descriptor is there already while it waits, so that a process that
- * is killed there leaves nothing behind.
+ * A FIFO is a pipe found by the inode of its name. Opening one end waits for the other; the
+ * descriptor exists already during the wait, so a process that is killed meanwhile leaves nothing
+ * behind.
  *
  * Invariants:
  *   1. the content lies in the ring: len <= its size, head < its size (assert_ring);
@@ -62,13 +62,13 @@ static bool may_grow(struct dz_kernel *k, uint64_t by)
     return by <= k->limits.pipe_bytes && k->pipe_bytes <= k->limits.pipe_bytes - by;
 }
 
-/* Bytes that its ring may have. */
+/* The most bytes that its ring may have. */
 static uint32_t most(const struct dz_pipe *q)
 {
     return q->size ? q->size : DZ_KERNEL_PIPE_SIZE;
 }
 
-/* Move what the ring holds to one of `want` bytes. -ENOMEM: it stays as it is. */
+/* Move the content to a ring of `want` bytes. -ENOMEM: nothing changes. */
 static int move(struct dz_kernel *k, struct dz_pipe *q, uint32_t want)
 {
     const uint32_t cap = cap_of(k, q), len = q->len, blob = dz_k_blob_new(k, NULL, want);
@@ -99,7 +99,7 @@ static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
         (void)move(k, q, want);
 }
 
-/* A power of two of pages. A ring grows when bytes need it, and shrinks at once. */
+/* A power of two of pages. A larger ring is allocated when bytes need it, a smaller one at once. */
 int64_t dz_k_pipe_size(struct dz_kernel *k, const struct dz_file *f, int cmd, int64_t size)
 {
     struct dz_pipe *q = dz_k_pipe(k, f->obj);
@@ -159,7 +159,7 @@ static int64_t pipe_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file
 size_t dz_k_pipe_peek(struct dz_kernel *k, const struct dz_file *f, uint8_t *buf, size_t n)
 {
     const struct dz_pipe *q = dz_k_pipe(k, f->obj);
-    uint32_t head = q->head, len = q->len; /* of a copy: the pipe's own stay */
+    uint32_t head = q->head, len = q->len; /* copies: the pipe's own do not change */
     return len ? dz_k_ring_get(dz_k_blob(k, q->blob, NULL), cap_of(k, q), &head, &len, buf, n) : 0;
 }
 
@@ -171,7 +171,7 @@ size_t dz_k_pipe_room(struct dz_kernel *k, const struct dz_file *f, size_t n)
     return room >= n ? n : n <= DZ_KERNEL_PIPE_BUF ? 0 : room;
 }
 
-/* For a write of PIPE_BUF bytes, if need be in a larger ring. */
+/* Has it room for a write of PIPE_BUF bytes, if necessary in a larger ring? */
 static bool has_room(struct dz_kernel *k, const struct dz_pipe *q)
 {
     uint32_t cap = cap_of(k, q);
@@ -201,7 +201,7 @@ static int pipe_wait(struct dz_kernel *k, const struct dz_k_sleeper *s, struct d
 {
     struct dz_pipe *q = dz_k_pipe(k, f->obj);
     uint32_t access = f->flags & O_ACCMODE;
-    (void)events; /* the end decides: HUP and ERR are always waited for */
+    (void)events; /* ignored: HUP and ERR are always reported */
     int e = access != O_WRONLY ? dz_k_sleep(k, s, &q->wait_r) : 0;
     return !e && access != O_RDONLY ? dz_k_sleep(k, s, &q->wait_w) : e;
 }
@@ -264,8 +264,9 @@ static struct dz_file *end_of(struct dz_kernel *k, struct dz_pipe *q, int flags)
     if (!f)
         return NULL;
     f->obj = q->index;
-    /* A FIFO hangs up when its writers have gone, not before the first has come: the
-     * offset, which pipes have no use for, holds their count at an opening without one. */
+    /* A FIFO hangs up when its writers have closed, but not before the first one has opened: the
+     * offset, which pipes do not use, holds the count of writers' opens if there was no writer at
+     * this open. */
     f->pos = q->writers == 0 ? q->writer_opens : UINT64_MAX;
     q->readers += access != O_WRONLY;
     q->writers += access != O_RDONLY;
@@ -320,7 +321,7 @@ static struct dz_pipe *fifo_of(struct dz_kernel *k, uint64_t ino)
     return q;
 }
 
-/* The first half: the descriptor, or why not. */
+/* The first half: returns the descriptor, or -errno. */
 static int64_t fifo_begin(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
                           int flags)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_proc.c - the life of processes: made, dead, mourned.
+ * kernel_proc.c - the life of processes: creation, death, wait.
  *
- * Process 1 is the kernel's own: it has no program, adopts orphans and reaps
- * them at once. What the embedder starts are its children.
+ * Process 1 is the kernel's own: it has no program, adopts orphans and reaps them at once.
+ * Processes that the embedder starts are its children.
  *
- * A process dies at a safepoint only, never inside its own host call: exit and
- * fatal signals leave a mark, and the scheduler calls dz_k_die(). A zombie keeps
- * its row, its pid and its status; everything else is given back.
+ * A process dies at a safepoint only, never inside its own host call: exit and fatal signals set a
+ * mark, and the scheduler calls dz_k_die(). A zombie keeps its row, its pid and its status;
+ * everything else is released.
  *
  * Invariants:
  *   1. a row's pid is in the hash, exactly once, zombies too (dz_k_hash_add and
@@ -54,7 +54,7 @@ static void hash_remove(struct dz_kernel *k, struct dz_proc *p)
 
 struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
 {
-    if (k->tab[DZ_KERNEL_TABLE_PROC].used >= (uint64_t)k->limits.procs + 1) /* and process 1 */
+    if (k->tab[DZ_KERNEL_TABLE_PROC].used >= (uint64_t)k->limits.procs + 1) /* plus process 1 */
         return NULL;
     struct dz_proc *p = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_PROC]);
     if (!p)
@@ -92,8 +92,8 @@ bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid)
     return false;
 }
 
-/* POSIX: no member has a parent in another group of the same session.
- * `without` is taken as dead already. */
+/* POSIX: no member has a parent in another group of the same session. `without` counts as dead
+ * already. */
 bool dz_k_pgrp_orphaned(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
@@ -121,8 +121,8 @@ static bool keeps(const struct dz_proc *parent, const struct dz_proc *child)
     return parent && parent->pgid != child->pgid && parent->sid == child->sid;
 }
 
-/* The groups that p's death makes orphans, if they have stopped members: its own,
- * and those of its children. A group that was one already stays in peace. */
+/* The groups that p's death orphans: its own, and those of its children. Those with stopped members
+ * get SIGHUP and SIGCONT; a group that was orphaned before does not. */
 static void hangup_orphans(struct dz_kernel *k, struct dz_proc *p)
 {
     DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
@@ -203,7 +203,7 @@ static void reap(struct dz_kernel *k, struct dz_proc *p)
     dz_k_proc_free(k, p);
 }
 
-/* Has the child changed in a way that `options` asks for? If so, fill in what SIGCHLD reports. */
+/* Has the child changed in a way that `options` selects? If so, fill in the data of SIGCHLD. */
 static bool has_news(const struct dz_proc *c, int options, struct dz_siginfo *info)
 {
     *info = (struct dz_siginfo){.signo = SIGCHLD, .pid = c->pid, .uid = c->uid};
@@ -242,7 +242,7 @@ static void tell_parent(struct dz_kernel *k, struct dz_proc *p)
         reap(k, p);
 }
 
-/* Who adopts what p leaves: the nearest ancestor that wants to, or process 1. */
+/* The process that adopts p's children: the nearest ancestor that is a subreaper, or process 1. */
 static struct dz_proc *adopter(const struct dz_kernel *k, const struct dz_proc *p)
 {
     struct dz_proc *a = dz_k_find(k, p->ppid);
@@ -307,7 +307,7 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
 
 static bool matches(const struct dz_proc *p, const struct dz_proc *child, int pid, int options)
 {
-    bool clone = child->exit_signal != 0; /* a child of clone that is no child of fork */
+    bool clone = child->exit_signal != 0; /* a child of clone, not of fork */
     if (child->ppid != p->pid)
         return false;
     if (!(options & __WALL) && clone != ((options & (int)__WCLONE) != 0))
@@ -399,7 +399,7 @@ int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int opti
     return r;
 }
 
-/* The number of waitpid(2) for what waitid(2) names: 0, -errno. */
+/* The argument of waitpid(2) for the arguments of waitid(2): 0, -errno. */
 static int pid_of(struct dz_kernel *k, const struct dz_proc *p, const struct dz_waitid *w,
                   int *ret_pid, bool *ret_nonblock)
 {

@@ -6,7 +6,7 @@
  *
  *     2 + i                          row i of the machine's tables
  *     pid << 16 | 0, or 1 + i        a process's directory, row i of a process's table
- *     fd << 32 | pid << 16 | FD_ROW, or FDINFO_ROW          a descriptor, what is told of it
+ *     fd << 32 | pid << 16 | FD_ROW, or FDINFO_ROW          a descriptor, its information
  *     tid << 32 | pid << 16 | TASK_ROW | 0, or 1 + i        the same of a thread as of a process
  *
  * A file's text is made when the file is opened and kept in a blob of the description, so one
@@ -135,7 +135,8 @@ static bool is_task(uint64_t ino)
 {
     return (ino & 0xf000) == TASK_ROW;
 }
-/* The row of a process's or a thread's entry, 0 of its directory; what has none: ROW_MASK. */
+/* The row of an entry of a process or thread, 0 for its directory; ROW_MASK for an inode that has
+ * none. */
 static unsigned row_no(uint64_t ino)
 {
     const uint64_t n = ino & 0xffff;
@@ -160,7 +161,7 @@ static struct dz_proc *proc_of(struct dz_kernel *k, uint64_t ino)
     return ino >= 0x10000 ? dz_k_find(k, (int32_t)(ino >> 16 & 0xffff)) : NULL;
 }
 
-/* The thread that an inode below task/ is about; NULL: it is not, or no more. */
+/* The thread of an inode below task/; NULL: another inode, or the thread has ended. */
 static struct dz_thread *thread_of(struct dz_kernel *k, uint64_t ino)
 {
     const struct dz_proc *p = proc_of(k, ino);
@@ -176,7 +177,7 @@ static uint64_t sub_ino(uint64_t dir, uint64_t n)
     return n << 32 | (dir & 0xffff0000) | rows[row_no(dir)];
 }
 
-/* The descriptor that an inode below fd/ stands for. */
+/* The description of an inode below fd/. */
 static struct dz_file *file_of(struct dz_kernel *k, uint64_t ino)
 {
     const struct dz_proc *p = proc_of(k, ino);
@@ -600,7 +601,7 @@ const struct dz_k_fs dz_k_procfs = {
     .text = proc_text,
 };
 
-/* The text as it is now, for who reads from the beginning. */
+/* Make the text again when a reader starts at the beginning. */
 static int make_text(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f)
 {
     struct dz_buf out = DZ_BUF_INIT(DZ_KERNEL_SYNTH_MAX);
@@ -642,7 +643,7 @@ static int64_t synth_write(struct dz_kernel *k, struct dz_proc *p, struct dz_fil
         (!of || of->state == DZ_PROC_ZOMBIE || (is_task(ino) && !thread_of(k, ino))))
         return -ESRCH; /* it has ended */
     if (of && !may_look(p, of))
-        return -EACCES; /* its number is another one's now */
+        return -EACCES; /* another process has its number now */
     k->reading.by = p;
     k->reading.of = thread_of(k, ino);
     const int64_t r_n = r->write(k, of, buf, n);

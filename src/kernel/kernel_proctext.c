@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_proctext.c - the texts of /proc but for those of /proc/sys, in the form of proc(5): what
- * ps, top, free, uptime, shells and libraries read of it.
+ * kernel_proctext.c - the texts of /proc but for those of /proc/sys, in the form of proc(5): as far
+ * as ps, top, free, uptime, shells and libraries read it.
  *
- * Sizes in pages are in those of who reads: 64 KiB for WebAssembly, where getpagesize() answers
- * that. Times are in hundredths of a second. What a kind of program has by itself (memory,
- * processors) its runner tells.
+ * Sizes in pages use the reader's page size: 64 KiB for WebAssembly, as getpagesize() returns
+ * there. Times are in hundredths of a second. The runner of a kind of program supplies its memory
+ * and processors.
  *
- * dz_kernel.reading says who reads, and of which thread: NULL for the files of a whole process.
+ * dz_kernel.reading has the reader and the thread that the text describes: NULL for the files of a
+ * whole process.
  */
 #include "kernel/kernel_int.h"
 
@@ -35,7 +36,7 @@ static ull ticks(uint64_t ns)
     return ns / NS_PER_TICK;
 }
 
-/* The task of who reads; NULL: process 1, which has none. */
+/* The reader's task; NULL: process 1, which has none. */
 static const struct dz_task *reader(const struct dz_kernel *k)
 {
     return k->reading.by ? k->task[k->reading.by->thread] : NULL;
@@ -84,8 +85,8 @@ static void text_uptime(struct dz_kernel *k, const struct dz_proc *of, struct dz
                 ticks(idle) / 100, ticks(idle) % 100);
 }
 
-/* Ours: a number that every start and every wake draws anew, so that a guest can tell
- * that it is a copy, or has slept, and forget what must be used only once. */
+/* doze's own file: a number that is drawn again at every start and every resume, so that a guest
+ * can detect that it was copied or suspended, and discard data that must be used only once. */
 static void text_generation(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     (void)of;
@@ -110,14 +111,14 @@ static void text_machine_stat(struct dz_kernel *k, const struct dz_proc *of, str
     ull idle = ticks(up > busy ? up - busy : 0);
     (void)of;
     dz_buf_addf(out, "cpu  %llu 0 0 %llu 0 0 0 0 0 0\n", ticks(busy), idle);
-    for (uint32_t i = 0; i < cpus; i++) /* nobody knows which one it was */
+    for (uint32_t i = 0; i < cpus; i++) /* the processor is unknown */
         dz_buf_addf(out, "cpu%u %llu 0 0 %llu 0 0 0 0 0 0\n", i, ticks(busy) / cpus, idle / cpus);
     dz_buf_addf(out, "intr 0\nctxt 0\nbtime %lld\nprocesses %llu\n",
                 (long long)(k->boot_real_ns / 1000000000), (ull)k->forks);
     dz_buf_adds(out, "procs_running 1\nprocs_blocked 0\n");
 }
 
-/* The device's minor number is also that of the mount, and what st_dev says. */
+/* The device's minor number is also that of the mount, and part of st_dev. */
 static const struct {
     unsigned dev;
     const char *what, *type, *at, *options;
@@ -189,7 +190,7 @@ char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p)
     return dz_k_has_state(k, p, DZ_THREAD_VFORK) ? 'D' : 'S';
 }
 
-/* Of which thread a text tells: that of reading, or the first one. NULL: a zombie. */
+/* The thread that a text describes: that of reading, or the first one. NULL: a zombie. */
 static const struct dz_thread *teller(const struct dz_kernel *k, const struct dz_proc *of)
 {
     return k->reading.of ? k->reading.of : dz_k_thread(k, of->threads);
@@ -438,7 +439,8 @@ static void text_personality(struct dz_kernel *k, const struct dz_proc *of, stru
     dz_buf_addf(out, "%08x\n", of->persona);
 }
 
-/* The host's kernel and ours do not choose victims by it; programs set it and read it back. */
+/* Neither the host's kernel nor this one chooses victims by this value; programs set it and read it
+ * back. */
 static void text_oom_adj(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     (void)k;
@@ -462,7 +464,7 @@ static int64_t write_comm(struct dz_kernel *k, struct dz_proc *of, const char *t
     struct dz_thread *t =
         k->reading.of ? dz_k_thread(k, k->reading.of->index) : dz_k_thread(k, of->threads);
     if (!t || k->reading.by != of)
-        return -EINVAL; /* as Linux says of another process's thread */
+        return -EINVAL; /* as on Linux for another process's thread */
     dz_k_thread_name_set(of, t, text, n);
     return (int64_t)n;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_ptimer.c - POSIX timers: timer_create(2) and what belongs to it.
+ * kernel_ptimer.c - POSIX timers: timer_create(2) and related calls.
  *
- * A timer is a row of its process, and its number is the row's index less 1. `at` is when it
- * expires next: kernel time, or CPU time for the clocks of a process or thread, which are looked at
+ * A timer is a row of its process, and its number is the row's index less 1. `at` is its next
+ * expiry: in kernel time, or in CPU time for the clocks of a process or thread, which are checked
  * when CPU time is accounted.
  *
- * A timer whose signal waits does not expire again: what it misses meanwhile is counted when the
- * signal is taken (dz_k_timer_taken), as its overrun. So a short interval costs nothing while
- * nobody looks. A signal that is ignored counts as taken, and the timer is then not due before
- * IGNORED_NS have passed.
+ * A timer whose signal is pending does not expire again: the expiries that it misses are counted as
+ * its overrun when the signal is taken (dz_k_timer_taken). So a short interval costs nothing while
+ * the signal is pending. A signal that is ignored counts as taken, and the timer is then not due
+ * before IGNORED_NS have passed.
  *
- * Invariant: `waits` is set while the signal of the timer waits, and only then (expire, and
- * dz_k_timer_taken, which hears of each signal that goes).
+ * Invariant: `waits` is set exactly while the signal of the timer is pending (expire, and
+ * dz_k_timer_taken, which is called for each signal that is removed).
  */
 #include "kernel/kernel_int.h"
 
@@ -41,7 +41,7 @@ static struct dz_timer *find(const struct dz_kernel *k, const struct dz_proc *p,
     return t && t->proc == p->index ? t : NULL;
 }
 
-/* The time of its clock, as `at` counts it. */
+/* The time of its clock, in the unit of `at`. */
 static int64_t now_of(struct dz_kernel *k, const struct dz_timer *t)
 {
     const struct dz_proc *p = dz_k_proc(k, t->proc);
@@ -53,7 +53,7 @@ static int64_t now_of(struct dz_kernel *k, const struct dz_timer *t)
     return dz_kernel_now(k);
 }
 
-/* Past now, by whole intervals: how many. */
+/* Advance `at` past now by whole intervals; returns how many. */
 static uint64_t forward(struct dz_timer *t, int64_t now)
 {
     if (!t->on || t->at > now)
@@ -88,7 +88,7 @@ static void expire(struct dz_kernel *k, struct dz_timer *t, int64_t now)
                                     .value = t->value};
     const uint64_t before = k->next_siginfo;
     (void)dz_k_send_info(k, p, to, &info);
-    t->waits = k->next_siginfo != before; /* else ignored, or one of it waits already */
+    t->waits = k->next_siginfo != before; /* otherwise it was ignored, or one is pending already */
     if (!t->waits && t->on && !is_cpu(t) && t->at < dz_k_add_ns(now, IGNORED_NS))
         (void)forward(t, now + IGNORED_NS);
 }
@@ -97,7 +97,7 @@ void dz_k_timer_taken(struct dz_kernel *k, struct dz_siginfo *info)
 {
     struct dz_timer *t = timer_row(k, (uint32_t)info->pid + 1);
     if (!t || t->proc != info->proc || !t->waits)
-        return; /* it is gone, or another one by now */
+        return; /* the timer was deleted, or replaced by another */
     t->waits = 0;
     const uint64_t missed = forward(t, now_of(k, t));
     const uint64_t all = t->overrun + (t->every ? missed : 0);
@@ -138,7 +138,7 @@ void dz_k_timer_cpu(struct dz_kernel *k, const struct dz_proc *p)
         expire(k, t, now_of(k, t));
 }
 
-/* The process ends, or calls exec. */
+/* For a process that ends or calls exec. */
 void dz_k_timer_drop(struct dz_kernel *k, const struct dz_proc *p)
 {
     DZ_K_FOREACH(dz_timer, t, k, DZ_KERNEL_TABLE_TIMER)
@@ -165,7 +165,7 @@ static int check_clock(const struct dz_proc *p, int clock)
     case CLOCK_PROCESS_CPUTIME_ID:
     case CLOCK_THREAD_CPUTIME_ID:
         return 0;
-    case CLOCK_REALTIME_ALARM: /* the machine does not sleep while a timer is due */
+    case CLOCK_REALTIME_ALARM: /* the machine is not suspended while a timer is due */
     case CLOCK_BOOTTIME_ALARM:
         return dz_k_capable(p, CAP_WAKE_ALARM) ? 0 : -EPERM;
     case CLOCK_MONOTONIC_RAW:
@@ -207,7 +207,7 @@ int64_t dz_sys_timer_create(struct dz_kernel *k, struct dz_proc *p, int clock,
     return (int64_t)t->index - 1;
 }
 
-/* [0] interval, [1] what is left: at least 1 while it will still expire. */
+/* [0] interval, [1] remaining time: at least 1 while it is armed. */
 static void look(struct dz_kernel *k, const struct dz_timer *t, int64_t ret[2])
 {
     const int64_t now = now_of(k, t);
@@ -244,7 +244,7 @@ int64_t dz_sys_timer_settime(struct dz_kernel *k, struct dz_proc *p, int id, int
         look(k, t, ret_old);
     t->every = set[0];
     t->overrun = t->told = 0;
-    t->waits = 0; /* what waits now says nothing of what comes */
+    t->waits = 0; /* a pending signal belongs to the old setting */
     t->on = set[1] != 0;
     if (t->on) {
         if (is_cpu(t))

@@ -6,11 +6,10 @@
  * master: either a stream to the outside, or the descriptor that a guest got
  * from /dev/ptmx. The line discipline between them is kernel_ldisc.c.
  *
- * Job control. A terminal belongs to at most one session and has one foreground
- * group. Who reads from the background gets SIGTTIN, who changes the terminal,
- * or writes with TOSTOP set, SIGTTOU; the call is then issued again when the
- * process is continued. In an orphaned group, or with the signal ignored or
- * blocked, POSIX wants EIO, or that the call goes on.
+ * Job control. A terminal belongs to at most one session and has one foreground group. A process
+ * that reads from the background gets SIGTTIN; one that changes the terminal, or writes with TOSTOP
+ * set, gets SIGTTOU. The call is issued again when the process is continued. In an orphaned group,
+ * or if the signal is ignored or blocked, POSIX requires EIO, or that the call proceeds.
  */
 #include "kernel/kernel_int.h"
 
@@ -145,7 +144,7 @@ int64_t dz_k_ptmx_open(struct dz_kernel *k, struct dz_proc *p, int flags)
 
 /* ---- job control ------------------------------------------------------------------------ */
 
-/* May p, perhaps in the background, do what signo forbids there? 1: yes. */
+/* May p, possibly in the background, do the operation that signo guards? 1: yes. */
 static int64_t foreground(struct dz_kernel *k, struct dz_proc *p, const struct dz_pty *t, int signo)
 {
     if (p->tty != t->index || p->pgid == t->pgrp || t->pgrp == 0)
@@ -161,8 +160,8 @@ static int64_t foreground(struct dz_kernel *k, struct dz_proc *p, const struct d
 
 /* ---- the terminal side -------------------------------------------------------------------- */
 
-/* VMIN and VTIME: may a read of n bytes be answered with what is there? The
- * parked call keeps the timer, and in `result` what was there last time. */
+/* VMIN and VTIME: may a read of n bytes return the available bytes? The parked call keeps the timer
+ * and, in `result`, the number of bytes seen last time. */
 static bool raw_may_return(struct dz_kernel *k, struct dz_proc *p, const struct dz_pty *t, size_t n)
 {
     const uint8_t *cc = t->termios.cc;
@@ -192,7 +191,7 @@ static int64_t pts_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *
         return ok;
     if (t->termios.lflag & ICANON)
         return dz_k_ldisc_read(k, t, buf, n);
-    bool now = (f->flags & O_NONBLOCK) && t->len > 0; /* what there is, however little */
+    bool now = (f->flags & O_NONBLOCK) && t->len > 0; /* return the available bytes, however few */
     if (!now && !raw_may_return(k, p, t, n))
         return -EAGAIN;
     int64_t r = dz_k_ldisc_read(k, t, buf, n);
@@ -233,7 +232,7 @@ static int pts_wait(struct dz_kernel *k, const struct dz_k_sleeper *s, struct dz
                     short events)
 {
     struct dz_pty *t = dz_k_pty(k, f->obj);
-    int e = dz_k_sleep(k, s, &t->wait_in); /* a hangup comes here too */
+    int e = dz_k_sleep(k, s, &t->wait_in); /* a hangup wakes this queue, too */
     return !e && (events & POLLOUT) ? dz_k_sleep(k, s, &t->wait_out) : e;
 }
 
@@ -355,7 +354,7 @@ static int64_t type_in(struct dz_kernel *k, struct dz_proc *p, struct dz_pty *t,
     return 0;
 }
 
-/* Requests that both sides answer alike. */
+/* Requests that both sides handle alike. */
 static int64_t tty_common(struct dz_kernel *k, struct dz_proc *p, struct dz_pty *t, uint32_t req,
                           void *arg)
 {
@@ -384,7 +383,7 @@ static int64_t tty_common(struct dz_kernel *k, struct dz_proc *p, struct dz_pty 
         return flow(k, t, (uintptr_t)arg);
     case TCSBRK:
     case TCSBRKP:
-        return 0; /* nothing is in a wire: output is gone when the master has it */
+        return 0; /* nothing to wait for: output is sent when the master has it */
     default:
         return -ENOTTY;
     }
@@ -418,7 +417,7 @@ static int64_t pts_request(struct dz_kernel *k, struct dz_proc *p, struct dz_pty
     }
 }
 
-/* A request from the background waits like a write does. */
+/* A request from the background waits like a write. */
 static int64_t pts_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
                          void *arg)
 {

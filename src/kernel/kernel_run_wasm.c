@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_run_wasm.c - the runner that is the engine: each process is a store
- * with one instance.
+ * kernel_run_wasm.c - the runner of WebAssembly programs: each process is a store with one instance
+ * of the engine.
  *
  * A program is a WASI command: its start function if it has one, then "_start"; or
  * a reactor with an entry: "_initialize" if it has one, then "run", whose result is
@@ -25,13 +25,13 @@ enum {
     TABLES_FREE = 1 << 20, /* bytes */
 };
 
-/* The content of dz_task.own. A vfork child has its parent's, which counts for the parent. */
+/* The content of dz_task.own. A vfork child uses its parent's, which is counted for the parent. */
 struct own {
     struct dz_task *task; /* whose it is */
     const struct dz_kernel_wasm *with;
     struct dz_wasm_store *store;
     struct dz_wasm_inst *inst;
-    void *frames;     /* of those whose vfork children run in their instance: the last one's */
+    void *frames; /* frames of parents whose vfork children run in their instance: the last one's */
     uint64_t charged; /* bytes of memory, counted */
 };
 
@@ -103,8 +103,8 @@ static int mem_commit(void *ctx, void *base, size_t old, size_t size, struct dz_
     return rc;
 }
 
-/* Of a program as compilers make them tables are no more than its stack, which is not counted
- * either. */
+/* Programs of ordinary compilers have small tables, no larger than their stack, which is not
+ * counted either. */
 static int mem_tables(void *ctx, uint64_t old, uint64_t size)
 {
     uint64_t had = old > TABLES_FREE ? old - TABLES_FREE : 0;
@@ -125,13 +125,13 @@ static int mem_map_image(void *ctx, void *at, uint32_t index, const uint8_t *ima
 
 static void mem_release(void *ctx, void *base, size_t size)
 {
-    (void)ctx; /* uncounted as a whole, by unload */
+    (void)ctx; /* unload releases the whole count */
     dz_wasm_mem_anon.release(NULL, base, size);
 }
 
 static void mem_keep(void *ctx, void *base, size_t size, size_t committed)
 {
-    (void)ctx; /* likewise; what is kept is no process's */
+    (void)ctx; /* likewise; a kept range belongs to no process */
     dz_wasm_mem_anon.keep(NULL, base, size, committed);
 }
 
@@ -206,7 +206,7 @@ static int begin_entry(const struct own *o, uint32_t *ret_flags)
     return begin_export(o, "run");
 }
 
-/* Does it import WASI's way to files, and nothing of ours? */
+/* Does it import WASI's functions on files, and nothing of doze's own? */
 static bool is_plain(const struct dz_wasm_module *m)
 {
     bool preopens = false;
@@ -246,7 +246,7 @@ static int load(void *arg, struct dz_task *t, const struct dz_load *from)
         return errno_of(rc);
     }
     if (!from)
-        dz_wasm_abandon(o->store); /* it will stand elsewhere than at its start */
+        dz_wasm_abandon(o->store); /* the caller restores another position than the start */
     return 0;
 }
 
@@ -268,7 +268,7 @@ static int signal_of(enum dz_wasm_trap_kind kind)
     }
 }
 
-/* The part that ran is over: begin the next. 1: it is; 0: that was the entry. */
+/* The current stage is over: begin the next. 1: it has begun; 0: that was the entry. */
 static int begin_next(struct dz_task *t)
 {
     struct dz_proc *p = t->proc;
@@ -377,7 +377,7 @@ static int frames_save(void *arg, struct dz_task *t)
     (void)arg;
     int rc = dz_wasm_frames_save(own_of(t)->inst, &f, NULL);
     if (rc)
-        return rc == DZ_ENOMEM ? -ENOMEM : -ENOSYS; /* then vfork copies, as fork */
+        return rc == DZ_ENOMEM ? -ENOMEM : -ENOSYS; /* vfork then copies, like fork */
     own_of(t)->frames = f;
     return 0;
 }
