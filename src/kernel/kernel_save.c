@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_save.c - saves and restores the rows of a machine.
+ * kernel_save.c - the rows of a machine, out and in.
  *
- * Input is not trusted: dz_kernel_thaw() checks every index, count and length of every row before
- * any use, recounts references and compares them, and rebuilds the links (queues, hashes, waiters).
+ * What comes in is not believed: dz_kernel_thaw() checks every index, count and
+ * length of every row before anything uses them, counts references anew and
+ * compares, and makes links (queues, hashes, waiters) itself.
  */
 #include "kernel/kernel_int.h"
 
@@ -82,7 +83,7 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
     uint32_t head[2]; /* used, index */
     memcpy(head, row, sizeof head);
     if (table == DZ_KERNEL_TABLE_PROC && head[1] == 1)
-        return 0; /* process 1 is the kernel's own, and exists already */
+        return 0; /* process 1 is ours: made already */
     if (head[0] != 1 || head[1] == 0 || head[1] > k->tab[table].max)
         return dz_fail(err, DZ_ECORRUPT, "a saved row of table %d has no valid number", (int)table);
     void *to = dz_k_row_new_at(&k->tab[table], head[1]);
@@ -198,7 +199,7 @@ static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
     return len <= cap && (cap == 0 ? head == 0 : head < cap);
 }
 
-/* Before a save, a child gets its own copy of the instance that its parent lent it. */
+/* A child has been separated from the instance that its parent lent it before it was saved. */
 static bool lends(const struct dz_kernel *k, uint32_t thread)
 {
     const struct dz_task *t = dz_k_thread(k, thread) ? k->task[thread] : NULL;
@@ -315,7 +316,7 @@ static bool pty_ok(const struct dz_kernel *k, const struct dz_pty *t)
     ok = ok && ring_ok(t->head, t->len, DZ_KERNEL_TTY_IN) && t->edit <= t->len;
     ok = ok && ring_ok(t->out_head, t->out_len, DZ_KERNEL_TTY_OUT);
     ok = ok && (t->edit == 0 || (t->termios.lflag & ICANON));
-    for (uint32_t i = 0; ok && i < t->edit; i++) /* no end of line in the edited line */
+    for (uint32_t i = 0; ok && i < t->edit; i++) /* no end of a line in the line being edited */
         ok = marks[(t->head + t->len - 1 - i) % DZ_KERNEL_TTY_IN] == 0;
     return ok && (t->stream == 0 || dz_k_stream(k, t->stream));
 }
@@ -333,7 +334,7 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
            ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
 }
 
-/* Claim a blob for one owner: false if it already has an owner. 0 is no blob. */
+/* Claim a blob for one owner: false if it has one already. 0 is no blob. */
 static bool claim(uint8_t *seen, uint32_t blob)
 {
     uint8_t bit = (uint8_t)(1u << blob % 8);
@@ -343,7 +344,7 @@ static bool claim(uint8_t *seen, uint32_t blob)
     return first;
 }
 
-/* A blob with two owners would be freed twice, or be used as two things. */
+/* A blob of two owners would be freed under one of them, or be two things at once. */
 static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
 {
     bool ok = true;
@@ -425,7 +426,7 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     return dz_k_sock_check(k, err);
 }
 
-/* ---- recounting ----------------------------------------------------------------------------- */
+/* ---- counting anew ------------------------------------------------------------------------ */
 
 static void reset_counts(struct dz_kernel *k)
 {
@@ -470,7 +471,7 @@ static int count_fds(struct dz_kernel *k, const struct dz_proc *p, struct dz_err
     return 0;
 }
 
-/* For an open description: count its object, and take its file. */
+/* A description is open: count it where it leads to, and take its file. */
 static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_err *err)
 {
     uint32_t access = f->flags & O_ACCMODE;
@@ -499,7 +500,7 @@ static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_er
 static void revive(struct dz_kernel *k, struct dz_proc *p)
 {
     p->threads = p->thread = p->wait_child = p->fd_hint = 0;
-    p->mem_bytes = 0; /* the runner counts its memory */
+    p->mem_bytes = 0; /* what it has is counted by what runs it */
     dz_k_hash_add(k, p);
     struct dz_job *job = dz_k_job(k, p->job);
     if (job)
@@ -508,7 +509,7 @@ static void revive(struct dz_kernel *k, struct dz_proc *p)
         dz_k_proc_alarm(k, p);
 }
 
-/* After its process was revived. */
+/* After its process. */
 static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err *err)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
@@ -522,14 +523,14 @@ static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err
     if (t->state == DZ_THREAD_VFORK && child && (child->flags & DZ_PROC_VFORKED))
         return 0;
     t->vfork_child = 0;
-    t->state = DZ_THREAD_READY; /* it repeats its call, whatever it waited for */
+    t->state = DZ_THREAD_READY; /* whatever it waits for, it asks again */
     if (!(p->flags & DZ_PROC_STOPPED))
         dz_k_enqueue(k, t, DZ_K_Q_NEW);
     dz_k_alarm(k, t);
     return 0;
 }
 
-/* Do its parents lead to process 1? Parents must not form a cycle. */
+/* Do its parents lead to process 1? One may not be its own grandparent. */
 static bool descends(const struct dz_kernel *k, const struct dz_proc *p)
 {
     for (int i = 0; p && i < DZ_KERNEL_PROCS_MAX; i++) {
@@ -602,7 +603,7 @@ void dz_kernel_unput(struct dz_kernel *k)
     }
     for (int t = 0; t < DZ_KERNEL_TABLE_COUNT; t++) {
         struct dz_k_table *tab = &k->tab[t];
-        uint32_t first = t == DZ_KERNEL_TABLE_PROC ? 2 : 1; /* process 1 is ours */
+        uint32_t first = t == DZ_KERNEL_TABLE_PROC ? 2 : 1; /* process 1 is the kernel's own */
         for (uint32_t i = tab->high; i >= first; i--)
             if (dz_k_row(tab, i))
                 dz_k_row_free(tab, i);
@@ -610,7 +611,7 @@ void dz_kernel_unput(struct dz_kernel *k)
     memset(k->pid_hash, 0, sizeof k->pid_hash);
     memset(k->tid_hash, 0, sizeof k->tid_hash);
     memset(k->futex_hash, 0, sizeof k->futex_hash);
-    for (uint32_t i = k->waiters.high; i > 0; i--) /* of epolls, whose queues are gone */
+    for (uint32_t i = k->waiters.high; i > 0; i--) /* of epoll items, whose queues were dropped */
         if (dz_k_row(&k->waiters, i))
             dz_k_row_free(&k->waiters, i);
     k->timerfds = 0;
@@ -632,7 +633,7 @@ static void take_misc(struct dz_kernel *k, const struct dz_kernel_misc *misc, in
     memcpy(k->load, misc->load, sizeof k->load);
     k->mono_offset += misc->now_ns + (slept_ns > 0 ? slept_ns : 0) - dz_kernel_now(k);
     k->load_at = dz_kernel_now(k);
-    k->output_waits = true; /* look once */
+    k->output_waits = true; /* let the next run check */
     DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
     k->events |= job->end != DZ_JOB_RUNNING && !job->taken;
 }
@@ -656,7 +657,7 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
     return 0;
 }
 
-/* ---- around it ------------------------------------------------------------------------ */
+/* ---- before a save ---------------------------------------------------------------------- */
 
 bool dz_kernel_settled(struct dz_kernel *k)
 {
@@ -666,7 +667,7 @@ bool dz_kernel_settled(struct dz_kernel *k)
     return true;
 }
 
-/* Find a process that runs in another's memory and lends it to no third one. */
+/* Find a process that runs in another's memory and does not lend it further. */
 static struct dz_proc *borrower(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_sched.c - who runs next, for how long, and what that costs.
+ * kernel_sched.c - chooses the thread that runs next and for how long, and accounts its CPU time.
  *
- * Two queues, first in first out. NEW holds threads that have just become
- * runnable, OLD those that used a whole slice up. NEW goes first, so a shell
- * answers while a loop burns; but when NEW has run for one slice without OLD
- * having a turn, OLD gets one, so nothing starves. A slice is at most
- * DZ_KERNEL_SLICE_NS and shorter for nice processes. A thread that waits is in
- * no queue and costs nothing.
+ * Two queues, first in first out. NEW holds threads that have just become runnable, OLD those that
+ * used up a whole slice. NEW goes first, so a shell responds while a loop computes; but after NEW
+ * has run for one slice without a turn of OLD, OLD gets one, so no thread starves. A slice is at
+ * most DZ_KERNEL_SLICE_NS and shorter for nice processes. A thread that waits is in no queue and
+ * costs nothing.
  *
- * One turn: deliver signals, arm the embedder's timer, run to a safepoint,
- * account, then do what the thread asked for (fork, exec, exit) or park it.
+ * One turn: deliver signals, arm the embedder's timer, run to a safepoint, account, then carry out
+ * the thread's request (fork, exec, exit) or park it.
  *
  * Invariants:
  *   1. a thread is in a queue exactly when it is READY, its process not STOPPED, and it
@@ -169,7 +168,7 @@ static void sample_load(struct dz_kernel *k, int64_t now)
 
 /* ---- one turn --------------------------------------------------------------------------- */
 
-/* Says of a job whose first process trapped what it did. */
+/* Record the trap of a job's first process in the job. */
 static void note_trap(struct dz_kernel *k, const struct dz_thread *t)
 {
     const struct dz_proc *p = dz_k_proc_of(k, t);
@@ -225,8 +224,8 @@ static void turn_over(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop
         dz_k_enqueue(k, t, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
 }
 
-/* The thread continues on another host thread. A signal that was sent since it was checked calls it
- * back. */
+/* The thread continues on another host thread. If a signal was sent after the last check, interrupt
+ * the thread. */
 static void goes_away(struct dz_kernel *k, struct dz_task *t)
 {
     assert(!t->away);
@@ -267,10 +266,10 @@ static void turn(struct dz_kernel *k, struct dz_thread *thread)
         k->current = NULL;
         return;
     }
-    /* What runs elsewhere has no slice here, and its runner says how much CPU time it took. */
+    /* A task that runs elsewhere has no slice here, and its runner reports its CPU time. */
     const bool here = !t->runner->poll;
     const int64_t begin = here ? k->ops.cpu_ns(k->ops.arg) : 0;
-    atomic_store(&k->running, t); /* from here on an interrupt finds it */
+    atomic_store(&k->running, t); /* from here on an interrupt reaches it */
     atomic_store(&k->resched, 0);
     if (atomic_load(&k->stop))
         t->runner->interrupt(t->runner_arg, t);
@@ -314,7 +313,7 @@ static void poll_all(struct dz_kernel *k)
             k->kinds[i].runner->poll(k->kinds[i].arg);
 }
 
-/* A stream is half full: its reader outside should not wait for the end of the run. */
+/* Is a stream half full? Its reader outside should not wait for the end of the run. */
 static bool much_output(struct dz_kernel *k)
 {
     if (!k->output_waits)
@@ -354,7 +353,7 @@ static enum dz_kernel_state run(struct dz_kernel *k, int64_t until_ns, struct dz
         if (!t) {
             if (!k->output_waits)
                 break;
-            if (dz_kernel_flush(k, err) != 0) /* its going may wake a writer */
+            if (dz_kernel_flush(k, err) != 0) /* delivered output may wake a writer */
                 return DZ_KERNEL_FAILED;
             if (!dz_kernel_runnable(k))
                 break;

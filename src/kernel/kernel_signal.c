@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_signal.c - signals: sent, kept, delivered.
+ * kernel_signal.c - sending, queueing and delivering signals.
  *
- * Sending sets a bit in the receiver and makes it runnable; nothing happens to
- * it before it stands at a safepoint and the scheduler calls dz_k_deliver().
- * There a fatal signal kills, a stop signal stops, and a handler is injected on
- * top of whatever the guest was doing, in a call that waits too: that call is
- * issued again when the handler has returned, and answers EINTR if it must not
- * be restarted.
+ * Sending sets a bit in the receiver and makes it runnable; nothing else happens until it is at a
+ * safepoint and the scheduler calls dz_k_deliver(). There a fatal signal kills, a stop signal
+ * stops, and a handler is injected on top of the guest's current code, even in a call that waits:
+ * that call is issued again when the handler has returned, and returns EINTR if it must not be
+ * restarted.
  *
- * How the end of a handler is seen: the engine counts injected calls that have
- * not returned; the kernel keeps one dz_handler for each. At every call and
- * every safepoint dz_k_sig_sync() compares, and pops what has returned, putting
- * the mask back. A mask matters at those places only, so this is soon enough: a
- * signal that the handler's mask held back comes with the next call, or when the
- * slice ends.
- * longjmp out of a handler leaves the mask alone, as POSIX lets it.
+ * How the end of a handler is detected: the engine counts injected calls that have not returned;
+ * the kernel keeps one dz_handler for each. At every call and every safepoint dz_k_sig_sync()
+ * compares the counts, pops the handlers that have returned, and restores their masks. That is soon
+ * enough, because a mask is used only there: a signal that the handler's mask blocked is delivered
+ * at the next call or at the end of the slice. longjmp out of a handler leaves the mask unchanged,
+ * as POSIX allows.
  *
- * A runner with frames on the guest's own stack (reissue) has nothing of that: the call ends,
- * the frame carries the mask, and dz_sys_sigreturn() puts it back. Its depth stays 0.
+ * A runner with frames on the guest's own stack (reissue) needs none of that: the call ends, the
+ * frame holds the mask, and dz_sys_sigreturn() restores it. The depth stays 0.
  *
- * What a signal tells (struct dz_siginfo) waits in a row of its own. Of a signal below 32 one
- * waits at most, for each thread and for the process; of a real-time signal as many as were
- * sent, the oldest first. A thread takes its own before those of the process.
+ * The content of a pending signal (struct dz_siginfo) is in a row of its own. A signal below 32 is
+ * pending at most once for each thread and once for the process; a real-time signal as often as it
+ * was sent, oldest first. A thread takes its own signals before those of the process.
  *
  * Invariants:
  *   1. depth <= DZ_KERNEL_HANDLERS_MAX (push_handler, and dz_k_assert_all);
@@ -42,7 +40,7 @@
 enum {
     HANDLER_DEFAULT = 0,
     HANDLER_IGNORE = 1,
-    REAL_TIME = 32, /* these and all above queue */
+    REAL_TIME = 32, /* these and all above are queued */
     ALT_STACK_MIN = 2048,
 };
 #ifndef SS_AUTODISARM
@@ -55,8 +53,8 @@ bool dz_k_sig_ignored(const struct dz_proc *p, int signo)
     return h == HANDLER_IGNORE || (h == HANDLER_DEFAULT && (DZ_K_BIT(signo) & IGNORED));
 }
 
-/* Signals that no handler of this thread gets now: the blocked ones, and those that its call waits
- * for, because that call answers them. */
+/* Signals that no handler of this thread may get now: the blocked ones, and those that its parked
+ * call waits for, because the call returns them. */
 static uint64_t held(const struct dz_thread *t)
 {
     const struct dz_call *c = &t->call[t->depth];
@@ -71,7 +69,7 @@ bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t)
     return now != 0;
 }
 
-/* ---- what waits, and what it tells ----------------------------------------------- */
+/* ---- pending signals and their content ------------------------------------------- */
 
 void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set)
 {
@@ -85,7 +83,7 @@ void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint
     }
 }
 
-/* These do not wait any more, for the process nor for any thread of it. */
+/* Drop these signals, of the process and of all its threads. */
 static void forget(struct dz_kernel *k, struct dz_proc *p, uint64_t set)
 {
     p->sig_pending &= ~set;
@@ -94,7 +92,7 @@ static void forget(struct dz_kernel *k, struct dz_proc *p, uint64_t set)
     dz_k_siginfo_drop(k, p->index, 0, set);
 }
 
-/* RLIMIT_SIGPENDING: rows of the user, to whatever process. */
+/* RLIMIT_SIGPENDING: does the user have too many rows, over all processes? */
 static bool too_many(const struct dz_kernel *k, const struct dz_proc *p)
 {
     uint64_t n = 0, most = p->rlimit[RLIMIT_SIGPENDING][0];
@@ -129,7 +127,7 @@ static int keep(struct dz_kernel *k, const struct dz_proc *p, const struct dz_th
     return 0;
 }
 
-/* Take one of this signal that waits in *pending, of the thread or (0) of the process. */
+/* Take the row of this signal that is pending in *pending, of the thread or (0) of the process. */
 static void take_from(struct dz_kernel *k, const struct dz_proc *p, uint32_t thread,
                       uint64_t *pending, struct dz_siginfo *ret_info)
 {
@@ -154,7 +152,7 @@ static void take_from(struct dz_kernel *k, const struct dz_proc *p, uint32_t thr
     dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SIGINFO], first->index);
 }
 
-/* The next one of `set`, taken: its own before those of the process, the lowest number first. */
+/* Take the next signal of `set`: the thread's before the process's, the lowest number first. */
 int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
                   struct dz_siginfo *ret_info)
 {
@@ -196,7 +194,7 @@ static void resume(struct dz_kernel *k, struct dz_proc *p)
         dz_k_enqueue(k, t, DZ_K_Q_NEW);
 }
 
-/* A parent that lent nothing need not wait for its vfork child to be killed. */
+/* A killed parent that lent nothing does not wait for its vfork child. */
 static void leave_vfork(struct dz_kernel *k, struct dz_proc *p)
 {
     DZ_K_THREADS(t, k, p)
@@ -207,7 +205,7 @@ static void leave_vfork(struct dz_kernel *k, struct dz_proc *p)
     }
 }
 
-/* Does it want to know of this signal now? */
+/* Can the thread take this signal now? */
 static bool takes(const struct dz_kernel *k, struct dz_thread *t, uint64_t bit)
 {
     const struct dz_call *c = dz_k_parked(t);
@@ -215,7 +213,7 @@ static bool takes(const struct dz_kernel *k, struct dz_thread *t, uint64_t bit)
     return awaited || (!(t->sig_mask & bit & ~NEVER_BLOCKED) && dz_k_sig_waits(k, t));
 }
 
-/* Wake one thread: one that runs already, or the first that waits. */
+/* Wake one thread: one that runs already, or else the first that waits. */
 static void wake_one(struct dz_kernel *k, struct dz_proc *p, uint64_t bit)
 {
     struct dz_thread *found = NULL;
@@ -261,7 +259,7 @@ int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
     }
     if (!(bit & NEVER_BLOCKED) && dz_k_sig_ignored(p, signo) && !is_blocked(k, p, to, bit))
         return 0;
-    if (signo >= REAL_TIME || !(*pending & bit)) { /* of the others one waits at most */
+    if (signo >= REAL_TIME || !(*pending & bit)) { /* the others are pending at most once */
         int e = keep(k, p, to, info);
         if (e)
             return e;
@@ -311,8 +309,8 @@ void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p)
         t->sig_mask = t->handler[--t->depth].mask;
 }
 
-/* A frame on the guest's own stack. A call that the thread was parked in ends first, and what
- * becomes of it is decided here: as on Linux, by the action of the first handler. */
+/* Push a frame on the guest's own stack. The thread's parked call ends first. As on Linux, the
+ * action of the first handler decides whether it is repeated. */
 static bool push_frame(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
 {
     struct dz_task *task = k->task[t->index];
@@ -320,7 +318,7 @@ static bool push_frame(struct dz_kernel *k, struct dz_thread *t, const struct dz
     const struct dz_sigact taken = *act;
     struct dz_inject h = {.act = &taken, .info = info};
     struct dz_call *c = dz_k_parked(t);
-    uint64_t now = t->sig_mask; /* that of sigsuspend, if it waits there */
+    uint64_t now = t->sig_mask; /* that of sigsuspend, if the thread waits there */
     if (c->parked) {
         bool restarts = (taken.flags & SA_RESTART) && !(c->flags & DZ_CALL_NORESTART);
         c->intr = 1;
@@ -362,7 +360,7 @@ static void stop_process(struct dz_kernel *k, struct dz_proc *p, int signo)
     note_parent(k, p, DZ_PROC_STOP_NEWS, CLD_STOPPED, signo);
 }
 
-/* Put the guest's handler on top. False: there was no room in the guest. */
+/* Push the guest's handler. False: the guest has no room for it. */
 static bool push_handler(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
 {
     struct dz_task *task = k->task[t->index];
@@ -417,7 +415,8 @@ static bool deliver_one(struct dz_kernel *k, struct dz_thread *t, const struct d
     if (push_handler(k, t, info))
         return true;
     struct dz_task *task = k->task[t->index];
-    if (task->runner->reissue && signo != SIGSEGV) { /* its handler may have a stack that is good */
+    /* The handler of SIGSEGV may have a usable stack. */
+    if (task->runner->reissue && signo != SIGSEGV) {
         dz_kernel_force(task, &(struct dz_siginfo){.signo = SIGSEGV, .code = SI_KERNEL});
         return true;
     }
@@ -529,7 +528,7 @@ int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid
                              .value = info->value};
     struct dz_thread *t = NULL;
     const struct dz_thread *named =
-        dz_k_thread_find(k, pid); /* any thread stands for its process */
+        dz_k_thread_find(k, pid); /* any thread's number identifies its process */
     struct dz_proc *q = named && tid == 0 ? dz_k_proc_of(k, named) : dz_k_find(k, pid);
     if (pid <= 0 || tid < 0 || own.signo < 0 || own.signo > DZ_KERNEL_SIGNALS)
         return -EINVAL;

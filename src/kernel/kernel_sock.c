@@ -2,12 +2,12 @@
  *
  * kernel_sock.c - sockets: the calls and options that all families have, and their description.
  *
- * What a family does differently stands in a table (struct dz_k_family); another family is one
- * more row in `families`.
+ * The operations of a family are in a table (struct dz_k_family); a new family is one more row in
+ * `families`.
  *
  * Invariant: dz_socket.refs counts its description, the listener's queue that it is in, sockets
- * whose peer it is, and messages that it sent (dz_k_assert_all counts them). The row goes with
- * the last (dz_k_sock_unref).
+ * whose peer it is, and messages that it sent (dz_k_assert_all counts them). The row is freed with
+ * the last reference (dz_k_sock_unref).
  */
 #include "kernel/kernel_sock.h"
 
@@ -71,7 +71,7 @@ int dz_k_sock_error(struct dz_socket *s)
     return e;
 }
 
-/* A description of s, which it then keeps. */
+/* Make a description of s, to which s then belongs. */
 static struct dz_file *describe(struct dz_kernel *k, struct dz_socket *s, int flags)
 {
     struct dz_file *f =
@@ -98,14 +98,14 @@ static struct dz_socket *find(struct dz_kernel *k, struct dz_proc *p, int fd,
     return f->kind == DZ_FILE_SOCKET ? dz_k_socket(k, f->obj) : NULL;
 }
 
-/* 0; else why not, and the call has ended. */
+/* Begin the call: 0, or the error with which it has ended. */
 static int begin(struct dz_k_sock_call *call, struct dz_kernel *k, struct dz_proc *p, int fd)
 {
     int e = 0;
     *call = (struct dz_k_sock_call){.k = k, .p = p, .c = dz_k_call(k, p)};
     call->s = find(k, p, fd, &call->f, &e);
     call->again = call->c->parked != 0;
-    if (!call->s) { /* a handler may have closed it meanwhile */
+    if (!call->s) { /* a handler may have closed the descriptor meanwhile */
         e = call->c->intr ? -EINTR : e;
         return (int)dz_k_sock_end(call, e);
     }
@@ -140,7 +140,7 @@ int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r)
     return dz_k_end(call->k, call->p, done > 0 ? done : r);
 }
 
-/* ---- made ------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------- */
 
 static int check_kind(const struct dz_kernel *k, int family, int *type, int protocol,
                       const struct dz_k_family **ret_family)
@@ -200,7 +200,7 @@ int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what
     e = f[0] && f[1] ? of->pair(k, p, ends) : -ENFILE;
     int64_t fd = e ? e : dz_k_install(k, p, f[0], flags & SOCK_CLOEXEC);
     if (fd < 0) {
-        for (int i = e ? 0 : 1; i < 2; i++) /* a failed install has let its own go */
+        for (int i = e ? 0 : 1; i < 2; i++) /* a failed install has dropped its description */
             if (f[i])
                 dz_k_file_drop(k, f[i]);
         return fd;
@@ -234,8 +234,8 @@ int64_t dz_sys_listen(struct dz_kernel *k, struct dz_proc *p, int fd, int backlo
     return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->listen(&call, most));
 }
 
-/* Accept the connection that waited first: it gets a description and a number, or stays in the
- * queue. */
+/* Accept the connection that has waited longest: it gets a description and a number, or stays in
+ * the queue. */
 int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags,
                        struct dz_sockaddr *ret_from)
 {
@@ -356,7 +356,7 @@ int64_t dz_k_sock_read(struct dz_kernel *k, struct dz_proc *p, int fd, const str
 {
     const struct dz_msg m = {.iov = iov, .iov_count = n};
     if (total_of(&m) == 0)
-        return dz_k_end(k, p, 0); /* as System V */
+        return dz_k_end(k, p, 0); /* as on System V */
     return dz_sys_recvmsg(k, p, fd, &m, 0, NULL);
 }
 
@@ -498,7 +498,7 @@ static short socket_ready(struct dz_kernel *k, struct dz_proc *p, const struct d
     return dz_k_family(s->family)->ready(k, s);
 }
 
-/* A change of its state wakes both queues, so each watcher is in both, whatever it waits for. */
+/* A change of state wakes both queues, so each watcher is in both, whichever event it waits for. */
 static int socket_wait(struct dz_kernel *k, const struct dz_k_sleeper *who, struct dz_file *f,
                        short events)
 {

@@ -2,19 +2,19 @@
  *
  * kernel_sock_flight.c - messages in the queues of sockets, and the descriptors in them.
  *
- * A message of a stream grows while bytes of the same sender follow that carry nothing with them.
- * What a message takes is charged three times: against its sender's SO_SNDBUF (wmem), against what
- * all sockets of the machine may hold (limits.pipe_bytes), and as a blob against its memory.
+ * A message of a stream grows while the same sender adds bytes without descriptors or credentials.
+ * A message is charged three times: to its sender's SO_SNDBUF (wmem), to the limit of all sockets
+ * of the machine (limits.pipe_bytes), and, as a blob, to the machine's memory.
  *
- * A description that is sent is referred to by its message, as by a descriptor. So a socket may
- * be referred to by nothing but messages in queues that nobody can read: its own, or those of
- * sockets of which the same is true. Such garbage is looked for when a socket's description has
- * lost a reference and all that are left are in messages. Reached are sockets that a descriptor
- * names, those that wait to be accepted at one that is reached, and those in messages to one that
- * is reached. All others are emptied, which frees them.
+ * A message holds a reference to each description that it carries, as a descriptor does. So the
+ * only references to a socket may be messages in queues that no process can read: its own queue, or
+ * the queues of other such sockets. A search for this garbage starts when a socket's description
+ * has lost a reference and all the remaining ones are in messages. A socket is reachable if a
+ * descriptor names it, if it waits to be accepted at a reachable socket, or if it is in a message
+ * to one. The queues of all others are purged, which frees these sockets.
  *
- * Freeing a message may close sockets, which frees their messages, and so on, as deep as a guest
- * likes. So messages are put in a list (doomed) that one loop works off.
+ * Freeing a message may close sockets, which frees their messages, and so on, to any depth that a
+ * guest chooses. So messages are put in a list (doomed) that one loop processes.
  *
  * Invariants:
  *   1. dz_socket.in_flight of a socket is how often messages name its description; the sum over
@@ -76,7 +76,7 @@ int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int
                : 0;
 }
 
-/* A message names this description, or does no more. */
+/* A message begins or ends to name this description. */
 static void fly(struct dz_kernel *k, const struct dz_file *f, bool off)
 {
     struct dz_socket *s = f->kind == DZ_FILE_SOCKET ? dz_k_socket(k, f->obj) : NULL;
@@ -133,7 +133,7 @@ static bool may_hold(const struct dz_kernel *k, uint64_t more)
     return more <= k->limits.pipe_bytes && k->socket_bytes <= k->limits.pipe_bytes - more;
 }
 
-/* Bytes for the last message of a stream's queue; false: it takes none. */
+/* Add bytes to the last message of a stream's queue; false: it cannot take them. */
 static bool append(struct dz_kernel *k, struct dz_socket *from, const struct dz_socket *to,
                    const struct dz_k_parcel *what)
 {
@@ -161,7 +161,7 @@ static bool append(struct dz_kernel *k, struct dz_socket *from, const struct dz_
     return true;
 }
 
-/* The row with its blobs, in no queue. */
+/* Make the row and its blobs, in no queue yet. */
 static struct dz_message *message_new(struct dz_kernel *k, const struct dz_proc *p,
                                       const struct dz_k_parcel *what)
 {
@@ -232,7 +232,7 @@ void dz_k_message_eat(struct dz_kernel *k, struct dz_message *m, uint32_t n)
     sent(k, dz_k_socket(k, m->sender), n);
 }
 
-/* The first one of s leaves the queue, and waits for its end. */
+/* Move the first message of s from its queue to the list of those to be freed. */
 static void doom(struct dz_kernel *k, struct dz_socket *s)
 {
     struct dz_message *m = dz_k_message(k, s->head);
@@ -314,7 +314,7 @@ static void collect(struct dz_kernel *k)
         list = s->mark_next;
         reach_from(k, s, &list);
     }
-    /* Messages to what was not reached, also to those that wait there to be accepted. */
+    /* Drop messages to unreachable sockets, and to those that wait there to be accepted. */
     DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
     if (s->mark != k->mark && s->state != DZ_SOCKET_LISTENING)
         while (s->head)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_sock_save.c - sockets and messages of a saved machine: believed only after a check.
+ * kernel_sock_save.c - checks and restores the sockets and messages of a saved machine.
  *
- * Links, queues and counts are made anew: queues by the order that each message and each socket in
- * a listener's queue has, references by those that refer. A description that only messages name is
- * garbage when nobody can read them, and goes as it would have while the machine ran.
+ * Links, queues and counts are rebuilt: queues from the order of each message and of each socket in
+ * a listener's queue, reference counts from the references. A description that only unreadable
+ * messages name is garbage, and is freed as in a running machine.
  */
 #include "kernel/kernel_sock.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* ---- each row for itself ------------------------------------------------------------------------
+/* ---- each row alone -----------------------------------------------------------------------------
  */
 
 static bool is_stream(const struct dz_socket *s)
@@ -123,7 +123,7 @@ static void reset(struct dz_socket *s)
     s->wait_r = s->wait_w = s->wait_p = s->mark = s->mark_next = 0;
 }
 
-/* A message takes what it takes from its sender, from all sockets, and from descriptions. */
+/* Count a message for its sender, for all sockets, and for its descriptions. */
 static void count(struct dz_kernel *k, const struct dz_message *m)
 {
     struct dz_socket *from = dz_k_socket(k, m->sender);
@@ -144,7 +144,7 @@ static void count(struct dz_kernel *k, const struct dz_message *m)
 
 /* ---- queues ---------------------------------------------------------------- */
 
-/* Something in a queue. */
+/* An entry of a queue. */
 struct entry {
     uint64_t order;
     uint32_t queue, index;

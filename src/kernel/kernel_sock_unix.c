@@ -2,15 +2,15 @@
  *
  * kernel_sock_unix.c - AF_UNIX: names, connections, streams, datagrams, packets.
  *
- * A path is bound by making a socket on the disk; who connects finds the inode by that path and
- * the socket by the inode, so renaming the file changes nothing and removing it makes the socket
- * unreachable. An abstract name is compared by its bytes, among sockets of one type.
+ * bind makes a socket file on the disk; connect finds the inode by the path and the socket by the
+ * inode, so renaming the file changes nothing, and removing it makes the socket unreachable. An
+ * abstract name is compared by its bytes, among sockets of one type.
  *
- * connect(2) of a stream makes the server's end at once and puts it into the listener's queue,
- * connected: bytes may flow before it is accepted. That end gets its description in accept(2).
+ * connect(2) of a stream makes the server's end at once and puts it, connected, into the listener's
+ * queue: bytes may flow before it is accepted. accept(2) makes the description of that end.
  *
- * The order in which errors are found is Linux's (net/unix/af_unix.c), because programs see it:
- * a stream that was shut says EPIPE before an error that waits, a datagram does the reverse.
+ * Errors are checked in Linux's order (net/unix/af_unix.c), because programs see it: a stream that
+ * was shut down returns EPIPE before a pending error, a datagram socket does the reverse.
  */
 #include "kernel/kernel_sock.h"
 
@@ -71,7 +71,7 @@ static bool is_abstract(const struct dz_sockaddr *a)
     return a->bytes[FAMILY_SIZE] == '\0';
 }
 
-/* The path in it, with its NUL. */
+/* The path of the address, with its NUL. */
 static void path_in(const struct dz_sockaddr *a, char path[static PATH_SIZE + 1])
 {
     size_t n = a->size - FAMILY_SIZE;
@@ -199,7 +199,7 @@ static int unix_bind(const struct dz_k_sock_call *call, const struct dz_sockaddr
     return take_name(call->k, s, name, to->size - FAMILY_SIZE);
 }
 
-/* ---- made, and gone -------------------------------------------------------- */
+/* ---- creation and release -------------------------------------------------- */
 
 static int unix_create(int *type, int protocol)
 {
@@ -234,7 +234,7 @@ static int unix_pair(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *c
     return 0;
 }
 
-/* There is room in its queue again: for those that wait for it, and those whose peer it is. */
+/* Its queue has room again: wake the senders that wait for it, and its peers. */
 static void wake_senders(struct dz_kernel *k, const struct dz_socket *s)
 {
     dz_k_wake(k, &s->wait_p);
@@ -258,7 +258,7 @@ static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
         dz_vfs_unref(k->vfs, s->ino);
     s->ino = 0;
     wake_senders(k, s);
-    dz_k_sock_wake(k, s); /* other threads, whose descriptor was closed */
+    dz_k_sock_wake(k, s); /* wake other threads, whose descriptor was closed */
     if (peer && !is_datagram(s) && !peer->dead) {
         peer->shut = DZ_SOCKET_SHUT_BOTH;
         if (s->head || unaccepted)
@@ -271,7 +271,7 @@ static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
         struct dz_socket *end = dz_k_socket(k, i);
         i = end->next;
         end->next = 0;
-        die(k, end, true); /* it is in a queue, so it has none */
+        die(k, end, true); /* it is in a listener's queue, so it has no description */
     }
     if (was_listening)
         s->head = s->tail = s->count = 0;
@@ -328,7 +328,7 @@ static void unix_accepted(struct dz_kernel *k, struct dz_socket *listener)
     dz_k_wake(k, &listener->wait_p);
 }
 
-/* The server's end, in the listener's queue. NULL: no room. */
+/* Make the server's end in the listener's queue. NULL: no room. */
 static struct dz_socket *server_end(struct dz_kernel *k, const struct dz_proc *p,
                                     struct dz_socket *listener)
 {
@@ -475,10 +475,10 @@ static int64_t unix_waiting(const struct dz_kernel *k, const struct dz_socket *s
     return n;
 }
 
-/* A line, as of net/unix/af_unix.c. */
+/* A line in the format of net/unix/af_unix.c. */
 static void tell_line(struct dz_kernel *k, const struct dz_socket *s, struct dz_buf *out)
 {
-    enum { /* of struct socket, which Linux writes here */
+    enum { /* of struct socket, which Linux prints here */
         UNCONNECTED = 1,
         CONNECTING = 2,
         CONNECTED = 3,
@@ -522,12 +522,12 @@ static int check_cred(const struct dz_kernel *k, const struct dz_proc *p, const 
 static int check_control(const struct dz_k_sock_call *call, const struct dz_msg *m)
 {
     int e = m->cred ? check_cred(call->k, call->p, m->cred) : 0;
-    if (call->c->done > 0) /* they went with the first bytes */
+    if (call->c->done > 0) /* they were sent with the first bytes */
         return 0;
     return e ? e : dz_k_fds_check(call->k, call->p, m->fds, m->fd_count);
 }
 
-/* Attach credentials if they are given, or if the receiver asked for them. */
+/* Attach credentials if the sender gave some, or if the receiver requested them. */
 static struct dz_ucred cred_for(const struct dz_k_sock_call *call, const struct dz_msg *m,
                                 const struct dz_socket *other)
 {
@@ -566,7 +566,7 @@ static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_ms
         if (other->dead || (other->shut & DZ_SOCKET_SHUT_RD))
             return broken_pipe(call, flags);
         struct dz_k_parcel what = {m->iov, m->iov_count, *done, 0, m->fds, 0, {0}};
-        what.size = dz_k_min64(total - *done, s->sndbuf / 2 - 64); /* two of them fit */
+        what.size = dz_k_min64(total - *done, s->sndbuf / 2 - 64); /* so that two of them fit */
         what.size = dz_k_min64(what.size, DZ_SOCKET_CHUNK);
         what.fd_count = *done == 0 ? m->fd_count : 0;
         what.cred = cred_for(call, m, other);
@@ -579,7 +579,7 @@ static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_ms
     return dz_k_sock_end(call, 0);
 }
 
-/* To whom a datagram goes: 0 and the socket, or -errno. */
+/* The receiver of a datagram: 0 and the socket, or -errno. */
 static int receiver(const struct dz_k_sock_call *call, const struct dz_msg *m,
                     struct dz_socket **ret_other)
 {
@@ -669,7 +669,7 @@ static void give_control(const struct dz_k_sock_call *call, struct dz_message *m
         dz_k_message_drop_fds(call->k, msg);
 }
 
-/* Missing credentials are reported as those of nobody. */
+/* Missing credentials are reported as those of no sender. */
 static void give_cred(const struct dz_socket *s, const struct dz_ucred *cred,
                       const struct dz_msg *m, struct dz_msg_got *got)
 {
@@ -686,8 +686,8 @@ static void give_cred(const struct dz_socket *s, const struct dz_ucred *cred,
         got->flags |= MSG_CTRUNC;
 }
 
-/* What a transfer of a stream that waits has seen of credentials stands in fields of its call that
- * have no other use there. */
+/* The credentials that a waiting transfer of a stream has seen are kept in fields of its call that
+ * are unused there. */
 static struct dz_ucred noted_cred(const struct dz_call *c)
 {
     return (struct dz_ucred){(int32_t)(c->result >> 32), (uint32_t)c->result, (uint32_t)c->mask};
@@ -709,7 +709,8 @@ static void tell(const struct dz_k_sock_call *call, const struct dz_ucred *cred,
         got->from.size = 0;
 }
 
-/* The queue is empty: the answer, DZ_KBLOCK; or KEEP: what has been read so far is the answer. */
+/* The queue is empty: returns the result, DZ_KBLOCK, or KEEP: the result is the bytes read so
+ * far. */
 enum {
     KEEP = -0x10020,
 };
@@ -751,7 +752,7 @@ static int64_t recv_stream(const struct dz_k_sock_call *call, const struct dz_ms
             return r;
         }
         if (seen && (s->options & DZ_SOCKET_PASSCRED) && !dz_k_same_cred(&cred, &msg->cred))
-            break; /* bytes of two writers are not mixed */
+            break; /* do not mix bytes of two writers */
         cred = seen ? cred : msg->cred;
         seen = true;
         uint32_t n = (uint32_t)dz_k_min64(msg->len, total - done);

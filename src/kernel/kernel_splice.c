@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_splice.c - splice and tee: bytes from or to a pipe without a buffer of the program's.
+ * kernel_splice.c - splice and tee: move bytes from or to a pipe without a buffer in the program.
  *
- * A call moves what can be moved at once, 64 KiB at most, and answers how much. It takes bytes from
- * a pipe only after the other side has accepted them, and reads a file or a socket only after it
- * has made room in the pipe. So none get lost when a side accepts less, and a call that waits holds
- * none.
+ * A call moves as much as it can without waiting, 64 KiB at most, and returns how much. It takes
+ * bytes from a pipe only after the other side has accepted them, and reads a file or a socket only
+ * after it has made room in the pipe. So no bytes are lost when a side accepts fewer, and a waiting
+ * call holds none.
  */
 #include "kernel/kernel_int.h"
 
@@ -27,7 +27,7 @@ static bool is_pipe(const struct dz_file *f)
     return f->kind == DZ_FILE_PIPE;
 }
 
-/* Wait until a side is ready, unless somebody said that this call must not. */
+/* Wait until a side is ready, unless the call must not wait. */
 static int64_t wait_for(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events,
                         const struct dz_splice *s)
 {
@@ -41,7 +41,7 @@ static int64_t wait_for(struct dz_kernel *k, struct dz_proc *p, struct dz_file *
     return dz_k_block(k, p);
 }
 
-/* One read or write of a side; offset NULL: where its description stands. */
+/* One read or write of a side; offset NULL: at the description's position. */
 static int64_t move(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int64_t *offset,
                     const struct iovec *piece, bool writes)
 {
@@ -60,7 +60,7 @@ static int64_t move(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     return r;
 }
 
-/* Offsets fit their sides: 0, or why not. */
+/* Does each offset fit its side? 0 or -errno. */
 static int check_offset(const struct dz_file *f, const int64_t *offset)
 {
     if (!offset)
@@ -70,7 +70,8 @@ static int check_offset(const struct dz_file *f, const int64_t *offset)
     return *offset < 0 ? -EINVAL : 0;
 }
 
-/* Others than these answer as what Linux cannot splice; among them terminals and sockets. */
+/* Other kinds return the error for files that Linux cannot splice; terminals and sockets are among
+ * them. */
 static bool has_splice(const struct dz_file *f)
 {
     return f->kind == DZ_FILE_DISK || f->kind == DZ_FILE_PIPE || f->kind == DZ_FILE_DEVICE ||
@@ -99,7 +100,7 @@ static int64_t broken(struct dz_kernel *k, struct dz_proc *p)
     return dz_k_end(k, p, -EPIPE);
 }
 
-/* After the checks. keep: the bytes stay in the pipe that they come from, as tee(2) does. */
+/* After the checks. keep: leave the bytes in the source pipe, as tee(2) does. */
 static int64_t transfer(struct dz_kernel *k, struct dz_proc *p, struct dz_file *const f[2],
                         const struct dz_splice *s, bool keep)
 {

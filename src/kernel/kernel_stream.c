@@ -2,10 +2,9 @@
  *
  * kernel_stream.c - bytes to and from the outside.
  *
- * A stream has a ring each way. What guests write waits in it until a flush:
- * the disk is committed first (the output gate), then the embedder takes what
- * it can. What it does not take stays, and writers block: that is the
- * back-pressure. A terminal's stream has no rings of its own; the pty has them.
+ * A stream has a ring each way. Output of guests waits in it until a flush: the disk is committed
+ * first (the output gate), then the embedder takes what it can. The rest stays, and writers block:
+ * that is the back-pressure. A terminal's stream has no rings of its own; the pty has them.
  */
 #include "kernel/kernel_int.h"
 
@@ -16,7 +15,7 @@
 #include <termios.h>
 
 enum {
-    STREAM_SINK = 2, /* of dz_stream.closed: writers go on */
+    STREAM_SINK = 2, /* of dz_stream.closed: writers do not notice */
 };
 
 static struct dz_stream *by_handle(struct dz_kernel *k, uint32_t handle)
@@ -196,7 +195,7 @@ int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_w
     return 0;
 }
 
-/* ---- giving output away ------------------------------------------------------------ */
+/* ---- delivering output ------------------------------------------------------------ */
 
 /* Offer a ring to the embedder, in its one or two pieces. */
 static void drain(struct dz_kernel *k, struct dz_stream *s, uint8_t *ring, uint32_t cap,
@@ -279,7 +278,7 @@ int dz_k_stream_open(struct dz_kernel *k, uint32_t handle, struct dz_file **ret_
     return 0;
 }
 
-/* Bytes on their way out count for the job of who wrote them. */
+/* Count output bytes for the job of the process that wrote them. */
 void dz_k_stream_job_output(struct dz_kernel *k, struct dz_proc *p, size_t n)
 {
     struct dz_job *job = dz_k_job(k, p->job);
@@ -340,7 +339,7 @@ static int stream_wait(struct dz_kernel *k, const struct dz_k_sleeper *who, stru
                        short events)
 {
     struct dz_stream *s = dz_k_stream(k, f->obj);
-    (void)events; /* the end of the outside is reported to all waiters */
+    (void)events; /* the end of the outside wakes all waiters */
     int e = dz_k_sleep(k, who, &s->wait_r);
     return e ? e : dz_k_sleep(k, who, &s->wait_w);
 }

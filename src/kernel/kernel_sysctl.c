@@ -2,9 +2,8 @@
  *
  * kernel_sysctl.c - the texts below /proc/sys and /proc/sysvipc.
  *
- * Each tells a limit or a property of this kernel, as a program would find out anyway, under
- * Linux's name and in its form. None can be written: who administers the machine does so from
- * outside.
+ * Each reports a limit or a property of this kernel that a program could find out anyway, with
+ * Linux's name and format. None can be written, because the machine is administered from outside.
  */
 #include "kernel/kernel_int.h"
 
@@ -36,7 +35,7 @@ static void text_uuid(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
     put_uuid(k, 0, out);
 }
 
-/* Another one after each start and each wake, as /proc/generation. */
+/* Different after each start and each resume, like /proc/generation. */
 static void text_boot_id(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     (void)of;

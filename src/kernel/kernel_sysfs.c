@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_sysfs.c - /sys, as far as libraries look at it: processors, and that there are no huge
- * pages. Only machines with native programs have it. No cgroups: who looks for their limits finds
- * none.
+ * kernel_sysfs.c - /sys, as far as libraries read it: the processors, and the absence of huge
+ * pages. Only machines with native programs have it. There are no cgroups, so a program that looks
+ * for their limits finds none.
  */
 #include "kernel/kernel_int.h"
 
@@ -107,7 +107,7 @@ static int64_t sys_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, in
 static int sys_text(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_buf *out)
 {
     const struct dz_k_text *r = dz_k_tree_row(&tree, ino);
-    if (!r || S_ISDIR(r->mode)) /* of a machine that another build saved */
+    if (!r || S_ISDIR(r->mode)) /* of a machine that another build of doze saved */
         return -ESRCH;
     k->reading.by = p;
     if (r->text)

@@ -2,9 +2,9 @@
  *
  * kernel_table.c - tables of rows, blobs, rings.
  *
- * A table gives out the lowest free index, so numbers stay small and a machine
- * that is written out is compact. Rows are allocated some at a time, as many as take
- * CHUNK_BYTES, and never move; chunks are kept until the kernel goes.
+ * A table gives out the lowest free index, so numbers stay small and a saved machine is compact.
+ * Rows are allocated in chunks of CHUNK_BYTES and never move; chunks are kept until the kernel is
+ * freed.
  *
  * Invariants:
  *   1. row index i lies in chunks[(i-1) / chunk_rows]; row->index == i while used
@@ -18,7 +18,7 @@
 
 enum {
     CHUNKS_FIRST = 4,
-    CHUNK_BYTES = 8192, /* a large row is of what most machines have few of */
+    CHUNK_BYTES = 8192, /* most machines have few rows of a large kind */
     CHUNK_ROWS_MAX = 32,
     CHUNK_ROWS_MIN = 4,
 };
@@ -129,7 +129,7 @@ void dz_k_row_free(struct dz_k_table *t, uint32_t index)
     assert_table(t);
 }
 
-/* ---- memory in sum, blobs ---------------------------------------------------- */
+/* ---- total memory, blobs ----------------------------------------------------- */
 
 bool dz_k_charge(struct dz_kernel *k, uint64_t bytes)
 {
@@ -145,8 +145,8 @@ void dz_k_uncharge(struct dz_kernel *k, uint64_t bytes)
     k->memory_used -= bytes;
 }
 
-/* Buffers of pipes, streams and terminals are pages of their own: mostly there is little in them,
- * and heap that was used before would have to be cleared. */
+/* Buffers of pipes, streams and terminals are mapped pages: they are mostly almost empty, and
+ * reused heap would have to be cleared. */
 static bool has_pages(size_t size)
 {
     return size >= DZ_KERNEL_STREAM_SIZE && size % dz_vm_page() == 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_thread.c - threads: made, found, gone; and what runs each of them.
+ * kernel_thread.c - threads: creation, lookup, end; and the task of each.
  *
- * A process lists its threads, the oldest first. Numbers of threads and of
- * processes are of one space: the first thread of a process has the process's.
+ * A process lists its threads, oldest first. Threads and processes share one space of numbers: the
+ * first thread of a process has the process's number.
  *
  * Invariants:
  *   1. a thread's tid is in the hash, exactly once (assert_new_tid when it enters,
@@ -32,7 +32,7 @@ static void assert_new_tid(const struct dz_kernel *k, const struct dz_thread *t)
     assert(t->tid > 0 && !dz_k_thread_find(k, t->tid));
 }
 
-/* Is the number a thread, a process, a group or a session? */
+/* Is the number in use by a thread, process, group or session? */
 static bool is_taken(const struct dz_kernel *k, int32_t number)
 {
     if (dz_k_find(k, number) || dz_k_thread_find(k, number))
@@ -182,7 +182,7 @@ int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes)
     return 0;
 }
 
-/* ---- what runs them --------------------------------------------------------------- */
+/* ---- tasks ------------------------------------------------------------------------ */
 
 struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *thread, uint32_t kind)
 {

@@ -2,14 +2,13 @@
  *
  * kernel_timer.c - clocks, sleeping, interval timers.
  *
- * Kernel time is the embedder's monotonic clock plus an offset, so that after a
- * thaw it goes on as if the machine had waited: what was to be woken meanwhile
- * is woken at once. All deadlines are absolute in it.
+ * Kernel time is the embedder's monotonic clock plus an offset, so that after a thaw it continues
+ * as if the machine had waited: deadlines that have passed meanwhile expire at once. All deadlines
+ * are absolute in it.
  *
- * Each thread has an alarm, its parked call's deadline, and each process one, its
- * real timer. The kernel remembers a lower bound of all of them; only when that
- * passes does it look at every row. Bounded tables make that cheap, and it
- * needs no structure that would have to be saved.
+ * Each thread has an alarm, its parked call's deadline, and each process one, its real timer. The
+ * kernel keeps a lower bound of all of them and checks every row only when that has passed. Bounded
+ * tables make that cheap, and it needs no structure that would have to be saved.
  */
 #include "kernel/kernel_int.h"
 
@@ -104,7 +103,7 @@ int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, i
     return r;
 }
 
-/* A time of some clock as kernel time. */
+/* Convert a time of some clock to kernel time. */
 int64_t dz_k_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t ns)
 {
     int64_t now = dz_kernel_now(k);

@@ -2,16 +2,14 @@
  *
  * kernel_wait.c - wait queues, the frame of a call that may park, and poll.
  *
- * A queue is one uint32_t in the object that is waited for: the index of its first waiter. A
- * thread may be in many queues at once (poll). Waking a queue makes all its threads runnable
- * and takes each out of every queue it is in. They look again; a thread whose condition does
- * not hold waits again. A thread that waits in no queue and has no deadline is woken by signals
- * only.
+ * A queue is one uint32_t in the object that is waited for: the index of its first waiter. A thread
+ * may be in many queues at once (poll). Waking a queue makes all its threads runnable and takes
+ * each out of every queue it is in. They check their condition again, and wait again if it does not
+ * hold. A thread that waits in no queue and has no deadline is woken by signals only.
  *
- * Invariant: a thread has waiters only in state WAIT (kernel_sched.c asserts it of each thread
- * that enters a run queue, dz_k_assert_all of all).
- * An item of epoll is in the queues of its file all the time, and waking them notes that something
- * happened (kernel_epoll.c).
+ * Invariant: a thread has waiters only in state WAIT (kernel_sched.c asserts it of each thread that
+ * enters a run queue, dz_k_assert_all of all). An item of epoll is always in the queues of its
+ * file; a wake of them marks the item hot (kernel_epoll.c).
  */
 #include "kernel/kernel_int.h"
 
@@ -122,7 +120,7 @@ int64_t dz_k_block(struct dz_kernel *k, struct dz_proc *p)
 {
     struct dz_thread *t = dz_k_me(k, p);
     if (dz_k_sig_waits(k, t))
-        return dz_k_restart(k, p); /* a signal first: it may end the call */
+        return dz_k_restart(k, p); /* a signal comes first: it may end the call */
     dz_k_parked(t)->parked = 1;
     t->state = DZ_THREAD_WAIT;
     dz_k_alarm(k, t);

@@ -2,10 +2,10 @@
  *
  * kernel_xattr.c - extended attributes of files of the disk.
  *
- * The disk keeps them. Here is who may do what, by the namespace that a name begins with:
+ * The disk stores them. This file checks permissions, by the namespace that a name begins with:
  *
- *     user.      of regular files and directories; as reading and writing the content
- *     trusted.   of whoever has CAP_SYS_ADMIN; others do not see that there are any
+ *     user.      of regular files and directories; with the permissions of the content
+ *     trusted.   for CAP_SYS_ADMIN only; hidden from others
  *     security.  everybody reads, CAP_SYS_ADMIN writes (security.capability: CAP_SETFCAP)
  *     system.    nothing: there are no access control lists
  *
@@ -24,13 +24,14 @@ static bool begins(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* As if there were no such attribute. mask: R_OK or W_OK. */
+/* The error, as if the attribute did not exist. mask: R_OK or W_OK. */
 static int refusal(int mask)
 {
     return mask == W_OK ? -EPERM : -ENODATA;
 }
 
-/* The node. What has none (a pipe, a socket) answers as a node that may not have user. ones. */
+/* The node. A descriptor without attributes (a pipe, a socket) counts as a node that may not have
+ * user. attributes. */
 static int node_of(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, const char *name,
                    int mask, struct dz_node *ret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_call.c - the table of calls, and what handlers have in common: guest memory, strings,
+ * linux_call.c - the table of calls, and functions shared by handlers: guest memory, strings,
  * paths, times, masks.
  */
 #include "linux/linux_call.h"
@@ -72,7 +72,7 @@ int dz_linux_struct(const linux_call *c, uint64_t at, uint64_t size, void *to, s
     memset(to, 0, known);
     if (dz_linux_get(c, at, to, size < known ? size : known) < 0)
         return -EFAULT;
-    for (uint64_t i = known; i < size; i += sizeof more) { /* fields that are not known: not used */
+    for (uint64_t i = known; i < size; i += sizeof more) { /* unknown fields: must be unused */
         const size_t n = size - i < sizeof more ? (size_t)(size - i) : sizeof more;
         if (dz_linux_get(c, at + i, more, n) < 0)
             return -EFAULT;
@@ -89,7 +89,8 @@ int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size)
         PIECE = 256
     };
     for (size_t have = 0; have < size;) {
-        size_t n = PIECE - (size_t)((at + have) % PIECE); /* never into a page that is not needed */
+        /* Never read into a page that is not needed. */
+        size_t n = PIECE - (size_t)((at + have) % PIECE);
         n = n < size - have ? n : size - have;
         size_t got = c->mem->read(c->mem->arg, at + have, to + have, n);
         if (memchr(to + have, '\0', got))
@@ -106,7 +107,7 @@ int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size)
 int dz_linux_at_fd(const linux_call *c, int fd, struct dz_at *ret_at)
 {
     *ret_at = dz_at_fd(fd);
-    return dz_sys_fd(LINUX_K(c), fd) ? 0 : -EBADF; /* AT_FDCWD is none */
+    return dz_sys_fd(LINUX_K(c), fd) ? 0 : -EBADF; /* AT_FDCWD is not a descriptor */
 }
 
 int dz_linux_at(const linux_call *c, int dir, int path, int flags, char text[PATH_MAX],

@@ -2,24 +2,24 @@
  *
  * linux_clone.c - calls that make processes and threads: fork, vfork, clone, clone3.
  *
- * All are dz_sys_clone(). What needs registers or a new address space is the runner's: its copy()
- * gets struct dz_clone with the stack, the thread area, and the addresses that get numbers. The
- * new thread answers the same call with 0, which the runner writes.
+ * All of them use dz_sys_clone(). The runner handles registers and address spaces: its copy() gets
+ * struct dz_clone with the stack, the thread area, and the addresses to store numbers at. In the
+ * new thread the same call returns 0, which the runner writes.
  */
 #include "linux/linux_int.h"
 
 #include <linux/sched.h>
 #include <signal.h>
 
-/* pidfd: where CLONE_PIDFD wants its descriptor. */
+/* pidfd: the address for the descriptor of CLONE_PIDFD. */
 static int64_t make(const linux_call *c, const struct dz_clone *how, uint64_t pidfd)
 {
     const bool told = (how->flags & CLONE_PIDFD) != 0;
     int fd = -1;
     if (told && c->mem->room(c->mem->arg, pidfd, sizeof fd) != sizeof fd)
-        return -EFAULT; /* before there is a child */
+        return -EFAULT; /* check this before a child exists */
     const int64_t r = dz_sys_clone(LINUX_K(c), how, told ? &fd : NULL);
-    if (fd >= 0) /* also when a vfork waits now: the next issue does not get it again */
+    if (fd >= 0) /* also if a vfork waits now, because the next issue does not get it again */
         (void)dz_linux_put(c, pidfd, &fd, sizeof fd);
     return r;
 }
@@ -35,7 +35,8 @@ LINUX_CALL(vfork)
     return make(c, &how, 0);
 }
 
-/* The signal is the lowest byte of the flags; the descriptor goes where the number would. */
+/* The signal is the lowest byte of the flags; the descriptor is stored where the number would
+ * be. */
 LINUX_CALL(clone)
 {
     const uint64_t flags = (uint32_t)c->arg[0];
@@ -52,7 +53,7 @@ LINUX_CALL(clone)
     return make(c, &how, how.parent_tid);
 }
 
-/* The kernel knows neither chosen numbers (set_tid: of whom may administer) nor cgroups. */
+/* The kernel supports neither chosen numbers (set_tid, which needs privilege) nor cgroups. */
 LINUX_CALL(clone3)
 {
     struct clone_args a = {0};
@@ -64,7 +65,8 @@ LINUX_CALL(clone3)
         return -EINVAL;
     if (dz_linux_get(c, c->arg[0], &a, size < sizeof a ? (size_t)size : sizeof a) < 0)
         return -EFAULT;
-    for (uint64_t at = sizeof a; at < size; at += sizeof more) { /* of a later Linux: must be 0 */
+    /* Fields of a later Linux: must be 0. */
+    for (uint64_t at = sizeof a; at < size; at += sizeof more) {
         const size_t n = size - at < sizeof more ? (size_t)(size - at) : sizeof more;
         if (dz_linux_get(c, c->arg[0] + at, more, n) < 0)
             return -EFAULT;

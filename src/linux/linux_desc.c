@@ -3,8 +3,8 @@
  * linux_desc.c - calls on descriptors: copies, flags, locks, ioctl; pipes, eventfd, timerfd,
  * signalfd, memfd; poll, select, epoll.
  *
- * Those of the last group wait with a timeout that the kernel keeps as a deadline. poll and select
- * tell how much was left, as Linux does: from that deadline.
+ * Calls of the last group wait with a timeout that the kernel keeps as a deadline. From that
+ * deadline, poll and select report the time left, as on Linux.
  */
 #include "linux/linux_int.h"
 
@@ -51,7 +51,7 @@ LINUX_CALL(close_range)
     if ((flags & CLOSE_RANGE_UNSHARE) && ((const struct dz_thread *)dz_kernel_row(
                                               c->kernel, DZ_KERNEL_TABLE_THREAD, c->proc->threads))
                                              ->next)
-        return -EINVAL; /* threads always share their descriptors here */
+        return -EINVAL; /* here threads always share their descriptors */
     last = last < DZ_KERNEL_FDS_MAX ? last : DZ_KERNEL_FDS_MAX - 1;
     for (uint32_t i = first; i <= last; i++) {
         if (!dz_sys_fd(LINUX_K(c), (int)i))
@@ -117,7 +117,7 @@ LINUX_CALL(flock)
     return dz_sys_flock(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
 }
 
-/* Modes of a terminal are longer in C libraries, and in our kernel, than in the calls: those have
+/* Terminal modes are longer in C libraries, and in the kernel, than in the calls, where they have
  * 19 characters, and speeds only in the requests of struct termios2. */
 enum {
     TERMIOS_CC = 19,
@@ -128,8 +128,8 @@ enum {
 };
 _Static_assert(offsetof(struct dz_termios, cc) == TERMIOS_SIZE - TERMIOS_CC, "begins as Linux's");
 
-/* Bits per second of a mode. No line has a speed here: what struct termios2 asks for is the one
- * of the mode. */
+/* Bits per second of a mode. No line has a speed here: the speed in struct termios2 is that of the
+ * mode. */
 static uint32_t speed_of(uint32_t cflag)
 {
     static const uint32_t slow[] = {0,   50,   75,   110,  134,  150,  200,   300,
@@ -177,7 +177,7 @@ LINUX_CALL(ioctl)
         return -ENOTTY;
     if (size == 0)
         return dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), request, (void *)(uintptr_t)c->arg[2]);
-    /* What only writes has an argument that may be anything, but must be there. */
+    /* A write-only request may have any argument, but it must be readable. */
     if (c->mem->read(c->mem->arg, c->arg[2], arg, (size_t)size) < (size_t)size)
         return -EFAULT;
     uint8_t before[IOCTL_MAX];
@@ -238,7 +238,7 @@ LINUX_CALL(signalfd4)
 
 LINUX_CALL(memfd_create)
 {
-    char name[256]; /* 249 bytes at most: the kernel says */
+    char name[256]; /* 249 bytes at most, which the kernel checks */
     const int e = dz_linux_string(c, c->arg[0], name, sizeof name);
     if (e < 0)
         return e == -ENAMETOOLONG ? -EINVAL : e;
@@ -269,7 +269,7 @@ LINUX_CALL(timerfd_gettime)
 
 /* ---- poll and select ----------------------------------------------------------------------- */
 
-/* The deadline of a wait that begins with this timeout, or began before: kernel time. */
+/* The deadline of a wait that begins now with this timeout, or that began before: kernel time. */
 static int64_t deadline_of(const linux_call *c, int64_t timeout_ns)
 {
     const struct dz_thread *t = dz_kernel_row(c->kernel, DZ_KERNEL_TABLE_THREAD, c->proc->thread);
@@ -279,8 +279,8 @@ static int64_t deadline_of(const linux_call *c, int64_t timeout_ns)
     return timeout_ns < 0 || timeout_ns >= INT64_MAX - now ? INT64_MAX : now + timeout_ns;
 }
 
-/* Write what is left until then, as a timespec (unit 1) or timeval (1000). That memory may be read
- * only: Linux does not mind. */
+/* Write the time left until then, as a timespec (unit 1) or timeval (1000). That memory may be
+ * read-only: Linux ignores the error. */
 static void put_left(const linux_call *c, uint64_t at, int64_t deadline, int64_t unit)
 {
     int64_t v[2];
@@ -333,7 +333,7 @@ LINUX_CALL(ppoll)
     return r;
 }
 
-/* What each of the three sets asks for, and what counts as an answer. */
+/* The events that each of the three sets requests, and those that count as ready. */
 static const struct {
     short wants, counts;
 } sets[3] = {
@@ -352,7 +352,7 @@ static bool is_in(uint64_t set[3][SELECT_MAX / 64], size_t s, uint32_t fd)
     return set[s][fd / 64] >> fd % 64 & 1;
 }
 
-/* What select waits for, as poll has it: how many, or -EBADF. */
+/* Convert select's sets for poll: the number of descriptors, or -EBADF. */
 static int64_t select_fds(const linux_call *c, struct bits *b, struct pollfd *fds)
 {
     int64_t count = 0;
@@ -391,7 +391,7 @@ static int64_t select_for(const linux_call *c, int64_t timeout_ns, const uint64_
     b.n = arg_u32(c, 0);
     if (b.n > INT32_MAX)
         return -EINVAL;
-    b.n = b.n < SELECT_MAX ? b.n : SELECT_MAX; /* no process has more */
+    b.n = b.n < SELECT_MAX ? b.n : SELECT_MAX; /* no process has more descriptors */
     const size_t size = (b.n + 63) / 64 * sizeof(uint64_t);
     for (size_t s = 0; s < 3; s++) {
         memset(b.in[s], 0, size);
@@ -478,7 +478,7 @@ LINUX_CALL(epoll_ctl)
     return dz_sys_epoll_ctl(LINUX_K(c), arg_int(c, 0), &ctl);
 }
 
-/* More events than fit here wait for the next call, as they may on Linux. */
+/* Events that do not fit here wait for the next call, as they may on Linux. */
 static int64_t epoll_for(const linux_call *c, int64_t timeout_ns, const uint64_t *mask)
 {
     struct dz_epoll_event got[EVENTS_AT_ONCE];

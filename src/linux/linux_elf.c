@@ -2,9 +2,9 @@
  *
  * linux_elf.c - the head of an ELF file, read and checked.
  *
- * What later code may rely on: each segment has file_size <= size, 0 < size, its address and its
+ * Later code may rely on this: each segment has file_size <= size, 0 < size, its address and its
  * place in the file differ by whole pages, neither sum overflows, all lie in [low, high), which is
- * in the address space. Segments may lie on each other or in any order: mapping decides.
+ * in the address space. Segments may overlap and be in any order: the mapping decides.
  */
 #include "linux/linux.h"
 
@@ -86,7 +86,7 @@ static int add_segment(struct dz_elf *elf, const Elf64_Phdr *h)
 
 static int read_interp(const struct dz_linux_file *file, struct dz_elf *elf, const Elf64_Phdr *h)
 {
-    if (elf->interp[0]) /* the first one counts */
+    if (elf->interp[0]) /* the first one is used */
         return 0;
     if (h->p_filesz < 2 || h->p_filesz > DZ_ELF_PATH_MAX || h->p_offset > INT64_MAX - h->p_filesz)
         return -ENOEXEC;

@@ -12,8 +12,8 @@
  * The frame is where rsp is after a call: 8 less than a multiple of 16. Segment registers are
  * written as they always are, and never read: guests have one code segment.
  *
- * A handler begins with extended registers in their initial state. What a frame says of them on
- * return goes through all checks that XRSTOR has, and is laid out anew in the layout of this host.
+ * A handler begins with extended registers in their initial state. On return, the registers in a
+ * frame pass all the checks of XRSTOR and are converted to the layout of this host.
  */
 #include "linux/linux_frame.h"
 
@@ -39,7 +39,7 @@ enum {
     FLAGS_GUEST = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | FLAG_TF | FLAG_DF | 0x800 | FLAG_RF | 1 << 18,
     USER_CS = 0x33,
     USER_SS = 0x2b,
-    /* uc_flags: extended registers are there; ss is, and is taken as it is */
+    /* uc_flags: extended registers are present; ss is present and used as it is */
     UC_FLAGS = 1 | 2 | 4,
 };
 
@@ -50,7 +50,7 @@ struct frame {
     uint64_t stack_at;
     uint32_t stack_flags, stack_pad;
     uint64_t stack_size;
-    uint64_t regs[18]; /* r8 to rip, rflags: what struct dz_stub_regs begins with */
+    uint64_t regs[18]; /* r8 to rip, rflags: the beginning of struct dz_stub_regs */
     uint16_t cs, gs, fs, ss;
     uint64_t error, trap, old_mask, address;
     uint64_t fpstate, reserved[8];
@@ -69,15 +69,15 @@ enum {
     XSTATE_MXCSR_MASK = 28,
     XSTATE_SW = 464, /* sw_reserved: struct said */
     XSTATE_FXSAVE = 512,
-    XSTATE_HEADER = 512, /* xstate_bv, xcomp_bv, and 8 bytes that have to be 0 */
+    XSTATE_HEADER = 512, /* xstate_bv, xcomp_bv, and 8 bytes that must be 0 */
     XSTATE_MIN = 512 + 64,
     FEATURE_SSE = 2,
     FEATURES_FXSAVE = 3, /* x87, SSE */
-    FEATURES_MXCSR = 6,  /* SSE, AVX: who loads either loads MXCSR as well */
-    MXCSR_MASK = 0xffbf, /* of a processor that says none */
+    FEATURES_MXCSR = 6,  /* SSE, AVX: loading either also loads MXCSR */
+    MXCSR_MASK = 0xffbf, /* of a processor that reports none */
 };
 
-/* sw_reserved: what a frame says of its xstate. */
+/* sw_reserved: a frame's description of its xstate. */
 struct said {
     uint32_t magic1, extended_size;
     uint64_t xfeatures;
@@ -97,7 +97,7 @@ enum layout {
     LAYOUT_POLL,   /* band, descriptor */
     LAYOUT_SYS,    /* address of the call, its number, AUDIT_ARCH_* */
 };
-/* Codes from 1 to a highest one belong to their signal, those below 0 to all. */
+/* Codes from 1 up to a maximum belong to their signal, those below 0 to all signals. */
 static enum layout layout_of(const struct dz_siginfo *i)
 {
     static const struct {
@@ -116,7 +116,7 @@ static enum layout layout_of(const struct dz_siginfo *i)
     return LAYOUT_SENDER;
 }
 
-/* Three ints, and from byte 16 on what the signal has to tell. */
+/* Three ints, and from byte 16 on the data of the signal. */
 void dz_linux_siginfo_put(const struct dz_siginfo *info, uint8_t out[DZ_LINUX_SIGINFO])
 {
     const enum layout layout = layout_of(info);
@@ -148,7 +148,7 @@ static bool on_stack(const struct dz_thread *t, uint64_t sp)
 static int place(const struct dz_linux_frame *f, const struct dz_thread *t, bool wants_alt,
                  uint64_t *ret_at, uint64_t *ret_xstate)
 {
-    const bool disarms = (t->alt_flags & SS_AUTODISARM) != 0; /* then nobody is "on" it */
+    const bool disarms = (t->alt_flags & SS_AUTODISARM) != 0; /* then a thread is never "on" it */
     const bool nested = !disarms && on_stack(t, f->regs->rsp);
     uint64_t sp = f->regs->rsp - RED_ZONE;
     const bool enters = wants_alt && t->alt_size > 0 && (disarms || !on_stack(t, sp));
@@ -163,7 +163,7 @@ static int place(const struct dz_linux_frame *f, const struct dz_thread *t, bool
     return 0;
 }
 
-/* The state that a handler begins with; what says the layout stays. */
+/* The initial state of a handler; the description of the layout stays. */
 static void xstate_begin(uint8_t *x, size_t size)
 {
     static const uint16_t fcw = 0x37f;
@@ -208,7 +208,7 @@ int dz_linux_frame_push(const struct dz_linux_frame *f, struct dz_thread *thread
     };
     struct dz_stub_regs seen = *r;
     if (h->in_call && h->again)
-        seen.rip -= 2; /* the instruction; rax has its number */
+        seen.rip -= 2; /* of the call instruction; rax has its number */
     else if (h->in_call)
         seen.rax = (uint64_t)h->result;
     memcpy(frame.regs, &seen, sizeof frame.regs);
@@ -258,7 +258,7 @@ static int xstate_kind(const struct dz_linux_frame *f, uint64_t at, struct said 
     return 0;
 }
 
-/* The xstate at `at` over x, which is in the initial state. */
+/* Read the xstate at `at` into x, which is in the initial state. */
 static int xstate_read(const struct dz_linux_frame *f, uint64_t at, uint8_t *x)
 {
     const struct dz_linux_mem *m = f->mem;

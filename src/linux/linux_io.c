@@ -3,9 +3,9 @@
  * linux_io.c - calls that move bytes: read, write and their forms, sendfile, copy_file_range,
  * getdents, lseek, sizes.
  *
- * Bytes go through a buffer. What can be sought in (files, devices) never waits, so it is read
- * and written by the chunk. A write to anything else has to be there as a whole, for the kernel
- * remembers how far it came and asks for the rest with the same arguments.
+ * Bytes go through a buffer. Seekable files and devices never wait, so they are read and written by
+ * chunks. A write to anything else must be in the buffer as a whole, because the kernel keeps the
+ * progress of the call and continues with the same arguments.
  */
 #include "linux/linux_int.h"
 
@@ -17,10 +17,10 @@ enum {
     TRANSFER_MAX = 0x7ffff000, /* bytes of one call, as on Linux */
     DENTS_MAX = 32 * 1024,     /* bytes of entries in one call */
     RWF_KNOWN = 0x3f,          /* HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND of preadv2(2) */
-    RWF_MEAN_NOTHING = 0x1 | 0x2 | 0x4, /* HIPRI; DSYNC, SYNC: the output gate commits */
+    RWF_MEAN_NOTHING = 0x1 | 0x2 | 0x4, /* HIPRI; DSYNC, SYNC: the output gate commits anyway */
 };
 
-/* ---- bytes on their way ------------------------------------------------------------- */
+/* ---- bytes in transit --------------------------------------------------------------- */
 
 uint8_t *dz_linux_bounce_get(struct dz_linux_bounce *b, size_t n)
 {
@@ -41,7 +41,8 @@ void dz_linux_piece_add(const linux_call *c, struct dz_linux_pieces *p, uint64_t
     if (p->bad || n == 0)
         return;
     n = n < TRANSFER_MAX - p->total ? n : TRANSFER_MAX - p->total;
-    size_t good = into ? c->mem->room(c->mem->arg, at, n) : n; /* else reading it will tell */
+    /* Else reading detects a bad address. */
+    size_t good = into ? c->mem->room(c->mem->arg, at, n) : n;
     p->bad = good < n;
     if (good == 0)
         return;
@@ -88,7 +89,7 @@ size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_
     return done;
 }
 
-/* Where in the file: here (its own offset) or there. */
+/* The position in the file: here (its own offset) or there. */
 struct place {
     bool there;
     uint64_t offset;
@@ -175,7 +176,7 @@ static int64_t one(const linux_call *c, bool into, struct place at)
 {
     struct dz_linux_pieces p;
     dz_linux_pieces_init(&p);
-    if (c->arg[2] > INT64_MAX) /* no address space has that */
+    if (c->arg[2] > INT64_MAX) /* no address space is that large */
         return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EFAULT : -EBADF;
     dz_linux_piece_add(c, &p, c->arg[1], c->arg[2], into);
     return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
@@ -275,7 +276,7 @@ static int64_t offset_set(const linux_call *c, int i, int fd, uint64_t offset)
     return r < 0 ? r : 0;
 }
 
-/* A regular file that is open as `mode` says, by its inode. */
+/* The inode of a regular file that is open with this mode. */
 static int64_t regular(const linux_call *c, int fd, int not_mode, uint64_t *ret_ino)
 {
     struct dz_kstat st;
@@ -385,7 +386,7 @@ LINUX_CALL(tee)
         .in = arg_int(c, 0), .out = arg_int(c, 1), .len = c->arg[2], .flags = arg_u32(c, 3)};
     return dz_sys_tee(LINUX_K(c), &s);
 }
-/* A copy here, so readv or writev of a pipe. SPLICE_F_NONBLOCK counts for the one call. */
+/* A copy here, so it is readv or writev of a pipe. SPLICE_F_NONBLOCK is for this call only. */
 LINUX_CALL(vmsplice)
 {
     const int fd = arg_int(c, 0);
@@ -412,7 +413,7 @@ struct listing {
     uint8_t bytes[DENTS_MAX];
     size_t size, used;
     uint64_t cookie; /* after the last entry that fitted */
-    bool old;        /* getdents: the type stands behind the name */
+    bool old;        /* getdents: the type is after the name */
     bool full;
 };
 
@@ -499,7 +500,7 @@ LINUX_CALL(truncate)
     fd = fd < 0 ? fd : dz_sys_fstatat(LINUX_K(c), at, &st);
     if (fd < 0)
         return fd;
-    if (!S_ISREG(st.mode)) /* a FIFO's open would wait */
+    if (!S_ISREG(st.mode)) /* opening a FIFO would wait */
         return S_ISDIR(st.mode) ? -EISDIR : -EINVAL;
     fd = dz_sys_openat(LINUX_K(c), at, O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0)
@@ -529,15 +530,15 @@ LINUX_CALL(fdatasync)
 LINUX_CALL(syncfs)
 {
     const int64_t r = dz_sys_fsync(LINUX_K(c), arg_int(c, 0));
-    return r == -EINVAL ? 0 : r; /* no file of the disk: nothing waits */
+    return r == -EINVAL ? 0 : r; /* not a file of the disk: nothing waits */
 }
 LINUX_CALL(sync)
 {
-    (void)c; /* what a commit has not written yet nobody outside has seen */
+    (void)c; /* no one outside has seen what is not yet committed */
     return 0;
 }
 
-/* Hints: nothing to do but to refuse what Linux refuses. Nothing lasts by this one. */
+/* Hints: nothing to do, except for the errors of Linux. The call makes nothing durable. */
 LINUX_CALL(sync_file_range)
 {
     struct dz_kstat st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_ipc.c - System V message queues and semaphores, and the control of shared memory;
- * linux_memory.c maps that.
+ * linux_ipc.c - System V message queues and semaphores, and the control of shared memory, which
+ * linux_memory.c maps.
  */
 #include "linux/linux_int.h"
 
@@ -15,7 +15,7 @@ static struct dz_ipcget ipc_get(const linux_call *c, uint64_t size, int flags)
     return (struct dz_ipcget){.key = arg_int(c, 0), .flags = flags, .size = size};
 }
 
-/* What IPC_STAT and its like write of any object. */
+/* The permissions that IPC_STAT and related operations write for any object. */
 static struct ipc_perm perm_of(const struct dz_ipcstat *s)
 {
     const struct dz_ipc *o = &s->row;
@@ -28,7 +28,8 @@ static struct ipc_perm perm_of(const struct dz_ipcstat *s)
                              .__seq = (unsigned short)o->number};
 }
 
-/* Which of the three an operation is: how dz_sys_ipc_stat() looks. -1: it is another one. */
+/* How dz_sys_ipc_stat() selects the object for one of these three operations; -1: another
+ * operation. */
 static int stat_how(int op, int by_index, int any)
 {
     if (op == IPC_STAT)

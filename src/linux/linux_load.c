@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_load.c - exec: segments into an address space, and the first stack.
+ * linux_load.c - exec: maps the segments of a program and builds its first stack.
  *
  * The stack as the program finds it, from high to low addresses:
  *
@@ -24,7 +24,7 @@
 enum {
     ZEROS_MAX = 2 * DZ_ELF_SEGMENTS_MAX, /* of a program and its interpreter */
     TOP_BYTES = 8,                       /* zeros above the strings */
-    CLOCK_TICKS = 100,                   /* a second's, of times(2) */
+    CLOCK_TICKS = 100,                   /* per second, for times(2) */
 };
 static const char PLATFORM[] = "x86_64";
 static const int ALL = PROT_READ | PROT_WRITE | PROT_EXEC;
@@ -45,12 +45,12 @@ struct lay {
     struct dz_mm_calls *calls;
     struct dz_linux_start *start;
 };
-/* What was added to the addresses of either file, and where the image of the vDSO is. */
+/* The load offset of each file, and the address of the vDSO's image. */
 struct places {
     uint64_t program, interp, vdso;
 };
 
-/* What is mapped again is no longer the end of an earlier file. */
+/* A range that is mapped again is no longer the end of an earlier file. */
 static void forget_zeros(struct dz_linux_zeros *zeros, uint64_t start, uint64_t end)
 {
     size_t kept = 0;
@@ -73,7 +73,7 @@ static int map_segment(struct lay *l, const struct dz_linux_file *file,
                        const struct dz_elf_segment *s, uint64_t bias, int fixed)
 {
     const uint64_t start = s->start + bias, file_end = start + s->file_size;
-    uint64_t zeros = page_down(start); /* where anonymous memory begins */
+    uint64_t zeros = page_down(start); /* start of the anonymous memory */
     int rc = 0;
     if (s->file_size > 0) {
         struct dz_mm_map m = {.at = zeros,
@@ -102,7 +102,8 @@ static int map_segment(struct lay *l, const struct dz_linux_file *file,
     return rc;
 }
 
-/* The lowest page of a file that may lie anywhere: at `hint`, or as high as there is room. */
+/* The lowest page for a file that can be loaded anywhere: at `hint`, or as high as there is
+ * room. */
 static int place(const struct dz_mm *mm, const struct dz_elf *elf, uint64_t hint, uint64_t *ret_at)
 {
     const uint64_t size = elf->high - elf->low;
@@ -110,11 +111,12 @@ static int place(const struct dz_mm *mm, const struct dz_elf *elf, uint64_t hint
         *ret_at = hint & ~(elf->align - 1);
         return *ret_at && size <= DZ_MM_ADDRESS_MAX - *ret_at ? 0 : -ENOMEM;
     }
-    const uint64_t room = size + elf->align - DZ_MM_PAGE; /* neither is near the end of 64 bits */
+    const uint64_t room = size + elf->align - DZ_MM_PAGE; /* neither can overflow 64 bits */
     const uint64_t at = room <= DZ_MM_ADDRESS_MAX ? dz_mm_place(mm, 0, room, 0) : 0;
     if (!at)
         return -ENOMEM;
-    /* What is aligned is the address less the file's own; the lowest page may be none. */
+    /* The alignment applies to the address less the file's own; the lowest page may not be
+     * aligned. */
     *ret_at = at + ((elf->low - at) & (elf->align - 1));
     return 0;
 }
@@ -149,7 +151,7 @@ static void set_brk(struct dz_mm *mm, const struct dz_linux_program *program, ui
         start = s->start > start ? s->start : start;
         file_end = s->start + s->file_size > file_end ? s->start + s->file_size : file_end;
     }
-    /* A static program that moves lies among the mappings, where a heap cannot grow. */
+    /* A static program that can be moved is placed among the mappings, where a heap cannot grow. */
     const bool apart = elf->moves && !program->interp;
     dz_mm_set_brk(mm, apart ? program->base : elf->high + bias,
                   file_end > start ? file_end - start : 0, program->seed);
@@ -194,7 +196,7 @@ static void put_bytes(struct stack *s, uint64_t at, const void *bytes, size_t n)
     if (n > 0)
         memcpy(s->bytes + (at - s->sp), bytes, n);
 }
-/* Pointers to strings that lie one after the other from `string` on, and 0. */
+/* Pointers to consecutive strings from `string` on, and 0. */
 static void put_pointers(struct stack *s, uint64_t *at, const struct dz_strings *strings,
                          uint64_t string)
 {
@@ -223,7 +225,7 @@ static int check_strings(const struct dz_strings *strings)
     return 0;
 }
 
-/* The auxiliary vector in Linux's order: how many pairs. */
+/* The auxiliary vector in Linux's order; returns the number of pairs. */
 static size_t make_aux(const struct dz_linux_program *p, const struct places *at,
                        Elf64_auxv_t aux[static DZ_LINUX_AUX_MAX])
 {
@@ -248,7 +250,7 @@ static size_t make_aux(const struct dz_linux_program *p, const struct places *at
     AUX(AT_GID, p->aux.gid);
     AUX(AT_EGID, p->aux.egid);
     AUX(AT_SECURE, p->aux.secure);
-    AUX(AT_RANDOM, 0); /* this and two below: put_stack() knows their addresses */
+    AUX(AT_RANDOM, 0); /* put_stack() fills in this 0 and the next two */
     AUX(AT_HWCAP2, p->aux.hwcap2);
     AUX(AT_EXECFN, 0);
     AUX(AT_PLATFORM, 0);
@@ -277,7 +279,7 @@ static int map_stack(struct lay *l, uint64_t sp, bool exec)
 
 static int make_stack(struct lay *l, const struct dz_linux_program *p, const struct places *places)
 {
-    static const struct dz_strings one_empty = {"", 1, 1}; /* nobody begins without argv[0] */
+    static const struct dz_strings one_empty = {"", 1, 1}; /* every program gets an argv[0] */
     const struct dz_strings *argv = p->argv.count > 0 ? &p->argv : &one_empty;
     const size_t path_size = strlen(p->path) + 1;
     if (check_strings(argv) < 0 || check_strings(&p->env) < 0)

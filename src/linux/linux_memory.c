@@ -2,11 +2,11 @@
  *
  * linux_memory.c - calls on memory: mmap to madvise, brk, msync, mlock.
  *
- * mm/ decides and answers; what is here is what a descriptor means, and who pays. A call whose
- * list the host refuses has broken its process, which the runner then kills.
+ * mm/ decides the result; this file finds the backing of a descriptor, and accounts memory. A call
+ * whose list the host refuses has broken its process, which the runner then kills.
  *
- * Locking is accepted within RLIMIT_MEMLOCK and changes nothing, because the machine's memory is
- * never swapped by us; MAP_POPULATE is accepted and touches nothing.
+ * Locking is accepted within RLIMIT_MEMLOCK and changes nothing, because doze never swaps a
+ * machine's memory; MAP_POPULATE is accepted and touches nothing.
  */
 #include "linux/linux_run_int.h"
 
@@ -26,7 +26,7 @@ static uint64_t page_up(uint64_t n)
     return (n + DZ_MM_PAGE - 1) & ~(uint64_t)(DZ_MM_PAGE - 1);
 }
 
-/* Before an operation of mm: its data, with limits as they are now. NULL: ENOSYS. */
+/* Before an operation of mm: returns its data, with the current limits. NULL: ENOSYS. */
 static struct dz_mm *begin(const linux_call *c)
 {
     if (!c->thread)
@@ -34,7 +34,7 @@ static struct dz_mm *begin(const linux_call *c)
     dz_linux_limits(c->thread);
     return linux_mm(c->thread);
 }
-/* After it: what mm answered, when the host has it, too. */
+/* After an operation: returns mm's result, once the host has executed the list. */
 static int64_t end(const linux_call *c, int64_t r)
 {
     return dz_linux_apply(c->thread) < 0 ? -ENOMEM : r;
@@ -42,8 +42,8 @@ static int64_t end(const linux_call *c, int64_t r)
 
 /* ---- mmap ---------------------------------------------------------------------------- */
 
-/* What a descriptor can be mapped as. *ret_inside: so many bytes of the mapping are pages that the
- * file has. */
+/* The backing for mapping a descriptor. *ret_inside: so many bytes of the mapping are pages of the
+ * file. */
 static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_map *m,
                     uint64_t *ret_inside)
 {
@@ -56,8 +56,8 @@ static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_m
     m->may = (uint8_t)((access != O_WRONLY ? PROT_READ : 0) | (access == O_RDWR ? PROT_WRITE : 0) |
                        PROT_EXEC);
     if (!(m->may & PROT_READ) || (shared && (m->prot & PROT_WRITE) && !(m->may & PROT_WRITE)))
-        return -EACCES; /* before there is a file of memory for nothing */
-    if (zero) {         /* as anonymous memory, but for what the descriptor permits */
+        return -EACCES; /* check this before a memory file is made in vain */
+    if (zero) {         /* as anonymous memory, with the access of the descriptor */
         m->flags |= shared ? 0 : MAP_ANONYMOUS;
         return shared ? dz_linux_back_object(c->thread->l, page_up(m->size), &m->back) : 0;
     }
@@ -79,8 +79,8 @@ static int map_file(const linux_call *c, const struct dz_file *f, struct dz_mm_m
     return dz_linux_back_file(c->thread->l, &b, &m->back);
 }
 
-/* Map a file. Behind a file in the pack lies another one, so pages behind its end are mapped from
- * behind the pack's. */
+/* Map a file. In the pack another file follows, so pages behind the file's end are mapped from
+ * behind the end of the pack. */
 static int64_t map(struct dz_mm *mm, const struct dz_mm_map *m, uint64_t inside,
                    struct dz_mm_calls *calls)
 {
@@ -102,7 +102,7 @@ static int64_t map(struct dz_mm *mm, const struct dz_mm_map *m, uint64_t inside,
     return at;
 }
 
-/* Would it take more private memory than the machine ever has? */
+/* Would it need more private memory than the machine can ever have? */
 static bool is_too_much(const linux_call *c, const struct dz_mm_map *m)
 {
     struct dz_ksysinfo info;
@@ -149,7 +149,7 @@ LINUX_CALL(mmap)
     }
     if (rc < 0)
         return rc;
-    if (m.flags & MAP_FIXED) /* what was there goes */
+    if (m.flags & MAP_FIXED) /* the old mapping is replaced */
         dz_linux_loosen(c->thread->l);
     const int64_t r = map(mm, &m, inside, &c->thread->l->calls);
     if (r < 0 && m.back.kind != DZ_MM_ANON)
@@ -185,7 +185,7 @@ LINUX_CALL(mremap)
     const struct dz_mm_vma *v = dz_mm_find(mm, r.at);
     if (v && v->start <= r.at && v->back.kind == DZ_MM_PACK &&
         page_up(r.new_size) > page_up(r.old_size))
-        return -ENOMEM; /* another file lies behind it in the pack */
+        return -ENOMEM; /* another file follows in the pack */
     dz_linux_loosen(c->thread->l);
     return end(c, dz_mm_mremap(mm, &r, &c->thread->l->calls));
 }
@@ -198,7 +198,7 @@ LINUX_CALL(brk)
         return -ENOSYS;
     uint64_t to = c->arg[0];
     if (to > mm->brk && dz_sys_sysinfo(LINUX_K(c), &info) == 0 && to - mm->brk > info.total)
-        to = 0; /* more than the machine ever has, as of mmap: it stays where it is */
+        to = 0; /* more than the machine can ever have, as for mmap: leave the break */
     const int64_t r = (int64_t)dz_mm_brk(mm, to, &c->thread->l->calls);
     return end(c, r);
 }
@@ -226,7 +226,7 @@ LINUX_CALL(msync)
     return end(c, rc);
 }
 
-/* Every page of a VMA counts as present: which ones are, only the host knows, and it may change. */
+/* Every page of a VMA is reported as present, because only the host knows, and it may change. */
 LINUX_CALL(mincore)
 {
     const struct dz_mm *mm = begin(c);
@@ -258,7 +258,7 @@ LINUX_CALL(mincore)
 
 /* ---- System V shared memory -------------------------------------------------------------- */
 
-/* Where shmat maps it; 0: anywhere. 0 or -EINVAL. */
+/* The address for shmat; 0: any. 0 or -EINVAL. */
 static int shm_place(const linux_call *c, const struct dz_mm *mm, uint64_t size, uint64_t *ret_at)
 {
     const int flags = arg_int(c, 2);
@@ -308,7 +308,7 @@ LINUX_CALL(shmat)
     return end(c, r);
 }
 
-/* All that shmat mapped there, also when it is in pieces by now. */
+/* Unmap everything that shmat mapped there, even if it is in pieces now. */
 LINUX_CALL(shmdt)
 {
     struct dz_mm *mm = begin(c);
@@ -328,7 +328,7 @@ LINUX_CALL(shmdt)
             one.start - at != one.back.offset || (ino && one.back.id != ino) ||
             !dz_sys_shm_is(LINUX_K(c), one.back.id, &size, false)) {
             if (ino == 0)
-                break; /* what begins there is something else */
+                break; /* another object begins there */
             continue;
         }
         ino = one.back.id;

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_pages.c - what mappings are made of: files in memory, shared memory, the image's pack.
+ * linux_pages.c - the backing of mappings: files in memory, shared memory, the image's pack.
  *
  *     mmap of a file ── the image's, unchanged ──> the pack: one descriptor for all of them
  *                    ├─ MAP_PRIVATE ───────────> a snapshot: (inode, generation)
  *                    └─ MAP_SHARED ────────────> the shared file: (inode, 0)
  *     MAP_SHARED | MAP_ANONYMOUS ──────────────> an object
  *
- * All but the pack are files in memory of this process (memfd), which it has mapped, too. They
- * hold nothing that cannot be made again: a snapshot is filled from the disk, a shared file is
- * written back to it, and an object's pages are the machine's (struct dz_mm_back names it).
+ * All but the pack are memory files (memfd) of this process, which has them mapped, too. Their
+ * content can always be restored: a snapshot is filled from the disk, a shared file is written back
+ * to it, and an object's pages are the machine's (struct dz_mm_back names it).
  *
- * A file is filled by granules, where something maps it. A snapshot belongs to the file's ctime
- * and size when it was made: who maps the file after a change gets a new one, with the next
- * generation. Programs cannot write to it (F_SEAL_FUTURE_WRITE).
+ * A file is filled by granules, where it is mapped. A snapshot is valid for the file's ctime and
+ * size when it was made: a mapping after a change gets a new snapshot, with the next generation.
+ * Programs cannot write to it (F_SEAL_FUTURE_WRITE).
  *
- * A shared file is the truth for read(2) and write(2) as well (struct dz_kernel_pages), below the
- * size that the disk knows. What programs wrote is found by sums of chunks, as the host does not
- * tell which pages of such a file were written: a chunk whose sum differs from the disk's goes
- * there. Before output leaves, only files up to SYNC_BYTES are looked at.
+ * A shared file also holds the content that read(2) and write(2) use (struct dz_kernel_pages), up
+ * to the size on the disk. Changes by programs are found by checksums of chunks, because the host
+ * does not report which pages of such a file were written: a chunk whose checksum differs from the
+ * disk's is written back. Before output is delivered, only files up to SYNC_BYTES are checked.
  *
- * What nobody maps any more is found by a walk over all VMAs (sweep), now and then after
- * something was unmapped, and when there is no room. Snapshots stay for the next program, up to
+ * A walk over all VMAs (sweep) finds files that are no longer mapped. It runs now and then after
+ * something was unmapped, and when there is no room. Snapshots are kept for the next program, up to
  * CACHE_BYTES.
  *
  * INVARIANTS
  * 1. A granule that a VMA maps, and that the file has, is filled.
- * 2. files.bytes is the sum of what granules and objects take (assert_bytes at the end).
+ * 2. files.bytes is the memory of all granules and objects (assert_bytes at the end).
  */
 #include "linux/linux_run_int.h"
 
@@ -38,13 +38,13 @@
 
 enum {
     GRANULE = 256 << 10,
-    CHUNK = DZ_VFS_CHUNK, /* of a shared file: what has a sum */
+    CHUNK = DZ_VFS_CHUNK, /* of a shared file: the unit of a checksum */
     FILES_MAX = 2048,
     PACKED_MAX = 4096,
-    CACHE_FILES = 128,       /* snapshots that nobody maps: so many */
-    CACHE_BYTES = 64 << 20,  /* and so large */
-    SYNC_BYTES = 8 << 20,    /* of a file that is looked at before each output */
-    SWEEP_NS = 100 * 1000000 /* between two walks */
+    CACHE_FILES = 128,       /* unmapped snapshots that are kept, at most, */
+    CACHE_BYTES = 64 << 20,  /* and their bytes */
+    SYNC_BYTES = 8 << 20,    /* largest file that is checked before each output */
+    SWEEP_NS = 100 * 1000000 /* between two sweeps */
 };
 _Static_assert(GRANULE % CHUNK == 0, "granules are whole chunks");
 
@@ -53,16 +53,16 @@ struct linux_file {
     struct dz_mm_back back;  /* kind, id, generation */
     int64_t ctime_ns;        /* of a snapshot */
     uint64_t size;           /* bytes of fd */
-    uint64_t mapped_end;     /* nobody ever mapped what is above */
+    uint64_t mapped_end;     /* nothing above was ever mapped */
     int fd;
     uint32_t number; /* the stub's */
     bool has_number;
     bool mapped;  /* of a sweep */
-    bool written; /* by programs, or may be */
+    bool written; /* programs may have written to it */
     uint64_t used;
     uint64_t bytes; /* in files.bytes */
     uint8_t *map;   /* NULL: size is 0, or an object */
-    uint64_t *sums; /* of a shared file, by chunk */
+    uint64_t *sums; /* of a shared file, for each chunk */
     uint8_t *filled;
     size_t granules; /* entries of filled */
 };
@@ -128,7 +128,7 @@ static void file_drop(struct dz_linux *l, struct linux_file *f)
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-/* Who makes two contents with one sum loses what it wrote itself. */
+/* A program that constructs two contents with the same sum loses only its own changes. */
 static uint64_t sum_of(const uint8_t *p, uint64_t n)
 {
     uint64_t lane[4] = {1, 2, 3, n}, words[4];
@@ -154,7 +154,7 @@ static void sums_take(struct linux_file *f, uint64_t from, uint64_t to)
         f->sums[at / CHUNK] = sum_of(f->map + at, min64(CHUNK, f->size - at));
 }
 
-/* Chunks that programs have changed go to the disk. */
+/* Write chunks that programs have changed to the disk. */
 static int write_back(struct dz_linux *l, struct linux_file *f)
 {
     struct dz_vfs_attr a;
@@ -199,7 +199,7 @@ static void mark_mapped(struct dz_linux *l)
         }
 }
 
-/* A snapshot that may stay for the next program. */
+/* May this snapshot be kept for the next program? */
 static bool is_kept(struct dz_linux *l, const struct linux_file *f)
 {
     struct dz_vfs_attr a;
@@ -226,7 +226,7 @@ static struct linux_file *oldest_unmapped(struct dz_linux *l, uint32_t *ret_coun
     return found;
 }
 
-/* Drop what nobody maps, but for snapshots, of which some are kept. `but`: is about to be mapped.
+/* Drop unmapped files; some of the snapshots are kept. `but`: is about to be mapped.
  */
 static void sweep(struct dz_linux *l, uint32_t keep_files, uint64_t keep_bytes,
                   const struct linux_file *but)
@@ -240,7 +240,7 @@ static void sweep(struct dz_linux *l, uint32_t keep_files, uint64_t keep_bytes,
             if (f->mapped || is_kept(l, f))
                 continue;
             if (is_shared(f) && write_back(l, f) < 0)
-                f->mapped = true; /* the disk is full: later */
+                f->mapped = true; /* the disk is full: try again later */
             else
                 file_drop(l, f);
         }
@@ -260,7 +260,7 @@ void dz_linux_sweep(struct dz_linux *l, int64_t now)
     sweep(l, CACHE_FILES, CACHE_BYTES, NULL);
 }
 
-/* Room for so many bytes of f in all. */
+/* Reserve room for so many bytes of f in total. */
 static int charge(struct dz_linux *l, struct linux_file *f, uint64_t bytes)
 {
     if (bytes > f->bytes && l->files.bytes - f->bytes + bytes > l->o.file_bytes) {
@@ -273,7 +273,7 @@ static int charge(struct dz_linux *l, struct linux_file *f, uint64_t bytes)
     return 0;
 }
 
-/* What granule g of f takes. */
+/* The bytes of granule g of f. */
 static uint64_t granule_bytes(const struct linux_file *f, uint64_t g)
 {
     return min64(GRANULE, page_up(f->size) - g * GRANULE);
@@ -301,7 +301,7 @@ static int set_map(struct linux_file *f, uint64_t size)
     return 0;
 }
 
-/* Its tables for so many bytes; what is new is not filled. */
+/* Make its tables for so many bytes; new granules are not filled. */
 static int set_tables(struct linux_file *f, uint64_t size)
 {
     const size_t granules = (size_t)((size + GRANULE - 1) / GRANULE);
@@ -353,7 +353,7 @@ static struct linux_file *file_new(struct dz_linux *l, const struct dz_mm_back *
         dz_free(f);
         return NULL;
     }
-    if (!is_shared(f) && back->kind == DZ_MM_FILE) /* our mapping may write all the same */
+    if (!is_shared(f) && back->kind == DZ_MM_FILE) /* the mapping here may still write */
         (void)fcntl(f->fd, F_ADD_SEALS,
                     F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     struct linux_file **at = bucket(l, back);
@@ -363,7 +363,7 @@ static struct linux_file *file_new(struct dz_linux *l, const struct dz_mm_back *
     return f;
 }
 
-/* The stubs may map it from now on. */
+/* Give it to the stubs, which can map it from now on. */
 static int give_number(struct dz_linux *l, struct linux_file *f)
 {
     f->used = ++l->files.tick;
@@ -390,7 +390,7 @@ static int fill(struct dz_linux *l, struct linux_file *f, uint64_t from, uint64_
             const ssize_t r =
                 dz_vfs_read(l->o.vfs, f->back.id, at, f->map + at, (size_t)(end - at));
             if (r == 0)
-                break; /* shorter than it was: zeros */
+                break; /* shorter than before: zeros */
             rc = r < 0 ? (int)r : 0;
             at += r > 0 ? (uint64_t)r : 0;
         }
@@ -404,7 +404,7 @@ static int fill(struct dz_linux *l, struct linux_file *f, uint64_t from, uint64_
 
 static struct linux_file *snapshot_find(struct dz_linux *l, const struct dz_vfs_attr *a)
 {
-    /* the hash needs the generation, which is what is looked for */
+    /* the hash includes the generation, which is unknown here */
     for (int i = 0; i < LINUX_FILES_HASH; i++)
         for (struct linux_file *f = l->files.hash[i]; f; f = f->next)
             if (f->back.kind == DZ_MM_FILE && f->back.generation > 0 && f->back.id == a->ino &&
@@ -428,7 +428,7 @@ static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct
     for (size_t i = 0; i < l->files.packed.n; i++)
         if (l->files.packed.p[i].start == at)
             return true;
-    /* one that is not kept has no name in /proc/PID/maps */
+    /* if this fails, the mapping has no name in /proc/PID/maps */
     dz_vec_push(&l->files.packed, ((struct linux_packed){at, at + page_up(a->size), b->ino}));
     return true;
 }
@@ -451,7 +451,7 @@ uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *ba
 
 static uint32_t next_generation(struct dz_linux *l)
 {
-    if (++l->files.generation == 0) /* that is a shared file's */
+    if (++l->files.generation == 0) /* that is a shared file's generation */
         l->files.generation = 1;
     return l->files.generation;
 }
@@ -569,7 +569,7 @@ static bool pages_cover(void *arg, uint64_t ino)
     return shared_find(arg, ino) != NULL;
 }
 
-/* What is not filled nobody has mapped: there the disk is right. */
+/* A granule that is not filled is not mapped: there the disk is current. */
 static int pages_read(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n)
 {
     struct dz_linux *l = arg;
@@ -596,20 +596,20 @@ static void pages_resize(struct dz_linux *l, struct linux_file *f, uint64_t size
 {
     const uint64_t old = f->size, least = min64(size, old), cut = least / CHUNK;
     uint64_t bytes = 0;
-    /* in the chunk that is cut or grows, what a program wrote may not have reached the disk */
+    /* in the chunk that is cut or grows, a program's changes may not be on the disk yet */
     const bool clean =
         least % CHUNK == 0 || !f->filled[least / GRANULE] ||
         f->sums[cut] == sum_of(f->map + cut * CHUNK, min64(CHUNK, old - cut * CHUNK));
     if (size == old || set_tables(f, size) < 0 || set_map(f, size) < 0)
-        return; /* what is above the old size then faults, or is written to the disk alone */
+        return; /* above the old size, pages then fault or are written to the disk alone */
     f->size = size;
     for (size_t g = 0; g < f->granules; g++) {
         f->filled[g] = f->filled[g] && g * GRANULE < size;
         bytes += f->filled[g] ? granule_bytes(f, g) : 0;
     }
-    l->files.bytes = l->files.bytes - f->bytes + bytes; /* at most a granule more */
+    l->files.bytes = l->files.bytes - f->bytes + bytes; /* at most a granule more than that */
     f->bytes = bytes;
-    if (least % GRANULE && f->filled[least / GRANULE]) /* the disk has zeros behind, too */
+    if (least % GRANULE && f->filled[least / GRANULE]) /* the disk has zeros there, too */
         sums_take(f, least, min64(size, (least / GRANULE + 1) * GRANULE) + (least == size));
     if (!clean)
         f->sums[cut] = ~f->sums[cut];
@@ -628,7 +628,7 @@ static int pages_write(void *arg, uint64_t ino, uint64_t off, const void *buf, s
         const uint64_t part = min64(min64(n - done, CHUNK - at % CHUNK), f->size - at);
         if (f->filled[at / GRANULE]) {
             const uint64_t chunk = at / CHUNK;
-            /* what a program wrote beside it has not reached the disk */
+            /* a program's other changes in the chunk are not on the disk yet */
             const uint64_t size = min64(CHUNK, f->size - chunk * CHUNK);
             const bool clean = f->sums[chunk] == sum_of(f->map + chunk * CHUNK, size);
             memcpy(f->map + at, (const uint8_t *)buf + done, part);

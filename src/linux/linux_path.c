@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * linux_path.c - calls on paths: opening, the stat family, making and removing names, attributes.
- * Most come twice or thrice, as history has them: all forms end in the *at one.
+ * Most exist in two or three historical forms, all of which end in the *at form.
  */
 #include "linux/linux_int.h"
 
@@ -80,7 +80,7 @@ LINUX_CALL(openat2)
         ((how.flags & O_PATH) &&
          (how.flags & ~(uint64_t)(O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))))
         return -EINVAL;
-    if (how.resolve & RESOLVE_CACHED) /* whatever would have to be looked up */
+    if (how.resolve & RESOLVE_CACHED) /* any path may need a lookup */
         return -EAGAIN;
     e = dz_linux_at(c, 0, 1, 0, text, &at);
     if (e < 0)
@@ -373,7 +373,7 @@ static int64_t link_at(const linux_call *c, const int from[2], const int to[2], 
     e = e < 0 ? e : dz_linux_at(c, to[0], to[1], 0, new, &b);
     if (e < 0)
         return e;
-    if (!a.path) /* AT_EMPTY_PATH asks for a privilege that nobody has here */
+    if (!a.path) /* AT_EMPTY_PATH requires a privilege that no program has here */
         return -ENOENT;
     if (!(flags & AT_SYMLINK_FOLLOW))
         a.flags |= DZ_AT_NOFOLLOW;
@@ -522,7 +522,8 @@ static int file_times(const linux_call *c, uint64_t from, int64_t unit, int64_t 
             return -EINVAL;
         if (__builtin_mul_overflow(v[i][0], 1000000000, &ret[i]) ||
             __builtin_add_overflow(ret[i], v[i][1] * unit, &ret[i]) || ret[i] <= DZ_VFS_TIME_OMIT)
-            ret[i] = v[i][0] < 0 ? DZ_VFS_TIME_OMIT + 1 : INT64_MAX; /* as far as a file can say */
+            /* Clamp it to the range of a file's times. */
+            ret[i] = v[i][0] < 0 ? DZ_VFS_TIME_OMIT + 1 : INT64_MAX;
     }
     return 0;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_place.c - on which processors the kernel process and its stubs run.
+ * linux_place.c - chooses the processors of the kernel process and its stubs.
  *
- * A call is two hand-overs between the kernel process and a stub, of which one waits for the other.
- * On one processor (gathered) a hand-over is a switch of context. On two the one that wakes has to
- * be called from its sleep, and its caches are cold: several times as long. But on one processor
- * two threads of the machine cannot compute at the same time, and the scheduler of the host cannot
- * take them away from another machine that computes there, too. So machines begin gathered, and
+ * A call is two hand-overs between the kernel process and a stub, which wait for each other. On one
+ * processor (gathered) a hand-over is a context switch. On two processors, the other one must be
+ * woken from sleep, and its caches are cold, which takes several times as long. But on one
+ * processor two threads of the machine cannot compute at the same time, and the host's scheduler
+ * cannot move them away from another machine that computes on the same processor. So machines begin
+ * gathered, and
  *
  *     gathered ──> spread    two threads or more ran at PLACE_MANY looks in turn;
  *                            or a thread waited for the processor longer than the kernel process
@@ -16,8 +17,8 @@
  *                            others were found soon again. The processor is then the one that the
  *                            scheduler has chosen for the kernel process.
  *
- * A look is made at most once a slice of a machine that runs; time that passed is no argument of
- * its own, so nothing depends on how fast a host is.
+ * A running machine is checked at most once in a slice. Elapsed time alone decides nothing, so the
+ * result does not depend on the speed of the host.
  */
 #include "linux/linux_run_int.h"
 
@@ -28,10 +29,10 @@
 
 enum {
     PLACE_MANY = 2,
-    PLACE_LOOK_NS = 20 * 1000 * 1000, /* between two looks at how long a thread waited */
+    PLACE_LOOK_NS = 20 * 1000 * 1000, /* between two checks of how long a thread waited */
     PLACE_SPREAD_NS = 100 * 1000 * 1000,
     PLACE_SPREAD_MAX_NS = 1600 * 1000 * 1000,
-    PLACE_AGAIN_NS = 500 * 1000 * 1000, /* others found within this time: soon again */
+    PLACE_AGAIN_NS = 500 * 1000 * 1000, /* others found again so soon: double the time */
 };
 
 enum linux_move dz_linux_place_next(struct linux_place *p, int64_t now,
@@ -67,8 +68,8 @@ static int64_t own_cpu(void)
     return t.tv_sec * DZ_NS_PER_S + t.tv_nsec;
 }
 
-/* How long did the first thread that runs wait since the last look? Of one that nobody looked at
- * before, since it was made. */
+/* How long did the first running thread wait since the last check? If it was not checked before:
+ * since it was made. */
 static void see(struct dz_linux *l, int64_t now, struct linux_seen *seen)
 {
     struct linux_place *p = &l->place;
@@ -98,7 +99,7 @@ void dz_linux_place_look(struct dz_linux *l, int64_t now)
     struct linux_seen seen = {.running = l->running};
     if (!p->able)
         return;
-    /* A machine that waited for something has looked long ago: that time says nothing. */
+    /* A machine that was idle was checked long ago: that interval has no meaning. */
     if (now - p->looked_at > 2 * PLACE_LOOK_NS) {
         p->serial = 0;
         see(l, now, &seen);
