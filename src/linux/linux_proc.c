@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_proc.c - calls on processes that neither make nor end one: numbers, ids, limits, usage,
- * clocks, and what the machine is called.
+ * linux_proc.c - calls on processes, except for making and ending them: numbers, ids, limits,
+ * usage, clocks, and the machine's name.
  */
 #include "linux/linux_int.h"
 
@@ -123,8 +123,9 @@ LINUX_CALL(setresgid)
     return dz_sys_setresgid(LINUX_K(c), ids);
 }
 
-/* setreuid(2): who sets the real id, or the effective one to another than the real, has the new
- * effective id as the saved one, too. The real id may not become the saved one, unless by root. */
+/* setreuid(2): a process that sets the real id, or sets the effective id to another than the real
+ * one, also gets the new effective id as its saved id. Only root may set the real id to the saved
+ * one. */
 static int reids(const linux_call *c, const uint32_t now[3], uint32_t ret_ids[3])
 {
     const uint32_t real = arg_u32(c, 0), effective = arg_u32(c, 1);
@@ -354,7 +355,7 @@ static int64_t put_clock(const linux_call *c, int64_t r, int64_t ns)
     return dz_linux_give(c, r, c->arg[1], v, sizeof v);
 }
 
-/* Those that are another one here. */
+/* Clocks that equal another one here. */
 static int same_clock(int clock)
 {
     switch (clock) {
@@ -409,7 +410,7 @@ static void name_set(char *to, const char *text)
     memcpy(to, text, n < _UTSNAME_LENGTH ? n : _UTSNAME_LENGTH - 1);
 }
 
-/* What glibc and programs look at is the release: it must not be too old. */
+/* glibc and programs check that the release is not too old. */
 LINUX_CALL(uname)
 {
     struct utsname u = {0};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_run.c - the runner: what happens between an event of the stub and the guest's next
- * instruction.
+ * linux_run.c - the runner: handles an event of the stub up to the guest's next instruction.
  *
  *     stub: CALL ──> registers are the call ── dz_linux_call() ─┬─ DONE ──> rax, runs on
  *                                                              ├─ STOP ──> rax; the kernel has
@@ -13,10 +12,10 @@
  *           STOPPED > a slice is over, or a signal waits: the kernel decides
  *           ENDED ─> somebody else killed it: SIGKILL
  *
- * A call that is answered at once costs one hand-over, and the kernel's scheduler does not see it.
+ * A call that does not wait costs one hand-over and bypasses the kernel's scheduler.
  *
- * The host shares out processors. Each DZ_KERNEL_SLICE_NS threads that have run for so long are
- * stopped, so that the kernel accounts their time and memory, and enforces its limits.
+ * The host schedules the processors. Every DZ_KERNEL_SLICE_NS, threads that have run for so long
+ * are stopped, so that the kernel can account their time and memory and enforce its limits.
  */
 #include "linux/linux_run_int.h"
 
@@ -33,8 +32,8 @@
 #include <time.h>
 
 enum {
-    ROUNDS_MAX = 64,               /* of events, before the kernel has its turn */
-    FAULTS_MAX = 3,                /* of one instruction at one address, though mm/ permits it */
+    ROUNDS_MAX = 64,               /* of events, before the kernel gets its turn */
+    FAULTS_MAX = 3,                /* of one instruction at one address that mm/ permits */
     ACCOUNT_AFTER_NS = 200 * 1000, /* a process that ran for less is accounted later */
     TRAP_PAGE = 14,                /* the exception's number: a page fault */
     ERROR_WRITE = 1 << 1,          /* its error code */
@@ -54,7 +53,7 @@ static struct dz_stub_regs *regs_of(const struct dz_linux_thread *t)
 
 /* ---- threads --------------------------------------------------------------------------- */
 
-/* group: takes one more thread. */
+/* group: the process that gets one more thread. */
 static struct dz_linux_thread *thread_new(struct dz_linux *l, struct dz_task *task,
                                           struct dz_linux_group *group)
 {
@@ -93,7 +92,7 @@ static void number_clear(struct dz_linux_thread *t)
     t->number = 0;
 }
 
-/* The host's thread is gone: its number means nothing any more. */
+/* The host's thread has ended: its number is no longer valid. */
 static void gone_add(struct dz_linux_thread *t)
 {
     number_clear(t);
@@ -110,7 +109,7 @@ static void gone_remove(struct dz_linux_thread *t)
     t->is_gone = false;
 }
 
-/* The row has it gone already; its group goes with its last thread. */
+/* The kernel's row is already released; the group is freed with its last thread. */
 static void thread_free(struct dz_linux_thread *t)
 {
     struct dz_linux_group *g = t->group;
@@ -130,12 +129,12 @@ static struct dz_linux_group *group_new(struct dz_linux_space *space)
     struct dz_linux_group *g = dz_zalloc(sizeof *g);
     if (g) {
         g->space = space;
-        g->ran_ns = ACCOUNT_AFTER_NS; /* its memory is looked at when it first waits */
+        g->ran_ns = ACCOUNT_AFTER_NS; /* check its memory when it first waits */
     }
     return g;
 }
 
-/* The stub's process with all of its threads. */
+/* End the stub's process with all of its threads. */
 static void end_group(struct dz_linux_thread *t)
 {
     struct dz_linux *l = t->l;
@@ -156,8 +155,8 @@ static void trace_line(const struct dz_linux_thread *t)
     dz_buf_reset(&l->line);
 }
 
-/* What became of a call that was issued, unless it is the child's side of a clone, or waits since
- * the last time. exec that will succeed waits for its thread to be loaded, which shows nothing. */
+/* Trace the result of an issued call, unless it is the child's side of a clone, or is still
+ * waiting. A successful exec waits for its thread to be loaded, which shows nothing. */
 static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t result)
 {
     struct dz_linux *l = t->l;
@@ -180,7 +179,7 @@ static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t re
     }
 }
 
-/* The thread's end, when it did not ask for it. */
+/* Trace the end of a thread that did not request it. */
 static void trace_end(const struct dz_linux_thread *t)
 {
     const int signo = (int)t->task->proc->term_sig;
@@ -204,7 +203,7 @@ static void unload(void *arg, struct dz_task *task)
         number_clear(t);
         linux_ops(l)->exit(l->o.stub, number);
     } else if (t->number) {
-        end_group(t); /* the process ends, or calls exec: its other threads follow */
+        end_group(t); /* the process ends or calls exec, which also ends its other threads */
     }
     thread_free(t);
     task->own = NULL;
@@ -223,7 +222,7 @@ static int64_t clock_real(void *arg)
     return ns;
 }
 
-/* What its stub may answer: nothing while calls are traced. */
+/* Publish the calls that the stub may answer itself: none while calls are traced. */
 static void publish(const struct dz_linux_thread *t)
 {
     const struct dz_stub_ops *ops = linux_ops(t->l);
@@ -259,8 +258,8 @@ static void kill_it(const struct dz_linux_thread *t)
     dz_kernel_force(t->task, &info);
 }
 
-/* What processes have after a fork counts for each of them, until there is no room: then it is
- * looked at exactly. */
+/* Pages shared after a fork are counted for each process until the limit is reached; then they are
+ * counted exactly. */
 static void recount(struct dz_linux *l)
 {
     for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++) {
@@ -272,7 +271,7 @@ static void recount(struct dz_linux *l)
     }
 }
 
-/* A process that has more than there is room for is killed, as on Linux. */
+/* Kill a process that exceeds the machine's memory, as Linux does. */
 static void count_memory(struct dz_linux_thread *t)
 {
     struct dz_linux *l = t->l;
@@ -286,8 +285,8 @@ static void count_memory(struct dz_linux_thread *t)
         kill_it(t);
 }
 
-/* Take the accounts of its process: the CPU time that nobody has reported yet. Short runs wait for
- * the next time, but for the last one. */
+/* Account its process: the CPU time that is not yet reported. Short runs are left for the next
+ * time, except for the last one. */
 static int64_t account(struct dz_linux_thread *t, bool last)
 {
     struct dz_linux_group *g = t->group;
@@ -306,8 +305,8 @@ static int64_t account(struct dz_linux_thread *t, bool last)
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* The call that the thread is parked in. Both sides of a clone stand in it, while its arguments
- * may be gone: what is issued again is then one without any. */
+/* Issue the call that the thread is parked in. Both sides of a clone are parked in it, but its
+ * arguments may be gone: the call is then issued without any. */
 static enum dz_linux_next issue(struct dz_linux_thread *t, int64_t *ret_result)
 {
     struct dz_linux_call again = t->call;
@@ -318,7 +317,7 @@ static enum dz_linux_next issue(struct dz_linux_thread *t, int64_t *ret_result)
     return next;
 }
 
-/* Write the answer, unless the call has set all registers. */
+/* Store the result, unless the call has set all registers. */
 static void answer(struct dz_linux_thread *t, int64_t result)
 {
     if (!t->returned)
@@ -326,7 +325,7 @@ static void answer(struct dz_linux_thread *t, int64_t result)
     t->parked = t->is_clone = t->returned = false;
 }
 
-/* Issue it; what comes of it if it does not run on. DZ_RUN_AWAY: it runs. */
+/* Issue the call; returns how the thread stops. DZ_RUN_AWAY: it runs. */
 static enum dz_run_stop serve(struct dz_linux_thread *t)
 {
     int64_t result = 0;
@@ -351,7 +350,7 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
     return DZ_RUN_READY;
 }
 
-/* Is the answer how much CPU time the process has used? */
+/* Does the call return the CPU time of the process? */
 static bool asks_for_time(const struct dz_linux_call *c)
 {
     switch (c->number) {
@@ -377,7 +376,7 @@ static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
     const uint64_t args[6] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
     memcpy(t->call.arg, args, sizeof args);
     t->parked = true;
-    if (asks_for_time(&t->call)) { /* by way of the kernel, which then knows how much it was */
+    if (asks_for_time(&t->call)) { /* go through the kernel, which then accounts the time */
         dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, true));
         return;
     }
@@ -433,7 +432,7 @@ static void on_fault(struct dz_linux_thread *t, const struct dz_stub_event *e)
 
 /* ---- events ---------------------------------------------------------------------------- */
 
-/* The host's thread is gone, and nobody here ordered that: its process cannot go on. */
+/* The host's thread has ended, although no order was given here: its process cannot continue. */
 static void on_ended(struct dz_linux_thread *t)
 {
     if (t->task->away)
@@ -463,7 +462,7 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
     }
 }
 
-/* Call back who has run for a slice. */
+/* Interrupt threads that have run for a slice. */
 static void slices(struct dz_linux *l)
 {
     if (!l->running)
@@ -483,8 +482,8 @@ static void slices(struct dz_linux *l)
     dz_linux_place_look(l, now);
 }
 
-/* Have the stub tell what happened; how many events there are now. An event may end the thread of a
- * later one, and somebody else may have its number then: so serial says whose it is. */
+/* Get the stub's events; returns how many there are now. An event may end the thread of a later
+ * one, whose number may then be reused: so the serials identify the threads. */
 static int hear(struct dz_linux *l, int64_t timeout_ns)
 {
     assert(l->event_count == 0);
@@ -512,9 +511,9 @@ static void serve_events(struct dz_linux *l)
     }
 }
 
-/* The descriptor is readable only for what comes after a wait that had nothing. It is waited for
- * without any thread, too: the end of a process comes after that of its threads, and would leave
- * the descriptor readable. */
+/* The descriptor is readable only for events after a wait that had none. Wait even without any
+ * thread, because the end of a process comes after that of its threads, and would leave the
+ * descriptor readable. */
 static void poll_events(void *arg)
 {
     struct dz_linux *l = arg;
@@ -574,7 +573,7 @@ static int load(void *arg, struct dz_task *task, const struct dz_load *from)
     return 0;
 }
 
-/* The numbers that clone(2) stores; an address that is none does not matter, as on Linux. */
+/* Store the numbers for clone(2); an invalid address is ignored, as on Linux. */
 static void store_numbers(struct dz_linux_thread *from, struct dz_linux_thread *to,
                           const struct dz_clone *how)
 {
@@ -585,7 +584,7 @@ static void store_numbers(struct dz_linux_thread *from, struct dz_linux_thread *
         (void)to->mem.write(to, how->child_tid, &tid, sizeof tid);
 }
 
-/* The group that the copy is in. */
+/* The group of the copy. */
 static int copy_group(struct dz_linux *l, const struct dz_linux_thread *from,
                       enum dz_stub_clone how, struct dz_linux_group **ret_group)
 {
@@ -641,7 +640,7 @@ static int copy(void *arg, struct dz_task *from_task, struct dz_task *to_task,
         return -ENOMEM;
     }
     rc = linux_ops(l)->clone(l->o.stub, from->number, kind, &number);
-    if (rc < 0) { /* what died is told by an event */
+    if (rc < 0) { /* an event reports which process died */
         thread_free(to);
         return rc == -ENOMEM ? rc : -EAGAIN;
     }

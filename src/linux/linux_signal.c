@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_signal.c - calls on signals and time that waits: sending, masks, actions, waiting for one,
- * the alternate stack; sleeping and timers.
+ * linux_signal.c - calls on signals and time: sending, masks, actions, waiting for a signal, the
+ * alternate stack; sleeping and timers.
  *
- * A sleep that a handler ended tells how much of it is left.
+ * A sleep that a handler ended reports the time left.
  */
 #include "linux/linux_frame.h"
 #include "linux/linux_int.h"
@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-/* struct sigaction of the ABI: what glibc makes of its own. */
+/* struct sigaction of the ABI, which glibc fills from its own. */
 struct linux_sigaction {
     uint64_t handler, flags, restorer, mask;
 };
@@ -81,7 +81,7 @@ LINUX_CALL(rt_sigprocmask)
 LINUX_CALL(rt_sigpending)
 {
     uint64_t set;
-    if (c->arg[1] > SIGSET) /* less is written in part */
+    if (c->arg[1] > SIGSET) /* a shorter size writes only a part */
         return -EINVAL;
     const int64_t r = dz_sys_sigpending(LINUX_K(c), &set);
     return r < 0 ? r : dz_linux_put(c, c->arg[0], &set, (size_t)c->arg[1]);
@@ -100,7 +100,7 @@ LINUX_CALL(rt_sigsuspend)
 }
 LINUX_CALL(pause)
 {
-    uint64_t mask; /* what it is already */
+    uint64_t mask; /* the current mask */
     (void)dz_sys_sigprocmask(LINUX_K(c), SIG_BLOCK, NULL, &mask);
     return dz_sys_sigsuspend(LINUX_K(c), mask);
 }
@@ -183,7 +183,7 @@ LINUX_CALL(getitimer)
         return -EFAULT;
     return put_itimerval(c, r, c->arg[1], now);
 }
-/* Seconds that were left of the one before, rounded, but 0 only when there was none. */
+/* Seconds left of the old alarm, rounded, but 0 only if there was none. */
 LINUX_CALL(alarm)
 {
     const int64_t second = 1000000000, set[2] = {0, arg_u32(c, 0) * second};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_socket.c - calls on sockets: structs of the ABI into those of the kernel, and back.
+ * linux_socket.c - calls on sockets: converts structs of the ABI to those of the kernel, and back.
  *
- * Checks come in Linux's order: first the descriptor, then what pointers lead to. A call that waits
- * is issued again, so the descriptor is looked up by rows (find()), not by a call of the kernel.
+ * Checks come in Linux's order: first the descriptor, then the data behind pointers. A call that
+ * waits is issued again, so the descriptor is looked up by rows (find()), not by a call of the
+ * kernel.
  *
- * Bytes go through a buffer. What is received with MSG_WAITALL goes to the guest as it comes: the
- * kernel counts in the parked call how much of the buffer is there.
+ * Bytes go through a buffer. Bytes received with MSG_WAITALL are copied to the guest as they
+ * arrive: the parked call counts how many are in the buffer.
  */
 #include "linux/linux_int.h"
 
@@ -23,8 +24,8 @@ struct message {
     uint32_t flags, pad2;
 };
 enum {
-    MESSAGE = 56,  /* bytes of it, */
-    MESSAGES = 64, /* and of one in an array: behind it is u32, how many bytes went */
+    MESSAGE = 56,  /* bytes of struct msghdr, */
+    MESSAGES = 64, /* and of struct mmsghdr: a u32 follows, the number of bytes moved */
     NAME_SIZE_AT = 8,
     CONTROL_SIZE_AT = 40,
     FLAGS_AT = 48,
@@ -37,7 +38,7 @@ enum {
 };
 _Static_assert(sizeof(struct message) == MESSAGE, "the ABI's");
 
-/* ---- what all have in common ---------------------------------------------------------- */
+/* ---- shared functions ----------------------------------------------------------------- */
 
 /* The row of a descriptor: EBADF, ENOTSOCK. */
 static int find(const linux_call *c, int fd, const struct dz_socket **ret_socket)
@@ -58,7 +59,7 @@ static int check(const linux_call *c, int fd)
     return find(c, fd, &s);
 }
 
-/* Bytes of a transfer that is parked: what is in the guest's memory already. */
+/* Bytes of a parked transfer that are already in the guest's memory. */
 static size_t moved(const linux_call *c)
 {
     const struct dz_thread *t = dz_kernel_row(c->kernel, DZ_KERNEL_TABLE_THREAD, c->proc->thread);
@@ -74,7 +75,7 @@ static int get_name(const linux_call *c, uint64_t at, uint32_t size, struct dz_s
     return size ? dz_linux_get(c, at, ret_name->bytes, size) : 0;
 }
 
-/* A name to where there is room for *size_at bytes; then *size_at says how long it is. */
+/* Write a name to a buffer of *size_at bytes, and its length to *size_at. */
 static int put_name(const linux_call *c, uint64_t at, uint64_t size_at,
                     const struct dz_sockaddr *name)
 {
@@ -174,7 +175,7 @@ LINUX_CALL(getsockopt)
     struct dz_sockopt value;
     int32_t size = 0;
     int e = check(c, arg_int(c, 0));
-    if (e == 0 && what[0] == SOL_SOCKET) { /* before an error is taken from the socket */
+    if (e == 0 && what[0] == SOL_SOCKET) { /* before SO_ERROR consumes an error */
         e = dz_linux_get(c, c->arg[4], &size, sizeof size);
         e = e == 0 && size < 0 ? -EINVAL : e;
     }
@@ -204,7 +205,7 @@ LINUX_CALL(getsockopt)
     return dz_linux_put(c, c->arg[4], &n, sizeof n);
 }
 
-/* A struct timeval; 0 is for ever, and what has been is the shortest time. */
+/* A struct timeval; 0 is no timeout, and a time in the past is the shortest timeout. */
 static int get_timeout(const linux_call *c, uint32_t size, int64_t *ret_ns)
 {
     int64_t v[2];
@@ -238,7 +239,8 @@ LINUX_CALL(setsockopt)
 
 /* ---- sending ------------------------------------------------------------------------------ */
 
-/* What goes along with bytes. One more descriptor than a message may have: then it is refused. */
+/* The control data of a message. There is room for one descriptor more than permitted, so that it
+ * is refused. */
 struct control {
     int fds[DZ_KERNEL_SCM_FDS_MAX + 1];
     size_t fd_count;
@@ -280,7 +282,7 @@ static int get_control(const linux_call *c, uint64_t at, uint64_t n, struct cont
         memcpy(what, bytes + i + sizeof size, sizeof what);
         if (size < CONTROL_HEAD || size > n - i)
             return -EINVAL;
-        const int e = what[0] != SOL_SOCKET ? 0 /* somebody else's */
+        const int e = what[0] != SOL_SOCKET ? 0 /* another protocol's */
                                             : control_one(bytes + i + CONTROL_HEAD,
                                                           size - CONTROL_HEAD, what[1], ret);
         if (e < 0)
@@ -292,7 +294,7 @@ static int get_control(const linux_call *c, uint64_t at, uint64_t n, struct cont
     return 0;
 }
 
-/* Bytes that cannot be read end a stream's; a message is sent whole or not at all. */
+/* Unreadable bytes end the data of a stream; a message is sent whole or not at all. */
 static int64_t send_pieces(const linux_call *c, const struct dz_linux_pieces *p, struct dz_msg *m,
                            int flags)
 {
@@ -381,7 +383,7 @@ LINUX_CALL(sendmsg)
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-/* Where no memory is good, a stream is only looked at: what is there stays. */
+/* If no byte of the buffer is accessible, only peek at a stream, so its data stays. */
 static int64_t peek(const linux_call *c, int flags, struct dz_msg_got *ret_got)
 {
     uint8_t byte;
@@ -392,8 +394,8 @@ static int64_t peek(const linux_call *c, int flags, struct dz_msg_got *ret_got)
     return r > 0 ? -EFAULT : r;
 }
 
-/* A message that reaches to where memory is bad is lost with its descriptors, as on Linux; a stream
- * ends there. */
+/* A message that reaches into inaccessible memory is lost with its descriptors, as on Linux; the
+ * data of a stream ends there. */
 static int64_t receive(const linux_call *c, const struct dz_linux_pieces *p, struct dz_msg *m,
                        int flags, struct dz_msg_got *ret_got)
 {
@@ -412,7 +414,7 @@ static int64_t receive(const linux_call *c, const struct dz_linux_pieces *p, str
     m->iov_count = 1;
     int64_t r = buf ? dz_sys_recvmsg(LINUX_K(c), arg_int(c, 0), m, flags, ret_got) : -ENOMEM;
     size_t have = r >= 0 ? (size_t)r : r == DZ_KBLOCK ? moved(c) : 0;
-    have = have < n ? have : n; /* with MSG_TRUNC it is how long the message is */
+    have = have < n ? have : n; /* with MSG_TRUNC this is the length of the message */
     bool lost = r >= 0 && p->bad && (ret_got->flags & MSG_TRUNC);
     if (have > before) {
         const size_t put = dz_linux_copy(c, p, before, buf + before, have - before, true);
@@ -446,7 +448,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* One more into the control buffer: bytes that it takes there. Memory that is none loses it. */
+/* Add an item to the control buffer; returns the bytes it takes. It is lost if the memory is
+ * inaccessible. */
 static uint64_t put_control(const linux_call *c, uint64_t at, uint64_t room, int type,
                             const void *data, size_t n)
 {
@@ -482,7 +485,7 @@ static int64_t recv_message(const linux_call *c, uint64_t at, int flags)
         return e;
     const uint64_t room = h.control ? h.control_size : 0, cred = CONTROL_HEAD + CREDENTIALS;
     const bool asked = (s->options & DZ_SOCKET_PASSCRED) && room >= CONTROL_HEAD;
-    const uint64_t before = asked ? least(room, (cred + 7) & ~7u) : 0; /* descriptors come behind */
+    const uint64_t before = asked ? least(room, (cred + 7) & ~7u) : 0; /* descriptors follow */
     struct dz_msg m = {.ret_fds = fds,
                        .fds_max = fds_that_fit(c, h.control + before, room - before),
                        .cred_room = room >= cred};
@@ -509,7 +512,8 @@ LINUX_CALL(recvmsg)
 
 /* ---- several messages ------------------------------------------------------------------------ */
 
-/* Only the first one waits: a wait in the middle would have to remember how many there were. */
+/* Only the first message waits: a wait in the middle would have to keep the number of those
+ * done. */
 static int64_t several(const linux_call *c, int flags,
                        int64_t (*one)(const linux_call *c, uint64_t at, int flags))
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_space.c - address spaces: lists executed by the stub, bytes of the guest, words of
- * futexes, and programs laid into a fresh process.
+ * linux_space.c - address spaces: lists executed by the stub, bytes of the guest, words of futexes,
+ * and programs loaded into a fresh process.
  *
- * An operation of mm/ appends to l->calls what the host has to do; dz_linux_apply() has the stub
- * do it. Nothing of l->calls outlives the call of the guest that it is for.
+ * An operation of mm/ appends the host's calls to l->calls; dz_linux_apply() has the stub execute
+ * them. l->calls is empty again at the end of each guest call.
  */
 #include "linux/linux_run_int.h"
 
@@ -64,8 +64,8 @@ void dz_linux_limits(const struct dz_linux_thread *t)
     linux_mm(t)->limits = limits_of(t->task->proc);
 }
 
-/* What the host is asked for less than mm/ allows: to touch pages at once, which it would do
- * without a look at the machine's memory. */
+/* Drop requests that mm/ allows but the host should not get: to populate pages at once, which the
+ * host would do without regard to the machine's memory limit. */
 static int prepare(struct dz_linux *l, struct dz_mm_call *c)
 {
     if (c->op != DZ_MM_MMAP)
@@ -91,7 +91,7 @@ int dz_linux_apply(struct dz_linux_thread *t)
 
 /* ---- bytes ----------------------------------------------------------------------------- */
 
-/* Would an access of the guest itself make the stack grow to there? Then it does. */
+/* Grow the stack if an access of the guest itself at this address would. */
 static bool grow(struct dz_linux_thread *t, uint64_t at, int access)
 {
     struct dz_mm *mm = linux_mm(t);
@@ -133,7 +133,7 @@ static size_t mem_write(void *arg, uint64_t at, const void *from, size_t n)
     }
     return done;
 }
-/* By the VMAs, without a look at the pages: those behind the end of a file are counted, too. */
+/* From the VMAs, without checking pages: those behind the end of a file count, too. */
 static size_t mem_room(void *arg, uint64_t at, size_t n)
 {
     struct dz_linux_thread *t = arg;
@@ -200,7 +200,7 @@ static uint32_t changed(const struct dz_word *w, uint32_t was)
     return was;
 }
 
-/* Of a thread that stands still: atomically, while others of its memory run. */
+/* For a stopped thread: atomic, because other threads of its memory run. */
 static int change(struct dz_linux_thread *t, const struct dz_word *w, uint32_t *was)
 {
     const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), w->at);
@@ -216,10 +216,10 @@ static int change(struct dz_linux_thread *t, const struct dz_word *w, uint32_t *
             return 0;
         *was = had;
     }
-    return -EAGAIN; /* somebody changes it all the time */
+    return -EAGAIN; /* another thread changes it all the time */
 }
 
-/* A load that meets a store in the middle is harmless: whoever stored wakes afterwards. */
+/* A load that races with a store is harmless: the thread that stores wakes afterwards. */
 int dz_linux_word(void *arg, struct dz_task *task, const struct dz_word *w, uint32_t *ret_was)
 {
     struct dz_linux_thread *t = linux_thread_of(task);
@@ -228,7 +228,7 @@ int dz_linux_word(void *arg, struct dz_task *task, const struct dz_word *w, uint
     if (mem_read(t, w->at, &was, sizeof was) != sizeof was)
         return -EFAULT;
     const uint32_t now = changed(w, was);
-    /* One that runs is about to be killed: what it shares with others may meet a change of theirs.
+    /* A running thread is about to be killed: a change of its shared words may race with others.
      */
     const bool plain = w->op == DZ_WORD_SET || t->running;
     if (w->op == DZ_WORD_SET || (plain && now != was)) {
@@ -247,7 +247,7 @@ int dz_linux_word(void *arg, struct dz_task *task, const struct dz_word *w, uint
 
 struct names {
     struct dz_linux *l;
-    uint64_t root, ino; /* ino: whose path it is; many VMAs in turn are of one file */
+    uint64_t root, ino; /* ino: the file of the path; consecutive VMAs often have the same file */
     char path[PATH_MAX];
 };
 static void name_of(void *arg, const struct dz_mm_back *back, struct dz_mm_name *ret_name)
@@ -305,7 +305,7 @@ void dz_linux_auxv(void *arg, const struct dz_task *task, struct dz_buf *to)
 
 /* ---- programs ---------------------------------------------------------------------------- */
 
-/* A program or its interpreter, and what is known of it. */
+/* A program or its interpreter, with its parsed data. */
 struct binary {
     struct dz_linux *l;
     uint64_t ino;
@@ -330,7 +330,7 @@ static int binary_open(struct dz_linux *l, uint64_t ino, struct binary *b)
         rc = dz_vfs_getattr(l->o.vfs, ino, &a);
     if (rc < 0)
         return rc;
-    uint64_t end = 0; /* of what segments have of the file */
+    uint64_t end = 0; /* the end of the segments' bytes in the file */
     for (uint32_t i = 0; i < b->elf.segment_count; i++) {
         const struct dz_elf_segment *s = &b->elf.segments[i];
         end = s->offset + s->file_size > end ? s->offset + s->file_size : end;
@@ -341,7 +341,7 @@ static int binary_open(struct dz_linux *l, uint64_t ino, struct binary *b)
     return dz_linux_back_file(l, &want, &b->file.back);
 }
 
-/* The interpreter's path is as the process sees it. */
+/* Resolve the interpreter's path as the process would. */
 static int find_interp(const struct dz_linux *l, const struct dz_proc *p, const char *path,
                        uint64_t *ret_ino)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_task.c - exec, and calls on what only the runner has of a thread: registers, processors.
+ * linux_task.c - exec, and calls on parts of a thread that only the runner has: registers,
+ * processors.
  */
 #include "linux/linux_run_int.h"
 
@@ -27,7 +28,7 @@ static int get_strings(const linux_call *c, uint64_t at, char room[static ARRAY_
     uint64_t pointers[POINTERS];
     struct dz_strings s = {.bytes = room};
     for (size_t i = 0, have = 0; at != 0; i++) {
-        if (i == have) { /* never into a page that is not needed */
+        if (i == have) { /* never read into a page that is not needed */
             const size_t n = POINTERS - (size_t)(at % DZ_MM_PAGE / 8);
             have = c->mem->read(c->mem->arg, at, pointers, n * 8) / 8;
             at += have * 8;
@@ -156,7 +157,7 @@ const char *dz_linux_cpuinfo(void)
     return end ? text : NULL;
 }
 
-/* Every processor as the first one, but for its numbers. */
+/* Describe every processor like the first one, except for its numbers. */
 static void one_cpu(const struct dz_linux *l, uint32_t number, struct dz_buf *to)
 {
     static const char *const own[] = {"processor", "core id", "apicid", "initial apicid"};
@@ -191,12 +192,12 @@ uint32_t dz_linux_cpus(void *arg, struct dz_buf *to)
     return l->o.cpus;
 }
 
-/* A process or thread that the call may ask about; 0: the caller. */
+/* A process or thread that the call may query; 0: the caller. */
 static int64_t find_task(const linux_call *c, int pid)
 {
     if (pid < 0)
         return -EINVAL;
-    /* a process that has ended has no thread any more, but is one until its parent waits for it */
+    /* a zombie has no thread, but is a process until its parent waits for it */
     if (pid == 0 || dz_sys_tgkill(LINUX_K(c), 0, pid, 0) != -ESRCH)
         return 0;
     return dz_sys_getpgid(LINUX_K(c), pid) < 0 ? -ESRCH : 0;
@@ -215,11 +216,11 @@ LINUX_CALL(sched_getaffinity)
         return r == -EINVAL ? -ESRCH : r;
     for (uint32_t i = 0; i < n; i++)
         mask[i / 64] |= UINT64_C(1) << (i % 64);
-    if (is.cpus & mask[0]) /* else a machine of other processors made the set */
+    if (is.cpus & mask[0]) /* otherwise the set is from a machine with other processors */
         mask[0] &= is.cpus;
     return dz_linux_put(c, c->arg[2], mask, words * 8) < 0 ? -EFAULT : (int64_t)words * 8;
 }
-/* The host places threads; the set is kept and told back. */
+/* The host places threads; the set is only stored and reported. */
 LINUX_CALL(sched_setaffinity)
 {
     uint64_t mask[DZ_LINUX_CPUS_MAX / 64] = {0};
@@ -276,7 +277,7 @@ static int check_policy(int policy, int priority)
         return -EINVAL;
     }
 }
-/* policy -1: the one that it has */
+/* policy -1: keep the current one */
 static int64_t set_policy(const linux_call *c, int policy, uint64_t at)
 {
     int32_t priority;
@@ -327,7 +328,7 @@ LINUX_CALL(sched_setattr)
         return -EFAULT;
     size = size ? size : SCHED_SIZE_FIRST;
     int64_t r = dz_linux_struct(c, at, size, &s, sizeof s, SCHED_SIZE_FIRST);
-    if (r == -EINVAL || r == -E2BIG) { /* what is known instead */
+    if (r == -EINVAL || r == -E2BIG) { /* report the size that is known */
         size = sizeof s;
         return dz_linux_put(c, at, &size, sizeof size) < 0 ? -EFAULT : -E2BIG;
     }
@@ -408,8 +409,8 @@ static int64_t set_name(const linux_call *c)
     return 0;
 }
 
-/* What has an effect here, and what is true already; anything else is EINVAL, as by a Linux that
- * does not have it. */
+/* Options that have an effect here, or that are already in effect; others are EINVAL, as on a Linux
+ * without them. */
 LINUX_CALL(prctl)
 {
     const uint64_t arg = c->arg[1];
@@ -434,7 +435,7 @@ LINUX_CALL(prctl)
         return 0;
     case PR_SET_THP_DISABLE:
         return rest ? -EINVAL : 0;
-    case PR_GET_NO_NEW_PRIVS: /* exec gives no privilege here, to anybody */
+    case PR_GET_NO_NEW_PRIVS: /* exec never grants a privilege here */
         return arg || rest ? -EINVAL : 1;
     case PR_SET_NO_NEW_PRIVS:
         return arg != 1 || rest ? -EINVAL : 0;

@@ -6,7 +6,8 @@
  *     read(3, "root:x:0:0:root:/root:/bin/bash\n"..., 4096) = 1024
  *     access("/etc/ld.so.preload", R_OK) = -1 ENOENT (No such file or directory)
  *
- * Every byte of guest memory that is shown is read anew and may be anything: it is quoted, and cut.
+ * Every byte of guest memory that is shown is read again and may have any value: it is quoted, and
+ * long data is cut.
  */
 #include "linux/linux_int.h"
 
@@ -32,7 +33,7 @@ struct word {
 };
 #define W(name) {(uint64_t)(name), #name}
 
-/* A bit of its own, or several: those of several first. */
+/* A single bit, or several: those with several come first. */
 static const struct word open_words[] = {
     W(O_TMPFILE),   {04010000, "O_SYNC"}, W(O_CREAT),   W(O_EXCL),
     W(O_NOCTTY),    W(O_TRUNC),           W(O_APPEND),  W(O_NONBLOCK),
@@ -113,7 +114,7 @@ static const struct word option_words[] = {
 static const struct word control_words[] = {W(SCM_RIGHTS), {2, "SCM_CREDENTIALS"}};
 #undef W
 
-/* Bits by their names, what is left in hex. none: what no bit at all is called. */
+/* Bits by their names, the rest in hex. none: the name for no bits. */
 static void bits(struct dz_buf *to, uint64_t v, const struct word *w, size_t n, const char *none)
 {
     const char *between = "";
@@ -165,7 +166,7 @@ static void quoted(struct dz_buf *to, const uint8_t *p, size_t n, bool cut)
     dz_buf_adds(to, cut ? "\"..." : "\"");
 }
 
-/* n bytes of guest memory, or their address when they are not there. */
+/* n bytes of guest memory, or their address if they are not accessible. */
 static void bytes(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t n)
 {
     uint8_t b[DZ_LINUX_TRACE_STRING];
@@ -206,7 +207,7 @@ static void strings(const linux_call *c, struct dz_buf *to, uint64_t at)
     dz_buf_adds(to, "]");
 }
 
-/* left: bytes of all pieces that are shown at most. */
+/* left: most bytes of all pieces to show. */
 static void pieces(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t count,
                    uint64_t left)
 {
@@ -290,7 +291,7 @@ static void open_flags(struct dz_buf *to, uint64_t v)
     }
 }
 
-/* Flags in the place of open's where they are those of a new descriptor: without a mode. */
+/* Flags of a new descriptor, in the form of open's but without a mode. */
 static void new_flags(struct dz_buf *to, uint64_t v)
 {
     BITS(to, v, open_words, "0");
@@ -354,7 +355,7 @@ static void sockaddr(const linux_call *c, struct dz_buf *to, uint64_t at, uint64
     dz_buf_adds(to, "}");
 }
 
-/* What the call wrote: the length is where size_at points to. */
+/* A sockaddr that the call wrote: size_at points to its length. */
 static void sockaddr_got(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t size_at)
 {
     uint32_t size = 0;
@@ -437,7 +438,7 @@ static void message(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_
 /* Letters whose numbers have names. */
 static const struct {
     char letter;
-    bool bits; /* else it is one of them */
+    bool bits; /* otherwise it is one value */
     const struct word *words;
     size_t count;
     const char *none; /* what no bit at all is called */
@@ -592,7 +593,7 @@ void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_part part, enum
     const struct dz_linux_row *row = dz_linux_row(c->number);
     const bool done = next == DZ_LINUX_DONE || next == DZ_LINUX_STOP;
     const char *args = row ? row->args : "xxxxxx", *kind = strchr(args, '>');
-    const int written = (int)strcspn(args, "rVIYH>"); /* from here on they show the answer */
+    const int written = (int)strcspn(args, "rVIYH>"); /* from here on, arguments show results */
     dz_buf_adds(to, part == DZ_LINUX_ENDED ? "<... " : "");
     if (row)
         dz_buf_adds(to, row->name);

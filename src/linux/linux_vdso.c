@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * linux_vdso.c - the object that the image of linux_vdso_guest.c lies in, and the line in its page.
+ * linux_vdso.c - the memory object with the image of linux_vdso_guest.c, and the line in its page.
  *
  * Rate: ticks and CLOCK_BOOTTIME are read together at every update, and the rate is that of the
  * last one to two seconds. A reading is off by some 10 ns, so the rate by about 0.01 ppm, and the
  * line by nanoseconds when the next update comes.
  *
- * The line may not go back. Where it has come to be ahead of the clock, it stays as high and goes a
- * little slower; a line that is behind is raised. Far behind is a host that was suspended. Far
- * ahead is a counter that cannot be trusted, which is then left alone for good.
+ * The line must not go back. If it is ahead of the clock, it continues from there and runs a little
+ * slower; if it is behind, it is raised. Far behind means that the host was suspended. Far ahead
+ * means that the counter cannot be trusted; it is then never used again.
  */
 #include "linux/linux_vdso.h"
 
@@ -24,15 +24,15 @@
 #include <unistd.h>
 
 enum {
-    READINGS = 4,                   /* of which the closest counts */
-    SPAN_MIN_NS = 20 * 1000 * 1000, /* a rate is measured over at least so long */
-    SOON_NS = 5 * 1000 * 1000,      /* it is looked again whether there is a rate */
-    SPAN_NS = 1000 * 1000 * 1000,   /* and over once to twice so long */
-    HOLDS_NS = 1000 * 1000 * 1000,  /* a line that nobody has drawn anew */
-    FAR_NS = 1000 * 1000,           /* this is more than adjusting a clock ever does */
-    EVEN_NS = 1000 * 1000 * 1000,   /* being ahead is over after so long */
-    REAL_NS = 1000,                 /* a smaller change of real time may be one of the reading */
-    CPUID_INVARIANT_TSC = 1 << 8,   /* of 0x80000007, edx */
+    READINGS = 4,                   /* of which the closest is used */
+    SPAN_MIN_NS = 20 * 1000 * 1000, /* a rate is measured over at least this time */
+    SOON_NS = 5 * 1000 * 1000,      /* until then, the next attempt to measure a rate */
+    SPAN_NS = 1000 * 1000 * 1000,   /* and over once to twice this time */
+    HOLDS_NS = 1000 * 1000 * 1000,  /* validity of a line that is not updated */
+    FAR_NS = 1000 * 1000,           /* larger than any adjustment of a clock */
+    EVEN_NS = 1000 * 1000 * 1000,   /* a lead is corrected over this time */
+    REAL_NS = 1000,               /* a smaller change of real time may be an error of the reading */
+    CPUID_INVARIANT_TSC = 1 << 8, /* of 0x80000007, edx */
 };
 #define CLOCK_SOURCES "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 _Static_assert(sizeof(struct dz_vdso_page) <= DZ_VDSO_IMAGE_AT, "a page");
@@ -45,8 +45,8 @@ static struct dz_vdso_page *page_of(const struct dz_linux_vdso *v)
     return (void *)v->object;
 }
 
-/* Linux takes the counter off the list when those of two processors differ, or when it runs away
- * from another clock. */
+/* Linux stops using the counter when those of two processors differ, or when it drifts from another
+ * clock. */
 static bool counter_is_good(void)
 {
     unsigned a, b, c, d;
@@ -83,7 +83,7 @@ bool dz_linux_vdso_look(void)
 
 /* ---- the object ------------------------------------------------------------------------ */
 
-/* F_SEAL_FUTURE_WRITE: only the mapping that is here already may write. */
+/* F_SEAL_FUTURE_WRITE: only the existing mapping may write. */
 static int make(struct dz_linux_vdso *v, struct dz_err *err)
 {
     const int seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -145,7 +145,7 @@ static int64_t boot(void *arg)
     return dz_clock_boot_ns();
 }
 
-/* The ticks are those before the clock was read: so a line is never behind by the reading. */
+/* The ticks are read before the clock, so a line is never behind because of the reading. */
 static struct dz_vdso_sample sample(int64_t (*clock)(void *arg), void *arg)
 {
     struct dz_vdso_sample best = {0, 0};
@@ -175,7 +175,7 @@ static void measure_rate(struct dz_linux_vdso *v)
     }
 }
 
-/* Real time less kernel time. It changes when somebody sets the clock; both are adjusted alike. */
+/* Real time less kernel time. It changes when the clock is set; adjustments affect both alike. */
 static void measure_real(struct dz_linux_vdso *v, const struct dz_linux_clocks *c)
 {
     int64_t low = 0, high = 0;
@@ -191,7 +191,7 @@ static void measure_real(struct dz_linux_vdso *v, const struct dz_linux_clocks *
     v->real_known = true;
 }
 
-/* most 0: there is none. */
+/* most 0: no line is valid. */
 static void draw(struct dz_vdso_page *p, uint64_t seq, struct dz_vdso_sample at, uint64_t mult,
                  uint64_t most, int64_t real)
 {

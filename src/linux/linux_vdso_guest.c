@@ -3,7 +3,7 @@
  * linux_vdso_guest.c - the image: a shared object for the C libraries of guests, without a library
  * of its own and without data. linux_vdso.lds gives it its one segment and the page before it.
  *
- * Nothing here waits: an update that is on its way, however long it takes, leads to the call.
+ * Nothing here waits: during an update, however long it takes, the image makes the system call.
  */
 #include "linux/linux_vdso_page.h"
 
@@ -36,7 +36,7 @@ static inline int is(int clock, unsigned clocks)
     return clock >= 0 && clock < 32 && (clocks >> clock & 1);
 }
 
-/* -1: there is no line. */
+/* -1: no line is valid. */
 static inline int64_t read_line(int real)
 {
     const struct dz_vdso_page *p = &dz_vdso_data;
@@ -113,7 +113,7 @@ long dz_vdso_time(long *to)
     return ns / NS;
 }
 
-/* As the call: threads are not told where they run. */
+/* As the system call: threads do not learn their processor. */
 int dz_vdso_getcpu(unsigned *cpu, unsigned *node, void *unused)
 {
     (void)unused;

@@ -3,7 +3,7 @@
  * linux_wait.c - calls by which processes and threads wait for each other: children, futexes,
  * descriptors of processes, and signals that carry a value.
  *
- * Futexes with priority inheritance are refused (ENOSYS), as by a Linux that was built without.
+ * Futexes with priority inheritance are refused (ENOSYS), as by a Linux built without them.
  */
 #include "linux/linux_frame.h"
 #include "linux/linux_int.h"
@@ -26,7 +26,7 @@ LINUX_CALL(wait4)
     const int known = WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WALL | (int)__WCLONE;
     struct dz_kusage u;
     int status;
-    if (arg_int(c, 2) & ~known) /* waitpid of the kernel knows more */
+    if (arg_int(c, 2) & ~known) /* the kernel's waitpid accepts more flags */
         return -EINVAL;
     const int64_t r = dz_sys_waitpid(LINUX_K(c), arg_int(c, 0), arg_int(c, 2), &status, &u);
     if (r <= 0)
@@ -39,7 +39,7 @@ LINUX_CALL(wait4)
 enum {
     WAITID_BYTES = 28, /* of a siginfo_t: up to the status */
 };
-/* Of siginfo_t it writes only what it has to tell: zeros if nobody has ended. */
+/* Only the fields of siginfo_t that apply are written: zeros if no child has ended. */
 LINUX_CALL(waitid)
 {
     const struct dz_waitid w = {arg_int(c, 0), arg_int(c, 1), arg_int(c, 3)};
@@ -59,7 +59,7 @@ LINUX_CALL(waitid)
 
 /* ---- descriptors of processes, signals with a value ----------------------------------- */
 
-/* A siginfo_t that the guest made up: the kernel believes its code and its value. */
+/* A siginfo_t from the guest: the kernel uses its code and its value. */
 static int get_info(const linux_call *c, uint64_t at, int signo, struct dz_siginfo *ret_info)
 {
     uint8_t bytes[DZ_LINUX_SIGINFO];
@@ -117,8 +117,8 @@ LINUX_CALL(pidfd_send_signal)
 
 /* ---- futexes ------------------------------------------------------------------------------ */
 
-/* The time until which a wait lasts, as kernel time; INT64_MAX: without end. FUTEX_WAIT says how
- * long, the other one until when. The kernel keeps what the first issue of a call says. */
+/* The deadline of a wait in kernel time; INT64_MAX: none. FUTEX_WAIT has a duration, the others an
+ * absolute time. The kernel keeps the deadline of the call's first issue. */
 static int64_t deadline(const linux_call *c, bool absolute, int clock, int64_t *ret_deadline)
 {
     int64_t ns, clock_ns;

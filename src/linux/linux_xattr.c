@@ -12,11 +12,11 @@
 enum {
     FOLLOW = 0,
     LINK = AT_SYMLINK_NOFOLLOW,
-    DESCRIPTOR = -1, /* the first argument is one */
+    DESCRIPTOR = -1, /* the first argument is a descriptor */
     NO_DIR = -1,
 };
 
-/* A call, and what all of them have. */
+/* A call, and the data that all of them share. */
 struct attr {
     char path[PATH_MAX];
     char name[DZ_VFS_NAME_MAX + 1];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * mm_advise.c - madvise and msync: walks over a range that go on behind a hole.
+ * mm_advise.c - madvise and msync: walks over a range that continue behind a hole.
  *
- * What Linux keeps in page tables beyond the data of a page (MADV_GUARD_INSTALL) is answered as
- * by a Linux that has it not, because no state may live in the host's kernel; so are merging
- * (KSM) and collapsing, which would make sandboxes of one host see one another by time.
+ * Advice that Linux keeps in page tables beside the data of a page (MADV_GUARD_INSTALL) is answered
+ * as by a Linux without it, because no state may live in the host's kernel. So are merging (KSM)
+ * and collapsing, which would let sandboxes of one host observe one another by timing.
  */
 #include "mm/mm_int.h"
 
@@ -36,7 +36,7 @@ static bool is_known(int advice)
     }
 }
 
-/* May this VMA have it? */
+/* Is this advice permitted for this VMA? */
 static int check_advice(const struct dz_mm_vma *v, int advice)
 {
     const bool private_anon = v->back.kind == DZ_MM_ANON;
@@ -81,7 +81,7 @@ static uint32_t flags_after(uint32_t flags, int advice)
     }
 }
 
-static bool needs_host(int advice) /* it changes pages, or what a fork copies */
+static bool needs_host(int advice) /* advice that changes pages, or what a fork copies */
 {
     switch (advice) {
     case MADV_DONTNEED:
@@ -106,7 +106,7 @@ static int advise(struct dz_mm *mm, uint64_t start, uint64_t end, int advice)
     if (rc < 0 || flags == v->flags)
         return rc;
     if ((v->start < start || v->end > end) && mm->vmas.n >= mm->limits.vmas)
-        return -EAGAIN; /* what madvise makes of ENOMEM, which means a hole */
+        return -EAGAIN; /* because for madvise, ENOMEM means a hole */
     dz_mm_split(mm, start);
     dz_mm_split(mm, end);
     size_t i = dz_mm_index(mm, start);

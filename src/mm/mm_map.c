@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-/* The bits of the seed that each place gets, as x86-64 Linux has them. */
+/* The random bits of each address, as on x86-64 Linux. */
 enum {
     MMAP_BITS = 28,
     STACK_BITS = 22,
@@ -99,7 +99,7 @@ static int choose(const struct dz_mm *mm, const struct dz_mm_map *m, int flags, 
 {
     const bool fixed = flags & MAP_FIXED;
     uint64_t at = m->at, size = dz_mm_round(m->size), end_offset;
-    if (!fixed) { /* a hint, made a usable one */
+    if (!fixed) { /* make the hint usable */
         at &= ~(uint64_t)(DZ_MM_PAGE - 1);
         at = at && at < DZ_MM_ADDRESS_MIN ? DZ_MM_ADDRESS_MIN : at;
     }
@@ -131,7 +131,7 @@ static int choose(const struct dz_mm *mm, const struct dz_mm_map *m, int flags, 
     return 0;
 }
 
-/* Type and protection against what the descriptor permits: fills flags and may of v. */
+/* Check type and protection against the descriptor's access: fills flags and may of v. */
 static int permit(const struct dz_mm_map *m, int flags, struct dz_mm_vma *v)
 {
     const int type = flags & MAP_TYPE, all = PROT_READ | PROT_WRITE | PROT_EXEC;
@@ -181,7 +181,7 @@ static uint64_t mapped_bytes(const struct dz_mm *mm, uint64_t start, uint64_t en
     return sum;
 }
 
-/* Would taking [start, end) away cut a VMA in two when there are as many as may be? */
+/* Would removing [start, end) split a VMA when the maximum number exists? */
 static bool cut_too_many(const struct dz_mm *mm, uint64_t start, uint64_t end)
 {
     const struct dz_mm_vma *v = dz_mm_find(mm, start);
@@ -203,7 +203,7 @@ int64_t dz_mm_mmap(struct dz_mm *mm, const struct dz_mm_map *m, struct dz_mm_cal
     if (rc < 0)
         return rc;
     if (flags & MAP_HUGETLB)
-        return -ENOMEM; /* a host without huge pages in its pool */
+        return -ENOMEM; /* like a host without huge pages in its pool */
     v.start = at;
     v.end = at + size;
     assert((v.back.kind == DZ_MM_ANON) == ((flags & MAP_ANONYMOUS) && !(v.flags & DZ_MM_SHARED)));
@@ -352,14 +352,14 @@ uint64_t dz_mm_brk(struct dz_mm *mm, uint64_t brk, struct dz_mm_calls *calls)
     return mm->brk = brk;
 }
 
-/* Grow the stack that VMA i is down to `at`, and further while nothing forbids that. */
+/* Grow the stack of VMA i down to `at`, and further if nothing prevents it. */
 static int grow_stack(struct dz_mm *mm, size_t i, uint64_t at, struct dz_mm_calls *calls)
 {
     const struct dz_mm_vma v = mm->vmas.p[i];
     const struct dz_mm_vma *below = i > 0 ? &mm->vmas.p[i - 1] : NULL;
     const uint64_t page = at & ~(uint64_t)(DZ_MM_PAGE - 1);
     uint64_t low = DZ_MM_ADDRESS_MIN, to = page & ~(uint64_t)(DZ_MM_STACK_STEP - 1);
-    if (below) /* what no one can touch needs no gap: a guard page of the program's own */
+    if (below) /* an inaccessible mapping needs no gap: it is the program's own guard page */
         low = below->end +
               (below->prot && !(below->flags & DZ_MM_GROWSDOWN) ? (uint64_t)DZ_MM_GUARD_GAP : 0);
     if (page < low || dz_mm_is_reserved(mm, page, v.start))
@@ -386,12 +386,12 @@ int dz_mm_fault(struct dz_mm *mm, uint64_t at, int access, struct dz_mm_calls *c
     if (i == mm->vmas.n)
         return -EFAULT;
     const struct dz_mm_vma *v = &mm->vmas.p[i];
-    if (v->start > at) { /* Linux looks at the access after the growth, with the same answer */
+    if (v->start > at) { /* Linux checks the access after the growth, with the same result */
         if (!(v->flags & DZ_MM_GROWSDOWN) || grow_stack(mm, i, at, calls) < 0)
             return -EFAULT;
         return (v = dz_mm_find(mm, at))->prot & access ? 0 : -EACCES;
     }
-    /* the processor reads what may be written or executed */
+    /* the processor can read pages that are writable or executable */
     const int allowed = v->prot | (v->prot ? PROT_READ : 0);
     return allowed & access ? 1 : -EACCES;
 }

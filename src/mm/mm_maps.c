@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 enum {
-    NAME_COLUMN = 73, /* where the path begins, unless the numbers before it are longer */
+    NAME_COLUMN = 73, /* column of the path, unless the numbers before it are longer */
 };
 
 static const char *name_of(const struct dz_mm *mm, const struct dz_mm_vma *v)

@@ -2,9 +2,9 @@
  *
  * mm_remap.c - mremap: shrink, grow in place, move, copy a shared mapping.
  *
- * Growing is one more mmap behind the VMA, never a mremap of the host, because the host may
- * hold in several VMAs what is one here (its anonymous pages have owners that ours have not).
- * A source that is several VMAs is refused with EFAULT, as by every Linux before 6.17.
+ * Growing is one more mmap behind the VMA, never a mremap of the host, because one VMA here may be
+ * several on the host (where anonymous pages also differ by owner). A source that is several VMAs
+ * is refused with EFAULT, as by every Linux before 6.17.
  */
 #include "mm/mm_int.h"
 
@@ -72,7 +72,7 @@ static int64_t move(struct dz_mm *mm, struct dz_mm_vma v, struct dz_mm_range fro
     return (int64_t)at;
 }
 
-/* The pages move and the old VMA stays, empty: for user-space garbage collectors. */
+/* The pages move, and the old VMA stays mapped without them: for user-space garbage collectors. */
 static int64_t leave(struct dz_mm *mm, struct dz_mm_vma v, struct dz_mm_range from, uint64_t at,
                      struct dz_mm_calls *calls)
 {
@@ -89,7 +89,7 @@ static int64_t leave(struct dz_mm *mm, struct dz_mm_vma v, struct dz_mm_range fr
     return (int64_t)at;
 }
 
-/* To a place that the caller names, or to a new one. */
+/* Move to an address that the caller names, or to a new one. */
 static int64_t elsewhere(struct dz_mm *mm, const struct dz_mm_remap *r, uint64_t old_size,
                          uint64_t new_size, struct dz_mm_calls *calls)
 {
@@ -107,9 +107,9 @@ static int64_t elsewhere(struct dz_mm *mm, const struct dz_mm_remap *r, uint64_t
         if (at == 0)
             return -ENOMEM;
     }
-    if (fixed) { /* the calls that follow replace all that the host has there */
+    if (fixed) { /* the following calls replace everything that the host has there */
         dz_mm_remove(mm, at, at + new_size);
-        if (r->at == at) { /* a copy (old_size 0) over its own source, now gone */
+        if (r->at == at) { /* a copy (old_size 0) over its own source, which is gone now */
             dz_mm_emit(calls, (struct dz_mm_call){.op = DZ_MM_MUNMAP, .at = at, .size = new_size});
             return -EFAULT;
         }

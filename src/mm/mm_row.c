@@ -3,8 +3,8 @@
  * mm_row.c - an address space as bytes, and back.
  *
  * Numbers are little-endian. A head of 104 bytes, then 56 bytes for each VMA; the format is in
- * docs/design/mm.md. What comes in is not believed: each number is checked against invariants
- * 1, 2 and 4 of mm_vma.c, and the sums (3) are made anew.
+ * docs/design/mm.md. Input is not trusted: each number is checked against invariants 1, 2 and 4 of
+ * mm_vma.c, and the sums (3) are recomputed.
  */
 #include "mm/mm_int.h"
 
@@ -87,7 +87,7 @@ static bool vma_is_sound(const struct dz_mm *mm, const struct dz_mm_vma *v, uint
     if (kind == DZ_MM_ANON)
         return !shared && !(v->flags & DZ_MM_CHARGED) && v->back.id == 0 &&
                v->back.generation == 0 && v->back.offset == 0;
-    /* the image's pack is every sandbox's: nobody writes it */
+    /* all sandboxes share the image's pack, so it is never writable */
     return !grows && !(v->flags & DZ_MM_WIPEONFORK) &&
            (kind != DZ_MM_PACK || !shared || !(v->may & PROT_WRITE));
 }

@@ -2,13 +2,13 @@
  *
  * mm_vma.c - the table of VMAs: find, split, merge, holes, and the list of calls.
  *
- * A sorted array: a lookup is a binary search, a change moves what lies above, which for
- * some hundred VMAs is less than a call costs.
+ * A sorted array: a lookup is a binary search, a change moves the entries above, which for a few
+ * hundred VMAs costs less than a system call.
  *
  * Invariants (dz_mm_assert):
  *  1. VMAs are sorted, disjoint, not empty, of whole pages, within the addresses of a guest,
  *     and none lies in a reserved range.
- *  2. No two neighbours could be one VMA.
+ *  2. No two neighbours can be merged.
  *  3. total and data are the sums over the VMAs.
  *  4. ANON has offset, id and generation 0; prot is a part of may.
  */
@@ -21,7 +21,7 @@
 int dz_mm_reserve(struct dz_mm *mm, struct dz_mm_calls *calls)
 {
     if (dz_vec_reserve(&mm->vmas, DZ_MM_SPARE) != 0) {
-        mm->vmas.err = 0; /* the VMAs that are there are whole */
+        mm->vmas.err = 0; /* the existing VMAs are intact */
         return -ENOMEM;
     }
     return dz_vec_reserve(calls, DZ_MM_SPARE) == 0 ? 0 : -ENOMEM;

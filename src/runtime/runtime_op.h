@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * runtime_op.h - operations on the files of a sandbox: what they are given, and how their answers
- * are read.
+ * runtime_op.h - operations on the files of a sandbox: their arguments, and the readers of their
+ * results.
  *
- * DZ_CELL_OP_WINDOW bytes of data may be under way in each direction. Paths begin with / and
- * follow symbolic links. What an operation says has been committed when it says so.
+ * DZ_CELL_OP_WINDOW bytes of data may be under way in each direction. Paths begin with / and follow
+ * symbolic links. A reported result has been committed.
  */
 #ifndef DZ_RUNTIME_RUNTIME_OP_H
 #define DZ_RUNTIME_RUNTIME_OP_H
@@ -12,7 +12,7 @@
 #include "runtime/runtime.h"
 
 enum {
-    DZ_CELL_OPS_MAX = 64,             /* under way in one cell */
+    DZ_CELL_OPS_MAX = 64,             /* in progress in one cell */
     DZ_CELL_OP_WINDOW = 256 << 10,    /* bytes */
     DZ_CELL_OP_TEXT_MAX = 24 << 10,   /* bytes of a query */
     DZ_CELL_OP_LIST_MAX = 1000000,    /* entries in one answer */
@@ -61,9 +61,9 @@ struct dz_cell_op {
 
 /* --- records ----------------------------------------------------------------------------
  *
- * Data of all types but READ and TAR_OUT is records. The functions *_next take them one by one
- * from an event's data and believe nothing: 1, 0 when there are no more, DZ_ECORRUPT. What they
- * give points into the event's data. */
+ * Data of all types but READ and TAR_OUT is records. The functions *_next read them one by one from
+ * an event's data and check everything: 1, 0 when there are no more, DZ_ECORRUPT. Results point
+ * into the event's data. */
 
 struct dz_cell_view {
     const uint8_t *at;
@@ -98,7 +98,7 @@ enum dz_cell_value_kind {
 };
 struct dz_cell_value {
     enum dz_cell_value_kind kind;
-    bool more; /* the next record goes on with these bytes */
+    bool more; /* the next record continues with these bytes */
     int64_t integer;
     double real;
     const uint8_t *data; /* of COLUMN, TEXT, BLOB */

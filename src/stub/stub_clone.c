@@ -9,9 +9,9 @@
  *                        go on ──────────────────────────────>
  *     waits                                                      waits
  *
- * The child's number is what the notification of its first call says, never what the parent says:
- * so a hostile parent can hide no child. A child that does not make this call (its parent rewrote
- * the stub) is found among our children, and killed.
+ * The child's number comes from the notification of its first call, never from the parent, so a
+ * hostile parent cannot hide a child. A child that does not make this call (because its parent
+ * rewrote the stub) is found among the children of this process, and killed.
  */
 #include "stub/stub_int.h"
 
@@ -72,7 +72,7 @@ static uint32_t number_find(const struct host *h)
             return i;
     return 0;
 }
-/* Which of the threads that were told to go are gone? */
+/* Free the numbers of ended threads. */
 static void number_harvest(struct host *h)
 {
     for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
@@ -106,12 +106,12 @@ static void ctx_prepare(struct host *h, uint32_t number, uint32_t from)
     uint8_t *to = ctx_bytes(h, number) + h->frame_at;
     const size_t fp = h->fp_at - h->frame_at;
     memcpy(to, h->frame, PAGE_CTX_SIZE - h->frame_at);
-    if (from != STUB_ZYGOTE) /* the guest's own, which may be anything */
+    if (from != STUB_ZYGOTE) /* the guest's own value, which may be anything */
         memcpy(to + fp, ctx_bytes(h, from) + h->fp_at, h->fp_size);
     dz_stub_frame_write(h, number);
 }
 
-/* The new one has spoken: until then nobody knows its number. */
+/* Wait for the new thread's first call: until then its number is unknown. */
 static int await_child(struct host *h, const struct group *parent)
 {
     for (struct patience p = dz_stub_patience(h); h->order.active && dz_stub_patient(&p);) {
@@ -120,12 +120,12 @@ static int await_child(struct host *h, const struct group *parent)
         if (n > 0 && (fds[0].revents & POLLIN))
             dz_stub_notified(h);
         else if (n > 0)
-            break; /* the parent is gone, and a thread with it */
+            break; /* the parent has died, and the new thread with it */
     }
     return h->order.active ? -ESRCH : 0;
 }
 
-/* The process whose first thread this is. */
+/* The process of this first thread. */
 static int group_new(struct host *h, uint32_t number, pid_t pid)
 {
     siginfo_t info = {.si_pid = 0};

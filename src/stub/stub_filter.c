@@ -8,9 +8,9 @@
  * SIGSYS, and so an event. A trap comes before a notification, so nothing outside of the table ever
  * asks.
  *
- * Before that the second refuses calls about memory that the stub and what it shares with its
- * kernel are in, but for two that it needs: it stays where it is, as it is. mremap(2) would else
- * make the mapping of a ctx longer, so that a process had the ctx of others.
+ * Before that the second refuses calls on the memory of the stub and of its shared pages, except
+ * for two that the stub needs, so this memory cannot be moved or changed. Otherwise mremap(2) could
+ * extend the mapping of a ctx, so that a process had the ctx of others.
  *
  * The instruction's address is no boundary, as a guest may jump to the stub: it only tells a
  * guest's call from the stub's. What a call of the table can do is bounded by its arguments, and
@@ -104,16 +104,16 @@ static void answer(struct stub_filter *f, uint32_t what)
 void dz_stub_filter_ask(struct stub_filter *f)
 {
     static const uint32_t asked[] = {
-        SYS_clone,   /* makes what no number is known of */
-        SYS_recvmsg, /* takes descriptors into the table that all share */
-        SYS_close,   /* and out of it */
-        SYS_setresgid, SYS_setresuid, SYS_capset, /* of the zygote that has capabilities for them */
+        SYS_clone,   /* makes threads whose number is not known */
+        SYS_recvmsg, /* adds descriptors to the table that all stubs share */
+        SYS_close,   /* removes them from it */
+        SYS_setresgid, SYS_setresuid, SYS_capset, /* for the zygote, which has the capabilities */
     };
     const uint8_t count = DZ_ARRAY_LEN(asked);
     f->count = 0;
     load(f, offsetof(struct seccomp_data, arch));
     add(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
-    answer(f, SECCOMP_RET_ALLOW); /* the other filter traps it */
+    answer(f, SECCOMP_RET_ALLOW); /* allow it: the other filter traps it */
     load(f, offsetof(struct seccomp_data, nr));
     add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 2);
     load(f, arg_at(4));
@@ -127,7 +127,7 @@ void dz_stub_filter_ask(struct stub_filter *f)
     answer(f, SECCOMP_RET_ALLOW);
 }
 
-/* How many instructions a condition takes: the last one's jump leads behind the row. */
+/* The number of instructions of a condition: the last one's jump leads behind the row. */
 static uint8_t size_of(const struct condition *c)
 {
     static const uint8_t size[] = {
@@ -168,7 +168,7 @@ static void outside(struct stub_filter *f, int at, int size)
     assert(f->count == begin + OUTSIDE_SIZE);
 }
 
-/* The child maps its ctx (which the first filter asks about), and keeps it from its own children.
+/* The child maps its ctx (which the first filter reports), and hides it from its own children.
  */
 static void keep_stub(struct stub_filter *f)
 {

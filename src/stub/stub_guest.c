@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * stub_guest.c - all the code of ours that a guest's process has in its memory. A program of its
- * own, without a C library and without data, linked at PAGE_TEXT.
+ * stub_guest.c - the only code of doze in the memory of a guest's process: a program without a C
+ * library and without data, linked at PAGE_TEXT.
  *
  * A signal's handler runs on a stack in the thread's ctx. So the frame that the host's kernel
- * writes there is the guest's registers, and the kernel's side reads and changes them in place.
- * The handler says that it waits, executes commands, and at RUN returns from the signal. All
- * signals are blocked meanwhile: a fault in here kills the process, which is what a guest gets that
- * unmaps or rewrites this.
+ * writes there holds the guest's registers, and the kernel's side reads and changes them in place.
+ * The handler reports that it waits, executes commands, and at RUN returns from the signal. All
+ * signals are blocked meanwhile: a fault in this code kills the process, which happens to a guest
+ * that unmaps or rewrites it.
  *
  * SS_AUTODISARM keeps the frame at the same place, wherever the guest's stack pointer is.
  */
@@ -85,7 +85,7 @@ INLINE void bases_set(struct stub_ctx *c)
     }
 }
 
-/* The child has neither this ctx nor this stack: it maps its own before it touches memory. */
+/* The child does not have this ctx and stack: it maps its own before it accesses memory. */
 INLINE int64_t clone_thread(uint64_t flags, uint64_t child)
 {
     int64_t r;
@@ -153,7 +153,7 @@ __attribute__((used, noreturn)) void dz_stub_child(struct stub_ctx *c)
     serve(c);
 }
 
-/* Calls whose answers the kernel's side has left in the ctx. */
+/* Calls whose results the kernel's side has stored in the ctx. */
 INLINE int answered(const struct stub_ctx *c, const siginfo_t *info, ucontext_t *u)
 {
     greg_t *rax = &u->uc_mcontext.gregs[REG_RAX];
@@ -197,7 +197,7 @@ struct kernel_sigaction {
     uint64_t mask;
 };
 
-/* The zygote: handlers, bell, its ctx. What else is to be done comes as a list of calls. */
+/* The zygote: sets up handlers, the bell and its ctx. Further work comes as lists of calls. */
 void dz_stub_start(void);
 __attribute__((used, noreturn)) void dz_stub_start(void)
 {

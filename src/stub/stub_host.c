@@ -2,10 +2,10 @@
  *
  * stub_host.c - opening and closing, the zygote, ends.
  *
- * The zygote is an empty process: the stub's text, the bell, a ctx. It is made by exec of a program
- * in memory, so it has nothing of this process, and it closes the world behind itself by lists of
- * calls that this side writes: unmap everything else, show where a signal's frame lies, take on two
- * filters, hand over the listener of the first.
+ * The zygote is an empty process: the stub's text, the bell, a ctx. It is started by exec of a
+ * program in memory, so it has nothing of this process, and it confines itself by lists of calls
+ * that this side writes: unmap everything else, show where a signal's frame lies, install two
+ * filters, and hand over the listener of the first.
  */
 #include "stub/stub_int.h"
 
@@ -54,7 +54,7 @@ void dz_stub_number_free(struct host *h, uint32_t number)
 void dz_stub_ring(struct host *h)
 {
     const uint64_t one = 1;
-    (void)!write(h->bell_fd, &one, sizeof one); /* full is rung, too */
+    (void)!write(h->bell_fd, &one, sizeof one); /* a full bell is rung, too */
 }
 
 void dz_stub_thread_ended(struct host *h, struct thread *t, int status)
@@ -100,7 +100,7 @@ void dz_stub_reap(struct host *h, struct group *g)
     for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++)
         if (h->groups[i] == g) {
             h->groups[i] = NULL;
-            dz_free(g); /* the zygote's stays until the end */
+            dz_free(g); /* the zygote's group stays until the end */
         }
 }
 
@@ -158,7 +158,7 @@ static int host_cpu(struct dz_stub *s, uint32_t thread, int64_t *ret_ns)
     return 0;
 }
 
-/* /proc/TID/schedstat: nanoseconds that it ran, and that it waited. */
+/* /proc/TID/schedstat: nanoseconds of running, and of waiting. */
 static int host_delay(struct dz_stub *s, uint32_t thread, int64_t *ret_ns)
 {
     const struct thread *t = thread_of(host_of(s), thread);
@@ -237,7 +237,7 @@ static void host_close(struct dz_stub *s)
 
 /* ---- the zygote -------------------------------------------------------------------------- */
 
-/* In the child: only system calls from here on. Ends at exec. */
+/* In the child: only system calls until exec. */
 static DZ_NORETURN void become_zygote(const int fds[4], pid_t parent)
 {
     static char name[] = "doze-stub";
@@ -254,7 +254,7 @@ static DZ_NORETURN void become_zygote(const int fds[4], pid_t parent)
         ok = ok && high[i] >= 0;
     }
     ok = ok && dup2(high[0], STUB_FD_MEMORY) >= 0 && dup2(high[1], STUB_FD_SOCKET) >= 0;
-    for (int fd = 0; fd <= STUB_FD_BELL; fd++) /* files come above: none may be 0, 1 or 2 */
+    for (int fd = 0; fd <= STUB_FD_BELL; fd++) /* files must come above: none may be 0, 1 or 2 */
         ok = ok && (fd == STUB_FD_MEMORY || fd == STUB_FD_SOCKET || dup2(high[2], fd) >= 0);
     ok = ok && dup3(high[3], STUB_FD_FIRST, O_CLOEXEC) >= 0 &&
          syscall(SYS_close_range, STUB_FD_FIRST + 1, ~0u, 0) == 0;
@@ -316,7 +316,7 @@ static int zygote_calls(struct host *h, struct stub_call *calls, size_t n, struc
     return 0;
 }
 
-/* Where does the host's kernel put a frame? Shown by a signal to itself. */
+/* Find the address where the host's kernel puts a frame, by a signal of the zygote to itself. */
 static int zygote_frame(struct host *h, struct dz_err *err)
 {
     uint8_t *ctx = ctx_bytes(h, STUB_ZYGOTE);
@@ -333,7 +333,7 @@ static int zygote_frame(struct host *h, struct dz_err *err)
     struct stub_call *list = (void *)(ctx + CTX_CALLS_AT);
     *list = (struct stub_call){SYS_tgkill, {(uint64_t)pid, (uint64_t)pid, SIGUSR1}, -1};
     ctx_of(h, STUB_ZYGOTE)->count = 1;
-    if (dz_stub_order(h, STUB_ZYGOTE, STUB_CALLS) < 0) /* it waits in the handler now */
+    if (dz_stub_order(h, STUB_ZYGOTE, STUB_CALLS) < 0) /* it is now in the handler */
         return dz_fail(err, DZ_EUNSUPPORTED, "the stubs' first process died of a signal");
     const uint64_t at = ctx_of(h, STUB_ZYGOTE)->frame - there;
     if (at < CTX_STACK_AT || at > PAGE_CTX_SIZE - sizeof(struct stub_frame))
@@ -357,14 +357,14 @@ static int zygote_frame(struct host *h, struct dz_err *err)
     memset(h->frame + offsetof(struct stub_frame, uc.regs), 0, 18 * 8);
     if (dz_stub_order(h, STUB_ZYGOTE, STUB_RUN) < 0)
         return dz_fail(err, DZ_EUNSUPPORTED, "the stubs' first process died after a signal");
-    /* A child begins with these: it can be interrupted before it first returns to a frame. */
+    /* The frame of a new child, which can be interrupted before it first returns to a frame. */
     const uint64_t all = UINT64_MAX;
     memcpy(ctx + CTX_ROOM_AT, &all, sizeof all);
     struct stub_call block = {SYS_rt_sigprocmask, {SIG_SETMASK, there + CTX_ROOM_AT, 0, 8}, 0};
     return zygote_calls(h, &block, 1, err);
 }
 
-/* Nothing but the stub is mapped there after this. */
+/* Afterwards only the stub is mapped there. */
 static int zygote_empty(struct host *h, struct dz_err *err)
 {
     const uint64_t text = PAGE_TEXT + PAGE_TEXT_SIZE;
@@ -440,7 +440,7 @@ static int zygote_filters(struct host *h, struct dz_err *err)
 
 /* ---- another user ------------------------------------------------------------------------ */
 
-/* One call of the zygote that notifications are about. */
+/* Execute one call of the zygote that notifications announce. */
 static int zygote_ordered(struct host *h, const struct stub_call *call, struct dz_err *err)
 {
     struct stub_call c = *call;
@@ -465,9 +465,9 @@ int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err)
         {SYS_setresgid, {id, id, id}, 0},
         {SYS_setresuid, {id, id, id}, 0},
         {SYS_capset, {there, there + offsetof(struct room, none)}, 0},
-        /* with the user went that a process of the same user may read its memory, */
+        /* the change of user cleared this: a process of the same user may read its memory, */
         {SYS_prctl, {PR_SET_DUMPABLE, 1}, 0},
-        /* and that it dies with us */
+        /* and this: it dies with its parent */
         {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL}, 0},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(calls); i++) {
@@ -492,7 +492,7 @@ static uint32_t turns_in(uint32_t ns)
     return (uint32_t)((uint64_t)ns * TURNS / (uint64_t)(took > TURNS ? took : TURNS));
 }
 
-/* The address behind these instructions, of which there is one in the stub. */
+/* The address behind these instructions, which occur once in the stub. */
 static uint64_t behind(const uint8_t *code, size_t size, size_t call)
 {
     const uint8_t *p = dz_stub_program, *end = p + dz_stub_program_size;
@@ -573,7 +573,7 @@ int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_st
     h->o = *o;
     h->words = 1;
     if (sched_getaffinity(0, sizeof h->cpus, &h->cpus) < 0)
-        CPU_ZERO(&h->cpus); /* more processors than the set has: nobody is placed */
+        CPU_ZERO(&h->cpus); /* more processors than the set can hold: place no thread */
     h->memory_fd = h->socket = h->bell_fd = h->listener = h->epoll = -1;
     h->direct = getauxval(AT_HWCAP2) & 2; /* HWCAP2_FSGSBASE */
     h->ticks = o->patience_ms ? (o->patience_ms + STUB_TICK_MS - 1) / STUB_TICK_MS : STUB_TICKS;

@@ -19,7 +19,7 @@
 
 /* ---- lists ----------------------------------------------------------------------------- */
 
-/* The host's call; 0, or 1 when there is nothing to do. */
+/* Convert to the host's call; 0, or 1 when there is nothing to do. */
 static int call_of(const struct host *h, const struct dz_mm_call *c, struct stub_call *ret_call)
 {
     uint32_t number = 0;
@@ -69,7 +69,7 @@ static int execute(struct host *h, uint32_t thread, struct stub_call *calls, siz
                                                               : 0;
         if (r < 0 && r > -4096)
             rc = (int)r;
-        else if ((uint64_t)r != want) /* the host says no such thing */
+        else if ((uint64_t)r != want) /* the host does not return that */
             rc = -ESRCH;
     }
     return rc;
@@ -97,7 +97,7 @@ static int mem_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_cal
 
 /* ---- bytes ----------------------------------------------------------------------------- */
 
-/* Not our own pages, whoever names them. */
+/* Never the stub's own pages. */
 static size_t reachable(uint64_t at, size_t n)
 {
     if (at >= DZ_STUB_RESERVED_END)
@@ -212,7 +212,7 @@ static int mem_changed(struct dz_stub *s, uint32_t thread, uint64_t start, uint6
     return rc < 0 ? rc : scan(fd, high, end, runs);
 }
 
-/* The number behind `name` in the text, or the n-th word of it; 0: there is none. */
+/* The number after `name` in the text, or its n-th word; 0: none. */
 static uint64_t number_in(const char *text, const char *name, int n)
 {
     const char *at = name ? strstr(text, name) : text;
@@ -225,7 +225,7 @@ static uint64_t number_in(const char *text, const char *name, int n)
     return v;
 }
 
-/* statm: pages in words, of which the second are present and the third a file's. */
+/* statm: counts of pages; the second is resident, the third backed by files. */
 static int mem_resident(struct dz_stub *s, uint32_t thread, bool exact, uint64_t *ret_bytes)
 {
     const struct thread *t = thread_of(host_of(s), thread);
@@ -290,7 +290,8 @@ static int mem_file(struct dz_stub *s, int fd, uint32_t *ret_number)
         memcpy(&got, CMSG_DATA((struct cmsghdr *)(void *)room->control), sizeof got);
     if (got < STUB_FD_FIRST)
         return -EMFILE;
-    if (got >= DZ_STUB_FILES_MAX) { /* a limit on descriptors may be higher than ours */
+    /* The limit on descriptors may be higher than DZ_STUB_FILES_MAX. */
+    if (got >= DZ_STUB_FILES_MAX) {
         (void)dz_stub_close_there(h, got);
         return -EMFILE;
     }

@@ -37,10 +37,9 @@ bool dz_stub_patient(struct patience *p)
     return p->left_ns > 0;
 }
 
-/* Is this the call that is allowed now? After a clone it is the child's mapping of its ctx. Both
- * are made by the instructions that are there for that, whose code a guest cannot change: made by
- * others of the stub, with registers of the guest's, the child would go on wherever the guest
- * likes.
+/* Is this call allowed now? After a clone it is the child's mapping of its ctx. Both must come from
+ * the instructions meant for them, whose code a guest cannot change: from other instructions of the
+ * stub, with the guest's registers, the child could continue anywhere the guest chooses.
  */
 static bool ordered(struct host *h, const struct seccomp_notif *n)
 {
@@ -56,7 +55,7 @@ static bool ordered(struct host *h, const struct seccomp_notif *n)
             return false;
     for (uint32_t i = 1; i < numbers_used(h) && !o->pid; i++)
         if (h->threads[i].state != T_FREE && h->threads[i].tid == pid)
-            return false; /* one that is known maps no other ctx */
+            return false; /* a known thread maps no other ctx */
     if (o->child) {
         *o = (struct order){.active = true,
                             .cloned = true,
@@ -78,7 +77,7 @@ void dz_stub_notified(struct host *h)
         uint8_t room[256];
     } asked = {.room = {0}};
     if (ioctl(h->listener, SECCOMP_IOCTL_NOTIF_RECV, &asked.n) < 0)
-        return; /* who asked is gone */
+        return; /* the caller is gone */
     union {
         struct seccomp_notif_resp r;
         uint8_t room[256];
@@ -118,7 +117,7 @@ static int await_asleep(struct host *h, uint32_t number, struct group *g)
         dz_stub_bell_read(h);
         if (n > 0 && (fds[2].revents & POLLIN))
             dz_stub_notified(h);
-        if (n > 0 && fds[1].revents) { /* wait() reaps it: callers of ours hold the group */
+        if (n > 0 && fds[1].revents) { /* wait() reaps it, because callers hold the group */
             g->killed = true;
             return -ESRCH;
         }
@@ -141,7 +140,7 @@ int dz_stub_await(struct host *h, uint32_t number)
         }
     const int rc = await_asleep(h, number, g);
     atomic_store(&bell_of(h)->asleep, h->armed);
-    if (h->armed) /* others may have rung, unheard */
+    if (h->armed) /* stubs may have rung unnoticed */
         dz_stub_ring(h);
     return rc;
 }

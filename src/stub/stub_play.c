@@ -34,9 +34,9 @@ struct file {
 };
 struct page {
     uint32_t refs;
-    struct file *file; /* mapped shared: that is what it shows, */
-    uint64_t offset;   /* from there on */
-    bool read;         /* what it has comes from a file, and nobody has written it */
+    struct file *file; /* mapped shared: its file, */
+    uint64_t offset;   /* and the offset there */
+    bool read;         /* its content came from a file, and was not written */
     uint8_t bytes[DZ_MM_PAGE];
 };
 struct entry {
@@ -53,16 +53,16 @@ enum state {
     FREE,
     STOPPED,
     RUNNING,
-    DEAD, /* its ENDED has not been told */
+    DEAD, /* its ENDED has not been reported */
 };
 struct play;
 struct dz_play {
     struct play *of;
     uint32_t number, process;
     enum state state;
-    bool interrupted, over; /* over: its last resume ended with `event` */
+    bool interrupted, over; /* over: `event` ended its last resume */
     int status;             /* of DEAD */
-    uint64_t program;       /* whose function executes */
+    uint64_t program;       /* the program whose function executes */
     dz_play_fn *child, *first;
     struct dz_stub_event event;
     struct dz_stub_regs regs;
@@ -75,7 +75,7 @@ struct play {
     struct dz_play_opts o;
     uint64_t random;
     uint32_t processes, turn;
-    struct dz_play *threads[DZ_STUB_THREADS_MAX]; /* [0] is nobody's */
+    struct dz_play *threads[DZ_STUB_THREADS_MAX]; /* [0] is unused */
     struct file *files[DZ_STUB_FILES_MAX];
 };
 
@@ -230,7 +230,7 @@ static int map(struct play *p, struct memory *m, const struct dz_mm_call *c)
     const size_t pages = (size_t)(c->size / DZ_MM_PAGE);
     unmap(m, c->at, c->size);
     if (pages > DZ_PLAY_PAGES_MAX || dz_vec_reserve(&m->entries, pages) < 0) {
-        m->entries.err = 0; /* no memory now may be memory later */
+        m->entries.err = 0; /* memory may be available later */
         return -ENOMEM;
     }
     const size_t at = find(m, c->at);
@@ -335,7 +335,7 @@ static int play_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_ca
     return 0;
 }
 
-/* Bytes in a page of a file that is mapped shared; a write does not make the file longer. */
+/* Bytes in a page of a file that is mapped shared; a write does not extend the file. */
 static void copy_shared(const struct page *page, size_t in, uint8_t *bytes, size_t n, int access)
 {
     struct stat st;
@@ -350,7 +350,7 @@ static void copy_shared(const struct page *page, size_t in, uint8_t *bytes, size
     (void)!pread(page->file->fd, bytes, there, (off_t)at);
 }
 
-/* As many bytes as can be moved; *ret_errno: 0, -EFAULT, -ENOMEM. */
+/* Move as many bytes as possible; *ret_errno: 0, -EFAULT, -ENOMEM. */
 static size_t copy(struct memory *m, uint64_t at, void *bytes, size_t n, int access, int *ret_errno)
 {
     size_t done = 0;
@@ -448,7 +448,7 @@ static int play_changed(struct dz_stub *s, uint32_t thread, uint64_t start, uint
     return runs->err ? -ENOMEM : 0;
 }
 
-/* ---- what a guest's function does ---------------------------------------------------- */
+/* ---- called by a guest's function ---------------------------------------------------- */
 
 static dz_play_fn *program_at(const struct play *p, uint64_t at)
 {
@@ -458,8 +458,8 @@ static dz_play_fn *program_at(const struct play *p, uint64_t at)
     return NULL;
 }
 
-/* Stop at this instruction, until the thread is to go on at `next` or at the instruction itself.
- * False: the latter, and it is not a call's. */
+/* Stop at this instruction, until the thread continues at `next` or at the instruction itself.
+ * False: the latter, and the instruction is not a call. */
 static bool stop(struct dz_play *t, const struct dz_stub_event *event, uint64_t rip, uint64_t next)
 {
     const uint64_t program = t->program;
@@ -603,7 +603,7 @@ static void drop(struct dz_play *t)
     dz_free(t);
 }
 
-/* Takes a reference of the memory, which may be NULL: then there was none. */
+/* Takes over a reference to the memory, which is NULL if allocating it failed. */
 static int add(struct play *p, struct memory *memory, struct dz_play **ret_thread)
 {
     uint32_t number = 1;
@@ -745,7 +745,7 @@ static bool next_event(struct dz_play *t, struct dz_stub_event *ret_event)
         if (!t->fiber) {
             t->fiber = dz_fiber_new(body, t);
             if (!t->fiber) {
-                t->state = DEAD; /* as a host does that has no memory left */
+                t->state = DEAD; /* like a host without memory */
                 t->status = SIGKILL;
             }
         }

@@ -2,8 +2,8 @@
  *
  * stub_turn.c - registers, run, interrupt, wait.
  *
- * A running thread has stopped when the state in its ctx says so. That is looked for where the
- * bell has a bit, which the guest may clear or set as it likes: so every tick all are looked at.
+ * The state in its ctx shows that a running thread has stopped. It is checked for threads whose bit
+ * is set in the bell; but a guest can set or clear bits, so every tick checks all threads.
  */
 #include "stub/stub_int.h"
 
@@ -24,7 +24,7 @@ static struct stub_frame *frame_of(const struct host *h, uint32_t number)
     return (void *)(ctx_bytes(h, number) + h->frame_at);
 }
 
-/* All but what the extended registers are: nothing of the guest's stays in it. */
+/* Write everything but the extended registers: nothing of the guest's remains in it. */
 void dz_stub_frame_write(struct host *h, uint32_t number)
 {
     const struct thread *t = &h->threads[number];
@@ -90,7 +90,7 @@ static int turn_xstate_set(struct dz_stub *s, uint32_t thread, const void *bytes
 {
     struct host *h = host_of(s);
     (void)stopped_of(h, thread);
-    /* what the frame says of its own layout, before and behind the registers */
+    /* the frame's description of its own layout, before and behind the registers */
     const size_t at = 464, head = 48, magic = size - 4;
     const uint8_t *ours = h->frame + (h->fp_at - h->frame_at), *b = bytes;
     if (size != h->fp_size || memcmp(b + at, ours + at, head) != 0 ||
@@ -119,7 +119,7 @@ static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_e
     struct stub_ctx *c = ctx_of(h, number);
     memcpy(&f, frame_of(h, number), sizeof f);
     memcpy(&t->regs, f.uc.regs, 18 * 8);
-    if (h->direct) { /* else nobody but us sets them */
+    if (h->direct) { /* otherwise only this side sets them */
         t->regs.fs_base = *(volatile uint64_t *)&c->fs_base;
         t->regs.gs_base = *(volatile uint64_t *)&c->gs_base;
     }
@@ -137,7 +137,7 @@ static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_e
         ret_event->kind = DZ_STUB_STOPPED;
     } else if (f.info.si_signo != SIGSEGV && f.info.si_signo != SIGBUS &&
                f.info.si_signo != SIGFPE && f.info.si_signo != SIGTRAP) {
-        ret_event->signo = SIGILL; /* it is, or the guest wrote this */
+        ret_event->signo = SIGILL; /* true, or the guest wrote this */
     }
     t->state = T_STOPPED;
     t->interrupts = 0;
@@ -161,7 +161,7 @@ static bool take(struct host *h, uint32_t number, struct dz_stub_event *ret_even
     return true;
 }
 
-/* What the bell says, in the words that have a thread. Bits of what does not fit stay. */
+/* Read the bell, in the words that have a thread. Bits of events that do not fit stay set. */
 static size_t heard(struct host *h, struct dz_stub_event *ret_events, size_t max)
 {
     size_t count = 0;
@@ -177,7 +177,7 @@ static size_t heard(struct host *h, struct dz_stub_event *ret_events, size_t max
     return count;
 }
 
-/* Every thread: has it stopped unheard, ended alone, does it not come when interrupted? */
+/* Check every thread: stopped without a bit, ended alone, or not responding to an interrupt? */
 static size_t sweep(struct host *h, struct dz_stub_event *ret_events, size_t max)
 {
     size_t count = 0;
@@ -206,7 +206,7 @@ static size_t look(struct host *h, struct dz_stub_event *ret_events, size_t max)
     return count;
 }
 
-/* Sleep, for at most so long; what woke us is dealt with. */
+/* Sleep for at most this time, and handle the wake-up. */
 static void sleep_until(struct host *h, int timeout_ms)
 {
     struct epoll_event events[16];
@@ -214,7 +214,7 @@ static void sleep_until(struct host *h, int timeout_ms)
     for (int i = 0; i < n; i++) {
         const uint64_t what = events[i].data.u64;
         if (what == UINT64_MAX)
-            h->rung = true; /* each ring is an event, whether it is read or not */
+            h->rung = true; /* each ring is an event, even if it is not read */
         else if (what == UINT64_MAX - 2)
             h->watched = true;
         else if (what == UINT64_MAX - 1)
@@ -224,7 +224,7 @@ static void sleep_until(struct host *h, int timeout_ms)
     }
 }
 
-/* Is there anything whose event can come? */
+/* Can any event come? */
 static bool comes(const struct host *h)
 {
     for (uint32_t i = STUB_ZYGOTE + 1; !h->running && !h->dead && i < numbers_used(h); i++)
@@ -233,7 +233,7 @@ static bool comes(const struct host *h)
     return h->running || h->dead;
 }
 
-/* The bell stays armed for fd() when there was nothing. */
+/* The bell stays armed for fd() if there was no event. */
 static int told(struct host *h, size_t count)
 {
     if (count && h->armed) {
@@ -266,7 +266,7 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
         const int64_t now = dz_clock_mono_ns();
         if (now - h->swept_ns >= STUB_TICK_MS * DZ_NS_PER_MS) {
             h->swept_ns = now;
-            dz_stub_bell_read(h); /* full, it could not be rung any more */
+            dz_stub_bell_read(h); /* a full bell could not be rung any more */
             count = sweep(h, ret_events, max);
         }
         int64_t left_ms = STUB_TICK_MS;
