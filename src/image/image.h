@@ -47,7 +47,7 @@ enum {
 };
 #define DZ_IMAGE_FILE_MAX (64ull << 30) /* bytes of an image */
 
-/* --- what is in an image -------------------------------------------------------- */
+/* --- the content of an image ------------------------------------------------------- */
 
 /* What runs an image's programs. */
 enum dz_image_kind {
@@ -63,25 +63,25 @@ struct dz_image_program {
 };
 struct dz_image_package {
     const char *kind, *name, *version;
-    const char *sha256;  /* hash of the fetched file; "-": several files */
-    const char *license; /* an SPDX expression, "-" when nobody said */
+    const char *sha256;  /* hash of the fetched file; "-": made from several files */
+    const char *license; /* an SPDX expression, "-" if unknown */
 };
 struct dz_image {
-    struct dz_arena arena; /* owns all below */
+    struct dz_arena arena; /* owns all texts below */
     char sha256[DZ_SHA256_HEX];
     uint64_t bytes; /* of the file */
     enum dz_image_kind kind;
-    /* The flat file that holds the content of its programs and larger files; "": none */
+    /* The flat file with the content of its programs and larger files; "": none */
     char pack_sha256[DZ_SHA256_HEX];
     uint64_t pack_bytes;
     const char *policy;    /* NULL: not set */
     const char *user;      /* NULL: not set */
     const char *workdir;   /* NULL: not set */
     uint64_t memory_bytes; /* 0: not set */
-    /* Size of the linear memories of the machine that sleeps in it; 0: none does. */
+    /* Size of the linear memories of the image's suspended machine; 0: it has none. */
     uint64_t machine_bytes;
     const char *entry[DZ_IMAGE_WORDS_MAX + 1];
-    const char *note[DZ_IMAGE_NOTES_MAX + 1]; /* what users must know first, one line each */
+    const char *note[DZ_IMAGE_NOTES_MAX + 1]; /* notes that users must read first, one line each */
     const char *env[DZ_IMAGE_WORDS_MAX + 1];  /* "K=V" */
     struct dz_image_program *programs;
     size_t program_count;
@@ -129,8 +129,8 @@ DZ_NODISCARD int dz_image_open(struct dz_image_store *s, const char *sha256, str
 /* Open its pack; *ret_fd is -1 for an image without one. DZ_ENOENT: the pack is missing. */
 DZ_NODISCARD int dz_image_open_pack(struct dz_image_store *s, const struct dz_image *image,
                                     int *ret_fd, struct dz_err *err);
-/* Open the pack of an image's file by the path of that: behind the image in an exported file, in
- * packs/ for a file of a store. *ret_fd is -1 when the image has none. */
+/* Open the pack that belongs to the image file at this path: behind the image in an exported file,
+ * in packs/ for a file of a store. *ret_fd is -1 if the image has none. */
 DZ_NODISCARD int dz_image_pack_of_file(const char *path, int *ret_fd, uint64_t *ret_at,
                                        struct dz_err *err);
 /* Open the files of an image for a cell: first its pack, then the flat memory of the machine that
@@ -153,19 +153,19 @@ DZ_NODISCARD int dz_image_each(struct dz_image_store *s, dz_image_each_fn *fn, v
 /* Append the names of one image ("a:1 b:2") to text. */
 DZ_NODISCARD int dz_image_names(struct dz_image_store *s, const char *sha256, struct dz_buf *text,
                                 struct dz_err *err);
-/* Give an image a name. An image that has the name loses it. */
+/* Give an image a name, which another image then loses. */
 DZ_NODISCARD int dz_image_tag(struct dz_image_store *s, const char *name, const char *sha256,
                               struct dz_err *err);
 /* Remove a name. An image without a name left is removed, with the modules that no other image has.
- * Digits remove all names of their image. DZ_EBUSY: a process runs it, or the guard says what needs
- * it; then nothing has changed. */
+ * Digits remove all names of their image. DZ_EBUSY: a process runs it, or the guard names what
+ * needs it; then nothing has changed. */
 DZ_NODISCARD int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *err);
 
 struct dz_image_gc {
     uint64_t files, bytes; /* removed */
 };
 /* Remove images without a name that no process runs and the guard permits, modules of no image,
- * leftovers of failed builds, and with `cache` what was fetched and compiled. */
+ * leftovers of failed builds, and, with `cache`, fetched and compiled files. */
 DZ_NODISCARD int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc,
                              struct dz_err *err);
 

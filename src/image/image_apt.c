@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_apt.c - Debian packages of a recipe: the lock that lists them, and getting them by the apt
- * of this machine, as any user, with its sources, proxies and keys.
+ * image_apt.c - Debian packages of a recipe: the lock that lists them, fetched by the apt of this
+ * machine, as any user, with its sources, proxies and keys.
  *
  * A lock is a text beside the recipe:
  *
@@ -30,7 +30,7 @@
 
 enum {
     LOCK_MAX = 4 << 20,
-    LISTING_MAX = 4 << 20, /* what apt-get prints about an installation */
+    LISTING_MAX = 4 << 20, /* output of apt-get about an installation */
     URI_MAX = 2048,
     ARGS_MAX = 3 * DZ_IMAGE_PACKAGES_MAX + 64,
     ARCHIVES_MAX = 64,
@@ -117,7 +117,7 @@ static int parse_lines(struct dz_arena *a, const char *file, struct dz_str text,
     return wanted->err ? lock_wrong(file, 1, "the lock is too large", err) : 0;
 }
 
-/* A lock of this step's packages, into the step. */
+/* Read the lock of this step's packages into the step. */
 static int read_lock(struct dz_build *b, struct dz_step *s, struct dz_err *err)
 {
     struct dz_arena *a = &b->recipe->arena;
@@ -149,7 +149,7 @@ static int read_lock(struct dz_build *b, struct dz_step *s, struct dz_err *err)
 
 struct apt {
     struct dz_build *b;
-    char dir[DZ_IMAGE_PATH]; /* where it keeps its state; goes with the build */
+    char dir[DZ_IMAGE_PATH]; /* apt's state; removed with the build */
     char state[DZ_IMAGE_PATH + 32], status[DZ_IMAGE_PATH + 32], cache[DZ_IMAGE_PATH + 32];
     const char *archives[ARCHIVES_MAX]; /* their addresses, each with "/" at its end */
     size_t archive_count;
@@ -167,8 +167,8 @@ static void add_arg(struct args *a, const char *word)
     a->p[a->n] = NULL;
 }
 
-/* Its own directories, for the kind of machine that the image is for. As root, apt would give its
- * downloads to a user of its own, who cannot enter the store. */
+/* Use directories of the build, for the image's architecture. As root, apt would give its downloads
+ * to a user of its own, who cannot enter the store. */
 static void add_options(struct args *a, const struct apt *apt)
 {
     const char *const options[] = {apt->state,
@@ -204,7 +204,7 @@ static int make_apt(struct dz_build *b, struct apt *apt, struct dz_err *err)
     return rc;
 }
 
-/* What an apt-get prints on standard output; a failure has its words in the log. */
+/* Run apt-get and return its standard output; messages of a failure are in the log. */
 static int ask(const struct apt *apt, struct args *a, struct dz_buf *ret_text, struct dz_err *err)
 {
     const struct dz_os_run_opts o = {.argv = a->p, .out_max = LISTING_MAX, .err_max = 1 << 16};
@@ -233,7 +233,7 @@ static int ask(const struct apt *apt, struct args *a, struct dz_buf *ret_text, s
     return rc;
 }
 
-/* Which archives this machine uses. */
+/* Find the archives that this machine uses. */
 static int find_archives(struct apt *apt, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(LISTING_MAX);
@@ -277,7 +277,7 @@ int dz_deb_open(const struct dz_image_store *store, const struct dz_deb *d, stru
     return dz_fd_open(store->dir, path, O_RDONLY, 0, err);
 }
 
-/* Is it in the cache, whole? */
+/* Is the whole file in the cache? */
 static bool is_cached(const struct dz_build *b, const struct dz_deb *d)
 {
     char sha256[DZ_SHA256_HEX];
@@ -285,14 +285,14 @@ static bool is_cached(const struct dz_build *b, const struct dz_deb *d)
     return fd >= 0 && dz_image_hash_fd(fd, sha256, NULL) == 0 && strcmp(sha256, d->sha256) == 0;
 }
 
-/* What the downloader left: into the cache. 1: it is there, 0: it is not. */
+/* Move the downloader's file into the cache. 1: done, 0: there is no such file. */
 static int keep(const struct dz_build *b, const char *dir, const struct dz_deb *d,
                 struct dz_err *err)
 {
     char file[DZ_IMAGE_PATH], path[DZ_IMAGE_PATH], got[DZ_SHA256_HEX];
     struct stat st;
     (void)snprintf(file, sizeof file, "%.3800s/%s", dir, d->name);
-    if (stat(file, &st) < 0) { /* apt gives a file with another hash this name */
+    if (stat(file, &st) < 0) { /* apt's name for a file with another hash */
         (void)snprintf(file, sizeof file, "%.3800s/%s.FAILED", dir, d->name);
         if (stat(file, &st) < 0)
             return 0;
@@ -312,7 +312,7 @@ static int keep(const struct dz_build *b, const char *dir, const struct dz_deb *
     return 1;
 }
 
-/* Take what is missing from one archive, as far as it has it. */
+/* Fetch the missing packages from one archive, as far as it has them. */
 static int fetch_from(struct apt *apt, const char *archive, const struct dz_step *s, bool missing[],
                       struct dz_err *err)
 {
@@ -341,7 +341,7 @@ static int fetch_from(struct apt *apt, const char *archive, const struct dz_step
     }
     if (rc == 0 && words.err)
         rc = dz_fail(err, DZ_ENOMEM, "fetch packages: out of memory");
-    /* What it could not fetch shows by what is there: its words are for the log. */
+    /* The files show what it could not fetch: its messages are for the log only. */
     struct dz_image_build how = *apt->b->how;
     struct dz_build quiet = *apt->b;
     how.output = NULL;
@@ -481,7 +481,7 @@ static bool is_below(const struct dz_image *base, const char *name)
     return false;
 }
 
-/* The installation that apt chose, as a lock: without what the image below has. */
+/* Write the installation that apt chose as a lock, without the packages of the image below. */
 static int write_lock(const struct apt *apt, const struct dz_step *s, const struct dz_image *base,
                       struct dz_str listing, struct dz_err *err)
 {

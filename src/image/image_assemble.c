@@ -370,7 +370,7 @@ static int merge_tar(struct assembly *a, int fd)
     return rc < 0 ? rc : e ? dz_put_failed(&a->put, a->step->path, e) : untar(a, fd, ino, false);
 }
 
-/* What a script of the recipe made, with its owners and links. */
+/* Unpack the result of a script of the recipe, with its owners and links. */
 static int merge_made(struct assembly *a)
 {
     struct stat st;
@@ -380,7 +380,7 @@ static int merge_made(struct assembly *a)
     return untar(a, a->step->fd, DZ_VFS_ROOT, true);
 }
 
-/* Unpack a whole zip likewise. */
+/* Unpack a whole zip the same way. */
 static int take_all(struct assembly *a, const struct dz_zip_source *source)
 {
     char to[DZ_IMAGE_PATH];
@@ -417,12 +417,12 @@ static int do_archive(struct assembly *a)
     return rc;
 }
 
-/* The bytes of one package, as the host gives them. */
+/* The bytes of one package, as the host sends them. */
 struct deb_bytes {
     struct assembly *a;
     const uint8_t *data;
     size_t left;
-    struct dz_call_msg next; /* that did not belong to it */
+    struct dz_call_msg next; /* a message that did not belong to it */
 };
 
 static int next_message(struct deb_bytes *d)
@@ -550,7 +550,7 @@ static int64_t epoch(void *arg)
     return 0;
 }
 
-/* A machine that sleeps in the base is removed from the new image, because its files change. */
+/* The suspended machine of the base is removed from the new image, because its files change. */
 static const char no_machine[] = "DELETE FROM machine;"
                                  "DROP TABLE IF EXISTS mem;"
                                  "DELETE FROM meta WHERE k IN('machine','machine_live')";

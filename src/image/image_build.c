@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    FORMAT = 1, /* increased when the same inputs give other bytes */
+    FORMAT = 1, /* increased when the same inputs give a different result */
     FORMAT_LINUX = 1002,
 };
 
@@ -92,7 +92,7 @@ static int open_build(struct dz_build *b, struct dz_err *err)
     return rc < 0 ? rc : dz_fd_mkdirs(AT_FDCWD, b->scratch, 0700, err);
 }
 
-/* --- what it begins with ---------------------------------------------------------------- */
+/* --- the base --------------------------------------------------------------------------- */
 
 /* The base may be an exported image: neither its pack nor its names are parts of the disk. */
 static int open_parts(struct dz_build *b, struct dz_err *err)

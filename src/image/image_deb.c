@@ -4,7 +4,7 @@
  *
  *     "!<arch>\n"
  *     header "debian-binary"    "2.0\n"
- *     header "control.tar.xz"   what dpkg keeps of the package: control, conffiles, scripts ...
+ *     header "control.tar.xz"   dpkg's metadata: control, conffiles, scripts ...
  *     header "data.tar.xz"      the files
  *
  * A header has 60 bytes: name 16, time 12, owner 6, group 6, mode 8, size 10, "`\n"; numbers are
@@ -43,7 +43,7 @@ static ssize_t read_part(void *arg, void *buf, size_t n)
     struct part *p = arg;
     ssize_t got = p->left ? p->from->read(p->from->arg, buf, n < p->left ? n : (size_t)p->left) : 0;
     if (got == 0 && p->left)
-        return -EIO; /* the package ends early */
+        return -EIO; /* the package is truncated */
     p->left -= got > 0 ? (uint64_t)got : 0;
     return got;
 }

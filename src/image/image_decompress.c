@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_decompress.c - the bytes of an archive, whatever it is compressed by: gzip, xz, zstd, or
- * nothing. Runs in a cell.
+ * image_decompress.c - decompresses an archive: gzip, xz, zstd, or uncompressed. Runs in a cell.
  *
- * What a decoder may take of memory is bounded, because an archive says itself how large its
- * window is. liblzma is loaded when a build needs archives (docs/adr/0003-late-libraries.md),
- * before the cell locks itself in.
+ * The memory of a decoder is bounded, because the archive itself states the size of its window.
+ * liblzma is loaded when a build needs archives (docs/adr/0003-late-libraries.md), before the cell
+ * locks itself in.
  */
 #include "image/image_int.h"
 
@@ -23,7 +22,7 @@ enum {
     STEP = 1 << 16,
     GZIP = 16, /* of inflateInit2: a gzip header and its checksum */
     XZ_MEMORY = 256 << 20,
-    ZSTD_WINDOW = 27, /* log2; what zstd itself decodes without being asked for more */
+    ZSTD_WINDOW = 27, /* log2; the default limit of zstd */
     USTAR_AT = 257,
     HEAD = USTAR_AT + 5,
 };
@@ -64,12 +63,12 @@ int dz_decompress_load(struct dz_err *err)
                : dz_late_load("liblzma.so.5", "liblzma5", functions, DZ_ARRAY_LEN(functions), err);
 }
 
-/* --- what it is compressed by -------------------------------------------------------------- */
+/* --- the compression ---------------------------------------------------------------------- */
 
 static const struct {
     const char *magic;
     size_t size;
-    enum form form; /* PLAIN: one that is not read: */
+    enum form form; /* PLAIN: not supported */
     const char *name, *undo;
 } forms[] = {{"\x1f\x8b", 2, BY_GZIP, NULL, NULL},         {"\3757zXZ", 6, BY_XZ, NULL, NULL},
              {"\x28\xb5\x2f\xfd", 4, BY_ZSTD, NULL, NULL}, {"BZh", 3, PLAIN, "bzip2", "bzip2 -d"},
@@ -78,7 +77,7 @@ static const struct {
 static int find_form(struct dz_decompress *d, struct dz_err *err)
 {
     if (d->left >= HEAD && memcmp(d->in + USTAR_AT, "ustar", 5) == 0)
-        return 0; /* a tar, whatever its first member is called */
+        return 0; /* a tar can begin with any member's name */
     for (size_t i = 0; i < DZ_ARRAY_LEN(forms); i++) {
         if (d->left < forms[i].size || memcmp(d->in, forms[i].magic, forms[i].size) != 0)
             continue;
@@ -102,7 +101,7 @@ static ssize_t more(struct dz_decompress *d)
     return n;
 }
 
-/* The first bytes, enough of them to see what they are. */
+/* Read enough of the beginning to detect the compression. */
 static int read_head(struct dz_decompress *d, struct dz_err *err)
 {
     ssize_t n = 1;
@@ -246,7 +245,7 @@ ssize_t dz_decompress_read(void *arg, void *buf, size_t n)
               : d->form == BY_XZ   ? read_xz(d, buf, n, ended)
                                    : read_zstd(d, buf, n);
         if (got == 0 && ended && !d->over)
-            return -EIO; /* the stream ends early */
+            return -EIO; /* the stream is truncated */
     }
     return got;
 }

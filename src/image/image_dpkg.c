@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_dpkg.c - installs a Debian package on the disk of an image: its files with their owners
- * and modes, and what dpkg notes of it, so that dpkg and apt find it in a sandbox. Runs in a cell.
+ * image_dpkg.c - installs a Debian package on the disk of an image: its files with their owners and
+ * modes, and its entries in dpkg's database, so that dpkg and apt find it in a sandbox. Runs in a
+ * cell.
  *
  * No script of a package is run. Paths are walked inside the disk, so "/bin/x" goes to
  * "/usr/bin/x" where /bin is a link, as dpkg does it. dpkg's database, below /var/lib/dpkg:
@@ -11,7 +12,7 @@
  *     info/NAME.list       the paths of its files; info/NAME:ARCH.list where packages of several
  *                          architectures can be installed at once
  *     info/NAME.*          everything else of the control archive
- *     triggers/File, triggers/TRIGGER   which packages want to be told of what
+ *     triggers/File, triggers/TRIGGER   the packages that are interested in a trigger
  */
 #define OPENSSL_API_COMPAT 0x10101000L /* the calls that need no set-up (base/hash_sha.c) */
 
@@ -63,7 +64,7 @@ static bool is_excluded(const struct dz_step *s, const char *path)
     return out;
 }
 
-/* Is the directory there as the package wants it, or a link to one? */
+/* Does the package's directory exist already, or a link to one? */
 static bool has_dir(const struct install *in, const char *path, const struct dz_tar_member *m)
 {
     struct dz_vfs_attr a;
@@ -146,7 +147,7 @@ static struct dz_str field(const struct install *in, const char *name)
     return (struct dz_str){0};
 }
 
-/* A paragraph must be one: an empty line would begin another package. */
+/* It must be one paragraph: an empty line would begin another package. */
 static int check_control(const struct install *in)
 {
     struct dz_str text = dz_str_trim(control(in, "control"));
@@ -230,7 +231,7 @@ static int put_triggers(struct install *in)
     return rc;
 }
 
-/* The MD5 of a file on the disk as text; false: it is no file. */
+/* The MD5 of a file on the disk as text; false: not a file. */
 static bool md5_of(struct install *in, const char *path, char out[static 2 * MD5_DIGEST_LENGTH + 1])
 {
     uint8_t digest[MD5_DIGEST_LENGTH];
@@ -277,7 +278,7 @@ static int put_status(struct install *in)
                     : put_text(in, "/var/lib/dpkg/status", 0644, dz_str_n(text.p, text.len), true);
 }
 
-/* A file whose presence says how the directory info/ is laid out. */
+/* A file whose presence gives the layout of the directory info/. */
 static int put_format(struct install *in)
 {
     static const char path[] = "/var/lib/dpkg/info/format";
@@ -287,7 +288,7 @@ static int put_format(struct install *in)
     return put_text(in, path, 0644, DZ_STR("1\n"), false);
 }
 
-/* What is there already must be another package: nothing here takes old files away. */
+/* The package must not be installed yet, because old files are never removed here. */
 static int check_new(struct install *in)
 {
     char path[INFO_PATH];

@@ -3,9 +3,8 @@
  * image_export.c - images as files outside the store.
  *
  * The name of an image is the hash of its bytes, so neither its pack nor the names that people gave
- * it can be among them. An exported file is the image, its pack, the names, and a foot that says
- * where each ends (docs/format/image.md). SQLite ignores what follows the last page that a database
- * counts.
+ * it can be among them. An exported file is the image, its pack, the names, and a foot with the end
+ * of each (docs/format/image.md). SQLite ignores bytes behind the last page that a database counts.
  */
 #include "image/image_int.h"
 
@@ -49,7 +48,7 @@ int dz_image_copy_range(int from, uint64_t at, uint64_t size, int to, struct dz_
     return rc;
 }
 
-/* All of a file that may be a pipe, from where it stands. */
+/* Copy the rest of a file that may be a pipe. */
 static int copy_all(int from, int to, struct dz_err *err)
 {
     uint8_t *step = dz_alloc(COPY_STEP);
@@ -124,7 +123,7 @@ int dz_image_parts(int fd, struct dz_image_parts *ret, struct dz_err *err)
     return rc;
 }
 
-/* A file of a store has its pack in the store: the manifest beside it says which. */
+/* For a file of a store the pack is in the store, named by the manifest. */
 static int pack_in_store(const char *path, int *ret_fd, struct dz_err *err)
 {
     char near[DZ_IMAGE_PATH];
@@ -236,7 +235,7 @@ static int give_names(struct dz_image_store *s, struct dz_str names, const char 
     return rc;
 }
 
-/* The file as the image alone, and its pack as another. */
+/* Split the file into the image alone and its pack. */
 static int take_apart(struct dz_image_file *f, struct dz_image_parts *parts, struct dz_err *err)
 {
     int rc = dz_image_parts(f->fd, parts, err);

@@ -21,9 +21,9 @@ struct dz_feed {
     size_t step; /* index + 1 of the open step; 0: none */
     struct dz_tree_read *tree;
     int fd;     /* the file whose bytes are being sent */
-    bool owned; /* fd is ours, not the reader's */
+    bool owned; /* fd belongs to the feed, not to the reader */
     bool given; /* the name of a single file has been sent */
-    size_t deb; /* of packages: the next */
+    size_t deb; /* of packages: the next one to send */
     char text[2 * DZ_IMAGE_PATH];
     uint8_t data[DZ_CALL_DATA_MAX];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_fetch.c - fetch what a recipe names, with the package managers of this machine, compile it
- * with doze-cc, and keep it in the cache.
+ * image_fetch.c - fetches the sources of a recipe with the package managers of this machine,
+ * compiles them with doze-cc, and keeps the results in the cache.
  *
  * A package manager checks its own hashes; a hash in the recipe is compared here as well. A file in
  * the cache is named after its inputs, written elsewhere and renamed, so it is complete.

@@ -61,24 +61,24 @@ int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
 /* Read the image of NAME:TAG; DZ_ENOENT. */
 int dz_image_read_name(const struct dz_image_store *s, const char *full,
                        char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
-/* What a file that holds an image consists of. */
+/* The parts of a file that holds an image. */
 struct dz_image_parts {
     uint64_t image, pack; /* bytes; the pack lies behind the image, 0: none */
     struct dz_buf names;  /* a line each, behind both */
 };
 int dz_image_parts(int fd, struct dz_image_parts *ret_parts, struct dz_err *err);
-/* The bytes [at, at + size) of a file, to the end of another. */
+/* Append the bytes [at, at + size) of a file to another. */
 int dz_image_copy_range(int from, uint64_t at, uint64_t size, int to, struct dz_err *err);
 
 /* --- looking into an image, in a cell --------------------------------------------------- */
 
-/* In a cell: the disk in fd, to be read, with its pack (-1: none). What is opened goes with the
- * cell. */
+/* In a cell: open the disk in fd for reading, with its pack (-1: none). It stays open until the
+ * cell ends. */
 struct dz_db;
 struct dz_vfs;
 int dz_image_open_disk(int fd, int pack_fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs,
                        struct dz_err *err);
-/* An image that is being made: files in scratch/ that go unless they are published. */
+/* An image in the making: files in scratch/, removed unless they are published. */
 struct dz_image_file {
     const struct dz_image_store *store;
     int fd, pack_fd; /* -1: none */
@@ -86,7 +86,7 @@ struct dz_image_file {
 };
 int dz_image_file_new(const struct dz_image_store *s, struct dz_image_file *f, struct dz_err *err);
 void dz_image_file_release(struct dz_image_file *f);
-/* Give an image of kind linux its pack, when it has something for one. Its content must all be in
+/* Give an image of kind linux its pack, if it has files for one. All its content must be in
  * rows. */
 int dz_image_pack(const struct dz_image_store *s, const struct dz_image_build *how,
                   struct dz_image_file *f, struct dz_err *err);
@@ -103,7 +103,7 @@ int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_ima
 /* Does the prepared module of this program exist, and is it complete? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);
-/* A whole image into the store: scan, prepare, publish. The result is its hash. */
+/* Put a whole image into the store: scan, prepare, publish. Returns its hash. */
 int dz_image_deploy(struct dz_image_store *s, const struct dz_image_file *f,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                     struct dz_err *err);
@@ -122,7 +122,7 @@ enum dz_step_kind {
     DZ_STEP_NPM,
     DZ_STEP_CRATE,
     DZ_STEP_APT,    /* Debian packages, as a lock lists them */
-    DZ_STEP_SCRIPT, /* what a script of this machine makes of the image so far */
+    DZ_STEP_SCRIPT, /* the result of a script of this machine, run on the image so far */
     DZ_STEP_REMOVE,
 };
 
@@ -133,13 +133,13 @@ struct dz_deb {
     char sha256[DZ_SHA256_HEX];
     uint64_t bytes;
 };
-/* Which paths of packages are left out; the last that matches decides. */
+/* Paths of packages that are left out or kept; the last matching pattern decides. */
 struct dz_pattern {
     const char *glob; /* fnmatch(3), "*" matches "/" too */
     bool exclude;
 };
 
-/* What to copy out of an archive. from: a member; with "/" at its end, the members of a directory;
+/* Files to copy out of an archive. from: a member; with "/" at its end, the members of a directory;
  * "/": everything; "INNER.zip!FROM": from an archive in the archive. to: the path in the image, or
  * with "/" at its end the directory. */
 struct dz_copy {
@@ -175,7 +175,7 @@ struct dz_recipe {
     struct dz_arena arena;
     const char *dir; /* of the recipe's file */
     const char *name, *from;
-    bool has_kind;          /* it says of which kind the image is */
+    bool has_kind;          /* it states the kind of the image */
     struct dz_image config; /* packages: those that it declares */
     struct dz_step steps[DZ_IMAGE_STEPS_MAX];
     size_t step_count;
@@ -208,39 +208,39 @@ struct dz_build {
 };
 /* Get what a step fetches or compiles, from the cache or now. Sets step->fd and step->got. */
 int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err);
-/* Run a program with its output in the log. A status other than 0 is DZ_EIO with its cause. */
+/* Run a program with its output in the log. Any exit status but 0 is DZ_EIO with the cause. */
 int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err);
-/* A directory below the build's own, new and empty. */
+/* Make a new, empty directory below the build's own. */
 int dz_build_new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct dz_err *err);
-/* The bytes of a file as another, whole or not at all; dir: where `to` begins. */
+/* Copy a file, completely or not at all; dir: the directory that `to` is relative to. */
 int dz_build_copy_file(int dir, const char *from, const char *to, struct dz_err *err);
-/* APT: read the step's lock, fetch what it lists into the cache. */
+/* APT: read the step's lock, and fetch its packages into the cache. */
 int dz_build_fetch_debs(struct dz_build *b, struct dz_step *s, struct dz_err *err);
 /* A package of the cache: its descriptor. */
 int dz_deb_open(const struct dz_image_store *store, const struct dz_deb *d, struct dz_err *err);
-/* APT: write the step's lock anew; base: the image that the recipe starts from. */
+/* APT: write a new lock for the step; base: the image that the recipe starts from. */
 int dz_build_lock(struct dz_build *b, struct dz_step *s, const struct dz_image *base,
                   struct dz_err *err);
 DZ_PRINTF(2, 3) void dz_build_log(const struct dz_build *b, const char *fmt, ...);
 bool dz_build_stopped(const struct dz_build *b);
 /* Make an empty disk. */
 int dz_image_new_disk(int fd, struct dz_err *err);
-/* Put together by the first `steps` of the recipe: a new disk, in fd. */
+/* Make a new disk in fd by the first `steps` of the recipe. */
 int dz_build_disk(struct dz_build *b, size_t steps, int fd, struct dz_err *err);
-/* A hash of all that such a disk depends on. */
+/* A hash of all inputs of such a disk. */
 int dz_build_key(struct dz_build *b, size_t steps, char ret[static DZ_SHA256_HEX],
                  struct dz_err *err);
-/* SCRIPT: run it, or take what it made before; the archive that it made is the step's. */
+/* SCRIPT: run it, or use its cached result; the step gets the archive that it made. */
 int dz_build_script(struct dz_build *b, struct dz_step *s, struct dz_err *err);
-/* What was made or fetched, in the cache: its path; is it there (1, and the step has it); a file
- * becomes it. */
+/* The cache of made and fetched files: the path of an entry; look it up (1: found, and the step has
+ * it); move a file into it. */
 void dz_build_cache_path(char out[static DZ_IMAGE_PATH], const char *kind, const char *name,
                          const char *key);
 int dz_build_open_cached(struct dz_build *b, const char *path, struct dz_step *s,
                          struct dz_err *err);
 int dz_build_into_cache(struct dz_build *b, const char *file, const char *path, struct dz_step *s,
                         struct dz_err *err);
-/* Put the disk in fd together in a cell, by the first `steps` of the recipe. */
+/* Assemble the disk in fd in a cell, by the first `steps` of the recipe. */
 int dz_build_assemble(struct dz_build *b, size_t steps, int fd, bool fresh, struct dz_err *err);
 
 /* Messages by which the cell requests the next of a step's own files. */
@@ -252,7 +252,7 @@ enum dz_feed_tag {
     DZ_FEED_DATA = 4, /* more bytes of the file */
 };
 struct dz_feed;
-/* store: where the packages of an APT step are; NULL: there is none. */
+/* store: holds the packages of an APT step; NULL: there is no store. */
 int dz_feed_new(const struct dz_image_store *store, struct dz_recipe *r, struct dz_feed **ret_feed,
                 struct dz_err *err);
 void dz_feed_free(struct dz_feed *f);
@@ -274,8 +274,8 @@ struct dz_vfs_who;
 struct dz_vfs_path;
 struct dz_put {
     struct dz_vfs *vfs;
-    uint32_t uid, gid; /* of what is made */
-    bool own_all;      /* give what is there already to them, too, when they are 0 */
+    uint32_t uid, gid; /* owner of new entries */
+    bool own_all;      /* also change existing entries to this owner when it is 0 */
     uint64_t ino, at;  /* the open file, 0: none */
     uint64_t room;     /* bytes that the archive may still hold */
     struct dz_err *err;
@@ -284,22 +284,24 @@ extern const struct dz_vfs_who dz_put_root;
 struct dz_vfs_path dz_put_at(const char *path); /* from the root */
 /* "add PATH to the image" and the negative errno, into p->err. */
 int dz_put_failed(struct dz_put *p, const char *path, int e);
-/* A directory; one that is there gets the mode. What leads to a path is made in each of these. */
+/* Make a directory; an existing one gets the mode. Like the functions below, this makes missing
+ * directories above. */
 int dz_put_dir(struct dz_put *p, const char *path, uint32_t mode);
 int dz_put_unlink(struct dz_put *p, const char *path); /* nothing there is fine */
-/* A symbolic link, or another name of a file, in place of what is there. */
+/* Make a symbolic link, or another name of a file, in place of an existing entry. */
 int dz_put_link(struct dz_put *p, const char *path, const char *target);
 int dz_put_name(struct dz_put *p, const char *path, const char *other);
-/* A new file in place of what is there, or the end of one; then its bytes. */
+/* Open a new file in place of an existing entry, or the end of an existing file; then write its
+ * bytes. */
 int dz_put_open(struct dz_put *p, const char *path, uint32_t mode);
 int dz_put_append(struct dz_put *p, const char *path);
 int dz_put_data(struct dz_put *p, const void *data, size_t n);
 void dz_put_close(struct dz_put *p);
-/* Writing takes set-id bits away: for a file that has some, the mode once more. */
+/* Writing clears set-id bits: set the mode of a file that has some again. */
 int dz_put_mode(struct dz_put *p, const char *path, uint32_t mode);
-/* Take bytes of an archive's content off p->room; DZ_ELIMIT. */
+/* Subtract bytes of an archive's content from p->room; DZ_ELIMIT. */
 int dz_put_room(struct dz_put *p, size_t n);
-/* Room, then data: what a reader of archives calls. arg: struct dz_put. */
+/* dz_put_room and then dz_put_data, as the sink of a reader of archives. arg: struct dz_put. */
 int dz_put_sink(void *arg, const void *data, size_t n, struct dz_err *err);
 
 /* --- archives, in a cell ------------------------------------------------------------------------
@@ -325,21 +327,21 @@ int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct d
 typedef int dz_zip_sink_fn(void *arg, const void *data, size_t n, struct dz_err *err);
 int dz_zip_read(struct dz_zip *z, dz_zip_sink_fn *sink, void *arg, struct dz_err *err);
 
-/* Bytes one after the other, as read(2) gives them; a negative errno is an error. */
+/* A source of bytes, read as by read(2); a negative errno is an error. */
 struct dz_bytes {
     ssize_t (*read)(void *arg, void *buf, size_t n);
     void *arg;
 };
-/* Those of a file. */
+/* The bytes of a file. */
 struct dz_fd_bytes {
     int fd;
     uint64_t at;
 };
 ssize_t dz_bytes_of_fd(void *fd_bytes, void *buf, size_t n);
 
-/* What is compressed by gzip, xz or zstd, or by nothing: its bytes. */
+/* Reads data that is compressed by gzip, xz or zstd, or not at all. */
 struct dz_decompress;
-/* Load what decoding needs: before a cell is entered. */
+/* Load the decoders: call it before a cell is entered. */
 int dz_decompress_load(struct dz_err *err);
 int dz_decompress_open(const struct dz_bytes *from, struct dz_decompress **ret_d,
                        struct dz_err *err);
@@ -349,19 +351,19 @@ void dz_decompress_close(struct dz_decompress *d);
 /* --- Debian packages, in a cell (image_deb.c) ------------------------------------------------- */
 
 struct dz_tar_reader;
-/* Called with what a package holds, in its order. */
+/* Called with the content of a package, in its order. */
 struct dz_deb_sink {
     /* Each file of its control archive, whole. */
     int (*control)(void *arg, const char *name, struct dz_str data, struct dz_err *err);
-    /* Each member of its data archive: r->m says what it is, path where it goes ("/usr/bin/x"; "/"
-     * the root), link the file that it is another name of. */
+    /* Each member of its data archive: r->m describes it, path is its destination ("/usr/bin/x";
+     * "/" the root), link the file that it is another name of. */
     int (*member)(void *arg, struct dz_tar_reader *r, const char *path, const char *link,
                   struct dz_err *err);
     void *arg;
 };
-/* Read one. DZ_EINVAL: not a package, or a hostile one. */
+/* Read a package. DZ_EINVAL: not a package, or a hostile one. */
 int dz_deb_read(const struct dz_bytes *from, const struct dz_deb_sink *to, struct dz_err *err);
-/* Its files and dpkg's notes of it onto the disk (image_dpkg.c). */
+/* Install its files, and its entries in dpkg's database, on the disk (image_dpkg.c). */
 int dz_deb_install(struct dz_put *put, const struct dz_step *step, const struct dz_deb *deb,
                    const struct dz_bytes *from, struct dz_err *err);
 

@@ -158,7 +158,7 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
     return rc;
 }
 
-/* Of what a text's first line says; 0: nothing that is read here. */
+/* The version in a text's first line; 0: not one that is supported. */
 static int version_of(struct dz_str line)
 {
     uint64_t version = 0;
@@ -315,7 +315,7 @@ void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
     print_facts(i, out);
 }
 
-/* The lowest version that knows all that is in it. */
+/* Print the lowest version that has all of its fields. */
 void dz_image_print(const struct dz_image *i, struct dz_buf *out)
 {
     dz_buf_addf(out, "doze-image %d\n", i->kind != DZ_IMAGE_WASM ? 3 : i->machine_bytes ? 2 : 1);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_pack.c - an image of kind linux gets its pack (vfs/vfs_pack.c): its programs and its larger
- * files leave the database and go, each from a page's beginning, into a flat file that cells map.
+ * image_pack.c - an image of kind linux gets its pack (vfs/vfs_pack.c): its programs and larger
+ * files are moved from the database to a flat file that cells map, each to the start of a page.
  *
- * Files go there in the order of their inodes, so the same image gives the same pack. Guest
- * processes may map any of it, whoever they are, so files that not everybody may read stay in the
- * database, and with them files with holes, which a pack would fill.
+ * Files are in the order of their inodes, so the same image gives the same pack. Any guest process
+ * may map all of it, so files that are not readable by everyone stay in the database. So do files
+ * with holes, which a pack would fill.
  *
- * One cell does it all: it writes the pack, takes the content out of the disk, and copies the disk
- * into a new one without the free pages that leaves.
+ * One cell does all of this: it writes the pack, removes the content from the disk, and copies the
+ * disk to a new one without the pages freed by that.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum {
-    LARGE = 4 << 10, /* bytes of a file that goes into the pack whatever it is */
+    LARGE = 4 << 10, /* any file of at least this size goes into the pack */
     FILES_MAX = 4 << 20,
     STEP = 1 << 18,
 };
@@ -42,7 +42,7 @@ int dz_image_file_new(const struct dz_image_store *s, struct dz_image_file *f, s
 void dz_image_file_release(struct dz_image_file *f)
 {
     if (f->fd >= 0)
-        (void)unlinkat(f->store->dir, f->work, 0); /* there no more when it was published */
+        (void)unlinkat(f->store->dir, f->work, 0); /* it was renamed if it was published */
     if (f->pack_fd >= 0)
         (void)unlinkat(f->store->dir, f->pack_work, 0);
     dz_fd_close(&f->fd);
@@ -62,7 +62,7 @@ struct packing {
     struct dz_db *db, *to;
     struct dz_vfs *vfs;
     DZ_VEC(, struct packed) files;
-    char closed[DZ_VFS_PATH_MAX]; /* the directory that not everybody may search; "": none */
+    char closed[DZ_VFS_PATH_MAX]; /* the directory that not everyone may search; "": none */
     struct dz_sha256 hash;
     uint64_t end; /* of the pack so far */
     uint8_t *step;
@@ -115,7 +115,7 @@ static int by_ino(const void *a, const void *b)
     return x->ino < y->ino ? -1 : x->ino > y->ino;
 }
 
-/* A file with several names was found by each. Where each lies follows from their order. */
+/* A file with several names was found under each. Their order gives the offsets. */
 static void place(struct packing *p)
 {
     size_t n = 0;
@@ -210,7 +210,7 @@ static int take_all_out(struct packing *p, struct dz_err *err)
     return rc < 0 ? rc : dz_db_commit(p->db, err);
 }
 
-/* The image says which pack it has. */
+/* Record the pack in the image. */
 static int write_tables(struct packing *p, const char *sha256, struct dz_err *err)
 {
     struct dz_image config = {0};
@@ -246,7 +246,7 @@ static int new_disk(struct packing *p, const char *sha256, struct dz_err *err)
     return rc < 0 ? rc : dz_db_close(p->to, false, err);
 }
 
-/* 1: there is a pack. The process of the call ends afterwards, which frees everything. */
+/* 1: a pack was made. The process of the call ends afterwards, which frees everything. */
 static int pack_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct packing *p = arg;
@@ -283,7 +283,7 @@ static bool on_stop(void *host)
     return how->stop && how->stop(how->arg);
 }
 
-/* A file without a name in scratch/: a log. */
+/* An unnamed file in scratch/, for a log. */
 static int nameless(const struct dz_image_store *s, struct dz_err *err)
 {
     char work[DZ_IMAGE_PATH];

@@ -200,7 +200,7 @@ struct native {
     int rc;
 };
 
-/* A file that may be executed: 1: for this processor or a script, 0: neither, and its sentence. */
+/* Check an executable file: 1: for this processor, or a script; 0: neither, with a message. */
 static int check_program(struct native *n, uint64_t ino, const char *dir, struct dz_str name)
 {
     uint8_t head[ELF_HEAD] = {0};
@@ -243,7 +243,7 @@ int dz_programs_check_native(struct dz_vfs *vfs, const struct dz_image *config, 
     for (size_t i = 0; n.rc == 0 && i < DZ_ARRAY_LEN(search); i++) {
         n.dir = search[i];
         if (dz_vfs_stat_at(vfs, &root, (struct dz_vfs_path){DZ_VFS_ROOT, n.dir}, false, &a) != 0 ||
-            !S_ISDIR(a.mode)) /* a link leads to one of the others */
+            !S_ISDIR(a.mode)) /* a link leads to one of the other directories */
             continue;
         int e = dz_vfs_readdir(vfs, a.ino, 0, look_at_name, &n);
         if (e && n.rc == 0)

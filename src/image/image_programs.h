@@ -40,8 +40,8 @@ int dz_programs_each(struct dz_vfs *vfs, dz_program_fn *fn, void *arg, struct dz
 /* The two tables that make a disk an image: docs/format/image.md. */
 int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, enum dz_image_kind kind,
                           const struct dz_buf *config, struct dz_err *err);
-/* Can the programs of an image of kind linux run? What is in the directories that shells search,
- * and the entry, must not be made for another processor. DZ_EINVAL names the first. */
+/* Can the programs of an image of kind linux run? The programs in the directories that shells
+ * search, and the entry, must not be for another processor. DZ_EINVAL names the first. */
 int dz_programs_check_native(struct dz_vfs *vfs, const struct dz_image *config, struct dz_err *err);
 /* The text of the configuration. DZ_EINVAL: this disk is not an image. */
 int dz_image_tables_config(struct dz_db *db, struct dz_buf *ret_text, struct dz_err *err);

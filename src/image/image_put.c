@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_put.c - directories, links and files for the disk of an image that is being put together.
- * Runs in a cell.
+ * image_put.c - directories, links and files for the disk of an image that is being assembled. Runs
+ * in a cell.
  *
  * Paths are walked inside the disk, so a symbolic link in one can lead to another place of the
  * same image and nowhere else. Callers that must keep an archive below a directory check its paths
@@ -28,7 +28,7 @@ int dz_put_failed(struct dz_put *p, const char *path, int e)
     return dz_fail_sys(p->err, -e, "add %s to the image", path);
 }
 
-/* The directories that lead to a path. */
+/* Make the directories above a path. */
 static int make_above(struct dz_put *p, const char *path)
 {
     char dir[DZ_VFS_PATH_MAX];
@@ -54,7 +54,7 @@ static int make_above(struct dz_put *p, const char *path)
     return 0;
 }
 
-/* Before the mode is set: changing the owner takes set-id bits away. */
+/* Call it before the mode is set: changing the owner clears set-id bits. */
 static int own(struct dz_put *p, const char *path, bool follow)
 {
     const struct dz_vfs_attr owner = {.uid = p->uid, .gid = p->gid};

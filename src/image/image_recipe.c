@@ -24,7 +24,7 @@ enum {
     INI_NAME = 49, /* bytes of a key that libinih keeps */
     NAME_MAX_BYTES = 128,
     CONTAINS_MAX = 512, /* packages that a recipe declares */
-    PATTERNS_MAX = 64,  /* of files that packages leave out */
+    PATTERNS_MAX = 64,  /* patterns of files that are left out of packages */
     ARENA_MAX = 16 << 20,
 };
 
@@ -168,7 +168,7 @@ static bool name_ok(struct dz_str s)
     return plain_name(s, "@/._+-:~!");
 }
 
-/* Its name is the file of the lock. */
+/* The name of the section is the file of the lock. */
 static int begin_apt(struct reading *g)
 {
     if (g->apt)
@@ -394,7 +394,7 @@ static int set_text(struct reading *g, const char *value)
     return 0;
 }
 
-/* Of packages to be installed: words of apt's command line. */
+/* Packages to install, as words of apt's command line. */
 static int set_wanted(struct reading *g, const char *value)
 {
     struct dz_str rest = dz_str(value), word;
@@ -606,7 +606,7 @@ int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_er
     return ret_recipe->arena.err ? dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory") : 0;
 }
 
-/* --- what others send ------------------------------------------------------------------- */
+/* --- recipes from outside ------------------------------------------------------------------ */
 
 static bool is_below(const char *dir, const char *path)
 {

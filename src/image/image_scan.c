@@ -55,9 +55,9 @@ static int make(struct dz_image_store *s, int fd, const struct dz_image *image,
     return rc < 0 ? rc : DZ_TAKE_FD(out);
 }
 
-/* Put the flat memory of the machine that sleeps in the image in fd into the store; the modules are
- * there. With an existing file: does it equal what would be made now? 1, or 0, and then with
- * `repair` it is rebuilt. */
+/* Put the flat memory of the machine that sleeps in the image in fd into the store; the modules
+ * exist already. With an existing file: does it equal a new one? 1, or 0, and then with `repair` it
+ * is rebuilt. */
 static int base_prepare(struct dz_image_store *s, int fd, const struct dz_image *image,
                         struct dz_err *err)
 {
@@ -104,7 +104,7 @@ static int base_check(struct dz_image_store *s, int fd, const struct dz_image *i
 }
 
 enum {
-    JAIL_BYTES = 1 << 20, /* the jail's filter passes through a file, too */
+    JAIL_BYTES = 1 << 20, /* the jail's filter is also sent through a file */
 };
 
 /* --- opening, inside ------------------------------------------------------------------ */
@@ -175,7 +175,7 @@ static int scan_machine(struct scan *s, struct dz_err *err)
     return 0;
 }
 
-/* Of WebAssembly, the programs must be those of its table; of Linux, the table is empty. */
+/* For WebAssembly, the programs must be those of its table; for Linux, the table is empty. */
 static int scan_programs(struct scan *s, struct dz_vfs *vfs, struct dz_err *err)
 {
     struct dz_image config = {0};
@@ -218,7 +218,7 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
 }
 
-/* Is the pack the one that the image names? */
+/* Is it the pack that the image names? */
 static int check_pack(int fd, const struct dz_image *image, struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX] = "";
@@ -513,7 +513,7 @@ static int write_manifest(const struct dz_image_store *s, const struct dz_image 
     return dz_fd_replace(s->dir, path, text.p, text.len, 0444, err);
 }
 
-/* Before the image that names it. Another image may have it already. */
+/* Publish the pack before the image that names it. Another image may have it already. */
 static int publish_pack(const struct dz_image_file *f, const struct dz_image *image,
                         struct dz_err *err)
 {
@@ -667,8 +667,8 @@ static int config_inside(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_call_reply(call, text.p, text.len, err);
 }
 
-/* The pack that the image itself names, because its manifest may be damaged. -1: none is there;
- * whether one should be, and whether this is the right one, shows later. */
+/* Open the pack that the image itself names, because its manifest may be damaged. -1: none exists;
+ * later checks find out whether there should be one, and whether this is the right one. */
 static int open_named_pack(struct dz_image_store *s, int fd)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);

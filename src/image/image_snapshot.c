@@ -85,7 +85,7 @@ static int write_tables(const struct sealing *w, struct dz_err *err)
     DZ_AUTO(dz_buf_release) struct dz_buf config = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     const struct dz_vfs_opts opts = {.db = w->to, .readonly = true, .noatime = true};
     struct dz_vfs *vfs = NULL;
-    struct dz_image image = *w->from->image; /* the pack is made anew, from rows */
+    struct dz_image image = *w->from->image; /* a new pack is made, from rows */
     image.pack_sha256[0] = '\0';
     dz_image_print_config(&image, &config);
     int rc = config.err ? dz_fail(err, config.err, "the image's settings are too large")

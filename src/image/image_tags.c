@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_tags.c - list images, their names, and what is removed with a name.
+ * image_tags.c - lists images and their names, and removes files that lose their last name.
  *
  * References are not counted; they are found when they are needed: from a name to its image, from
  * an image by its manifest to modules. So no count can be wrong.
@@ -370,7 +370,7 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
 }
 
 struct used {
-    struct names modules; /* and packs: hashes are never of both */
+    struct names modules; /* and packs: the hashes of the two never coincide */
     bool unknown;         /* an image could not be read: then nothing is known to be unused */
     struct dz_image_store *s;
 };
@@ -402,7 +402,7 @@ static int note_modules(void *arg, const char *sha256, const char *tags, struct 
     return 0;
 }
 
-/* Of one directory, what no image has. */
+/* Remove the files of one directory that no image uses. */
 static int sweep_part(struct dz_image_store *s, const char *part, const struct used *used,
                       struct dz_image_gc *gc, struct dz_err *err)
 {
@@ -419,7 +419,7 @@ static int sweep_part(struct dz_image_store *s, const char *part, const struct u
     return rc;
 }
 
-/* Modules and packs that no image has. */
+/* Remove modules and packs that no image uses. */
 static int sweep_unused(struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
 {
     struct used used = {.modules = DZ_VEC_INIT((size_t)DZ_IMAGE_TAGS_MAX * 8), .s = s};
@@ -466,7 +466,7 @@ int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *e
     if (rc == 0)
         rc = tags_of(s, &tags, sha256, &text, false, err);
     bool named = rc == 0 && dz_image_full_name(name, full, NULL) == 0 && has(&tags, full);
-    bool last = !named || !strchr(text.p, ' '); /* named by digits: all its names */
+    bool last = !named || !strchr(text.p, ' '); /* given by digits: remove all its names */
     if (rc == 0 && last)
         rc = remove_image(s, sha256, &gc, err);
     if (rc == 0 && last)

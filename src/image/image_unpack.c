@@ -2,9 +2,9 @@
  *
  * image_unpack.c - unpack an archive from outside, or the image so far, as a directory of this
  * machine, for a script. The host does not read the archive: one cell makes a disk of it, as for an
- * image, and a second cell walks that disk and sends its entries. Both may have been taken over, so
- * tree_write.c makes the files: below the directory, through no symbolic link, with none that leads
- * out, and not more than an archive of this size may expand to.
+ * image, and a second cell walks that disk and sends its entries. Both cells may have been
+ * compromised, so tree_write.c makes the files: below the directory, not through a symbolic link,
+ * without links that lead out, and with no more bytes than an archive of this size may expand to.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
@@ -77,7 +77,7 @@ static bool on_stop(void *host)
 
 struct telling {
     int fd;
-    const char *below; /* of the disk: what to tell; "": all */
+    const char *below; /* the part of the disk to send; "": all */
     struct dz_call *call;
     struct dz_vfs *vfs;
     uint8_t *piece;
@@ -184,7 +184,7 @@ static int into_disk(const struct dz_build *b, int archive, int disk, struct dz_
     return rc;
 }
 
-/* What is below a place of the disk, as files in a directory of this machine. */
+/* Write the entries below a place of the disk as files in a directory of this machine. */
 static int out_of_disk(struct dz_build *b, int disk, const char *place, const char *dir,
                        const struct dz_tree_write_opts *how, struct dz_err *err)
 {
@@ -233,7 +233,7 @@ int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_
 /* --- a script that completes an image ----------------------------------------------------------
  */
 
-/* ROOT: the image as the steps before this one leave it. */
+/* ROOT: the image as it is before this step. */
 static int make_root(struct dz_build *b, size_t steps, const char *dir, struct dz_err *err)
 {
     char work[DZ_IMAGE_PATH];
@@ -249,7 +249,7 @@ static int make_root(struct dz_build *b, size_t steps, const char *dir, struct d
     return rc;
 }
 
-/* The cache has it under the hash of the script and of all that the image is made of so far. */
+/* The key in the cache: the hash of the script and of all inputs of the image so far. */
 static int script_key(struct dz_build *b, const struct dz_step *s, char ret[static DZ_SHA256_HEX],
                       struct dz_err *err)
 {

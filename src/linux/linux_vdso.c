@@ -26,7 +26,7 @@
 enum {
     READINGS = 4,                   /* of which the closest is used */
     SPAN_MIN_NS = 20 * 1000 * 1000, /* a rate is measured over at least this time */
-    SOON_NS = 5 * 1000 * 1000,      /* until then, the next attempt to measure a rate */
+    SOON_NS = 5 * 1000 * 1000,      /* without a rate, the next attempt is due after this time */
     SPAN_NS = 1000 * 1000 * 1000,   /* and over once to twice this time */
     HOLDS_NS = 1000 * 1000 * 1000,  /* validity of a line that is not updated */
     FAR_NS = 1000 * 1000,           /* larger than any adjustment of a clock */

@@ -137,7 +137,7 @@ static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_e
         ret_event->kind = DZ_STUB_STOPPED;
     } else if (f.info.si_signo != SIGSEGV && f.info.si_signo != SIGBUS &&
                f.info.si_signo != SIGFPE && f.info.si_signo != SIGTRAP) {
-        ret_event->signo = SIGILL; /* true, or the guest wrote this */
+        ret_event->signo = SIGILL; /* a SIGILL, or forged by the guest */
     }
     t->state = T_STOPPED;
     t->interrupts = 0;
