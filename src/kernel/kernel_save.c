@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_save.c - the rows of a machine, out and in.
+ * kernel_save.c - saves and restores the rows of a machine.
  *
- * What comes in is not believed: dz_kernel_thaw() checks every index, count and
- * length of every row before anything uses them, counts references anew and
- * compares, and makes links (queues, hashes, waiters) itself.
+ * Input is not trusted: dz_kernel_thaw() checks every index, count and length of every row before
+ * any use, recounts references and compares them, and rebuilds the links (queues, hashes, waiters).
  */
 #include "kernel/kernel_int.h"
 
@@ -83,7 +82,7 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
     uint32_t head[2]; /* used, index */
     memcpy(head, row, sizeof head);
     if (table == DZ_KERNEL_TABLE_PROC && head[1] == 1)
-        return 0; /* process 1 is ours: made already */
+        return 0; /* process 1 is the kernel's own, and exists already */
     if (head[0] != 1 || head[1] == 0 || head[1] > k->tab[table].max)
         return dz_fail(err, DZ_ECORRUPT, "a saved row of table %d has no valid number", (int)table);
     void *to = dz_k_row_new_at(&k->tab[table], head[1]);
@@ -199,7 +198,7 @@ static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
     return len <= cap && (cap == 0 ? head == 0 : head < cap);
 }
 
-/* A child has been separated from the instance that its parent lent it before it was saved. */
+/* Before a save, a child gets its own copy of the instance that its parent lent it. */
 static bool lends(const struct dz_kernel *k, uint32_t thread)
 {
     const struct dz_task *t = dz_k_thread(k, thread) ? k->task[thread] : NULL;
@@ -316,7 +315,7 @@ static bool pty_ok(const struct dz_kernel *k, const struct dz_pty *t)
     ok = ok && ring_ok(t->head, t->len, DZ_KERNEL_TTY_IN) && t->edit <= t->len;
     ok = ok && ring_ok(t->out_head, t->out_len, DZ_KERNEL_TTY_OUT);
     ok = ok && (t->edit == 0 || (t->termios.lflag & ICANON));
-    for (uint32_t i = 0; ok && i < t->edit; i++) /* no end of a line in the line being edited */
+    for (uint32_t i = 0; ok && i < t->edit; i++) /* no end of line in the edited line */
         ok = marks[(t->head + t->len - 1 - i) % DZ_KERNEL_TTY_IN] == 0;
     return ok && (t->stream == 0 || dz_k_stream(k, t->stream));
 }
@@ -334,7 +333,7 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
            ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
 }
 
-/* Claim a blob for one owner: false if it has one already. 0 is no blob. */
+/* Claim a blob for one owner: false if it already has an owner. 0 is no blob. */
 static bool claim(uint8_t *seen, uint32_t blob)
 {
     uint8_t bit = (uint8_t)(1u << blob % 8);
@@ -344,7 +343,7 @@ static bool claim(uint8_t *seen, uint32_t blob)
     return first;
 }
 
-/* A blob of two owners would be freed under one of them, or be two things at once. */
+/* A blob with two owners would be freed twice, or be used as two things. */
 static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
 {
     bool ok = true;
@@ -426,7 +425,7 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     return dz_k_sock_check(k, err);
 }
 
-/* ---- counting anew ------------------------------------------------------------------------ */
+/* ---- recounting ----------------------------------------------------------------------------- */
 
 static void reset_counts(struct dz_kernel *k)
 {
@@ -471,7 +470,7 @@ static int count_fds(struct dz_kernel *k, const struct dz_proc *p, struct dz_err
     return 0;
 }
 
-/* A description is open: count it where it leads to, and take its file. */
+/* For an open description: count its object, and take its file. */
 static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_err *err)
 {
     uint32_t access = f->flags & O_ACCMODE;
@@ -500,7 +499,7 @@ static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_er
 static void revive(struct dz_kernel *k, struct dz_proc *p)
 {
     p->threads = p->thread = p->wait_child = p->fd_hint = 0;
-    p->mem_bytes = 0; /* what it has is counted by what runs it */
+    p->mem_bytes = 0; /* the runner counts its memory */
     dz_k_hash_add(k, p);
     struct dz_job *job = dz_k_job(k, p->job);
     if (job)
@@ -509,7 +508,7 @@ static void revive(struct dz_kernel *k, struct dz_proc *p)
         dz_k_proc_alarm(k, p);
 }
 
-/* After its process. */
+/* After its process was revived. */
 static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err *err)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
@@ -523,14 +522,14 @@ static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err
     if (t->state == DZ_THREAD_VFORK && child && (child->flags & DZ_PROC_VFORKED))
         return 0;
     t->vfork_child = 0;
-    t->state = DZ_THREAD_READY; /* whatever it waits for, it asks again */
+    t->state = DZ_THREAD_READY; /* it repeats its call, whatever it waited for */
     if (!(p->flags & DZ_PROC_STOPPED))
         dz_k_enqueue(k, t, DZ_K_Q_NEW);
     dz_k_alarm(k, t);
     return 0;
 }
 
-/* Do its parents lead to process 1? One may not be its own grandparent. */
+/* Do its parents lead to process 1? Parents must not form a cycle. */
 static bool descends(const struct dz_kernel *k, const struct dz_proc *p)
 {
     for (int i = 0; p && i < DZ_KERNEL_PROCS_MAX; i++) {
@@ -633,7 +632,7 @@ static void take_misc(struct dz_kernel *k, const struct dz_kernel_misc *misc, in
     memcpy(k->load, misc->load, sizeof k->load);
     k->mono_offset += misc->now_ns + (slept_ns > 0 ? slept_ns : 0) - dz_kernel_now(k);
     k->load_at = dz_kernel_now(k);
-    k->output_waits = true; /* let the next run check */
+    k->output_waits = true; /* look once */
     DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
     k->events |= job->end != DZ_JOB_RUNNING && !job->taken;
 }

@@ -107,7 +107,7 @@ int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size)
 int dz_linux_at_fd(const linux_call *c, int fd, struct dz_at *ret_at)
 {
     *ret_at = dz_at_fd(fd);
-    return dz_sys_fd(LINUX_K(c), fd) ? 0 : -EBADF; /* AT_FDCWD is not a descriptor */
+    return dz_sys_fd(LINUX_K(c), fd) ? 0 : -EBADF; /* AT_FDCWD is none */
 }
 
 int dz_linux_at(const linux_call *c, int dir, int path, int flags, char text[PATH_MAX],

@@ -19,7 +19,7 @@ static int64_t make(const linux_call *c, const struct dz_clone *how, uint64_t pi
     if (told && c->mem->room(c->mem->arg, pidfd, sizeof fd) != sizeof fd)
         return -EFAULT; /* check this before a child exists */
     const int64_t r = dz_sys_clone(LINUX_K(c), how, told ? &fd : NULL);
-    if (fd >= 0) /* also if a vfork waits now, because the next issue does not get it again */
+    if (fd >= 0) /* also when a vfork waits now: the next issue does not get it again */
         (void)dz_linux_put(c, pidfd, &fd, sizeof fd);
     return r;
 }

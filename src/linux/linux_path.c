@@ -522,8 +522,7 @@ static int file_times(const linux_call *c, uint64_t from, int64_t unit, int64_t 
             return -EINVAL;
         if (__builtin_mul_overflow(v[i][0], 1000000000, &ret[i]) ||
             __builtin_add_overflow(ret[i], v[i][1] * unit, &ret[i]) || ret[i] <= DZ_VFS_TIME_OMIT)
-            /* Clamp it to the range of a file's times. */
-            ret[i] = v[i][0] < 0 ? DZ_VFS_TIME_OMIT + 1 : INT64_MAX;
+            ret[i] = v[i][0] < 0 ? DZ_VFS_TIME_OMIT + 1 : INT64_MAX; /* as far as a file can say */
     }
     return 0;
 }

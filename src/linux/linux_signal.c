@@ -81,7 +81,7 @@ LINUX_CALL(rt_sigprocmask)
 LINUX_CALL(rt_sigpending)
 {
     uint64_t set;
-    if (c->arg[1] > SIGSET) /* a shorter size writes only a part */
+    if (c->arg[1] > SIGSET) /* less is written in part */
         return -EINVAL;
     const int64_t r = dz_sys_sigpending(LINUX_K(c), &set);
     return r < 0 ? r : dz_linux_put(c, c->arg[0], &set, (size_t)c->arg[1]);

@@ -26,7 +26,7 @@ LINUX_CALL(wait4)
     const int known = WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD | __WALL | (int)__WCLONE;
     struct dz_kusage u;
     int status;
-    if (arg_int(c, 2) & ~known) /* the kernel's waitpid accepts more flags */
+    if (arg_int(c, 2) & ~known) /* waitpid of the kernel knows more */
         return -EINVAL;
     const int64_t r = dz_sys_waitpid(LINUX_K(c), arg_int(c, 0), arg_int(c, 2), &status, &u);
     if (r <= 0)

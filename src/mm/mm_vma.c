@@ -21,7 +21,7 @@
 int dz_mm_reserve(struct dz_mm *mm, struct dz_mm_calls *calls)
 {
     if (dz_vec_reserve(&mm->vmas, DZ_MM_SPARE) != 0) {
-        mm->vmas.err = 0; /* the existing VMAs are intact */
+        mm->vmas.err = 0; /* the VMAs that are there are whole */
         return -ENOMEM;
     }
     return dz_vec_reserve(calls, DZ_MM_SPARE) == 0 ? 0 : -ENOMEM;

@@ -104,9 +104,9 @@ static void answer(struct stub_filter *f, uint32_t what)
 void dz_stub_filter_ask(struct stub_filter *f)
 {
     static const uint32_t asked[] = {
-        SYS_clone,   /* makes threads whose number is not known */
-        SYS_recvmsg, /* adds descriptors to the table that all stubs share */
-        SYS_close,   /* removes them from it */
+        SYS_clone,   /* makes what no number is known of */
+        SYS_recvmsg, /* takes descriptors into the table that all share */
+        SYS_close,   /* and out of it */
         SYS_setresgid, SYS_setresuid, SYS_capset, /* for the zygote, which has the capabilities */
     };
     const uint8_t count = DZ_ARRAY_LEN(asked);

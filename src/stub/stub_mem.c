@@ -69,7 +69,7 @@ static int execute(struct host *h, uint32_t thread, struct stub_call *calls, siz
                                                               : 0;
         if (r < 0 && r > -4096)
             rc = (int)r;
-        else if ((uint64_t)r != want) /* the host does not return that */
+        else if ((uint64_t)r != want) /* the host says no such thing */
             rc = -ESRCH;
     }
     return rc;

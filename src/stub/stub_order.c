@@ -140,7 +140,7 @@ int dz_stub_await(struct host *h, uint32_t number)
         }
     const int rc = await_asleep(h, number, g);
     atomic_store(&bell_of(h)->asleep, h->armed);
-    if (h->armed) /* stubs may have rung unnoticed */
+    if (h->armed) /* others may have rung, unheard */
         dz_stub_ring(h);
     return rc;
 }
