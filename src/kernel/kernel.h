@@ -456,7 +456,7 @@ uint32_t dz_kernel_job_find(struct dz_kernel *k, uint64_t tag);
 enum {
     DZ_KBLOCK = -0x10000, /* stop with DZ_RUN_BLOCKED */
     DZ_KEXIT = -0x10001,  /* stop with DZ_RUN_EXITED */
-    DZ_KJUMP = -0x10002,  /* longjmp: go on where it leads */
+    DZ_KJUMP = -0x10002,  /* longjmp: continue where it leads */
 };
 /* After a completed call: is a signal to be delivered, or is the slice over? Then stop with
  * DZ_RUN_READY. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_ids.c - who a process is and what it may use: ids, groups, sessions,
- * nice values, resource limits, usage.
+ * kernel_ids.c - the identity and the limits of a process: ids, groups, sessions, nice values,
+ * resource limits, usage.
  *
  * Set-user-id bits of files mean nothing here (every disk is "nosuid"), so only the process itself
  * sets its saved id.

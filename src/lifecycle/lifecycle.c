@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * lifecycle.c - the map, and the names of what is in it.
+ * lifecycle.c - the legal transitions, and the names of states and other values.
  *
  * The transitions are one table of sets: allowed[s] has the bit of each state that may follow s.
  * Every check reads that table, and dz_lifecycle_path searches it, so an illegal transition cannot

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * lifecycle_due.c - the idle policy, what counts as activity, and what is due when.
+ * lifecycle_due.c - the idle policy, what counts as activity, and the next action that is due.
  *
  * All thresholds are reached at equality (">= everywhere"). Sums saturate, so
  * that "never" stays never whatever is added to it.
