@@ -130,12 +130,6 @@ int dz_deployment_parse(struct dz_str s, enum dz_deployment *ret_deployment, str
     return 0;
 }
 
-const char *dz_keep_name(enum dz_keep k)
-{
-    assert(k <= DZ_KEEP_FILES);
-    return keep_names[k];
-}
-
 int dz_keep_parse(struct dz_str s, enum dz_keep *ret_keep, struct dz_err *err)
 {
     int i = parse_name(s, keep_names, DZ_ARRAY_LEN(keep_names), "keep", err);

@@ -108,7 +108,6 @@ enum dz_keep {
     DZ_KEEP_MEMORY, /* files and memory */
     DZ_KEEP_FILES,
 };
-const char *dz_keep_name(enum dz_keep k); /* "memory", "files" */
 DZ_NODISCARD int dz_keep_parse(struct dz_str s, enum dz_keep *ret_keep, struct dz_err *err);
 
 /* --- the idle policy ------------------------------------------------------------------- */
