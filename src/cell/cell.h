@@ -29,8 +29,8 @@
  * descriptors. */
 DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell,
                                struct dz_err *err);
-/* The descriptor to poll: when it is readable, call dz_cell_receive(). It is another one once the
- * cell is dying, so ask again after each receive that returned 0. */
+/* The descriptor to poll: when it is readable, call dz_cell_receive(). It changes when the cell is
+ * dying, so ask again after each receive that returned 0. */
 int dz_cell_fd(const struct dz_cell *c);
 /* The events to poll for: POLLIN, and POLLOUT while bytes are queued (then call dz_cell_flush()).
  */
@@ -40,44 +40,44 @@ int dz_cell_flush(struct dz_cell *c, struct dz_err *err);
 int dz_cell_drain(struct dz_cell *c, struct dz_err *err);
 int32_t dz_cell_pid(struct dz_cell *c); /* 0: the cell has no pid yet, or no longer */
 
-/* Make files in the machine before it goes up: a directory, a symbolic link, or a
- * file, which its bytes follow. Missing directories above are made, and existing files are
- * replaced. mode: permission bits. A failure inside the cell comes as the event FAILED. */
+/* Make files in the machine before it starts: a directory, a symbolic link, or a file, whose bytes
+ * are sent afterwards. Missing parent directories are made, and existing files are replaced. mode:
+ * permission bits. The event FAILED reports a failure inside the cell. */
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
 int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, struct dz_err *err);
 int dz_cell_put_file(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
 int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz_err *err);
 int dz_cell_begin(struct dz_cell *c, struct dz_err *err);
-/* Bring up the machine: wake the one that sleeps in the file, or begin an empty one. */
+/* Start the machine: wake the one that sleeps in the file, or begin an empty one. */
 int dz_cell_go(struct dz_cell *c, struct dz_err *err);
 
-/* Take the next event. 1: there was one; 0: there is none now. DZ_EIO: the cell died without saying
- * why, by a bug or because it was attacked; err names the signal. */
+/* Take the next event. 1: there was one; 0: there is none now. DZ_EIO: the cell died without giving
+ * a reason, because of a bug or an attack; err names the signal. */
 int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err);
 /* Was the cell killed because it used more memory than its cgroup allows (cell_pool.h)? */
 bool dz_cell_out_of_memory(const struct dz_cell *c);
-/* Did the next event come in the packet of the last one? The caller must take it before it polls.
- */
+/* Did the next event arrive in the same packet as the last one? Then the caller must take it before
+ * it polls. */
 bool dz_cell_pending(const struct dz_cell *c);
 
-/* How much its disk may still grow before writes fail with EDQUOT;
- * UINT64_MAX: without limit. */
+/* Set by how many bytes its disk may still grow before writes fail with EDQUOT; UINT64_MAX: no
+ * limit. */
 int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err);
-/* Bytes of the host's file system that guests must leave free, else writes fail with
- * ENOSPC; and the most that its disk may hold, else EDQUOT. 0: no limit. */
+/* Set how many bytes of the host's file system guests must leave free (else writes fail with
+ * ENOSPC), and how many bytes its disk may hold (else EDQUOT). 0: no limit. */
 int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, struct dz_err *err);
-/* Put the machine to sleep. The event SUSPENDED or AWAKE follows. files_only: keep the disk alone.
- * Until AWAKE the windows are 0, because input that is sent now would be lost. */
+/* Suspend the machine. The event SUSPENDED or AWAKE follows. files_only: keep only the disk. Until
+ * AWAKE the windows are 0, because input that is sent meanwhile would be lost. */
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
-/* Copy the machine as it is now, asleep, into an empty file, while it runs on: the event COPIED.
- * The copy is not synced, and the cell has closed it. Another cell may resume it at once: a fork.
- */
+/* Copy the machine as it is now, suspended, into an empty file, while it keeps running; the event
+ * COPIED follows. The copy is not synced, and the cell has closed it. Another cell may resume the
+ * copy at once, which makes a fork. */
 int dz_cell_snapshot(struct dz_cell *c, int fd, struct dz_err *err);
 
 /* End the cell now, in whatever state it is. State that it reported as durable stays durable. The
- * caller then frees it. */
+ * caller must still free it. */
 void dz_cell_kill(struct dz_cell *c);
-/* Kill the cell unless it has said SUSPENDED, reap it and free it. NULL is fine. */
+/* Kill the cell unless it has reported SUSPENDED, reap it and free it. NULL is fine. */
 void dz_cell_free(struct dz_cell *c);
 
 #endif

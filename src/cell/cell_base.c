@@ -13,7 +13,7 @@
 #include "vfs/vfs.h"
 
 enum {
-    MODULES_MAX = 60, /* a call takes 64 descriptors */
+    MODULES_MAX = 60, /* a call passes at most 64 descriptors */
 };
 _Static_assert(MODULES_MAX + 2 <= DZ_CALL_FDS_MAX, "with the image and the file");
 

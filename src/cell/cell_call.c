@@ -36,7 +36,7 @@
 #define WATCH_TICK_NS (DZ_NS_PER_S / 20)
 
 enum {
-    ROOT_MS = 10000,   /* for the root zygote to take a request, and to start the process */
+    ROOT_MS = 10000,   /* time for the root zygote to accept a request and to start the process */
     STDERR_FIRST = 16, /* packets of text that may come before the pid */
 };
 
@@ -44,13 +44,14 @@ struct calling {
     const struct dz_call_opts *o;
     struct dz_buf *reply;
     pid_t pid;
-    uint32_t user; /* the user of the cell while it lives; DZ_USER_NONE: ours */
+    uint32_t user; /* the user id of the cell while it lives; DZ_USER_NONE: ours */
     int fd;
-    volatile int *stop; /* only written here, because the cell could write to it, too */
+    volatile int
+        *stop; /* only written by the host, never read, because the cell could write to it, too */
     int stop_fd;
     bool stopping;       /* the cell was asked to stop */
     int64_t deadline_ns; /* 0: none */
-    bool late;           /* the deadline is that of the grace period now */
+    bool late;           /* the deadline is now the end of the grace period */
     int failed;          /* the first error of `take`, `answer` or the reply: reported at the end */
     struct dz_err why;
     struct dz_cell_stderr text;
@@ -94,8 +95,8 @@ static int look_at_file(const struct calling *c, struct dz_err *err)
                    c->o->what, (unsigned long long)(c->o->watched_bytes >> 20));
 }
 
-/* Wait. 1: the socket is readable; 0: it is time to ask `stop` again. Signals are let in only here,
- * so none can come between asking `stop` and waiting. */
+/* Wait. 1: the socket is readable; 0: it is time to ask `stop` again. Signals are unblocked only
+ * here, so that none can arrive between asking `stop` and waiting. */
 static int wait_readable(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -154,7 +155,7 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
                            .value = a.value,
                            .size = rc < 0 ? 0 : (uint32_t)a.size};
     rc = dz_frame_send(c->fd, &out, a.data, false, err);
-    if (rc == 0) /* the cell asks, but takes no answers */
+    if (rc == 0) /* the cell sends questions, but does not read the answers */
         return dz_fail(err, DZ_EIO, "%s: its cell reads no answers", c->o->what);
     return rc > 0 || rc == DZ_EIO ? 0 : rc; /* DZ_EIO: the cell has exited; the messages that it
                                                sent before are received first */
@@ -227,7 +228,9 @@ static int converse(struct calling *c, struct dz_err *err)
             rc = wait_readable(c, err);
         if (rc > 0)
             rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
-        if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* it sent its result before it exited */
+        if (rc == DZ_EIO &&
+            dz_frame_gone(
+                c->fd)) /* a result that it sent before it exited would have been received first */
             return dz_cell_died(reap(c, 0), c->o->what, err);
         if (rc > 0)
             rc = understand(c, &f, &result, err);
@@ -296,8 +299,7 @@ static bool has_root(void)
     return has;
 }
 
-/* Waiting for a root zygote holds no lock, so the loop can take it when it has another root zygote.
- */
+/* Hold no lock while waiting for a root zygote, so that the loop can set another one meanwhile. */
 static int send_to_root(const struct calling *c, const struct dz_frame *f, const int *fds, size_t n,
                         struct dz_err *err)
 {
@@ -308,7 +310,8 @@ static int send_to_root(const struct calling *c, const struct dz_frame *f, const
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     while (fd >= 0 && rc == 0 && poll(&p, 1, ROOT_MS) > 0)
         rc = dz_frame_send_fds(
-            fd, f, fds, n, err); /* 0: another thread was faster, and the socket is full again */
+            fd, f, fds, n,
+            err); /* 0: the socket is full again, because another thread was faster */
     if (rc == 0)
         return dz_fail(err, DZ_EBUSY, "%s: the process that starts cells does not answer",
                        c->o->what);
@@ -316,7 +319,7 @@ static int send_to_root(const struct calling *c, const struct dz_frame *f, const
 }
 
 /* The root zygote sends the pid over the socket of the call. The process itself sends nothing, and
- * reads nothing of a stranger's, before it has the argument. */
+ * reads no bytes that may be hostile, before it has received the argument. */
 static int await_pid(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -328,7 +331,7 @@ static int await_pid(struct calling *c, struct dz_err *err)
         int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
         if (rc <= 0)
             return rc < 0 ? rc : dz_fail(err, DZ_EIO, "%s: start its cell", c->o->what);
-        if (f.type == DZ_FRAME_STDERR) /* text of a sanitizer */
+        if (f.type == DZ_FRAME_STDERR) /* the report of a sanitizer */
             dz_cell_stderr_add(&c->text, c->payload, f.size);
     }
     if (f.type != DZ_FRAME_ZYGOTE_CALLED || f.value < 2 || f.value > INT32_MAX)

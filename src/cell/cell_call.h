@@ -49,8 +49,8 @@
 enum {
     DZ_CALL_FDS_MAX = 64,
     DZ_CALL_DATA_MAX = 32768,     /* bytes of one message */
-    DZ_CALL_STOP_GRACE_MS = 5000, /* how long a function may run on after it was asked to stop */
-    DZ_CALL_END_MS = 1000,        /* how long a cell may take to exit after it sent its result */
+    DZ_CALL_STOP_GRACE_MS = 5000, /* time for a function to end after it was asked to stop */
+    DZ_CALL_END_MS = 1000,        /* time for a cell to exit after it sent its result */
 };
 
 /* A message. Its data is valid until the next message on the same side. */
@@ -79,8 +79,8 @@ typedef int dz_call_fn(struct dz_call *call, void *arg, struct dz_err *err);
 struct dz_call_function {
     dz_call_fn *run;
     size_t arg_size, fd_count;
-    bool (*sound)(const void *arg); /* checks an argument that came from another process; NULL: all
-                                       bytes will do */
+    bool (*sound)(const void *arg); /* checks an argument that came from another process; NULL: any
+                                       bytes are valid */
 };
 extern const struct dz_call_function dz_call_functions[DZ_CALL_COUNT];
 
@@ -88,27 +88,27 @@ struct dz_call_opts {
     const char *what; /* begins the message when the cell fails: "look into a.doze" */
     dz_call_fn *run;
     void *arg;          /* the argument of run */
-    enum dz_call_id id; /* the function, when the root zygote is to start a process for it; 0: fork
-                           this process */
+    enum dz_call_id id; /* the function's id if the root zygote is to start a process for it; 0:
+                           fork this process */
     size_t arg_size;    /* bytes of arg, when there is an id */
-    const int *fds;     /* the descriptors that run may use; -1 are skipped */
+    const int *fds;     /* the descriptors that run may use; entries of -1 are skipped */
     size_t fd_count;
     int64_t timeout_ms;    /* for the whole call; 0: no limit */
-    uint64_t memory_bytes; /* the most memory of the cell; 0: DZ_CELL_MEMORY */
+    uint64_t memory_bytes; /* memory limit of the cell; 0: DZ_CELL_MEMORY */
     uint64_t file_bytes;   /* the largest file that it may write; 0: DZ_CELL_FILE_SIZE */
-    /* A descriptor of fds that is in memory, and how many bytes it may have: above that the cell is
-     * killed (DZ_ELIMIT). The size is looked at twenty times a second. 0: no limit. */
+    /* A file in memory among fds, and its size limit in bytes. The size is checked twenty times a
+     * second, and a cell that exceeds the limit is killed (DZ_ELIMIT). 0: no limit. */
     uint64_t watched_bytes;
     int watched_fd;
 
     /* Called with each message that run sends; a negative result ends the call with that error.
-     * NULL: run sends none. */
+     * NULL: run sends no messages. */
     int (*receive)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
     /* Answers a question of run; the data of *ret_answer must stay valid until the next question.
      */
     int (*answer)(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
                   struct dz_err *err);
-    /* Asked at each message, after each signal and four times a second: true ends the call. NULL:
+    /* Called at each message, after each signal and four times a second; true ends the call. NULL:
      * the call is never ended early. */
     bool (*stop)(void *host);
     void *host;
@@ -117,11 +117,10 @@ struct dz_call_opts {
 #define DZ_CELL_MEMORY    (3ull << 30)
 #define DZ_CELL_FILE_SIZE (16ull << 30)
 
-/* Run the function and wait for it. reply (NULL: there is none) is filled, up to its limit. Errors
- * besides those of run: DZ_EIO: the cell died, or sent what no cell sends (err names the signal);
- * DZ_ETIMEOUT; DZ_ELIMIT: the reply does not fit; DZ_ECANCELED: run was stopped before it told its
- * result; DZ_ENOMEM; DZ_EUNSUPPORTED: this kernel cannot jail the cell. The child is gone in every
- * case. */
+/* Run the function and wait for it. reply (may be NULL) is filled, up to its limit. Errors besides
+ * those of run: DZ_EIO: the cell died or sent an invalid frame (err names the signal); DZ_ETIMEOUT;
+ * DZ_ELIMIT: the reply does not fit; DZ_ECANCELED: run was stopped before it had a result;
+ * DZ_ENOMEM; DZ_EUNSUPPORTED: this kernel cannot jail the cell. The child is gone in every case. */
 DZ_NODISCARD int dz_cell_call(const struct dz_call_opts *opts, struct dz_buf *reply,
                               struct dz_err *err);
 

@@ -126,7 +126,7 @@ void dz_call_begin(void)
     struct dz_frame f;
     struct dz_err err = {0};
     if (dz_frame_receive(DZ_CALL_SOCKET, &f, payload, true, NULL) < 0)
-        _exit(0); /* the host has changed its mind */
+        _exit(0); /* the host no longer wants the call */
     size_t files = dz_zygote_inherited(DZ_CALL_FILES, DZ_CALL_FDS_MAX + 1);
     int rc = dz_request_read(DZ_READER_CALL, &f, payload, files, &r, &err);
     if (rc == 0)

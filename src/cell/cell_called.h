@@ -11,7 +11,8 @@
 
 struct dz_call {
     int fd;
-    const volatile int *stop; /* memory that the host writes to: not 0: stop */
+    const volatile int
+        *stop; /* memory that the host writes to; a value other than 0 stops the call */
     int fds[DZ_CALL_FDS_MAX];
     size_t fd_count;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];

@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 enum {
-    CALL_MS = 60 * 60 * 1000, /* no call takes longer; operations have their own deadlines */
-    TAG_READ = 1,             /* value: offset << 16 | bytes; answered with them */
+    CALL_MS = 60 * 60 * 1000, /* limit of every call; operations have deadlines of their own */
+    TAG_READ = 1, /* a question; value: offset << 16 | number of bytes; the answer has the bytes */
     READ_MAX = DZ_CALL_DATA_MAX,
     LOG_MAX = 256 << 20, /* when to checkpoint the WAL of a new file: at about 16 MiB */
 };
@@ -85,7 +85,7 @@ enum {
 };
 struct carrying {
     enum dz_cell_transfer what;
-    char label[128], image_sha256[65]; /* "": of no image */
+    char label[128], image_sha256[65]; /* "": without an image */
 };
 
 static bool is_sound_transfer(const void *arg)
@@ -155,7 +155,7 @@ static int transfer_call(struct dz_call *call, void *arg, struct dz_err *err)
              : c->what == DZ_CELL_TRANSFER_CLONE ? dz_machine_clone(from, to, &copied, err)
              : c->what == DZ_CELL_TRANSFER_FILES ? dz_machine_compact_files(from, to, &copied, err)
                                                  : dz_machine_compact(from, to, &copied, err);
-    int closed = dz_db_close(to, false, rc < 0 ? NULL : err); /* moves its log into it */
+    int closed = dz_db_close(to, false, rc < 0 ? NULL : err); /* this moves the WAL into the file */
     dz_db_closep(&from);
     return rc < 0 ? rc : closed;
 }
@@ -252,7 +252,7 @@ struct expand_args {
     uint64_t size; /* bytes of the archive */
 };
 
-/* Inside: an object without a descriptor, whose bytes the host is asked for. */
+/* In the cell: an object without a descriptor, whose bytes are requested from the host. */
 struct far_in {
     struct dz_blob_in head;
     struct dz_call *call;

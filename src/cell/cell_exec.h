@@ -37,7 +37,7 @@ DZ_NODISCARD int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *exec
 int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, size_t size,
                            struct dz_err *err);
 size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec);
-/* The window of input of a command whose machine sleeps, as it will be after the wake. */
+/* How many bytes of input a command in a sleeping machine will take after the wake. */
 size_t dz_cell_exec_room(const struct dz_cell *c, uint32_t exec);
 int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err);
 int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);

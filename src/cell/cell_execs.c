@@ -114,7 +114,7 @@ static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *e
         return dz_fail(err, DZ_EINVAL, "the frame of a command is malformed");
     memcpy(&w->head, bytes->p, sizeof w->head);
     if (w->head.timeout_ns > TIMEOUT_MAX_NS)
-        w->head.timeout_ns = 0; /* in a hundred years */
+        w->head.timeout_ns = 0; /* no timeout, because it would expire in over a hundred years */
     w->id = dz_cursor_string(&c);
     w->program = w->id ? dz_cursor_string(&c) : NULL;
     w->cwd = w->program ? dz_cursor_string(&c) : NULL;
@@ -241,7 +241,8 @@ static void open_window(const struct dz_execs *x, const struct dz_exec *e)
         (void)dz_out_add(x->out, &f, NULL, true);
 }
 
-/* Whoever asked for one that nobody listens to may go away: it is in the file first. */
+/* A client that starts a command without attaching may disconnect, so commit the command before
+ * reporting its start. */
 static int start(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struct dz_err *err)
 {
     assert(e);
@@ -274,7 +275,7 @@ static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8
     struct dz_err err = {0};
     uint32_t handle = f->stream >> 2;
     if (x->incoming.len + f->size > f->value || f->value > DZ_START_SIZE_MAX)
-        return; /* a host that is out of its mind */
+        return; /* an invalid request of the host: ignore it */
     dz_buf_add(&x->incoming, payload, f->size);
     if (x->incoming.len < f->value)
         return;
@@ -299,7 +300,7 @@ static void add_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, s
 {
     struct dz_cell_input *in = e->in;
     if (!in || n > sizeof in->bytes - in->len)
-        return; /* a host that does not keep to its window loses bytes */
+        return; /* a host that exceeds its window loses bytes */
     size_t at = (in->head + in->len) % sizeof in->bytes;
     size_t first = sizeof in->bytes - at < n ? sizeof in->bytes - at : n;
     memcpy(in->bytes + at, p, first);
@@ -331,7 +332,7 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
     struct dz_exec *e = by_handle(x, f->stream >> 2);
     struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
     if (!e)
-        return; /* the command has ended meanwhile */
+        return; /* the command ended before the frame arrived */
     switch (f->type) {
     case DZ_FRAME_INPUT:
         add_input(x, e, payload, f->size);
@@ -361,7 +362,7 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
     }
 }
 
-/* --- carrying ------------------------------------------------------------------------------ */
+/* --- input and output ---------------------------------------------------------------------- */
 
 size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n)
 {
@@ -388,7 +389,7 @@ static void push_input(const struct dz_execs *x, struct dz_exec *e)
         int64_t n = dz_kernel_stream_push(x->machine->kernel, e->streams[stream],
                                           in->bytes + in->head, piece);
         if (n < 0)
-            n = (int64_t)piece; /* closed: as a pipe whose reader is gone */
+            n = (int64_t)piece; /* closed, like a pipe without a reader */
         in->head = (in->head + (size_t)n) % sizeof in->bytes;
         in->len -= (size_t)n;
         pushed += (uint64_t)n;
@@ -404,8 +405,8 @@ static void push_input(const struct dz_execs *x, struct dz_exec *e)
         in->eof = dz_kernel_stream_eof(x->machine->kernel, e->streams[stream]) == DZ_EBUSY;
 }
 
-/* The second and third invariant of cell_execs.h, in numbers. The first is the order of the output
- * gate and of pump(): t_cell_crash kills cells in between. */
+/* Checks invariants 2 and 3 of cell_execs.h. Invariant 1 depends on the order of the output gate
+ * and of pump(); t_cell_crash tests it by killing cells between the two. */
 static void assert_exec(const struct dz_exec *e)
 {
     assert(e->acked <= e->cursor && e->cursor <= e->total && e->first <= e->total);
@@ -413,7 +414,7 @@ static void assert_exec(const struct dz_exec *e)
     assert(e->tail_at <= e->total && e->piece_count <= DZ_ARRAY_LEN(e->pieces));
 }
 
-/* Frames, as long as the window and the socket take them. */
+/* Send frames as long as the window and the socket have room. */
 static void pump(struct dz_execs *x, struct dz_exec *e)
 {
     while (e->attached && e->cursor < e->total && e->cursor - e->acked < DZ_CELL_WINDOW) {
@@ -488,7 +489,7 @@ int64_t dz_execs_kill_at(const struct dz_execs *x)
     return x->kill_at;
 }
 
-/* The whole job of each whose time is over. */
+/* Kill the whole job of each command whose timeout has expired. */
 static void kill_late(struct dz_execs *x)
 {
     int64_t now = x->kill_at == INT64_MAX ? 0 : dz_clock_boot_ns();
@@ -581,7 +582,7 @@ bool dz_execs_main(const struct dz_execs *x)
     return e && !e->over;
 }
 
-/* The main command of an image's machine: the file has no record of it. */
+/* Adopt the main command of an image's machine, of which the file has no record. */
 static int adopt_first(struct dz_execs *x, struct dz_err *err)
 {
     uint32_t job = dz_kernel_job_find(x->machine->kernel, DZ_EXEC_MAIN + 1);

@@ -24,16 +24,16 @@
 
 struct dz_db;
 
-/* The state of a command, as the column exec.state has it. */
+/* The state of a command, with the values of the column exec.state. */
 enum dz_exec_state {
     DZ_EXEC_RUNNING = 1,
     DZ_EXEC_ENDED = 2, /* exec.code has the value that EXITED has */
-    DZ_EXEC_LOST = 3,  /* the memory of its machine was lost or given up */
+    DZ_EXEC_LOST = 3,  /* the memory of its machine was lost or dropped */
 };
 
 enum {
-    DZ_EXEC_ARGV_KEPT = 4096,   /* so many bytes of argv are kept in a record */
-    DZ_EXEC_MAIN = 0,           /* the number of DZ_CELL_MAIN; others have numbers from 1 */
+    DZ_EXEC_ARGV_KEPT = 4096, /* bytes of argv that are kept in a record */
+    DZ_EXEC_MAIN = 0, /* number of the main command (DZ_CELL_MAIN); others have numbers from 1 */
     DZ_EXEC_NONE = DZ_EXEC_MAX, /* the number of a command that was not started yet */
 };
 
@@ -44,22 +44,23 @@ struct dz_exec_piece {
 struct dz_exec {
     struct dz_exec *next;
     uint32_t number; /* the number of its row in the file, or DZ_EXEC_NONE */
-    uint32_t handle; /* the host's name for it */
+    uint32_t handle; /* the host's handle for it */
     char id[DZ_CELL_ID_MAX + 1];
     uint32_t job, streams[4];
-    bool attached, over; /* over: its end is in the file, and EXITED is still to be sent */
+    bool attached, over; /* it has ended and its end is in the file, but EXITED was not sent yet */
     bool changed;        /* its row in the file is to be updated */
     bool kept;           /* it and its output get rows; false in an ephemeral cell */
-    bool recorded;       /* it has a row, in which only its end is missing */
+    bool recorded;       /* it has a row that lacks only its end */
     int state, code;
     int64_t started_ns, ended_ns, cpu_ns;
     int64_t kill_at; /* when to kill it, on the boot clock in ns; INT64_MAX: never */
     bool timed_out;
-    char why[160];            /* why it was stopped; "": it was not */
-    uint32_t flags;           /* DZ_EXEC_TTY, DZ_EXEC_STDIN */
-    int32_t pid;              /* the pid of its first process */
-    int64_t kill_real_ns;     /* kill_at as ns since 1970; 0: never */
-    struct dz_buf argv, own;  /* until they are in its row: argv with NULs; the host's bytes */
+    char why[160];        /* why it was stopped; "": it was not */
+    uint32_t flags;       /* DZ_EXEC_TTY, DZ_EXEC_STDIN */
+    int32_t pid;          /* the pid of its first process */
+    int64_t kill_real_ns; /* kill_at as ns since 1970; 0: never */
+    struct dz_buf argv,
+        own; /* kept until its row is written: argv with NULs, and the host's bytes */
     struct dz_cell_input *in; /* NULL: it takes no input */
     uint64_t total;           /* bytes of output so far */
     uint64_t cursor, acked;   /* bytes sent to the host; how many of these it has acknowledged */
@@ -69,8 +70,8 @@ struct dz_exec {
     uint64_t read_row;        /* the row of exec_output with the cursor, or an earlier one */
     uint32_t granted[4];      /* bytes collected, but not yet removed from the kernel's rings */
     bool shut[4];             /* the host's window was full: collect more when there is room */
-    /* The bytes that were collected last, which begin at offset tail_at; !kept: all that were not
-     * sent yet. */
+    /* The bytes that were collected last, which begin at offset tail_at; if !kept, all bytes that
+     * were not sent yet. */
     struct dz_buf tail;
     uint64_t tail_at;
     struct dz_exec_piece pieces[8];
@@ -83,13 +84,13 @@ struct dz_execs {
     struct dz_cell_machine *machine;
     const char *const *env; /* the variables that every command gets */
     bool kept;              /* as in struct dz_exec */
-    bool main_ended;        /* DZ_CELL_MAIN is over, and its EXITED was sent */
+    bool main_ended;        /* the main command has ended, and its EXITED was sent */
     struct dz_exec *all;
     size_t count;
     uint32_t next_number, next_woken;
-    struct dz_buf incoming; /* the part of an EXEC that has come so far */
+    struct dz_buf incoming; /* the part of an EXEC that was received so far */
     uint64_t bytes_in, bytes_out;
-    bool blocked;    /* the socket takes nothing now */
+    bool blocked;    /* the socket is full */
     int64_t kill_at; /* the earliest kill_at of all commands */
 };
 
@@ -99,22 +100,23 @@ struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *
 /* cell_execs.c */
 /* Handle a frame about a command; payload has the frame's bytes. */
 void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t *payload);
-/* The output() of the kernel's operations: how many bytes of a command's output are taken. */
+/* The output() of the kernel's operations: returns how many bytes of a command's output are
+ * accepted. */
 size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n);
-/* A job has ended. DZ_E*: that could not be committed. */
+/* Handle the end of a job. DZ_E*: its end could not be committed. */
 int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err);
-/* Move input and output as far as they can go. True: a process that waited for it can run. */
+/* Move as much input and output as possible. True: a process that waited for that can run. */
 bool dz_execs_turn(struct dz_execs *x);
 /* After the machine was suspended: report the commands that have ended, so that the host need not
  * wake the machine for them. Their unsent output is in the file. */
 void dz_execs_report_ended(struct dz_execs *x);
 /* Send the committed output, as far as the windows and the socket have room. */
 void dz_execs_send(struct dz_execs *x);
-/* Does DZ_CELL_MAIN run? */
+/* Is the main command running? */
 bool dz_execs_main(const struct dz_execs *x);
 /* When the next command is to be killed, on the boot clock in ns; INT64_MAX: never. */
 int64_t dz_execs_kill_at(const struct dz_execs *x);
-/* The input buffers that the machine is suspended with, and main_sent. */
+/* For a suspend: get main_sent, and the input buffers that are stored with the machine. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
 /* After a wake: find the commands in the kernel. main_sent: as dz_cell_sleep_wake() set it. Those
  * whose ids are in `sleepers` get the handles 1, 2 and so on. For each command a struct
@@ -130,7 +132,7 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
 void dz_execs_prepare(struct dz_db *db);
 /* Before a wake: read the records of the commands that run. */
 int dz_execs_load(struct dz_execs *x, struct dz_err *err);
-/* The machine starts anew, or its memory is given up: mark the commands that ran as lost. */
+/* Mark the commands that ran as lost, because the machine starts anew or its memory is dropped. */
 int dz_execs_lose(struct dz_execs *x, struct dz_err *err);
 /* Find the record with this id. 1: *ret_number has its number; 0: there is none. */
 int dz_execs_find(struct dz_db *db, const char *id, int64_t *ret_number, struct dz_err *err);
@@ -147,7 +149,8 @@ int dz_execs_kept(struct dz_db *db, uint32_t number, struct dz_exec_kept *ret, s
 bool dz_execs_collect(struct dz_execs *x);
 int dz_execs_write(struct dz_execs *x, struct dz_db *db, struct dz_err *err);
 void dz_execs_written(struct dz_execs *x);
-/* Take all that the rings of a command hold, whatever its window is. The rings are empty then. */
+/* Take everything that the rings of a command hold, even beyond its window. The rings are empty
+ * then. */
 void dz_execs_drain(struct dz_execs *x, struct dz_exec *e);
 /* The bytes at the cursor, of one stream, at most DZ_CELL_FRAME_MAX. 0: there are none. They are
  * valid until the next call. If the file no longer has the bytes at the cursor, the cursor moves to

@@ -166,8 +166,8 @@ void dz_frame_ask_sender(int fd, bool ask)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
 }
 
-/* Look at the control messages of the next packet, as far as `control` has room for them. 1, 0 or
- * DZ_EIO. */
+/* Look at the control messages of the next packet that fit into `control`. 1, 0 or DZ_EIO, as
+ * dz_frame_sender(). */
 static int peek(int fd, void *control, size_t size, struct msghdr *ret_msg)
 {
     char byte;
@@ -362,8 +362,7 @@ bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *p
 }
 
 /* The image and its modules are open in the daemon and for other sandboxes, too, so the cell gets
- * open files of its own. The file and the log of the sandbox are passed as they are, with their
- * locks. */
+ * open files of its own. The sandbox's file and WAL are passed unchanged, with their locks. */
 static int send_start(int fd, const struct dz_frame *f, const struct dz_starting *s,
                       struct dz_err *err)
 {

@@ -24,9 +24,9 @@
 #include <unistd.h>
 
 enum {
-    TIDY_MS = 5000,        /* how long a cell may tidy up after its last event */
-    TIDY_ALONE_MS = 60000, /* the same grace period, where the host is blocked meanwhile */
-    DYING_MS = 50,         /* how long to wait for the status of a process that was killed */
+    TIDY_MS = 5000,        /* time for a cell to tidy up after its last event */
+    TIDY_ALONE_MS = 60000, /* the same grace period while the host is blocked */
+    DYING_MS = 50,         /* time to wait for the status of a process that was killed */
 };
 
 static void report_failure(int fd, int code, const struct dz_err *err)
@@ -112,17 +112,16 @@ int32_t dz_cell_pid(struct dz_cell *c)
     return c->pid > 0 ? c->pid : 0;
 }
 
-/* A zygote or a cell may have been taken over, so nothing that it says about pids is believed: it
- * could name the cell of another tenant. The kernel says who sent a packet. A zygote could send one
- * itself, but its own pid has a holder already. */
+/* Ignore what a zygote or a cell says about pids: a compromised one could name the cell of another
+ * tenant. The kernel reports who sent a packet. A zygote could send one itself, but its own pid is
+ * claimed already. */
 int dz_cell_learn(struct dz_cell *c)
 {
     struct dz_sender who;
     int rc = c->reaper && !c->known ? dz_frame_sender(c->fd, &who) : 0;
     if (rc <= 0)
-        return rc == DZ_EINVAL
-                   ? DZ_EIO
-                   : 0; /* whoever receives from the cell will find out that it has ended */
+        return rc == DZ_EINVAL ? DZ_EIO
+                               : 0; /* the next receive from the cell reports that it has ended */
     c->known = true;
     dz_frame_ask_sender(c->fd, false);
     if (!dz_reap_claim_sender(&who))
@@ -135,16 +134,16 @@ int dz_cell_learn(struct dz_cell *c)
     return 0;
 }
 
-/* The user of the cell goes to the reaper together with its process. */
+/* Hand the process of the cell to the reaper, together with its user id. */
 static void leave_to_reaper(struct dz_cell *c, int64_t grace_ms)
 {
     dz_reaper_add(c->reaper, c->pid, c->helper, grace_ms);
     c->helper = DZ_USER_NONE;
 }
 
-/* True: c->status tells how the cell ended. False: it was killed and will be dead in a moment;
- * dz_cell_fd() is what to poll for that. A cell that dies slowly is left to the pool's reaper and
- * counts as killed, and so is one whose death cannot be watched. */
+/* True: c->status tells how the cell ended. False: it was killed and will be dead in a moment; poll
+ * dz_cell_fd() for that. A cell that dies slowly is left to the pool's reaper and counts as killed,
+ * as does a cell whose death cannot be watched. */
 static bool has_ended(struct dz_cell *c, int *ret_status)
 {
     *ret_status = 0;
@@ -152,7 +151,7 @@ static bool has_ended(struct dz_cell *c, int *ret_status)
         return true;
     if (c->dying_ns == 0) {
         c->dying_ns = dz_clock_boot_ns();
-        (void)kill(c->pid, SIGKILL); /* harmless where it is dying already */
+        (void)kill(c->pid, SIGKILL); /* harmless if it is dying already */
     }
     if (!c->reaper)
         *ret_status = dz_reap_or_kill(c->pid, 0);
@@ -167,7 +166,7 @@ static bool has_ended(struct dz_cell *c, int *ret_status)
     return true;
 }
 
-/* 0: not quite yet. */
+/* Report how the cell died. 0: it is not dead yet. */
 static int died(struct dz_cell *c, struct dz_err *err)
 {
     int status;

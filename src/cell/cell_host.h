@@ -25,9 +25,9 @@ struct dz_queued {
 };
 
 struct dz_open_exec {
-    uint32_t exec, stream; /* stream: the one that gets its input */
+    uint32_t exec, stream; /* the stream to which its input goes */
     size_t window;
-    bool asleep; /* a sleeper of the start that the cell has not reported yet */
+    bool asleep; /* the start named it as sleeping, and the cell has not reported it yet */
     size_t sent; /* bytes of input sent to it while asleep */
 };
 
@@ -37,10 +37,10 @@ struct dz_open_op {
 };
 
 struct dz_cell {
-    pid_t pid;                  /* 0: not known yet, or already reaped */
-    bool known;                 /* for a cell of a pool: its first packet has told its pid */
-    bool doomed;                /* kill it as soon as its pid is known */
-    int gate;                   /* a socket from which it reads once it is in its cgroup; or -1 */
+    pid_t pid;   /* 0: not known yet, or already reaped */
+    bool known;  /* in a cell of a pool: its first packet has reported its pid */
+    bool doomed; /* kill it as soon as its pid is known */
+    int gate;    /* the gate: a socket on which the cell waits until it is in its cgroup; or -1 */
     int64_t dying_ns;           /* when it was killed, on the boot clock; 0: it was not */
     struct dz_reap_watch death; /* polled instead of the socket from then on */
     bool nonsense;              /* it was killed because it sent an invalid frame */
@@ -50,7 +50,7 @@ struct dz_cell {
     bool suspending; /* the machine is being suspended: input would be lost */
     bool gone;       /* GONE was reported */
     bool traces;     /* TRACE may come */
-    bool silent; /* the machine is to come up at once; until then no event of a command may come */
+    bool silent; /* the machine is to start at once; until then no event of a command may come */
     int status;
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
@@ -58,9 +58,9 @@ struct dz_cell {
     uint32_t helper; /* the user of its zygote, which the cell holds until it becomes its tenant's
                         user (cell_users.h) */
     struct dz_pool_fork *fork; /* the request to its zygote; NULL: that was answered */
-    struct dz_err unborn;      /* why its zygote could not fork it; code 0: it did */
+    struct dz_err unborn;      /* why its zygote could not fork it; code 0: no failure */
     struct dz_cell_pool *home; /* the pool whose zygote forked it; NULL: none */
-    struct dz_reaper *reaper;  /* the reaper of its pool; NULL: its host waits for its end itself */
+    struct dz_reaper *reaper;  /* the reaper of its pool; NULL: the host itself waits for its end */
     struct dz_cell_pool *pool; /* set if the cell may report which functions of its image it used */
     char image_sha256[65];
     int64_t began;                     /* dz_clock_boot_ns() at its start */
@@ -92,35 +92,36 @@ int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds
  */
 int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
-/* The next event of an UP that is waking. */
+/* Return the next event of an UP that is being reported. */
 int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err);
 /* The same for frames about file operations. */
 int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                      struct dz_err *err);
-/* A frame that makes no sense. */
+/* Fail because of an invalid frame. */
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
-/* The sentence at payload[at], cut to the size of struct dz_err, in which every honest one fits. */
+/* The message at payload[at], cut to the size of struct dz_err, which fits every message of an
+ * intact cell. */
 const char *dz_cell_sentence(struct dz_cell *c, size_t at);
 void dz_cell_queue_release(struct dz_cell *c);
-/* Handle a TOGETHER: dz_cell_together_next() returns its frames one by one. 1; 0: there are no
- * more; DZ_EIO: the rest is no frame. */
+/* Begin to handle a TOGETHER: dz_cell_together_next() then returns its frames one by one. 1; 0:
+ * there are no more; DZ_EIO: the rest is not a frame. */
 int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err *err);
 int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_err *err);
 /* Send the start frame, or hold it until dz_cell_begin() if the caller asked for that. */
 int dz_cell_send_start(struct dz_cell *c, const struct dz_cell_start *start, bool forked,
                        struct dz_err *err);
-/* cell_pool.c: it is freed before its zygote has answered. */
+/* cell_pool.c: the cell is freed before its zygote has answered. */
 void dz_pool_forget(struct dz_pool_fork *f);
 /* Handle the zygote's answer to the request for this cell, if it has come. A zygote that could not
  * fork answers before it closes the cell's socket. */
 void dz_pool_ask(struct dz_cell *c);
 /* The pid of the cell is known: give it the cgroup and the limits of its pool. */
 void dz_pool_born(struct dz_cell *c);
-/* Close the gate of a cell, unless it is closed: the cell then runs on if it is in its cgroup, else
- * it exits. */
+/* Close the gate of a cell if it is open: the cell continues if it is in its cgroup, else it
+ * exits. */
 void dz_pool_gate_close(struct dz_cell *c);
-/* Find out the cell's pid, if it is not known and the first packet has come. DZ_EIO: the sender is
- * no process that a zygote may have forked. */
+/* Learn the cell's pid if it is unknown and the first packet has arrived. DZ_EIO: a zygote cannot
+ * have forked the sender. */
 int dz_cell_learn(struct dz_cell *c);
 /* The cell reported functions of its image, or pages of the heap, that it used. */
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size);

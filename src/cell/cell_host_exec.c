@@ -19,9 +19,10 @@
 #include <string.h>
 
 enum {
-    OFTEN = 64,           /* frames of a kind that may always come; later twice an honest rate */
-    ACTIVITIES_PER_S = 8, /* cell_serve.c sends them that often: REPORT_NS */
-    FULLS_PER_S = 1,      /* FULL_NS */
+    OFTEN = 64, /* frames of one kind that are always accepted; beyond that, twice an intact cell's
+                   rate */
+    ACTIVITIES_PER_S = 8, /* the rate at which cell_serve.c sends them: REPORT_NS */
+    FULLS_PER_S = 1,      /* the same for FULL: FULL_NS */
     USEDS_MOST = 16, /* reports of used functions and pages in a cell's life: cell_serve.c sends at
                         most nine */
 };
@@ -113,7 +114,7 @@ int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
         int rc = q->fd_count ? dz_frame_send_fds(c->fd, &q->frame, q->fds, q->fd_count, err)
                              : dz_frame_send(c->fd, &q->frame, q->payload, false, err);
         if (rc <= 0)
-            return rc; /* 0: later */
+            return rc; /* 0: the socket is full, so send the rest later */
         drop(c, q);
     }
     return 0;
@@ -122,7 +123,7 @@ int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
 int dz_cell_drain(struct dz_cell *c, struct dz_err *err)
 {
     int rc = dz_cell_flush(c, err);
-    assert(!c->held); /* it would wait forever */
+    assert(!c->held); /* else this would wait forever */
     while (rc == 0 && !dz_list_empty(&c->queue)) {
         struct pollfd p = {.fd = c->fd, .events = POLLOUT};
         if (poll(&p, 1, -1) < 0 && errno != EINTR)
@@ -274,7 +275,7 @@ int dz_cell_begin(struct dz_cell *c, struct dz_err *err)
         drop(c, q);
     }
     c->held = NULL;
-    dz_list_init(&later); /* frames that follow the end of a long start */
+    dz_list_init(&later); /* frames queued behind the rest of a long start */
     dz_list_splice_back(&later, &c->queue);
     int rc = send_start(c, s, err);
     dz_list_splice_back(&c->queue, &later);

@@ -51,9 +51,10 @@ enum dz_frame_type {
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: how many more bytes it takes */
     DZ_FRAME_FAILED = 19,    /* value: -DZ_E*; payload: the message */
-    DZ_FRAME_SUSPENDED = 20, /* the last; the machine is durable. value: ns since 1970 of the next
-                                deadline; stream 1: a process could run at once */
-    DZ_FRAME_AWAKE = 21, /* the machine runs on. value: -DZ_E*; payload: why it was not suspended */
+    DZ_FRAME_SUSPENDED = 20, /* the last frame: the machine is durable. value: ns since 1970 of the
+                                next deadline; stream 1: a process could run at once */
+    DZ_FRAME_AWAKE =
+        21, /* the machine keeps running. value: -DZ_E*; payload: why it was not suspended */
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that was never suspended */
     DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: struct dz_frame_ready */
@@ -75,9 +76,9 @@ enum dz_frame_type {
     DZ_FRAME_BORN = 62,     /* the first frame of a forked cell; its credentials tell its pid */
     DZ_FRAME_STDERR = 61,   /* payload: text that a process wrote to standard error */
     /* from the pool to a zygote or the root zygote (cell_zygote.h) */
-    DZ_FRAME_ZYGOTE_FORK = 64,  /* comes with the socket of a new cell and, where that gets a cgroup
-                                 * and runs native programs, with another: a byte in it says that the
-                                 * cell is in its cgroup */
+    DZ_FRAME_ZYGOTE_FORK = 64,  /* with the socket of a new cell; if the cell gets a cgroup and runs
+                                   native programs, also with the socket of its gate: a byte on that
+                                   says that the cell is in its cgroup */
     DZ_FRAME_ZYGOTE_IMAGE = 65, /* comes with the control socket of a new zygote, an image, its
                                  modules; payload: the hash of the image */
     DZ_FRAME_ZYGOTE_USER = 68,  /* the first to a zygote. value: the first of the ids, 0: none;
@@ -86,7 +87,7 @@ enum dz_frame_type {
         67, /* to the root zygote, with the socket of a call, its stop word and files. Then on that
                socket: stream: dz_call_id; payload: struct dz_call_head and the argument */
     DZ_FRAME_ZYGOTE_WARM = 66, /* payload: struct dz_zygote_warm, functions */
-    /* from these to the pool */
+    /* from the zygotes to the pool */
     DZ_FRAME_ZYGOTE_FORKED = 72, /* from the root zygote. value: pid; or stream: errno */
     DZ_FRAME_ZYGOTE_CALLED =
         75, /* from the root zygote, on a call's socket. value: pid; or stream: errno */
@@ -214,7 +215,7 @@ int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_
 /* Gathers the frames that a cell sends into few packets. Nothing else may send
  * on that socket. */
 enum {
-    DZ_OUT_MAX = 8192, /* gathers so many bytes; a larger frame is sent alone */
+    DZ_OUT_MAX = 8192, /* gathers this many bytes; a larger frame is sent alone */
 };
 struct dz_frame_out {
     int fd;
@@ -247,11 +248,12 @@ struct dz_cell_native {
     struct dz_stub *stub;
 };
 struct dz_cell_fence {
-    uint64_t file_bytes;           /* the largest file */
-    uint64_t memory_bytes;         /* private memory; 0: no limit of its own */
-    struct dz_os_dirty **dirty;    /* where to put a tracker of dirty pages; NULL: none is wanted */
-    struct dz_cell_native *native; /* to be opened; NULL: it runs no native programs */
-    bool outlives;                 /* it runs on when its host dies */
+    uint64_t file_bytes;   /* the largest file */
+    uint64_t memory_bytes; /* private memory; 0: no limit of its own */
+    struct dz_os_dirty *
+        *dirty; /* where to put a tracker of dirty pages; NULL: no tracker is wanted */
+    struct dz_cell_native *native;   /* to be opened; NULL: it runs no native programs */
+    bool outlives;                   /* it keeps running when its host dies */
     const struct dz_os_users *users; /* become `user`, which is one of these; NULL: keep the user */
     uint32_t user;
 };

@@ -168,7 +168,7 @@ static int prepare(int *fds, size_t count, bool native, struct dz_err *err)
     int e = dz_cell_let_go(fds, count);
     if (e < 0)
         return dz_fail_sys(err, -e, "close the descriptors that a cell must not have");
-    (void)setenv("TZ", "UTC0", 1); /* SQLite asks for the zone; this one needs no file */
+    (void)setenv("TZ", "UTC0", 1); /* SQLite asks for the time zone; UTC0 needs no file */
     tzset();
     prepare_sort();
     if (native)
@@ -238,7 +238,7 @@ int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
     const struct dz_os_jail jail = {
         .calls = calls,
         .call_count = dz_cell_calls(true, zygote->native, users, calls),
-        .traps = zygote->native, /* guests' processes are born with this filter */
+        .traps = zygote->native, /* the processes of guests start with this filter */
         .ambient = zygote->native,
         .limits = limits,
         .limit_count = DZ_ARRAY_LEN(limits),

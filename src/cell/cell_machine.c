@@ -38,13 +38,14 @@ static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_
         .schema = &dz_vfs_schema, .label = "the disk", .immutable = s->fds[1] < 0};
     struct dz_db *prepared = m->zygote ? m->zygote->disk : NULL;
     if (m->zygote)
-        m->zygote->disk = NULL; /* a prepared handle serves one open, even a failed one */
+        m->zygote->disk = NULL; /* a prepared handle can be used once, even if the open fails */
     int rc = prepared ? dz_db_open_prepared(&m->db, prepared, s->fds[0], s->fds[1], err)
                       : dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
     if (rc == 0)
-        s->fds[0] = s->fds[1] = -1; /* the handle's now */
+        s->fds[0] = s->fds[1] = -1; /* the handle owns them now */
     if (rc == 0 && s->strict)
-        rc = dz_db_exec(m->db, "PRAGMA synchronous=FULL", err); /* a handle made ahead is not */
+        rc = dz_db_exec(m->db, "PRAGMA synchronous=FULL",
+                        err); /* a handle prepared in advance lacks this setting */
     return rc;
 }
 
@@ -108,7 +109,7 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
 static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
 {
     const struct dz_cell_machine *m = arg;
-    (void)stream, (void)data; /* the gate has collected the bytes */
+    (void)stream, (void)data; /* the output gate has collected the bytes already */
     return m->execs ? dz_execs_output(m->execs, tag, n) : n;
 }
 
@@ -118,7 +119,8 @@ int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err)
     if (m->readonly)
         return 0; /* there is nothing to commit */
     if (m->execs && dz_execs_collect(m->execs) && !dz_db_in_txn(m->db))
-        rc = dz_db_begin(m->db, err); /* change something, so that the commit writes */
+        rc =
+            dz_db_begin(m->db, err); /* begin a transaction, so that the commit writes the output */
     if (rc == 0)
         rc = dz_machine_gate(m->keep, m->vfs, err);
     if (rc == 0 && m->execs)
@@ -177,7 +179,7 @@ static bool on_pack_find(void *arg, uint64_t ino, uint64_t *ret_offset)
     return dz_vfs_packed(((struct dz_cell_machine *)arg)->vfs, ino, ret_offset) > 0;
 }
 
-/* A line that finds no room is lost, which the trace says: the loop stops guests long before. */
+/* A line without room is dropped, and the trace says so. The loop stops guests long before that. */
 static void on_trace(void *arg, const struct dz_task *t, const char *line, size_t size)
 {
     struct dz_buf *to = ((const struct dz_cell_machine *)arg)->trace;
@@ -224,8 +226,8 @@ static void linux_no_handle(struct dz_cell_machine *m, void *handle)
     (void)m, (void)handle;
 }
 
-/* By enum dz_program_kind. A file is offered to the last one first, which looks at its head only;
- * the first reads all of it. */
+/* Indexed by enum dz_program_kind. A file is offered to the last kind first, which looks only at
+ * its head; the first kind reads all of it. */
 static const struct dz_cell_kind kinds[DZ_KERNEL_KINDS_MAX] = {
     [DZ_KIND_WASM] = {&dz_kernel_runner_wasm, false, wasm_begin, wasm_get, wasm_ref, wasm_put},
     [DZ_KIND_LINUX] = {&dz_linux_runner, true, linux_begin, linux_get, linux_no_handle,
@@ -274,7 +276,7 @@ static void on_program_put(void *arg, const struct dz_program *program)
 
 /* --- up and down ------------------------------------------------------------------------ */
 
-/* A machine that wakes has the policy that it had. */
+/* A machine that wakes keeps its policy. */
 static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
                        const struct dz_policy **ret_policy, struct dz_err *err)
 {
@@ -293,7 +295,9 @@ static int forget_machine(struct dz_cell_machine *m, const struct dz_started *s,
     int e = s->fresh ? 0 : dz_vfs_clear(m->vfs, DZ_VFS_TMP);
     if (e)
         return dz_fail_sys(err, -e, "clear /tmp of the disk");
-    int rc = s->asleep == DZ_CELL_BEGIN ? 0 : dz_vfs_reap(m->vfs, err); /* else done at open */
+    int rc = s->asleep == DZ_CELL_BEGIN
+                 ? 0
+                 : dz_vfs_reap(m->vfs, err); /* else this was done when the disk was opened */
     return rc < 0 ? rc : dz_machine_drop(m->keep, m->vfs, err);
 }
 
@@ -421,8 +425,7 @@ static const char *env_get(const char *const *env, const char *key)
     return NULL;
 }
 
-/* Try a program in each directory of PATH; the last failure that says more than
- * "not found" is told. */
+/* Try a program in each directory of PATH, and report the last failure other than "not found". */
 static int spawn_in_path(struct dz_cell_machine *m, struct dz_spawn *spec,
                          struct dz_cell_program *p, const char *path, struct dz_err *err)
 {
@@ -446,7 +449,7 @@ static int spawn_in_path(struct dz_cell_machine *m, struct dz_spawn *spec,
     return rc;
 }
 
-/* "PATH=NAME" each. */
+/* Parse entries of the form "PATH=NAME". */
 static size_t parse_preopens(const char *const *list, char text[][2][PATH_MAX],
                              struct dz_spawn_preopen ret[DZ_CELL_PREOPENS_MAX])
 {
@@ -496,7 +499,7 @@ static uint32_t pack_env(struct dz_buf *b, const struct dz_cell_program *p,
     return n + 1;
 }
 
-/* PATH is where it is looked for. */
+/* The PATH in which the program is looked up. */
 static const char *path_of(const struct dz_cell_program *p)
 {
     const char *path = env_get(p->env, "PATH");
@@ -549,7 +552,7 @@ int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, 
         rc = check_cwd(m, p->cwd, err);
         p->wrong = rc < 0 ? DZ_EXEC_WRONG_CWD : DZ_EXEC_WRONG_NOTHING;
     }
-    if (rc < 0) /* DZ_ENOENT is for a program */
+    if (rc < 0) /* DZ_ENOENT would mean that the program was not found */
         return rc == DZ_ENOMEM ? rc : DZ_ESTATE;
     rc = spawn(m, p, &user, err);
     for (size_t i = 0; rc < 0 && i < DZ_ARRAY_LEN(p->streams); i++) {

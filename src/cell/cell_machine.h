@@ -16,7 +16,7 @@
 
 struct dz_cell_machine;
 
-/* A kind of programs, as a machine in a cell has it. */
+/* How a cell handles programs of one kind. */
 struct dz_cell_kind {
     const struct dz_kernel_runner *runner;
     bool native; /* only in a cell that has stubs */
@@ -75,7 +75,7 @@ struct dz_cell_machine {
     struct dz_execs *execs;   /* its commands; NULL while the machine is being discarded */
     bool lost;                /* a crash has left the file, and the machine's memory is lost */
     bool wakes;               /* the machine that sleeps in the file is to be woken */
-    bool readonly;            /* nothing in the file is changed */
+    bool readonly;            /* read-only: nothing in the file is changed */
     int64_t clock_ns;         /* the time that the clock of the files shows; 0: the real time */
 };
 

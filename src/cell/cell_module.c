@@ -44,7 +44,7 @@ struct prepared {
     uint8_t *map;
     size_t size;
     uint8_t sha256[DZ_SHA256_BYTES];
-    struct dz_wasm_module *module; /* opened ahead, for all; else NULL */
+    struct dz_wasm_module *module; /* opened in advance and shared by all cells; else NULL */
 };
 
 struct loaded {
@@ -52,14 +52,14 @@ struct loaded {
     uint64_t ino, size;
     int64_t mtime, ctime;
     uint32_t users;
-    void *owned; /* its flat bytes, if made here; NULL: a mapping of the host's file */
+    void *owned; /* its prepared bytes, if made here; NULL: they are mapped from the host's file */
     bool shared; /* `module` belongs to the prepared module */
     struct dz_wasm_module *module;
 };
 
 struct dz_modules {
     struct dz_vfs *vfs;
-    struct dz_db *image; /* the image, which has a table of its programs; else NULL */
+    struct dz_db *image; /* the image, if it has a table of its programs; else NULL */
     struct prepared prepared[DZ_CELL_MODULES_MAX];
     size_t prepared_count;
     struct loaded *loaded;
@@ -250,8 +250,8 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
     return rc < 0 ? rc : dz_wasm_module_open(l->owned, flat_size, &l->module, err);
 }
 
-/* Use what the image says about its file, if the host passed a module for it that is whole.
- * DZ_ENOENT: the bytes of the file must be read. */
+/* Use the hash that the image records for its file, if the host passed a valid module with that
+ * hash. DZ_ENOENT: the bytes of the file must be read. */
 static int open_of_image(const struct dz_modules *m, uint64_t ino, struct loaded *l)
 {
     size_t size = 0;

@@ -113,7 +113,7 @@ void dz_cell_json_rows_put(struct dz_cell_json_rows *r, const struct dz_cell_val
         return;
     }
     if (value->kind != DZ_CELL_COLUMN && !r->row)
-        return; /* a cell that talks nonsense */
+        return; /* invalid data from the cell */
     switch (value->kind) {
     case DZ_CELL_INT:
         dz_json_i64(j, value->integer);

@@ -118,7 +118,8 @@ int dz_op_sql(struct dz_op *op, struct dz_err *err)
     struct dz_serve *s = op->ops->serve;
     struct dz_stmt *st = NULL;
     const char *rest = NULL;
-    int rc = dz_cell_machine_commit(&s->machine, err); /* so that the query sees what was written */
+    int rc = dz_cell_machine_commit(&s->machine,
+                                    err); /* so that the query sees everything written so far */
     if (rc == 0)
         rc = see_image(op, err);
     if (rc < 0)
@@ -144,7 +145,7 @@ static bool is_lost(const struct dz_serve *s, uint32_t state)
            dz_machine_found(s->machine.keep) != DZ_MACHINE_ASLEEP;
 }
 
-/* The rows may hold a little more than is promised. That is not shown. */
+/* The rows may hold a little more output than is promised; the excess is not shown. */
 static uint64_t kept_from(const struct dz_exec_kept *kept, uint64_t total, int64_t keep)
 {
     uint64_t most = keep > 0 ? (uint64_t)keep : DZ_CELL_KEEP;

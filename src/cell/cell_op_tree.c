@@ -80,8 +80,8 @@ struct listing {
     char path[DZ_VFS_PATH_MAX];
 };
 
-/* A disk that is whole is at most so deep, and has longer paths only where a program went down step
- * by step. */
+/* An undamaged disk is at most this deep, and has longer paths only if a program changed into each
+ * directory step by step. */
 static int too_deep(const struct listing *x, struct dz_err *err)
 {
     return dz_fail(
@@ -100,7 +100,7 @@ static int list_entry(struct listing *x, struct level *l, struct dz_err *err)
     if (dz_vfs_getattr(dz_op_vfs(x->op), e->ino, &a) != 0)
         return 0; /* gone meanwhile */
     if (len >= sizeof x->path) {
-        x->op->count = 1; /* nobody can use such a path: it is left out */
+        x->op->count = 1; /* no client can use such a path, so it is left out */
         return x->depth_max < LEVELS_MAX ? 0 : too_deep(x, err);
     }
     if (x->left == 0) {
@@ -378,7 +378,7 @@ int dz_op_watch(struct dz_op *op, struct dz_err *err)
         }
         if (rc == 0 && any)
             rc = dz_cell_machine_commit(&op->ops->serve->machine,
-                                        err); /* commit what happened before it is told */
+                                        err); /* commit the changes before they are reported */
         if (rc == 0 && any)
             rc = dz_op_emit_records(op, err);
         if (rc == 0)

@@ -290,7 +290,7 @@ static void begin(struct dz_ops *o, const struct dz_frame *f, const uint8_t *pay
 static void add_input(struct dz_op *op, const uint8_t *p, size_t n)
 {
     if (!op->input || n > DZ_CELL_OP_WINDOW - op->len || op->eof)
-        return; /* a host that ignores the window loses the bytes */
+        return; /* a host that exceeds the window loses the bytes */
     size_t at = (op->head + op->len) % DZ_CELL_OP_WINDOW;
     size_t first = DZ_CELL_OP_WINDOW - at < n ? DZ_CELL_OP_WINDOW - at : n;
     memcpy(op->input + at, p, first);

@@ -39,7 +39,7 @@ struct dz_ops {
     struct dz_serve *serve;
     struct dz_list all;
     size_t count;
-    bool blocked;  /* the socket takes nothing now */
+    bool blocked;  /* the socket is full */
     bool changed;  /* a file changed, and an operation watches files */
     bool holds;    /* the files that the sleeping machine has open are held */
     bool sql_over; /* SQL can read the image through the database */
@@ -49,7 +49,7 @@ struct dz_ops {
 struct dz_ops *dz_ops_new(struct dz_serve *s);
 /* Handle a frame about a file operation. */
 void dz_ops_frame(struct dz_ops *o, const struct dz_frame *f, const uint8_t *payload);
-/* Run each operation until it has to wait. True: one of them can run on at once. */
+/* Run each operation until it has to wait. True: one of them can continue at once. */
 bool dz_ops_turn(struct dz_ops *o);
 /* The machine is being suspended: end all operations. */
 void dz_ops_cancel(struct dz_ops *o);
@@ -81,7 +81,7 @@ int dz_op_hold(struct dz_op *op, struct dz_err *err);
 /* Fail with "what PATH: why", from an errno. */
 int dz_op_failed(const struct dz_op *op, const char *what, int e, struct dz_err *err);
 
-/* How the name begins that a file has for the moment between its upload and its place. */
+/* Prefix of the temporary name that a file has until its upload is complete. */
 #define DZ_OP_ARRIVING ".doze-put-"
 
 struct dz_vfs_attr;

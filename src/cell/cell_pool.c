@@ -49,20 +49,22 @@
 #include <unistd.h>
 
 enum {
-    FORKS_MAX = 4096,    /* requests to one zygote that were not answered yet */
-    AT_ONCE = 2,         /* cells forked ahead at the same time: others may need the processor */
-    RENEW_MIN = 16,      /* after so many new functions or pages, waiting cells are forked anew */
+    FORKS_MAX = 4096, /* requests to one zygote that were not answered yet */
+    AT_ONCE = 2,      /* cells forked in advance at the same time; few, because others may need the
+                         processor */
+    RENEW_MIN = 16,   /* after this many new functions or pages, waiting cells are replaced */
     REPORTED_BITS = 16,  /* bits of the hash by which a repeated report is recognised */
-    WARM_MAX = 1024,     /* reports about functions that a zygote is sent */
+    WARM_MAX = 1024,     /* reports of functions that one zygote is sent */
     USED_BUCKETS = 1024, /* sandboxes whose keyed hashes are equal share a bucket */
     HEAR_TURN = 256, /* frames of one zygote that are handled before other descriptors get a turn */
     LAST_STDERR_TURNS = 20,
     LAST_STDERR_MS = 50,
     ZYGOTE_END_MS = 1000, /* how long a zygote may take to end once its socket is closed */
-    FORKER_STRAYS = 16,   /* unknown children of one zygote that end it */
-    HOMELESS_STRAYS = 64, /* unknown children of an unknown zygote that end all zygotes */
+    FORKER_STRAYS = 16,   /* a zygote with this many unknown children is ended */
+    HOMELESS_STRAYS =
+        64, /* with this many unknown children of an unknown zygote, all zygotes are ended */
     STRAYS_FORGOTTEN_LOOKS =
-        6, /* looks without a stray after which earlier strays no longer count */
+        6, /* after this many looks without a stray, earlier strays no longer count */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
@@ -130,7 +132,7 @@ struct dz_cell_pool {
     size_t image_count;
     struct dz_reaper reaper; /* waits for cells and zygotes that are to end */
     struct dz_strays strays;
-    size_t homeless_strays; /* unknown children, found lately, whose zygote cannot be told */
+    size_t homeless_strays; /* unknown children found recently whose zygote cannot be determined */
     int64_t stray_ns;       /* when the last of these was found, on the boot clock */
     struct failure failures[8];
     unsigned next_failure;
@@ -181,9 +183,8 @@ static void forget_forks(struct zygote *z)
 
 static bool hear(struct zygote *z);
 
-/* Receive the answers of a root zygote that are still on the way: they have pids. This is done when
- * the pool ends, so nobody else waits for it; and for a limited time, as the root zygote may hang.
- */
+/* Receive the answers of a root zygote that are still in flight, because they have pids. This may
+ * block, because the pool is ending; the wait is limited, because the root zygote may hang. */
 static void read_last_stderr(struct zygote *z)
 {
     (void)shutdown(z->fd, SHUT_WR);
@@ -193,14 +194,14 @@ static void read_last_stderr(struct zygote *z)
     }
 }
 
-/* End a zygote that has died or must not go on. Its cells run on. */
+/* End a zygote that has died or must not continue. Its cells keep running. */
 static void end_zygote(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
     for (size_t i = 0; i < z->waiting_count; i++)
         dz_cell_free(z->waiting[i]);
     forget_forks(z);
-    /* the process that forked it may still be about to tell its pid */
+    /* its pid may not have been reported yet */
     struct zygote *const makers[] = {p->root, p->blank};
     for (size_t i = 0; i < DZ_ARRAY_LEN(makers); i++)
         if (makers[i] && makers[i] != z)
@@ -223,7 +224,7 @@ static void end_zygote(struct zygote *z)
     dz_free(z);
 }
 
-/* The process that the others come from. */
+/* Fork the root zygote, from which the other zygotes come. */
 static int fork_root(struct dz_cell_pool *p, struct dz_err *err)
 {
     int ends[2], calls[2];
@@ -283,8 +284,8 @@ static struct zygote *find(const struct dz_cell_pool *p, const char *sha256)
 
 static void assert_forks(const struct zygote *z)
 {
-    assert(z->fork_count <= FORKS_MAX && z->unsent <= z->fork_count);    /* 1 */
-    assert(!DZ_CHECK_DEEP || z->fork_count == dz_list_count(&z->forks)); /* 1 */
+    assert(z->fork_count <= FORKS_MAX && z->unsent <= z->fork_count);    /* invariant 1 */
+    assert(!DZ_CHECK_DEEP || z->fork_count == dz_list_count(&z->forks)); /* invariant 1 */
 }
 
 static struct dz_pool_fork *expect(struct zygote *z)
@@ -337,7 +338,7 @@ static void send_unsent(struct zygote *z)
         if (f->end < 0)
             continue;
         if (send_fork(z, f->end, f->gate, NULL) <= 0)
-            break; /* there is no room, or it is dead, which hear() finds out */
+            break; /* the socket is full, or the zygote is dead, which hear() finds out */
         dz_fd_close(&f->end);
         dz_fd_close(&f->gate);
         z->unsent--;
@@ -361,8 +362,8 @@ static int request_fork(struct zygote *z, struct dz_pool_fork *fork, int end, st
     return 0;
 }
 
-/* A cell with native programs that gets a cgroup waits at its gate until it is there. Its first
- * packet is then news for the pool, for which the pool's descriptor is readable. */
+/* A cell with native programs that gets a cgroup waits at its gate until it is in there. So its
+ * first packet must make the pool's descriptor readable. */
 static int make_gate(const struct zygote *z, struct dz_cell *c, struct dz_pool_fork *fork,
                      struct dz_err *err)
 {
@@ -631,7 +632,7 @@ static bool on_stderr(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* Handle a frame of a zygote. False: the frame is invalid now. */
+/* Handle a frame of a zygote. False: the frame is invalid, at least in this state. */
 static bool on_frame(struct zygote *z, const struct dz_frame *f)
 {
     switch (f->type) {
@@ -685,7 +686,7 @@ void dz_pool_ask(struct dz_cell *c)
 }
 
 /* A waiting cell that can be given to a sandbox, or is being forked. Its first packet is taken
- * here, so that the loop does not turn for it when somebody waits for the sandbox. */
+ * here, so that the loop need not do that while a client waits for the sandbox. */
 static bool is_well(struct dz_cell *c)
 {
     struct dz_cell_event e;
@@ -712,7 +713,7 @@ static void fork_ahead(struct zygote *z)
         else
             i++;
     }
-    if (z->stale > 0 && z->fork_count == 0) { /* renew one after the other */
+    if (z->stale > 0 && z->fork_count == 0) { /* replace one after the other */
         dz_cell_free(remove_waiting(z, 0));
         z->pool->stats.renewed++;
     }
@@ -732,7 +733,7 @@ static uint32_t news(struct zygote *z, const uint8_t *payload, size_t size)
     if (size < sizeof(struct dz_zygote_warm))
         return 0;
     memcpy(&module, payload,
-           sizeof module); /* the first bytes of the module's hash stand for the module; 0: pages */
+           sizeof module); /* the first bytes of the module's hash identify the module; 0: pages */
     for (size_t at = sizeof(struct dz_zygote_warm); at + sizeof number <= size;
          at += sizeof number) {
         memcpy(&number, payload + at, sizeof number);
@@ -749,7 +750,8 @@ static bool may_report_use(const struct dz_cell *c)
     struct dz_cell_pool *p = c->pool;
     const char *label = c->text.label;
     if (!p->used_key[0] && getrandom(p->used_key, sizeof p->used_key, 0) < 0)
-        p->used_key[0] = 1; /* does not happen; a sandbox could then choose its bucket */
+        p->used_key[0] =
+            1; /* never happens; without a random key a sandbox could choose its bucket */
     struct dz_rate *r = &p->used[dz_siphash(p->used_key, label, strlen(label)) % USED_BUCKETS];
     bool may = dz_rate_left(r, &used_of_sandbox, dz_clock_boot_ns()) > 0;
     r->tokens -= may;
@@ -794,8 +796,8 @@ static void reap_dead_root(struct dz_cell_pool *p)
     bury(z);
 }
 
-/* A zygote without an image could not get ready. Its reason is told to the starts that follow.
- * There is no new one for a while, because that would fail, too. */
+/* The blank zygote could not get ready. The starts that follow report its reason. No new one is
+ * forked for a while, because that would fail, too. */
 static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
 {
     struct zygote *z = p->blank;
@@ -904,12 +906,12 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
             fork_ahead(z);
             continue;
         }
-        note_failure(p, z->sha256); /* delays the image's next zygote */
+        note_failure(p, z->sha256); /* this delays the image's next zygote */
         bury(z);
     }
     reap_dead_root(p);
     int refused = bury_dead_blank(p, err);
-    int rc = p->root ? 0 : fork_root(p, err); /* calls need the root zygote at any time */
+    int rc = p->root ? 0 : fork_root(p, err); /* calls may need the root zygote at any time */
     if (rc == 0 && !p->blank && dz_clock_boot_ns() >= p->refused_until_ns)
         rc = ask_for_blank(p, err);
     if (p->blank)
@@ -977,7 +979,7 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
         return p->refused.code;
     }
     struct zygote *z = image ? find(p, s->image_sha256) : NULL;
-    if (z) { /* evict() ends the zygote at the end of the list */
+    if (z) { /* evict() ends the last zygote of the list, so move this one to the front */
         dz_list_remove(&z->link);
         dz_list_push_front(&p->zygotes, &z->link);
     } else if (image && !failed_lately(p, s->image_sha256)) {

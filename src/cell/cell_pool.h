@@ -51,16 +51,16 @@ DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
 /* End the zygotes and the waiting cells; started cells run on. NULL is fine. */
 void dz_cell_pool_free(struct dz_cell_pool *p);
 
-/* Start a cell as dz_cell_spawn() does; `start` must not have `ends_with_main`. The descriptors
- * stay the caller's, who may close them at once. When the zygote is busy the start waits here;
+/* Start a cell as dz_cell_spawn() does; `start` must not have `ends_with_main`. The caller keeps
+ * the descriptors and may close them at once. While the zygote is busy the start waits here;
  * DZ_EBUSY: thousands wait already. DZ_EUNSUPPORTED: this host lacks a fence that
  * dz_os_jail_demand() requires; until the first zygote has found that out, dz_cell_receive()
  * reports it instead. */
 DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
                                     struct dz_cell **ret_cell, struct dz_err *err);
 
-/* The descriptor to poll: when it is readable, call dz_cell_pool_run(). Call that also when there
- * is time after a start, because it forks the cells that are kept waiting. */
+/* The descriptor to poll: when it is readable, call dz_cell_pool_run(). Call that also after
+ * starts, when there is time, because it forks the cells that are kept waiting. */
 int dz_cell_pool_fd(const struct dz_cell_pool *p);
 int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err);
 

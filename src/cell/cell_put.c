@@ -130,7 +130,7 @@ static bool read_text(struct dz_vfs *v, const char *path, char ret[PASSWD_MAX + 
     return n > 0;
 }
 
-/* Cut a line of fields at its colons; how many there are. */
+/* Split a line at its colons; returns the number of fields. */
 static size_t fields(char *line, char *ret[], size_t most)
 {
     size_t n = 0;
@@ -152,7 +152,7 @@ static bool number(const char *s, uint32_t *ret)
     return true;
 }
 
-/* The line of /etc/passwd whose name, or number when by_uid, is this. */
+/* Find the line of /etc/passwd that has this name, or with by_uid this number. */
 static bool find_passwd(struct dz_vfs *v, const char *name, bool by_uid, struct dz_user *u,
                         char *ret_name, size_t name_size)
 {

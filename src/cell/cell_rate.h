@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct dz_rate_of {
-    int64_t burst, more; /* tokens: burst is the most there can be, `more` come in each period */
+    int64_t burst, more; /* burst: the most tokens at a time; more: tokens added in each period */
     int64_t every_ns;    /* the length of a period */
 };
 
@@ -24,7 +24,7 @@ struct dz_rate {
     int64_t tokens;
 };
 
-/* The tokens that there are at `now`, on the boot clock. */
+/* The number of tokens at `now`, on the boot clock. */
 static inline int64_t dz_rate_left(struct dz_rate *r, const struct dz_rate_of *of, int64_t now_ns)
 {
     int64_t periods = (now_ns - r->since_ns) / of->every_ns;

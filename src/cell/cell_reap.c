@@ -26,14 +26,14 @@
 
 enum {
     DYING_MAX = 1 << 16,
-    KILLED_MS = 10000, /* a process that is still there so long after SIGKILL hangs in the kernel */
-    BORN_MS = 10000,   /* from the request for a child to its first packet */
+    KILLED_MS = 10000, /* a process that still exists this long after SIGKILL hangs in the kernel */
+    BORN_MS = 10000,   /* time from the request for a child to its first packet */
     RELEASE_MS = 2000,
     PID_MAX = 1 << 22, /* the kernel's limit */
     PID_WORD = 64,
 };
 
-/* --- whose number it is ------------------------------------------------------------------ */
+/* --- claims of pids ---------------------------------------------------------------------- */
 
 static _Atomic uint64_t claimed[PID_MAX / PID_WORD];
 
@@ -75,8 +75,8 @@ bool dz_reap_claim_sender(const struct dz_sender *who)
     return got;
 }
 
-/* Give up the claim at the moment at which the process is reaped: from then on the pid may be
- * another child's. */
+/* Release the claim at the moment at which the process is reaped: after that the pid may belong to
+ * another child. */
 static pid_t reap(pid_t pid, int *ret_status)
 {
     pid_t got = waitpid(pid, ret_status, WNOHANG);
@@ -121,7 +121,7 @@ bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status)
     dz_fd_close(&pidfd);
     if (got == pid && ret_status)
         *ret_status = status;
-    return got != 0; /* -1: it is not our child any more */
+    return got != 0; /* -1: it is no longer our child */
 }
 
 int dz_reap_watch_begin(struct dz_reap_watch *w, pid_t pid, int64_t ms)
@@ -198,7 +198,7 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_
     d.pidfd = open_pidfd(pid);
     if (d.pidfd >= 0)
         (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d.pidfd, &ev);
-    if (dz_vec_push(&r->dying, d) < 0) { /* no memory: it must not be forgotten */
+    if (dz_vec_push(&r->dying, d) < 0) { /* no memory to remember the child: wait for it here */
         (void)dz_reap_or_kill(pid, 0);
         dz_cell_user_release(user);
         dz_fd_close(&d.pidfd);
@@ -218,7 +218,7 @@ void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user)
         arm(r);
         return;
     }
-    (void)close(fd); /* the child finds its socket closed, and ends */
+    (void)close(fd); /* the child finds its socket closed, and exits */
     dz_cell_user_release(user);
 }
 

@@ -32,18 +32,18 @@ struct dz_reaper {
 };
 
 DZ_NODISCARD int dz_reaper_init(struct dz_reaper *r, int epoll, struct dz_err *err);
-/* A child of ours has so long to end by itself; 0: it is killed at once. */
+/* Give a child of ours this long to exit by itself, then kill it; 0: kill it at once. */
 void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_ms);
-/* A child that has not sent its first packet (dz_frame_sender()) to this socket, which is taken:
- * it is killed when it does. */
+/* Add a child that has not sent its first packet (dz_frame_sender()) to this socket yet; it is
+ * killed when it does. Takes over the socket. */
 void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user);
 void dz_reaper_run(struct dz_reaper *r);
-/* Kill and reap all that are left; the epoll set stays the owner's. */
+/* Kill and reap all children that are left; the owner keeps the epoll set. */
 void dz_reaper_release(struct dz_reaper *r);
 
-/* Claim the pid of a child of ours, from when it becomes known until the child is reaped: until
- * then the kernel gives the pid to no other process. False: the process is no child of ours, or its
- * pid is claimed already. Any thread. */
+/* Claim the pid of a child of ours as soon as it is known. The claim lasts until the child is
+ * reaped: until then the kernel gives the pid to no other process. False: the process is no child
+ * of ours, or its pid is claimed already. Any thread. */
 DZ_NODISCARD bool dz_reap_claim(pid_t pid);
 bool dz_reap_is_claimed(pid_t pid);
 /* The same for the sender of a packet, whose pidfd is closed here. False also if its number belongs
@@ -51,7 +51,7 @@ bool dz_reap_is_claimed(pid_t pid);
 struct dz_sender;
 DZ_NODISCARD bool dz_reap_claim_sender(const struct dz_sender *who);
 
-/* Reap a child, if it has ended: true, also when it is no child any more. */
+/* Reap a child if it has ended. True: it was reaped, or is no longer our child. */
 bool dz_reap_ended(pid_t pid);
 /* Watches a child that was killed: fd becomes readable when it is dead, or after `ms`. All fields
  * are -1 in an unused watch. Release it before its fd number is used again. */
@@ -61,8 +61,8 @@ struct dz_reap_watch {
 #define DZ_REAP_WATCH_INIT ((struct dz_reap_watch){-1, -1, -1})
 DZ_NODISCARD int dz_reap_watch_begin(struct dz_reap_watch *w, pid_t pid, int64_t ms);
 void dz_reap_watch_release(struct dz_reap_watch *w);
-/* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
- * not ended. Blocks. */
+/* Wait at most this long for a child, and reap it. True: it has ended, and *ret_status (may be
+ * NULL) is its status. False: it has not ended. Blocks. */
 bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status);
 /* The same, but kill the child when the time is over. Returns its status, as waitpid() does; 0 if
  * even the kill had no effect. */

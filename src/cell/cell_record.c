@@ -96,7 +96,7 @@ static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
     const char *id = dz_col_text(st, 2);
     uint64_t keep = (uint64_t)dz_col_int(st, 5);
     if (strlen(id) > DZ_CELL_ID_MAX || number < 0 || number >= DZ_EXEC_MAX)
-        return 0; /* a row that names no command that can be woken stays a record */
+        return 0; /* an invalid row cannot be woken and stays a record */
     struct dz_exec *e = x->count < DZ_CELL_EXECS_MAX ? dz_execs_add(x, x->next_woken++, id) : NULL;
     if (!e)
         return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory, or too many commands");
@@ -186,8 +186,8 @@ bool dz_execs_known(struct dz_execs *x, const char *id)
 
 /* --- collecting -------------------------------------------------------------------------- */
 
-/* Has the tail no room for a piece of each stream? The bytes of a tail that is on its way into the
- * file, or only in memory, cannot make room. */
+/* Is the tail too full for a piece of each stream? Bytes that are being written into the file, or
+ * that are kept only in memory, cannot be dropped to make room. */
 static bool full(const struct dz_exec *e)
 {
     return (e->unwritten || !e->kept) &&
@@ -242,7 +242,7 @@ static void take(struct dz_exec *e, uint32_t stream, const struct ring *r, size_
     e->unwritten = true;
 }
 
-/* Forget the bytes of a tail that is only in memory which were sent, or which nobody listens to. */
+/* Drop the bytes that were sent, or that no client wants, from a tail that is only in memory. */
 static void drop_sent(struct dz_exec *e)
 {
     if (!e->attached)
@@ -258,7 +258,7 @@ static void drop_sent(struct dz_exec *e)
     memmove(e->pieces, e->pieces + gone, e->piece_count * sizeof e->pieces[0]);
     if (e->piece_count)
         e->pieces[0].size -= (uint32_t)sent;
-    memmove(e->tail.p, e->tail.p + (e->tail.len - left), left + 1); /* and its NUL */
+    memmove(e->tail.p, e->tail.p + (e->tail.len - left), left + 1); /* with the terminating NUL */
     e->tail.len = left;
     e->tail_at = e->cursor;
 }
@@ -327,7 +327,8 @@ bool dz_execs_collect(struct dz_execs *x)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* The main command before this one had the same number: the row replaces its own, and these go. */
+/* Delete the output of the previous main command, which had the same number; the new row replaces
+ * its record. */
 static int forget_main(struct dz_db *db, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -382,9 +383,9 @@ static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     return rc;
 }
 
-/* Delete the oldest rows of output, and a quarter more than needed, so that it is done seldom. Rows
- * that are still to be sent stay; their number is bounded, because the writers are stopped while
- * somebody is attached. */
+/* Delete the oldest rows of output, and a quarter more than needed, so that this happens rarely.
+ * Rows that are still to be sent stay; their number is bounded, because the writers are stopped
+ * while a client is attached. */
 static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     static const char sql[] = "DELETE FROM exec_output WHERE id BETWEEN ?1 AND ?2 AND at<=?3";
@@ -405,7 +406,7 @@ static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     return rc;
 }
 
-/* Records of long ago. */
+/* Delete old records. */
 static int forget(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     static const char rows[] = "DELETE FROM exec_output WHERE id<?1<<32 AND exec IN"
@@ -508,7 +509,7 @@ size_t dz_execs_read(struct dz_execs *x, struct dz_exec *e, const void **ret_dat
                      uint32_t *ret_stream)
 {
     if (e->unwritten && e->cursor >= e->tail_at)
-        return 0; /* not before it is committed */
+        return 0; /* output must be committed before it is sent */
     return e->piece_count > 0 && e->cursor >= e->tail_at ? from_tail(e, ret_data, ret_stream)
                                                          : from_file(x, e, ret_data, ret_stream);
 }

@@ -22,8 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Functions of a module that starts of the image have used: u32 each behind it. Without a module
- * (zeros): pages of the heap that they wrote. */
+/* Functions of a module that sandboxes of the image used; their numbers follow, u32 each. Without a
+ * module (zeros): pages of the heap that they wrote. */
 struct dz_zygote_warm {
     uint8_t sha256[32];
 };
@@ -31,9 +31,9 @@ enum {
     DZ_ZYGOTE_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
 };
 
-/* The payload of USER: who a zygote is, and whether its cells run native Linux programs. The
- * zygote's /sys is empty: so it is told whether the host trusts the processor's time stamp counter.
- */
+/* The payload of USER: the user of a zygote, and whether its cells run native Linux programs. A
+ * zygote cannot read /sys, so this also says whether the host trusts the processor's time stamp
+ * counter. */
 enum dz_zygote_native {
     DZ_ZYGOTE_MODULES,    /* no native programs */
     DZ_ZYGOTE_NATIVE,     /* their clocks are system calls */
@@ -58,7 +58,7 @@ enum {
     DZ_CALL_FILES = 5,
 };
 
-/* The socket that was read, and the process that reads it. */
+/* The socket that was read, and the process that reads from it. */
 enum dz_request_reader {
     DZ_READER_ROOT,         /* FORK: a blank zygote; IMAGE: a zygote of an image */
     DZ_READER_ROOT_CALLS,   /* CALL */

@@ -34,24 +34,26 @@
 #include <unistd.h>
 
 enum {
-    USED_MAX = 8,                   /* reports of used functions that a cell sends */
-    RUN_NS = 2 * 1000 * 1000,       /* how long to run before looking at the socket again */
-    HOLD_NS = 500 * 1000,           /* how long a frame may wait for others to be sent with it */
-    REPORT_NS = 250 * 1000 * 1000,  /* between two reports of activity */
-    TRACE_HOLD = 256 * 1024,        /* bytes of a trace that wait to be sent: programs wait, too */
-    QUIET_NS = 20 * 1000 * 1000,    /* time without an event until a short WAL is checkpointed */
-    REST_NS = 100 * 1000 * 1000,    /* time without an event until memory is given back */
-    TRIM_NS = 1000 * 1000 * 1000,   /* between two times that memory is given back */
-    LOOK_NS = 1000 * 1000,          /* between two looks at the socket while programs make calls */
+    USED_MAX = 8,                  /* reports of used functions that a cell sends */
+    RUN_NS = 2 * 1000 * 1000,      /* how long processes run before the socket is checked again */
+    HOLD_NS = 500 * 1000,          /* how long a frame may wait so that others are sent with it */
+    REPORT_NS = 250 * 1000 * 1000, /* time between two reports of activity */
+    TRACE_HOLD =
+        256 *
+        1024, /* bytes of a trace that wait to be sent; when there are more, programs wait, too */
+    QUIET_NS = 20 * 1000 * 1000,  /* time without an event until a short WAL is checkpointed */
+    REST_NS = 100 * 1000 * 1000,  /* time without an event until memory is given back */
+    TRIM_NS = 1000 * 1000 * 1000, /* time between two times that memory is given back */
+    LOOK_NS = 1000 * 1000, /* time between two checks of the socket while programs make calls */
     EXACT_NS = 2 * 1000 * 1000,     /* a timer that is nearer is waited for by the nanosecond */
-    STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
-    FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
+    STALL_NS = 100 * 1000 * 1000,   /* time between two attempts to commit on a full disk */
+    FULL_NS = 2000 * 1000 * 1000LL, /* time between two reports that the disk is full */
     VFORK_NS = 10 * 1000 * 1000,    /* one turn of waiting for processes to come out of vfork */
     VFORK_TURNS = 20,               /* such turns, at most */
-    WAL_PAGES = 64, /* pages of WAL that are worth a checkpoint when nothing happens */
+    WAL_PAGES = 64, /* pages of WAL that are worth a checkpoint while the machine is idle */
 };
 
-static struct dz_serve serve; /* one process, one machine */
+static struct dz_serve serve; /* one for the process, which has one machine */
 
 void dz_serve_warm(void)
 {
@@ -87,8 +89,8 @@ static void on_alarm(int signo)
 
 void dz_cell_slice(void *arg, int64_t ns)
 {
-    static bool
-        set; /* native programs have no slices: nothing is cancelled after each of their calls */
+    static bool set; /* is a timer set? Native programs have no slices, so none is cancelled after
+                        each of their calls */
     struct itimerval t = {.it_value = {ns / 1000000000, (ns % 1000000000 + 999) / 1000}};
     (void)arg;
     if (ns != 0 || set)
@@ -96,8 +98,8 @@ void dz_cell_slice(void *arg, int64_t ns)
     set = ns != 0;
 }
 
-/* Send the trace as far as the socket takes it, or all. Is all sent? What the trace is about, such
- * as the end of a command, is reported afterwards. */
+/* Send the trace: as far as the socket takes it, or with block all of it. True: all was sent.
+ * Events that the trace explains, such as the end of a command, are reported afterwards. */
 static bool send_trace(struct dz_serve *s, bool block)
 {
     int rc = 1;
@@ -118,7 +120,7 @@ static bool send_trace(struct dz_serve *s, bool block)
 
 /* --- processes --------------------------------------------------------------------------- */
 
-/* Run processes, and see to the ends of jobs. */
+/* Run processes, and handle the ends of jobs. */
 static enum dz_kernel_state run(struct dz_serve *s, int64_t ns)
 {
     struct dz_kernel *k = s->machine.kernel;
@@ -127,7 +129,7 @@ static enum dz_kernel_state run(struct dz_serve *s, int64_t ns)
     enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + ns, &err);
     int damage = dz_machine_damage(s->machine.keep, &err);
     if (state == DZ_KERNEL_FAILED && damage == 0 && err.code == DZ_ENOSPC) {
-        s->stalled = true; /* all is as before: the flush is tried again */
+        s->stalled = true; /* nothing has changed; the flush is tried again */
         s->full = err;
         return state;
     }
@@ -152,10 +154,11 @@ static bool wal_is_due(const struct dz_serve *s, int least)
 {
     int pages = dz_db_wal_pages(s->machine.db);
     return pages >= least && pages >= s->wal_refused + WAL_PAGES &&
-           !dz_machine_untouched(s->machine.keep); /* nothing is committed that was not asked for */
+           !dz_machine_untouched(
+               s->machine.keep); /* do not write before the machine's first commit */
 }
 
-/* A failure costs nothing but room; what cannot be committed is reported by the output gate. */
+/* A failure costs only space; if nothing can be committed, the output gate reports that. */
 static void move_wal(struct dz_serve *s, bool quiet)
 {
     int rc = dz_cell_machine_commit(&s->machine, NULL);
@@ -174,7 +177,7 @@ static bool tidy_is_due(const struct dz_serve *s)
     return is_due_when_quiet(s) || !dz_machine_rests(s->machine.keep);
 }
 
-/* After how much time without any event there is something to tidy up. */
+/* The time without events after which there is something to tidy up. */
 static int64_t rest_ns(const struct dz_serve *s)
 {
     int64_t again = s->trimmed_at ? s->trimmed_at + TRIM_NS - dz_clock_boot_ns() : 0;
@@ -204,7 +207,7 @@ static void tidy_up(struct dz_serve *s)
 /* --- the file -------------------------------------------------------------------------- */
 
 /* A cell whose host died may still be writing to the file: wait for its lock. If our own host dies
- * meanwhile, we see it when we have the lock, before anything was written. */
+ * meanwhile, we notice that when we have the lock, before anything is written. */
 static int open_locked(struct dz_serve *s, struct dz_err *err)
 {
     int64_t now = dz_clock_boot_ns(), until = now + (int64_t)s->start.lock_wait_ms * DZ_NS_PER_MS;
@@ -219,8 +222,8 @@ static int open_locked(struct dz_serve *s, struct dz_err *err)
     return rc;
 }
 
-/* When the machine has to wake, in ns since 1970: no later than the next command is to be killed.
- */
+/* When the machine has to wake, in ns since 1970: at the latest when the next command is to be
+ * killed. */
 static int64_t sooner(const struct dz_serve *s, int64_t wake_at)
 {
     int64_t at = dz_execs_kill_at(s->machine.execs);
@@ -330,7 +333,7 @@ struct used {
     uint32_t numbers[DZ_ZYGOTE_WARM_MAX];
 };
 
-static int used_reports; /* about functions */
+static int used_reports; /* reports of functions that were sent */
 
 /* Report which functions of the image's modules were used, so that the image's zygote can translate
  * them for the cells after this one. */
@@ -359,8 +362,8 @@ static void report_written(struct dz_serve *s)
         send_frame(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
 }
 
-/* Let processes come out of vfork, send their output as far as the host takes it now, and write the
- * machine. 1: it did not, because the machine has ended with its main command. */
+/* Wait until processes have left vfork, send their output as far as the host accepts it now, and
+ * write the machine. 1: it was not written, because the machine has ended with its main command. */
 static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
 {
     struct dz_kernel *k = s->machine.kernel;
@@ -384,7 +387,7 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
     return dz_cell_sleep_write(&s->machine, &in, goes_on, ret_wake_at, err);
 }
 
-/* The order is: make it durable, report it, tidy up. */
+/* Make the machine durable, report that, then tidy up, in this order. */
 static void suspend(struct dz_serve *s)
 {
     struct dz_err err = {0};
@@ -436,7 +439,7 @@ DZ_NORETURN static void orphaned(struct dz_serve *s)
     _exit(1);
 }
 
-/* Write the machine into its file as if it were suspended, copy the file, and run on. */
+/* Write the machine into its file as if it were suspended, copy the file, and continue. */
 static void snapshot(struct dz_serve *s)
 {
     struct dz_err err = {0};
@@ -616,7 +619,7 @@ static int64_t report_activity(struct dz_serve *s)
     if (s->reported_at != 0 && now - s->reported_at < REPORT_NS)
         return REPORT_NS - (now - s->reported_at);
     bool first =
-        s->reported_at == 0; /* the first report would delay an answer that somebody waits for */
+        s->reported_at == 0; /* the first report would delay an answer that a client waits for */
     s->reported = activity(s);
     s->reported_at = now;
     send_frame(s, DZ_FRAME_ACTIVITY, 0, &s->reported, sizeof s->reported);
@@ -629,7 +632,7 @@ static int64_t report_activity(struct dz_serve *s)
 
 /* --- a full disk -------------------------------------------------------------------------- */
 
-/* The disk is full. Report it to the host, which may make room or put the machine to sleep. */
+/* The disk is full. Report that to the host, which may make room or suspend the machine. */
 static void wait_for_room(struct dz_serve *s)
 {
     int64_t now = dz_clock_boot_ns();
@@ -655,8 +658,8 @@ static bool goes_on(struct dz_serve *s)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-/* Wait until native programs make calls, for the socket as well: fewer calls of the host than by
- * ppoll(). Is it time to look at the socket? */
+/* Wait until native programs make calls, or the socket is readable; this takes fewer system calls
+ * than ppoll(). True: it is time to check the socket. */
 static bool wait_for_calls(struct dz_serve *s, int64_t left)
 {
     const bool called = dz_linux_wait(s->machine.native->runner, left);
@@ -667,7 +670,7 @@ static bool wait_for_calls(struct dz_serve *s, int64_t left)
     return true;
 }
 
-/* Is there something in the socket? */
+/* Can something be read from the socket? */
 static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
 {
     struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
@@ -690,12 +693,13 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
     if (kill_at != INT64_MAX && (left < 0 || until < left))
         left = until > 0 ? until : 0;
-    bool reporting = left == most_ns; /* the wait ends for a report of activity: that is no event */
+    bool reporting =
+        left == most_ns; /* the wait ends so that activity is reported, which is not an event */
     int64_t rest = rest_ns(s);
     bool rests = rest != INT64_MAX && (left < 0 || left > rest);
     if (rests)
         left = rest;
-    if (due != INT64_MAX && !sends && !exact) { /* `due` is sooner than any rest */
+    if (due != INT64_MAX && !sends && !exact) { /* `due` comes before any time to tidy up */
         s->trimmed = false;
         return wait_for_calls(s, left);
     }
@@ -704,7 +708,8 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
         p[0].events |= POLLOUT;
     int n = ppoll(p, DZ_ARRAY_LEN(p), left < 0 ? NULL : &ts, NULL);
     if (n == 0 && rests) {
-        if (!s->rested) /* before memory is given back: the next cells get these pages ahead */
+        if (!s->rested) /* report before memory is given back, so that later cells get these pages
+                           in advance */
             report_written(s);
         s->rested = true;
         tidy_up(s);
@@ -714,7 +719,7 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     return n > 0 && p[0].revents != 0;
 }
 
-/* The main command is over and its end was sent: so is the machine. */
+/* The main command has ended, and its end was sent: end the machine, too. */
 static void end_with_main(struct dz_serve *s)
 {
     s->files_only = true;
@@ -724,7 +729,7 @@ static void end_with_main(struct dz_serve *s)
 DZ_NORETURN static void loop(struct dz_serve *s)
 {
     struct dz_execs *x = s->machine.execs;
-    bool look = true; /* at the socket: not after each call of a native program */
+    bool look = true; /* check the socket? not after each call of a native program */
     for (;;) {
         int64_t report_in = -1;
         if (look)
@@ -767,7 +772,8 @@ DZ_NORETURN static void loop(struct dz_serve *s)
     }
 }
 
-/* Become the tenant's user, together with the stubs: other users may not reach their memory. */
+/* Become the tenant's user, together with the stubs: processes of other users cannot access their
+ * memory. */
 static int become_user(struct dz_serve *s, uint32_t user, struct dz_err *err)
 {
     int rc = s->machine.native ? dz_stub_host_settle(s->machine.native->stub, user, err) : 0;
@@ -786,7 +792,7 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell
     s->machine.zygote = zygote;
     s->room = UINT64_MAX;
     s->trace = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_TRACE_MAX);
-    dz_db_reseed(); /* our parent's random numbers are not ours */
+    dz_db_reseed(); /* do not continue the random numbers of our parent */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
     if (rc == 0 && zygote && zygote->users.count)

@@ -27,7 +27,7 @@ struct dz_serve {
     int64_t looked_at;        /* and of the last look at the socket while programs make calls */
     struct dz_frame_activity reported;
     uint64_t disk_limit; /* bytes of its files; 0: none */
-    uint64_t room;       /* as ROOM said last; UINT64_MAX: no limit */
+    uint64_t room;       /* value of the last ROOM; UINT64_MAX: no limit */
     bool stalled;        /* the disk is full: nothing runs until a commit succeeds */
     int64_t full_at;     /* boot time of the last FULL; 0: none */
     struct dz_err full;  /* why */
@@ -37,7 +37,7 @@ struct dz_serve {
     uint8_t payload[DZ_CELL_FRAME_MAX + 1]; /* payload of the frame that was received last */
 };
 
-/* In a cell that waits for its start: touch the memory of all this. */
+/* In a cell that waits for its start: touch all of this memory in advance. */
 void dz_serve_warm(void);
 
 #endif

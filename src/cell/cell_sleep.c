@@ -68,7 +68,7 @@ static void on_unmark(void *arg, const void *at)
     dz_os_dirty_unmark(((struct dz_cell_machine *)arg)->dirty, at);
 }
 
-/* --- memory by need ------------------------------------------------------------------- */
+/* --- memory on demand ----------------------------------------------------------------- */
 
 static int on_missing(void *arg, void *at, size_t size, struct dz_err *err)
 {
@@ -171,7 +171,8 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
         return rc;
     m->lost = dz_machine_found(m->keep) == DZ_MACHINE_LOST;
     if (dz_machine_of_image(m->keep) && start->asleep == DZ_CELL_BEGIN)
-        return 0; /* something else is started over the same image */
+        return 0; /* the image's machine stays asleep, because a new one starts over the same image
+                   */
     return allowed(dz_machine_found(m->keep), start, err);
 }
 
@@ -268,10 +269,11 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
 
 void dz_cell_sleep_end(struct dz_cell_machine *m)
 {
-    dz_vfs_abandon(m->vfs); /* closing it would remove files that processes have open */
+    dz_vfs_abandon(
+        m->vfs); /* not closed, because that would remove files that processes have open */
     m->vfs = NULL;
     dz_machine_tidy(m->keep);
-    (void)dz_cell_sleep_close(m, NULL); /* the log holds all there is */
+    (void)dz_cell_sleep_close(m, NULL); /* an error loses nothing, because the WAL has everything */
 }
 
 int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)

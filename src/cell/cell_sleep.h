@@ -27,8 +27,8 @@ struct dz_cell_inputs {
     uint64_t main_sent;
 };
 
-/* Look into the file for a machine; m->db is open. Fills m->keep and m->lost. Says no
- * to what start wants with a file that is otherwise. */
+/* Look for a machine in the file; m->db is open. Fills m->keep and m->lost. Fails if the file is
+ * not in the state that `start` requires. */
 int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start,
                        struct dz_err *err);
 /* Fill m->kernel and the inputs, and set in->main_sent. Input of other commands is lost. */
@@ -36,9 +36,10 @@ int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, str
 /* Write the machine and commit; *ret_wake_at as of DZ_FRAME_SUSPENDED. */
 int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *in, bool goes_on,
                         int64_t *ret_wake_at, struct dz_err *err);
-/* Files only, and the machine that may sleep in the file as it is: commit and close. */
+/* Commit and close the files. A machine that may sleep in the file stays as it is. */
 int dz_cell_sleep_leave(struct dz_cell_machine *m, struct dz_err *err);
-/* After dz_cell_sleep_write(), when all know that it is durable: tidy up and close. */
+/* After dz_cell_sleep_write(), and after the host was notified that the machine is durable: tidy up
+ * and close. */
 void dz_cell_sleep_end(struct dz_cell_machine *m);
 /* Close the disk without changing it. */
 int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err);

@@ -27,7 +27,7 @@ static const struct dz_rate_of of_each = {.burst = 256, .more = 1, .every_ns = D
 
 static struct {
     pthread_mutex_t lock;
-    uint64_t key[2]; /* zero: not drawn yet */
+    uint64_t key[2]; /* zero: not generated yet */
     struct dz_rate all, each[BUCKETS];
 } limit = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -39,7 +39,8 @@ static bool may_log(const struct dz_cell_stderr *w)
     int64_t now_ns = dz_clock_boot_ns();
     (void)pthread_mutex_lock(&limit.lock);
     if (!limit.key[0] && getrandom(limit.key, sizeof limit.key, 0) < 0)
-        limit.key[0] = 1; /* never: then collisions can be chosen, which share lines */
+        limit.key[0] =
+            1; /* never happens; without a random key, labels that share lines could be chosen */
     size_t at = dz_siphash(limit.key, w->label, strlen(w->label)) % BUCKETS;
     struct dz_rate *mine = &limit.each[at];
     bool may =
@@ -83,7 +84,7 @@ static void log_dropped(struct dz_cell_stderr *w)
     w->dropped = 0;
 }
 
-/* False: there were too many. */
+/* Log the line. False: there were too many lines. */
 static bool log_line(struct dz_cell_stderr *w)
 {
     bool may = may_log(w);
@@ -107,7 +108,7 @@ void dz_cell_stderr_init(struct dz_cell_stderr *w, enum dz_cell_stderr_of of, co
     (void)snprintf(w->label, sizeof w->label, "%s", label ? label : "");
 }
 
-/* Complete lines at the beginning: count them, and nothing else. Returns their bytes. */
+/* Count the complete lines at the beginning, without logging them. Returns their size in bytes. */
 static size_t drop_lines(struct dz_cell_stderr *w, const char *p, size_t size)
 {
     const char *last = memrchr(p, '\n', size);
@@ -117,8 +118,8 @@ static size_t drop_lines(struct dz_cell_stderr *w, const char *p, size_t size)
     return n;
 }
 
-/* Once a line of a packet is one too many, the rest of the packet is: a packet of thousands of
- * short lines must not cost the host a look at the limits for each. */
+/* When a line of a packet exceeds the limit, drop the rest of the packet, too: a packet of
+ * thousands of short lines must not cost the host a check of the limits for each. */
 void dz_cell_stderr_add(struct dz_cell_stderr *w, const void *data, size_t size)
 {
     const char *p = data;

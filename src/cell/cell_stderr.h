@@ -46,7 +46,7 @@ struct dz_cell_stderr {
 
 void dz_cell_stderr_init(struct dz_cell_stderr *w, enum dz_cell_stderr_of of, const char *label);
 void dz_cell_stderr_add(struct dz_cell_stderr *w, const void *data, size_t size);
-/* There will be no more: log the incomplete line, and how many were dropped. */
+/* The process will write no more: log the incomplete line, and how many lines were dropped. */
 void dz_cell_stderr_end(struct dz_cell_stderr *w);
 
 #endif

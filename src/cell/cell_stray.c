@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 enum {
-    NEXT_MS = 1,          /* until the next turn, while there is something to do */
-    LINGERING_MS = 100,   /* the same, while killed children are still to be reaped */
+    NEXT_MS = 1,          /* time until the next turn while there is something to do */
+    LINGERING_MS = 100,   /* the same while killed children are still to be reaped */
     KILLED_MAX = 1 << 22, /* the kernel's limit of numbers */
     STAT_MAX = 1024,      /* bytes of /proc/PID/stat */
     STAT_START = 22 - 2,  /* its field with the start time of the process, counted from the field
@@ -70,7 +70,7 @@ static bool is_unclaimed(const struct dz_strays *s, pid_t pid)
 
 /* --- looking ----------------------------------------------------------------------------- */
 
-/* Numbers, each with a space behind it. False: the list is full. */
+/* Parse numbers, each followed by a space. False: the list is full. */
 static bool add_children(struct dz_strays *s, int fd)
 {
     char piece[4096];
@@ -108,8 +108,7 @@ static void look(struct dz_strays *s)
         (void)closedir(tasks);
 }
 
-/* When the process was born: the end of that clock tick, on the boot clock. INT64_MAX: not known.
- */
+/* When the process was born: the end of that clock tick, on the boot clock. INT64_MAX: unknown. */
 static int64_t born_ns(pid_t pid)
 {
     char path[64], text[STAT_MAX];
@@ -129,7 +128,7 @@ static int64_t born_ns(pid_t pid)
 
 /* --- ending ------------------------------------------------------------------------------ */
 
-/* A number of the list may be another process's by now, which is younger. */
+/* A listed pid may belong to another process by now, which is younger. */
 static bool is_stray(const struct dz_strays *s, pid_t pid)
 {
     return is_unclaimed(s, pid) && born_ns(pid) <= s->before_ns && dz_reap_claim(pid);
@@ -155,8 +154,8 @@ static void end_some(struct dz_strays *s, dz_strays_fn *found, void *arg)
     (void)dz_vec_append(&s->killed, strays, n);
 }
 
-/* Reap killed children. They die a moment after the signal; a descriptor for each to wait on would
- * take more time than trying. False: none of those that were tried has ended. */
+/* Reap killed children. They die a moment after the signal; trying to reap them takes less time
+ * than waiting on a descriptor for each. False: none of those that were tried has ended. */
 static bool reap_some(struct dz_strays *s)
 {
     size_t before = s->killed.n;

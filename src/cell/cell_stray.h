@@ -29,7 +29,8 @@
 enum {
     DZ_STRAY_EVERY_MS = 10000, /* an honest child is known milliseconds after its birth */
     DZ_STRAY_SESSIONS = 16,    /* sessions: those of the last root zygotes */
-    DZ_STRAYS_AT_ONCE = 64,    /* strays that one turn kills; as many killed earlier it reaps */
+    DZ_STRAYS_AT_ONCE =
+        64, /* strays killed in one turn; as many of those killed earlier are reaped */
     DZ_STRAYS_LISTED =
         4096, /* children that one look lists; the next look lists those behind them */
 };
@@ -41,7 +42,7 @@ struct dz_strays {
     unsigned next_session;
     int64_t looked_ns, before_ns; /* boot time of the last look, and of the one before */
     DZ_VEC(, pid_t) listed; /* children that were unclaimed at the last look; the oldest first */
-    size_t at;              /* how many of `listed` were dealt with */
+    size_t at;              /* how many of `listed` were handled */
     bool again;             /* some of `listed` were strays, so more may follow: look again */
     DZ_VEC(, pid_t) killed; /* killed and claimed, not reaped yet */
     size_t next_killed;
@@ -49,10 +50,10 @@ struct dz_strays {
 
 DZ_NODISCARD int dz_strays_init(struct dz_strays *s, int epoll, int64_t every_ms,
                                 struct dz_err *err);
-/* A process that leads a session of its own, from now on. */
+/* From now on, also look at the session of which this process is the leader. */
 void dz_strays_session(struct dz_strays *s, pid_t leader);
-/* If it is time to: `found` gets strays, at most DZ_STRAYS_AT_ONCE, which are claimed and live
- * until it returns, so that it can end first who forks them. */
+/* Look for strays if it is time to. `found` gets at most DZ_STRAYS_AT_ONCE strays, which are
+ * claimed and live until it returns, so that it can first end the process that forks them. */
 typedef void dz_strays_fn(void *arg, const pid_t *pids, size_t count);
 void dz_strays_run(struct dz_strays *s, dz_strays_fn *found, void *arg);
 /* Reaps those that were killed. */

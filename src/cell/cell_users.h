@@ -29,14 +29,15 @@ enum {
 void dz_cell_users_set(const struct dz_os_users *users);
 struct dz_os_users dz_cell_users(void);
 
-/* An id that no other zygote or call has; DZ_USER_NONE without a range. DZ_EBUSY: there is none
- * left. The id has one holder; each other process that is it holds it, too. When all have given it
- * back another may get it, those that were free for longer before. */
+/* Take an id that no other zygote or call has; DZ_USER_NONE without a range. DZ_EBUSY: all are in
+ * use. Each further process of that user holds the id, too. When all holders have released it, it
+ * can be taken again; ids that have been free for longer are taken first. */
 DZ_NODISCARD int dz_cell_user_acquire(uint32_t *ret_user, struct dz_err *err);
 void dz_cell_user_hold(uint32_t user);
 void dz_cell_user_release(uint32_t user);
 
-/* How many tenants can have a user: INT64_MAX without a range. And that of a number below. */
+/* The number of tenants that can have a user (INT64_MAX without a range), and the user of the
+ * tenant with a number below that. */
 int64_t dz_cell_users_tenants(void);
 uint32_t dz_cell_user_of_tenant(int64_t number);
 

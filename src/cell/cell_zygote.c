@@ -148,7 +148,7 @@ DZ_NORETURN static void cell(int fd, int gate)
     const struct dz_frame born = {.type = DZ_FRAME_BORN};
     renew_canary();
     if (dz_frame_send(fd, &born, NULL, true, NULL) < 0 || (gate >= 0 && !is_placed(gate)))
-        _exit(0); /* the host has changed its mind */
+        _exit(0); /* the host no longer wants this cell */
     struct dz_os_dirty *dirty = NULL;
     struct dz_err err = {0};
     struct dz_cell_native native = {0};
@@ -168,8 +168,7 @@ DZ_NORETURN static void cell(int fd, int gate)
     dz_cell_serve(fd, dirty, zygote.native ? &native : NULL, &zygote);
 }
 
-/* A pid. The host believes it only from the root zygote, which reads nothing that a stranger wrote.
- */
+/* Report a pid. The host believes it only from the root zygote, which reads no hostile bytes. */
 static void answer(long pid)
 {
     send_frame(DZ_FRAME_ZYGOTE_FORKED, pid < 0 ? (uint32_t)errno : 0, pid < 0 ? 0 : (uint64_t)pid,
@@ -233,7 +232,7 @@ DZ_NORETURN static void serve(void)
  * of its own memory is of no use against the daemon or another image's cells. */
 
 enum {
-    CONTROL_FD = 3, /* then, of a zygote with an image: the image and its modules */
+    CONTROL_FD = 3, /* in a zygote with an image, followed by the image and its modules */
     CALLS_FD = 4,   /* of a root zygote: the socket for calls */
     HOST_FD = 5,    /* of a root zygote: for the guard; it closes when the host dies */
     FD_HIGH = 128,  /* above all of these numbers */
@@ -298,7 +297,7 @@ static void start_zygote(const struct dz_frame_fds *fds)
 }
 
 /* Start the process of a call, with its socket, its stop word and its files. The answer goes to the
- * socket of the call, also when the request is refused: it is no business of other calls and of
+ * socket of the call, even if the request is refused, because it does not concern other calls or
  * zygotes. */
 static void start_call(const struct dz_frame_fds *fds, bool refused)
 {

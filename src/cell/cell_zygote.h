@@ -46,8 +46,8 @@ DZ_NORETURN void dz_zygote_begin(int control, int calls, int host);
 /* Set the socket on which the root zygote takes calls, from any thread; -1: there is no root
  * zygote. Closes the socket that was set before. */
 void dz_call_set_root(int fd);
-/* In a process that was just exec'd: count the descriptors that are open from this number on,
- * without a gap, up to `most`. No others are open than those that it was given. */
+/* Count the descriptors that are open from this number on, without a gap, up to `most`. Call it in
+ * a process that was just exec'd, in which only the passed descriptors are open. */
 size_t dz_zygote_inherited(int first, size_t most);
 /* In the process that the root zygote started for a call: receive the argument and run the function
  * (cell_called.c). */

@@ -79,15 +79,16 @@ static bool is_needed(const struct dz_sandbox *s)
 
 void dz_sandbox_assert(const struct dz_sandbox *s)
 {
-    assert((s->cell != NULL) == (s->phase != DZ_PHASE_NONE));                       /* 1 */
-    assert(!s->op || s->op->sandbox == s);                                          /* 2 */
-    assert(!s->asked || (s->op && s->op->cell_asked));                              /* 2 */
-    assert(s->start != DZ_START_QUEUED || (s->asked && !s->cell));                  /* 2 */
-    assert(dz_list_empty(&s->up_pending) || (s->phase == DZ_PHASE_UP && !s->warm)); /* 3 */
-    assert(!s->warm || s->cell || s->op);                                           /* 3 */
-    assert(s->taken || (!s->lent && !s->reserved));                                 /* 4 */
-    assert(s->waiting_count <= DZ_SANDBOX_WAITING_MAX);                             /* 5 */
-    assert(!DZ_CHECK_DEEP || s->waiting_count == dz_list_count(&s->waiting));       /* 5 */
+    assert((s->cell != NULL) == (s->phase != DZ_PHASE_NONE));      /* invariant 1 */
+    assert(!s->op || s->op->sandbox == s);                         /* invariant 2 */
+    assert(!s->asked || (s->op && s->op->cell_asked));             /* invariant 2 */
+    assert(s->start != DZ_START_QUEUED || (s->asked && !s->cell)); /* invariant 2 */
+    assert(dz_list_empty(&s->up_pending) ||
+           (s->phase == DZ_PHASE_UP && !s->warm));                            /* invariant 3 */
+    assert(!s->warm || s->cell || s->op);                                     /* invariant 3 */
+    assert(s->taken || (!s->lent && !s->reserved));                           /* invariant 4 */
+    assert(s->waiting_count <= DZ_SANDBOX_WAITING_MAX);                       /* invariant 5 */
+    assert(!DZ_CHECK_DEEP || s->waiting_count == dz_list_count(&s->waiting)); /* invariant 5 */
 }
 
 void dz_sandbox_unneeded(struct dz_sandbox *s)
@@ -114,7 +115,8 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
         return;
     s->unsynced_file = false;
     dz_file_op_gone(s);
-    dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was deleted"); /* also commands that slept in it */
+    dz_exec_down(s, DZ_EGONE, NULL,
+                 "the sandbox was deleted"); /* this also fails commands that sleep in it */
     dz_sandbox_unneeded(s);
 }
 
@@ -233,7 +235,7 @@ static size_t cells_left(const struct dz_sandboxes *all)
 void dz_sandboxes_drain_check(struct dz_sandboxes *all)
 {
     if (all->drained && dz_sandboxes_busy(all) == 0 && cells_left(all) == 0)
-        /* the caller is inside the end of a cell or an operation */
+        /* from a timer, because the caller may be handling the end of a cell or an operation */
         dz_timer_after(all->drain_timer, 0);
 }
 
@@ -272,7 +274,7 @@ void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
     for (size_t i = 0; i < each.n; i++)
         drain_one(each.p[i]);
     dz_starts_drain(all);
-    dz_files_room(all); /* it refuses all waiting acquires */
+    dz_files_room(all); /* this refuses all waiting acquires */
     dz_vec_release(&each);
     dz_sandboxes_drain_check(all);
 }

@@ -83,61 +83,63 @@ struct dz_sandbox {
     size_t waiting_count;
     /* starts the next queued requests; frees the object if nothing needs it */
     struct dz_loop_task turn;
-    bool given_back;      /* its file was just given back: the turn also rearms the clock */
-    bool taken;           /* its file is reserved, or a clone writes it: all requests wait */
-    bool lent;            /* reserved by a FILES request: further FILES requests may share it */
-    bool warm;            /* a cell runs it, and its row says active */
-    struct dz_facts now;  /* while warm: last_active, connections, last_byte, last_closed,
-                             sleeps_until; and the idle mode */
-    int64_t due;          /* while warm: the due time in its row */
+    bool given_back; /* the reservation of its file was just released, so the turn also rearms the
+                        clock */
+    bool taken;      /* its file is reserved, or being written by a clone, so all requests wait */
+    bool lent;       /* reserved by a FILES request: further FILES requests may share it */
+    bool warm;       /* a cell runs it, and its row says active */
+    struct dz_facts now;  /* valid while warm: last_active, connections, last_byte, last_closed,
+                             sleeps_until and the idle mode */
+    int64_t due;          /* valid while warm: the due time in its row */
     struct dz_record rec; /* the row, parsed: read on demand and updated by each write */
-    struct dz_sandbox_config config; /* of rec's row; without text: not parsed yet */
+    struct dz_sandbox_config config; /* the config in that row; without text: not parsed yet */
     bool skipped; /* the row was due while the file was reserved, and was postponed */
-    /* dz_sandbox_register_unsynced(), and the file is not synced yet: the cell is not read */
+    /* its file is not synced yet (dz_sandbox_register_unsynced()), so its cell is not read */
     bool unsynced_file;
     char *died_of; /* why its cell died, until the row records it; or NULL */
 
     /* The cell and its clients. */
     enum dz_sandbox_phase phase;
-    bool reserved;       /* reserved by its own file-only cell */
+    bool reserved;       /* its own file-only cell holds the reservation of its file */
     bool hurry;          /* another request waits for the file-only cell to end */
     bool drop_memory;    /* start in progress: drop the memory */
     bool keep_memory;    /* stop in progress: keep the memory */
     bool lost;           /* start in progress: the cell found the memory lost */
-    bool local;          /* at its start: there was no cold copy, so the commit needs no sync */
+    bool local;          /* it started without a cold copy, so the commit needs no sync */
     bool ephemeral;      /* it is destroyed instead of suspended */
     size_t served_early; /* requests waiting for the wake that were delivered to the cell early */
     bool asked;          /* its operation waits for a start or stop of the cell */
-    /* of its kind of guest; every call to the cell goes through them */
+    /* the functions for its kind of guest; every call to the cell goes through them */
     const struct dz_cell_ops *ops;
     struct dz_cell *cell;
     struct dz_poll *poll;
     int polled;               /* the descriptor that poll watches */
     void *image;              /* the host's reference to the cell's image */
-    const char *workdir;      /* the image's default for commands; or NULL */
-    const char *user;         /* the same */
+    const char *workdir;      /* the image's default directory for commands; or NULL */
+    const char *user;         /* the image's default user for commands; or NULL */
     struct dz_timer *linger;  /* deadline of OPENING; in FILES, the end of an unused cell */
     struct dz_loop_task fail; /* a send to the cell failed: ends the cell, with the error */
     struct dz_err fail_why;
-    struct dz_list up_pending; /* in all->up_pending: it is up, and its row does not say so yet; */
-    bool has_active;           /* the next field is set */
-    struct dz_cell_event active; /* the last DZ_CELL_ACTIVITY received meanwhile */
+    struct dz_list up_pending;   /* in all->up_pending: it is up, and its row does not say so yet */
+    bool has_active;             /* `active` holds an event */
+    struct dz_cell_event active; /* the last DZ_CELL_ACTIVITY received while in up_pending */
     struct dz_list execs, file_ops;
     struct dz_list acquiring; /* struct dz_acquire waiting for its machine: sandbox_acquire.c */
     struct dz_list parked;    /* file watches waiting for the next cell */
     struct dz_list copies;    /* the host's: snapshots that the cell writes or will write */
     enum dz_sandbox_start start;
-    bool start_machine;        /* START_BEGUN: a machine, not only the file */
-    int64_t start_at;          /* START_BEGUN: time, dz_clock_boot_ns() */
+    bool start_machine;        /* DZ_START_BEGUN: a machine starts, not only a file-only cell */
+    int64_t start_at;          /* DZ_START_BEGUN: time of the start, dz_clock_boot_ns() */
     struct dz_list start_link; /* in its tenant's start_line, or in all->starts.begun */
-    int64_t cpu_ns, cpu_at; /* at the last DZ_CELL_ACTIVITY: the cell's CPU time, and our clock */
-    uint64_t born;          /* serial number of its present or last cell */
-    int64_t full_at;        /* time of the last DZ_CELL_FULL that was reported; 0: none */
-    unsigned full_more;     /* DZ_CELL_FULL since then that were not reported */
+    int64_t cpu_ns,
+        cpu_at;         /* the cell's CPU time at the last DZ_CELL_ACTIVITY, and when that came */
+    uint64_t born;      /* serial number of its present or last cell */
+    int64_t full_at;    /* time of the last DZ_CELL_FULL that was reported; 0: none */
+    unsigned full_more; /* DZ_CELL_FULL since then that were not reported */
     int64_t wake[DZ_WAKE_STEPS]; /* times of the steps of a wake that is logged; else 0 */
     int64_t wake_cell[2];        /* CPU time and run queue wait of its cell */
-    bool in_turn; /* its events are being handled, or it is being listed: dz_sandbox_report_up()
-                     does nothing now */
+    bool in_turn; /* its events are being handled, or it is being listed, so dz_sandbox_report_up()
+                     does nothing */
     bool file_counted;      /* the host's: counted as a file-only cell */
     bool counted;           /* the host's: counted as awake, with memory and owner */
     uint64_t disk_left;     /* the host's: disk space last granted to the cell; 0: none yet */
@@ -153,7 +155,7 @@ struct dz_sandbox {
 struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id);
 /* Call after every send to its cell: updates what the loop polls for. */
 void dz_sandbox_watch_cell(struct dz_sandbox *s);
-/* Call after a reference to it has gone: it is freed in its next turn if nothing needs it then. */
+/* Call when something has stopped using it: its next turn frees it if nothing needs it then. */
 void dz_sandbox_unneeded(struct dz_sandbox *s);
 /* Call after a file operation or copy has ended: ends a file-only cell that is not used any
  * more. */
@@ -201,15 +203,16 @@ struct dz_sandbox_host {
     void (*limit)(void *arg, struct dz_sandbox *s);
     /* Does the live directory have a file of this sandbox? */
     bool (*has_file)(void *arg, const char *id);
-    /* A row was created (by = 1) or erased (-1). */
+    /* Called after a row was created (by = 1) or erased (by = -1). */
     void (*counted)(void *arg, const struct dz_instance *row, int by);
-    /* Metrics hook: an operation has ended. */
+    /* Metrics hook: called when an operation has ended. */
     void (*timed)(void *arg, const struct dz_sandbox_timing *timing);
 
-    /* A copy that the cell wrote is complete. False: unsolicited; the cell had no such order. */
+    /* Called when the cell has reported a complete copy. False: the cell had no order to make
+     * one. */
     bool (*copied)(void *arg, struct dz_sandbox *s, const struct dz_cell_event *event);
-    /* The cell is gone or will not write its pending copies: fail them. code 0: the object is being
-     * freed; notify nobody. */
+    /* Called when the cell is gone or will not write its pending copies: fail them. code 0: the
+     * object is being freed, so notify nobody. */
     void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
 };
 
@@ -226,7 +229,8 @@ struct dz_sandboxes_opts {
     struct dz_registry *registry;
     struct dz_cold cold;
     const char *live_path; /* path of the live directory, for the column vfs_path */
-    const char *host_name; /* our name, for the column host; NULL: "", for a single host */
+    const char
+        *host_name; /* the name of this host, for the column host; NULL: "", for a single host */
     struct dz_idle_policy idle_policy; /* the server's; a tier of DZ_IDLE_INHERIT has the default */
     /* entries without ops are unused */
     struct dz_sandbox_runtime runtimes[DZ_SANDBOX_RUNTIMES_MAX];
@@ -249,8 +253,8 @@ size_t dz_sandboxes_busy(const struct dz_sandboxes *all);
  * Returns the first error; rows that could not be recovered are tried again by the next
  * recovery. */
 DZ_NODISCARD int dz_sandboxes_recover(struct dz_sandboxes *all, struct dz_err *err);
-/* The same in pieces, for a caller whose loop must turn meanwhile: works until the monotonic clock
- * reaches until_ms, but on at least one row. 1: call it again. */
+/* The same in pieces, for a caller whose loop must keep turning: each call works until the
+ * monotonic clock reaches until_ms, but on at least one row. 1: call it again. */
 DZ_NODISCARD int dz_sandboxes_recover_some(struct dz_sandboxes *all, int64_t until_ms,
                                            struct dz_err *err);
 /* Suspend every sandbox, and destroy the ephemeral ones. Calls done when no cell is left, or after
@@ -276,8 +280,8 @@ int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
                            int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);
 /* Write the rows of all sandboxes that are up and whose row does not say so yet. */
 void dz_sandboxes_report_up(struct dz_sandboxes *all);
-/* The same for one sandbox. False: there was nothing to write, or its events are being handled,
- * which end in that write. */
+/* The same for one sandbox. False: there was nothing to write, or its events are being handled; the
+ * handler writes the row at its end. */
 bool dz_sandbox_report_up(struct dz_sandboxes *all, const char *id);
 /* Call when cells may have ended or quotas have changed: requests waiting for room to open a file
  * are tried again soon. */

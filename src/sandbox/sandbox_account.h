@@ -28,8 +28,9 @@ struct dz_accounts {
 void dz_accounts_init(struct dz_accounts *a, uint64_t tenant_max, uint64_t all_max);
 /* No holder may be left. */
 void dz_accounts_release(struct dz_accounts *a);
-/* Change the bytes of a holder from *had to `now`. False: there is no room for more; nothing has
- * changed, unless must is set, because the bytes are in memory already. */
+/* Change the bytes counted for a holder from *had to `now`. False: there is no room for more, and
+ * nothing has changed. With must the bytes are counted in any case, because they are in memory
+ * already. */
 bool dz_account_hold(struct dz_accounts *a, const char *tenant, size_t *had, size_t now, bool must);
 
 #endif

@@ -27,15 +27,16 @@
 #include <string.h>
 
 enum {
-    FILES_WAIT_MS = 30000, /* after that the sandbox is reported busy; most clients wait longer */
-    FILES_RETRY_S = 5,     /* Retry-After for such a client */
-    USE_TRIES = 3, /* attempts: the sandbox may be suspended again before the acquire's turn */
+    FILES_WAIT_MS =
+        30000, /* after this long the sandbox is reported busy; most clients would wait longer */
+    FILES_RETRY_S = 5, /* Retry-After of that refusal */
+    USE_TRIES = 3,     /* attempts: the sandbox may be suspended again before the acquire's turn */
 };
 
 enum acquire_kind {
     ACQUIRE_FILES = DZ_NEED_FILES,
     ACQUIRE_MACHINE = DZ_NEED_MACHINE,
-    ACQUIRE_ORDER, /* a lifecycle request: its outcome is the result */
+    ACQUIRE_ORDER, /* a lifecycle request: its outcome is the acquire's result */
 };
 
 struct dz_acquire {
@@ -45,7 +46,8 @@ struct dz_acquire {
     dz_acquire_fn *fn;                              /* NULL: canceled, or already answered */
     void (*early)(void *arg, struct dz_sandbox *s); /* NULL: none, or already called */
     void *arg;
-    struct dz_loop_task ready; /* posted when the sandbox has such a cell: check, and end */
+    struct dz_loop_task ready; /* posted when the sandbox has a suitable cell: checks that again,
+                                  and ends the acquire */
     struct dz_timer *limit;    /* ACQUIRE_FILES: deadline */
     uint64_t number;           /* ACQUIRE_FILES: serial number, in the order of creation */
     uint64_t ticket;           /* ticket of the request in progress; 0: none */
@@ -87,7 +89,8 @@ static void acquire_end(struct dz_acquire *a, struct dz_sandbox *s,
     if (fn)
         fn(arg, s, &r);
     else if (s)
-        dz_sandbox_files_over(s); /* the acquire was canceled, so the file may be unused now */
+        dz_sandbox_files_over(
+            s); /* the acquire was canceled, so perhaps nothing uses the file now */
     (void)dz_log_enter(before);
     acquire_free(a);
 }
@@ -107,7 +110,8 @@ void dz_acquire_cancel(struct dz_acquire *a)
     if (dz_loop_task_posted(&a->ready) || (a->kind == ACQUIRE_FILES && !dz_list_empty(&a->link)))
         acquire_end(a, NULL, &(struct dz_sandbox_result){.code = DZ_ECANCELED});
     else if (a->kind == ACQUIRE_FILES && a->ticket)
-        (void)dz_sandbox_leave_line(a->all, a->ticket); /* its answer then ends the acquire */
+        (void)dz_sandbox_leave_line(
+            a->all, a->ticket); /* the answer of that request then ends the acquire */
 }
 
 size_t dz_acquires_early(struct dz_sandbox *s)
@@ -362,7 +366,7 @@ void dz_files_room(struct dz_sandboxes *all)
 {
     if (!dz_list_empty(&all->files.waiting) && !all->files.room_set) {
         all->files.room_set = true;
-        /* from a timer, because the caller is inside the end of a cell */
+        /* from a timer, because the caller may be handling the end of a cell */
         dz_timer_after(all->files.room, 0);
     }
 }
@@ -402,7 +406,7 @@ static int take_room(struct dz_acquire *a, bool first, struct dz_why *why)
     struct dz_sandboxes *all = a->all;
     if (first && dz_files_awaited(all, a->tenant)) {
         wait_for_room(a);
-        dz_files_room(all); /* those before it may wait for another quota: try them all */
+        dz_files_room(all); /* acquires ahead of it may wait for another quota, so try them all */
         return 0;
     }
     int rc = may_open(a, why);
@@ -477,7 +481,7 @@ static void take_turn(struct dz_acquire *a, const struct dz_instance *row)
     struct dz_sandboxes *all = a->all;
     struct dz_why why = {0};
     const struct dz_sandbox *s = dz_sandbox_find(all, a->id);
-    /* its promotion was abandoned, and it is suspending */
+    /* a cell whose promotion to a machine was abandoned is suspending */
     bool leaving = s && s->cell && !has_file(s);
     bool frozen = row->is == DZ_STATE_FROZEN;
     bool fetch = frozen && (a->writes || !all->opts.host->has_file(all->opts.arg, a->id));
@@ -494,7 +498,7 @@ static void take_turn(struct dz_acquire *a, const struct dz_instance *row)
     dz_sandbox_unreserve(all, row->id);
     if (rc < 0) {
         acquire_fail(a, &why);
-    } else if (fetch && !leaving) { /* it has been frozen meanwhile */
+    } else if (fetch && !leaving) { /* the sandbox was frozen while the request was queued */
         a->prefetched = false;
         retry_file(a);
     }
@@ -533,9 +537,10 @@ static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first
         rc = late(a, why);
     if (rc < 0)
         return rc;
-    bool stopping = s && s->phase == DZ_PHASE_STOPPING; /* it will sleep soon */
+    bool stopping = s && s->phase == DZ_PHASE_STOPPING; /* the sandbox will sleep soon */
     bool frozen = row->is == DZ_STATE_FROZEN;
-    /* the change must not hide beside an older cold copy, so it is woken */
+    /* wake a frozen sandbox before its file is changed, because its row names the cold copy, which
+     * would be out of date */
     if (frozen && a->writes)
         rc = a->all->opts.host->may_wake(a->all->opts.arg, row, why);
     if (rc < 0)
@@ -570,7 +575,7 @@ static void reach_file(struct dz_acquire *a)
         acquire_fail(a, &why);
 }
 
-/* The sandbox had such a cell when this task was posted; check again. */
+/* The sandbox had a suitable cell when this task was posted; check that it still has one. */
 static void on_ready(void *arg)
 {
     struct dz_acquire *a = arg;
@@ -599,7 +604,7 @@ static void leave_behind(struct dz_acquire *a)
         fn(a->arg, NULL, &r);
 }
 
-/* The deadline of a FILES acquire. */
+/* The deadline of a FILES acquire has passed. */
 static void on_late(void *arg)
 {
     struct dz_acquire *a = arg;

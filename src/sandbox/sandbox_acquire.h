@@ -24,11 +24,11 @@ struct dz_acquire_opts {
     /* MACHINE only, may be NULL. Called at most once, before fn, when the cell can already accept
      * frames: they go with its start, or reach its machine while the registry is written. */
     void (*early)(void *arg, struct dz_sandbox *s);
-    int64_t began_us; /* FILES: start of the wait, if an earlier attempt came to nothing; 0: now */
+    int64_t began_us; /* FILES: when the wait began, if an earlier attempt failed; 0: now */
     bool writes;      /* FILES: the file will be changed, so a frozen sandbox is woken */
 };
-/* Negative: refused; fn is not called, and *ret_acquire is untouched. *ret_acquire (ret_acquire may
- * be NULL) is for dz_acquire_cancel, until fn is called. */
+/* Negative: refused; fn is not called, and *ret_acquire is untouched. ret_acquire may be NULL;
+ * *ret_acquire can be passed to dz_acquire_cancel until fn is called. */
 DZ_NODISCARD int dz_sandbox_acquire(struct dz_sandboxes *all, const struct dz_instance *row,
                                     const struct dz_acquire_opts *opts,
                                     struct dz_acquire **ret_acquire, struct dz_why *why);

@@ -153,7 +153,7 @@ static void on_linger(void *arg)
         return;
     if (dz_list_empty(&s->file_ops))
         dz_sandbox_stop_cell(s, true);
-    else /* the end of the last operation calls this again */
+    else /* the end of the last file operation calls this function again */
         dz_file_op_cut(s, s->hurry || s->all->draining);
 }
 
@@ -227,7 +227,7 @@ void dz_exiting_cells_free(struct dz_sandboxes *all)
 {
     while (!dz_list_empty(&all->exiting)) {
         struct exiting_cell *l = DZ_LIST_FIRST(struct exiting_cell, &all->exiting, link);
-        l->ops->kill(l->cell); /* the set is freed: do not wait for it */
+        l->ops->kill(l->cell); /* the set is being freed: do not wait for the cell */
         exiting_free(l);
     }
 }
@@ -273,7 +273,8 @@ static void on_exiting(void *arg, int events)
     }
     if (rc >= 0) {
         poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_exiting, l);
-        if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) /* on_late() ends it in any case */
+        if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) <
+            0) /* on_late() ends the cell even if it cannot be polled */
             dz_log(DZ_LOG_WARN, "poll_failed", dz_log_int("pid", l->ops->pid(l->cell)));
         return;
     }
@@ -339,7 +340,7 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
     const struct cell_end how = {.code = code, .error = text};
     enum dz_sandbox_phase was = s->phase;
     (void)snprintf(text, sizeof text, "%s", sentence);
-    bool files = s->reserved; /* read it now, because an answer below may reserve the sandbox for
+    bool files = s->reserved; /* read before the answers below, which may reserve the sandbox for
                                  another cell */
     if (s->cell && s->ops->out_of_memory(s->cell))
         note(s, "memory_exceeded", text);
@@ -364,7 +365,7 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
 /* The cell is suspended, durably. */
 static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
 {
-    bool files = s->reserved; /* as in cell_failed() */
+    bool files = s->reserved; /* read early, as in cell_failed() */
     const struct cell_end how = {
         .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
         .busy = busy && !files};
@@ -485,8 +486,8 @@ static void on_up(struct dz_sandbox *s)
     dz_list_push_back(&s->all->up_pending, &s->up_pending);
 }
 
-/* Schedule report_up() after the answers that were just posted; and if no request waits for it,
- * after the clients have had their turn, too. */
+/* Schedule report_up() to run after the answers that were just posted. If no request waits for it,
+ * let the clients have their turn first, too. */
 static void report_up_soon(const struct dz_sandbox *s)
 {
     struct dz_sandboxes *all = s->all;
@@ -610,7 +611,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_FULL:
         cell_full(s, event->text);
         break;
-    case DZ_CELL_TRACE: /* of `doze run` only */
+    case DZ_CELL_TRACE: /* only `doze run` requests traces */
         return unsolicited(s);
     case DZ_CELL_AWAKE:
         if (s->phase != DZ_PHASE_STOPPING)
@@ -631,7 +632,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
  * may continue: no event of the cell does that, because its windows were open all the time. */
 static void flush(struct dz_sandbox *s)
 {
-    /* receive() reports the error */
+    /* receive() will report a failure */
     if (s->ops->flush(s->cell, NULL) < 0 || s->ops->want(s->cell) & POLLOUT)
         return;
     dz_file_op_room(s);
@@ -783,7 +784,8 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
         return rc;
     }
     rc = start_on(s, row, &f, go, err);
-    o->host->started(o->arg, &f); /* a held cell has received its descriptors once it has begun */
+    o->host->started(o->arg,
+                     &f); /* even a cell that was held back has received its descriptors by now */
     return rc;
 }
 

@@ -48,7 +48,7 @@ struct checking {
     struct dz_sandboxes *all;
     bool repair;
     const struct listing *files; /* sorted by key; NULL: no operation can be in progress */
-    struct dz_blobs *store;      /* the store of the file that check_file() gets */
+    struct dz_blobs *store;      /* the store that has the file passed to check_file() */
     void (*fn)(void *arg, const struct dz_sandbox_finding *f);
     void *arg;
     uint64_t left;
@@ -146,7 +146,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
     }
     if (rc == 0 && (row.op[0] || files_of(&row) & 1u << file))
         return 0;
-    /* check_row() reports sandboxes in use */
+    /* skip sandboxes in use, because check_row() reports them */
     if ((rc == 0 && in_use(c, id)) || gone_since(c, key))
         return c->rc;
     if (rc < 0 && being_made(c, id)) {
@@ -316,7 +316,7 @@ void dz_sandboxes_look_drop(struct dz_sandboxes_look *l)
     if (!l)
         return;
     l->dropped = true;
-    /* listed() calls this again */
+    /* the worker is still listing: listed() calls this function again */
     if (l->listing)
         return;
     if (l->c.all->look == l)

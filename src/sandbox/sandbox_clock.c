@@ -109,14 +109,15 @@ static void clock_check(struct dz_sandboxes *all)
 /* --- what is due ------------------------------------------------------------------------- */
 
 enum {
-    RETRY_MS = 1000,      /* after a failure of the registry */
-    POSTPONED_MS = 60000, /* after an operation could not be started */
-    /* largest difference of two dates of one deadline, computed from different readings */
+    RETRY_MS = 1000,      /* time until a retry after a failure of the registry */
+    POSTPONED_MS = 60000, /* delay of a row whose operation could not be started */
+    /* dates that differ by at most this are one deadline, computed from different clock readings */
     SAME_MS = 5,
-    TICK_MAX_MS = 60000,  /* longest wait of the monotonic timer */
-    WALL_LAG_MS = 1000,   /* lag behind the monotonic timer, which should fire first */
-    SKIPPED_MS = 1000,    /* delay of a row whose tenant has its share */
-    SKIPPED_STEP_MS = 10, /* added for each such row, so that few of many are read in vain */
+    TICK_MAX_MS = 60000, /* longest wait of the monotonic timer */
+    WALL_LAG_MS = 1000,  /* lag behind the monotonic timer, which should fire first */
+    SKIPPED_MS = 1000,   /* delay of a row whose tenant has its share of operations already */
+    SKIPPED_STEP_MS =
+        10, /* added for each further such row, so that they are not all read again at once */
 };
 
 /* The loop has no timer for CLOCK_BOOTTIME. The monotonic timer fires early enough, but at least
@@ -144,7 +145,7 @@ void dz_sandboxes_arm(struct dz_sandboxes *all)
     int64_t at;
     if (!all->clock_on || all->ticking)
         return;
-    /* the end of an operation calls this again */
+    /* the end of an operation calls this function again */
     if (all->background >= DZ_SANDBOX_BACKGROUND_MAX)
         return;
     int64_t again = dz_sandboxes_now(all) + RETRY_MS;
@@ -210,7 +211,7 @@ static void note(struct dz_sandboxes *all, const struct dz_instance *row, const 
     const struct dz_registry_event event = {
         .sandbox_id = row->id, .tenant = row->tenant, .what = what, .detail = detail};
     int64_t seq;
-    /* a lost event does not stop the operation */
+    /* an event that cannot be stored does not stop the operation */
     (void)!dz_registry_note(all->opts.registry, &event, &seq, NULL);
 }
 
@@ -256,11 +257,11 @@ void dz_share_leave(struct dz_sandboxes *all, struct share *s)
 
 /* --- serving a due row ------------------------------------------------------------------- */
 
-/* Postpone a row. The end of what it waits for may set an earlier time. */
+/* Postpone a row. When the reason for that ends, the row may get an earlier due time. */
 static bool skip(struct dz_sandboxes *all, const struct dz_instance *row, int64_t until)
 {
     const struct dz_instance to = {.due = until};
-    assert(until > dz_sandboxes_now(all)); /* the invariant */
+    assert(until > dz_sandboxes_now(all)); /* the invariant at the head of this file */
     return write_row(all, row, DZ_COLUMN(due), &to, NULL);
 }
 
@@ -463,7 +464,7 @@ void dz_sandbox_guest_sleeps(struct dz_sandboxes *all, const char *id, int64_t u
     s->now.sleeps_until = until;
     if (s->op || until < dz_sandboxes_now(all) + DZ_IDLE_SLEEPER_MS ||
         look_up(all, id, s, &rec) < 0)
-        return; /* the due time does not get earlier by this */
+        return; /* this does not make the due time earlier */
     struct dz_facts facts = dz_record_facts(all, &rec, s);
     int64_t due = dz_record_due(all, &facts);
     if (due && (due < s->due || !s->due))

@@ -158,7 +158,7 @@ static int commit_archived(struct op *op, struct dz_err *err)
                                             .what = "memory_dropped",
                                             .detail = "archived with keep=files"};
         int64_t seq;
-        /* the archive is committed in any case */
+        /* commit the archive even if the event cannot be stored */
         (void)!dz_registry_note(op->all->opts.registry, &e, &seq, NULL);
     }
     return rc;
@@ -235,8 +235,9 @@ int dz_sandbox_op_commit(struct op *op, struct dz_err *err)
 
 #define RETRY_FIRST_MS ((int64_t)60 * 1000)
 #define RETRY_MAX_MS   ((int64_t)3600 * 1000)
-#define QUOTA_FIRST_MS ((int64_t)2 * 1000) /* a place within the quota may be free soon */
-#define QUOTA_MAX_MS   ((int64_t)60 * 1000)
+#define QUOTA_FIRST_MS \
+    ((int64_t)2 * 1000) /* short, because a place within the quota may be free soon */
+#define QUOTA_MAX_MS ((int64_t)60 * 1000)
 
 static int64_t retry_after(int rc, int64_t tries)
 {
@@ -277,10 +278,10 @@ int dz_sandbox_op_finalize(struct op *op, bool failed, struct dz_err *err)
         .last_active = op->row.last_active,
     };
     uint64_t set = DZ_COLUMN(status) | DZ_COLUMN(error);
-    if (!s->unsynced_file) /* else the mark stays, by which recovery removes the sandbox */
+    if (!s->unsynced_file) /* else keep the mark by which recovery removes the sandbox */
         set |= DZ_COLUMN(op) | DZ_COLUMN(step);
     const char *event = report ? "failed" : NULL;
-    if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it was active, and its cell is gone */
+    if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* the row says active, but the cell is gone */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
         to.suspended_at = dz_sandboxes_now(op->all);
         if (s->now.last_active > to.last_active)

@@ -86,7 +86,7 @@ struct sending {
     struct dz_list link; /* in exec.sendings or exec.given, or unlinked */
     dz_sandbox_done_fn *done;
     void *arg;
-    struct dz_loop_task over; /* calls done() with the following: */
+    struct dz_loop_task over; /* the task that calls done() with the following */
     int code;
     struct dz_why why;
     int64_t us;
@@ -305,7 +305,7 @@ static void on_pieces(void *arg, const void *data, size_t n)
             w->ops->output(w->arg, piece.stream == DZ_CELL_STDERR ? 2 : 1, piece.offset, piece.data,
                            piece.size);
     }
-    /* The client acknowledges its output; the framing is acknowledged here. */
+    /* The client acknowledges the bytes of output; the framing around them is acknowledged here. */
     dz_file_op_ack(w->op, w->ops->output ? n - used : n);
 }
 
@@ -449,7 +449,7 @@ static void attach(struct exec *x)
 }
 
 /* After a request to send again, output that was already in flight arrives first. It continues
- * where the last piece ended, and is not for the watches that are behind. */
+ * where the last piece ended, so watches that are behind must skip it. */
 static void on_output(struct exec *x, const struct dz_cell_event *e)
 {
     unsigned stream = e->stream == DZ_CELL_STDERR ? 2 : 1;
@@ -463,7 +463,7 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
         uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
         if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
             continue;
-        if (w->at < e->offset) /* the output between is not kept any more */
+        if (w->at < e->offset) /* the cell no longer has the output in between */
             w->acked += e->offset - w->at;
         w->at = end;
         w->ops->output(w->arg, stream, e->offset + skip, e->data + skip, e->size - (size_t)skip);
@@ -868,7 +868,8 @@ static int launch(struct dz_exec_watch *w, struct dz_sandbox *s, struct dz_why *
     return 0;
 }
 
-/* Start it with the wake. If that fails, on_launch tries again and reports the error. */
+/* Start the command together with the wake. If that fails, on_launch tries again and reports the
+ * error. */
 static void launch_early(void *arg, struct dz_sandbox *s)
 {
     struct dz_why why = {0};

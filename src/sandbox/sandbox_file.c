@@ -246,7 +246,7 @@ static void begin(struct dz_file_op *op, struct dz_sandbox *s)
         return;
     }
     if (op->ended && s->ops->file->end(s->cell, op->handle, &err) < 0)
-        /* the end of the cell reports the failure */
+        /* ignored here, because the end of the cell reports the failure */
         dz_log(DZ_LOG_WARN, "op_failed", dz_log_err(&err));
     dz_sandbox_watch_cell(s);
     if (!op->ended && op->ops->room)

@@ -54,8 +54,9 @@ struct dz_sandbox_files {
      * never. */
     bool (*has_intent)(void *arg, const char *id);
 
-    /* An operation that suspends, freezes, archives or deletes this sandbox met DZ_ENOSPC. True:
-     * space was freed from the reserve, and the step is tried again. NULL: there is no reserve. */
+    /* Called when an operation that suspends, freezes, archives or deletes this sandbox fails with
+     * DZ_ENOSPC. True: space was freed from the reserve, and the step is tried again. NULL: there
+     * is no reserve. */
     bool (*make_room)(void *arg, const char *id);
 
     /* Load and save the clock between daemons; see dz_sandboxes_now. load: false if nothing was

@@ -64,7 +64,7 @@ struct dz_sandboxes {
     bool clock_on;         /* recovery is complete */
     bool unwritten_deaths; /* some rows may say active though their cells died: the tick writes them
                             */
-    char deaths_after[DZ_COLD_KEY]; /* last id checked for that; "": no pass is running */
+    char deaths_after[DZ_COLD_KEY]; /* last id that this pass checked; "": no pass is running */
     struct {
         bool begun;
         unsigned pass;           /* pass over the rows: 0 the unfinished ones, 1 the active ones */
@@ -82,7 +82,7 @@ struct dz_sandboxes {
         struct dz_list turns; /* the same lines in the order of their turns */
         struct dz_list begun; /* cells that are starting, by sandbox.start_link, the oldest first */
         size_t machines, files; /* how many of those are machines, and file-only */
-        size_t queued;          /* sandboxes in all lines */
+        size_t queued;          /* sandboxes queued in all lines */
         struct dz_timer *timer;
         bool timer_soon; /* the timer is set to fire at once */
     } starts;
@@ -157,8 +157,8 @@ struct op {
     struct dz_timer *timer; /* its deadline; in PARKED the next try */
     /* CHECKPOINT: next try while the last cell still has the file; or NULL */
     struct dz_timer *again;
-    int64_t again_ms;    /* delay of again */
-    int64_t again_until; /* dz_clock_mono_ms() after which again gives up */
+    int64_t again_ms;    /* present delay of the timer `again` */
+    int64_t again_until; /* dz_clock_mono_ms() from which on `again` gives up */
     int64_t backoff_ms;
     struct share *background; /* the tenant's share, if the clock started it; NULL: a client did */
     bool anew;                /* explicit wake or revival: the sandbox's timeout begins anew */
@@ -265,7 +265,7 @@ struct dz_file_op {
     struct dz_sandboxes *all;
     struct dz_sandbox *sandbox; /* NULL: it has not reached a cell */
     struct dz_acquire *acquire; /* the acquire in progress, or NULL */
-    struct dz_loop_task over;   /* calls done() with the following: */
+    struct dz_loop_task over;   /* the task that calls done() with the following */
     bool failed;
     struct dz_why why;
     uint64_t count;
@@ -390,7 +390,7 @@ void dz_sandbox_recompute_due(struct dz_sandboxes *all, const char *id);
 
 /* Initialize the cell's part of a new object. DZ_ENOMEM. */
 int dz_sandbox_init_cell(struct dz_sandbox *s);
-/* Start a cell on its file: with go a machine, else file-only. */
+/* Start a cell on its file: a machine if `go`, else a file-only cell. */
 int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, bool go,
                           struct dz_err *err);
 void dz_sandbox_stop_cell(struct dz_sandbox *s, bool keep_memory); /* order the cell to suspend */

@@ -224,7 +224,8 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
     struct dz_verdict v = dz_lifecycle_request(state, w->what, err);
     if (v.answer == DZ_ANSWER_REFUSE)
         return v.code;
-    bool over = w->what == DZ_REQUEST_CRASHED && s->warm; /* another cell has been started since */
+    bool over = w->what == DZ_REQUEST_CRASHED &&
+                s->warm; /* another cell has been started since that cell died */
     if (v.answer == DZ_ANSWER_NOTHING || over) {
         bool reserved = w->what == DZ_REQUEST_FILES && !s->lent && may_reserve(s, state);
         const struct dz_sandbox_reply result = {
@@ -255,7 +256,7 @@ static int resolve_conflict(struct dz_sandbox *s, struct waiter *w, struct dz_er
     if (s->op->committed && s->op->kind != DZ_OP_DELETE)
         return queue(s, w, err);
     switch (dz_lifecycle_conflict(s->op->kind, w->what, &code)) {
-    /* that operation fails; start over after it */
+    /* that operation is failing, so start over after it */
     case DZ_CONFLICT_COALESCE:
         if (s->op->phase != OP_FORWARD)
             return queue(s, w, err);

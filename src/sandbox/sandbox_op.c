@@ -416,7 +416,7 @@ static void on_end(void *arg)
     struct op *op = arg;
     struct dz_sandbox *s = op->sandbox, *target = op->target;
     struct dz_sandboxes *all = op->all;
-    /* another waiter was answered since: run after its answer */
+    /* a waiter was answered after this task was posted: run after that answer */
     if (!dz_list_empty(&op->answers)) {
         dz_loop_post(all->opts.loop, &op->end);
         return;
@@ -460,13 +460,14 @@ static void on_timer(void *arg)
             op_done(op, do_step(op, &op->err));
         return;
     }
-    if (op->unwritten && op->sandbox->unsynced_file) { /* its mark stays until the file is synced */
+    if (op->unwritten &&
+        op->sandbox->unsynced_file) { /* the row keeps its mark until the file is synced */
         dz_timer_after(op->timer, QUICK_MS);
         return;
     }
     if (op->unwritten) {
         op->unwritten = false;
-        /* only for readers of the row; recovery does not need it */
+        /* only readers of the row need this; recovery does not */
         (void)!write_beginning(op, NULL);
         dz_timer_after(op->timer, op->late_ms);
         return;
@@ -496,7 +497,7 @@ static unsigned undo_files(const struct op *op)
                        (op->row.is == DZ_STATE_FROZEN && *op->step != DZ_STEP_FETCH)
                    ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG)
                    : 0;
-    case DZ_OP_FREEZE: /* the beginning removed stale copies from the row */
+    case DZ_OP_FREEZE: /* the operation's first write removed stale copies from the row */
         return DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
     case DZ_OP_ARCHIVE:
         return DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(ARCHIVE) |
@@ -708,7 +709,7 @@ static void step_done(struct op *op)
         op->sandbox->warm = false;
     if (*op->step == DZ_STEP_COMMIT)
         op->committed = true;
-    /* on failure the next freeze or check hashes again */
+    /* if this fails, the next freeze or check hashes again */
     if (*op->step == DZ_STEP_HASH && op->copy.hashed)
         (void)hash_known(op, NULL);
     if ((*op->step == DZ_STEP_COMMIT && op->kind == DZ_OP_ACTIVATE) ||
@@ -767,11 +768,11 @@ static bool committed(struct op *op)
 static void assert_step(const struct op *op)
 {
     bool journaled = !simple_wake(op);
-    assert(op->sandbox->op == op);                                       /* 2 */
-    assert(!journaled || strcmp(op->row.op, dz_op_name(op->kind)) == 0); /* 1 */
+    assert(op->sandbox->op == op);                                       /* invariant 2 */
+    assert(!journaled || strcmp(op->row.op, dz_op_name(op->kind)) == 0); /* invariant 1 */
     assert(!journaled || *op->step == DZ_STEP_COMMIT ||
-           strcmp(op->row.step, dz_step_name(*op->step)) == 0); /* 1 */
-    assert(!op->unsynced && !op->flushing);                     /* 3 */
+           strcmp(op->row.step, dz_step_name(*op->step)) == 0); /* invariant 1 */
+    assert(!op->unsynced && !op->flushing);                     /* invariant 3 */
 }
 
 /* Run from op->step on, until a step continues elsewhere or the operation ends. */
@@ -819,7 +820,7 @@ static void advance(struct op *op)
 
 static void op_done(struct op *op, int rc)
 {
-    /* the step continues elsewhere */
+    /* 1: the step continues elsewhere */
     if (rc == 1)
         return;
     if (op->flushing) {
@@ -854,7 +855,7 @@ void dz_sandbox_op_call_off(struct op *op, int code)
     bool ends = code == DZ_ETIMEOUT || code == DZ_EGONE;
     if (!ends || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
         return;
-    dz_sandbox_cell_kill(op->sandbox); /* the cell does not answer */
+    dz_sandbox_cell_kill(op->sandbox); /* the cell did not answer in time */
     op->cell_asked = false;
     if (*op->step == DZ_STEP_STOP) {
         op->cell_dead = true;
@@ -938,15 +939,16 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
     return 0;
 }
 
-/* Does it create files that the present row does not account for? Then the beginning is durable,
- * with all earlier changes of rows, so that no file is unknown after a power cut. */
+/* Does it create files that the present row does not account for? Then its first write must be
+ * durable, together with all earlier changes of rows, so that no file is unknown after a power
+ * cut. */
 static bool begins_durably(const struct op *op)
 {
     return op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE || op->kind == DZ_OP_CLONE ||
            (op->kind == DZ_OP_ACTIVATE && op->row.is == DZ_STATE_ARCHIVED);
 }
 
-/* Write the operation to the row, and that nothing else is due. */
+/* Write to the row that the operation is in progress and that nothing else is due. */
 static int write_beginning(struct op *op, struct dz_err *err)
 {
     enum dz_status status = dz_op_status(op->kind);
@@ -987,7 +989,7 @@ static bool start_ahead(struct op *op, int *ret_rc)
 static int not_begun(struct op *op, int rc)
 {
     struct dz_sandbox *target = op->target;
-    /* on failure recovery will erase it */
+    /* if this fails, recovery erases the row */
     if (op->clone_id)
         (void)erase_clone(op, NULL);
     if (op->cell_asked)
@@ -1016,7 +1018,8 @@ int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
         op->step++;
     int asked = 0, rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
     bool ahead = rc == 0 && start_ahead(op, &asked);
-    /* the clock needs the due time of the row to change */
+    /* write an operation of the clock at once, because the clock needs the row's due time to
+     * change */
     op->unwritten = ahead && asked == 1 && !w->background;
     struct share *share = NULL;
     if (rc == 0 && w->background && !(share = dz_share_enter(s->all, op->row.tenant)))
@@ -1090,7 +1093,8 @@ int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, stru
         op->rc = 0;
         op->copy.hashed = op->row.cold_sha256[0] != '\0';
         op->drop = superfluous_files(op);
-        if (kind == DZ_OP_ACTIVATE) /* its commit removed the copy from the row */
+        if (kind == DZ_OP_ACTIVATE) /* the commit of the wake removed the cold copy from the row, so
+                                       its files go, too */
             op->drop = DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
         run(op);
     } else {

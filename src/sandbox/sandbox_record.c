@@ -79,7 +79,7 @@ static int read_row(struct dz_sandboxes *all, const struct dz_instance *row,
         (void)!dz_keep_parse(dz_str(row->keep), &keep, NULL);
     ret_rec->facts.silence_ms = ret_config->silence_ms;
     ret_rec->ignore_cpu = ret_config->ignore_cpu;
-    /* A suspend would lose its memory, or the next request would be refused. */
+    /* With these settings a suspend would lose its memory, or the next request would be refused. */
     ret_rec->sleeper_stays = keep == DZ_KEEP_FILES || !ret_config->auto_resume;
     return 0;
 }

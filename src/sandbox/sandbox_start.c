@@ -179,7 +179,7 @@ static void on_timer(void *arg)
         struct dz_sandbox *s = DZ_LIST_FIRST(struct dz_sandbox, &all->starts.begun, start_link);
         if (now - s->start_at < START_NS)
             break;
-        uncount(s); /* it may still come up, but no longer counts */
+        uncount(s); /* the cell may still come up, but no longer counts as starting */
         dz_files_room(all);
     }
     /* At most STARTS_MAX in each turn of the loop, because starts may fail at once and must not
