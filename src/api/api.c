@@ -150,7 +150,7 @@ void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms)
     dz_json_put_strz(j, key, unix_ms > 0 ? dz_rfc3339_print(unix_ms, text) : NULL);
 }
 
-/* --- questions ------------------------------------------------------------------------------ */
+/* --- query parameters ------------------------------------------------------------------------ */
 
 bool dz_api_body(struct dz_http_req *r, void *ret)
 {

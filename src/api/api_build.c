@@ -268,8 +268,8 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
         begun(a, r, b);
 }
 
-/* --- those that there are ------------------------------------------------------------------------
- */
+/* --- the list of builds
+ * -------------------------------------------------------------------------- */
 
 static void list_one(void *arg, const struct dz_control_build *b)
 {

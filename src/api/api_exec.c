@@ -400,8 +400,8 @@ void dz_api_exec_output(struct dz_http_req *r, void *api)
     }
 }
 
-/* --- telling one something
- * ------------------------------------------------------------------------ */
+/* --- input, signals, the terminal's size
+ * ---------------------------------------------------------- */
 
 static void send_message(struct dz_api *a, struct dz_http_req *r, struct dz_exec_send what)
 {

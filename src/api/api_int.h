@@ -97,7 +97,7 @@ void dz_api_refused(struct dz_api_call *c, struct dz_http_req *r, const struct d
 /* Answer without a body, or with the error if rc < 0. */
 void dz_api_done(struct dz_http_req *r, int rc, const struct dz_why *why);
 
-/* An answer: begin, write, send. */
+/* Send a JSON answer: begin, write, send. */
 struct dz_api_out {
     struct dz_buf text;
     struct dz_json json;

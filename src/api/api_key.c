@@ -58,7 +58,7 @@ static int hash_of(const struct dz_http_req *r, char ret_hex[static DZ_SHA256_HE
     return rc;
 }
 
-/* --- answers that there are ---------------------------------------------------------------- */
+/* --- stored answers ------------------------------------------------------------------------- */
 
 static void replay(struct dz_http_req *r, const struct dz_idempotency_row *row)
 {
@@ -178,7 +178,7 @@ void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void
 void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r)
 {
     struct keyed *k = dz_map_get64(&a->keyed, dz_http_id(r));
-    /* it was not answered: its row stays, as if the daemon had died */
+    /* the request was not answered: its row stays, as if the daemon had died */
     if (k)
         free_keyed(a, k);
 }

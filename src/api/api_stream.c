@@ -220,8 +220,8 @@ void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz
         on_failed(s, &why);
 }
 
-/* --- a socket ----------------------------------------------------------------------------------
- */
+/* --- the WebSocket
+ * ------------------------------------------------------------------------------- */
 
 static void ws_fail(struct session *s, struct dz_why *why, const char *text)
 {

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell.h - a machine in a process of its own, jailed before it reads a byte of
- * its guest.
+ * cell.h - a machine in a process of its own, which is jailed before it reads a byte of its guest.
  *
- * The host forks, the child enters its jail with nothing but a socket and the
- * descriptors it is handed (its disk, the log of that, the image below, modules
- * prepared before), and the two exchange frames: what is typed, what is printed,
- * how it ended (docs/format/cell-protocol.md). A cell cannot open a path, a
- * socket or a process; if it dies, its machine's last commit is in the file.
+ * The host forks; the child enters its jail with only a socket and the descriptors that it is
+ * passed (its disk, the disk's WAL, the image below, prepared modules). The two exchange frames:
+ * input, output, exit codes (docs/format/cell-protocol.md). A cell cannot open a path, a socket or
+ * a process; if it dies, its machine's last commit is in the file.
  *
  *     struct dz_cell_start s = {.disk_fd = fd, …};
  *     struct dz_cell *c;
@@ -17,8 +15,8 @@
  *     … dz_cell_receive(c, &event, err) …
  *     dz_cell_free(c);
  *
- * Sending never blocks: what the socket does not take is kept, at most DZ_CELL_QUEUE_MAX bytes of
- * it (then DZ_EBUSY), until dz_cell_flush() or dz_cell_drain().
+ * Sending never blocks: bytes that the socket does not take are queued until dz_cell_flush() or
+ * dz_cell_drain(), at most DZ_CELL_QUEUE_MAX of them (then DZ_EBUSY).
  */
 #ifndef DZ_CELL_CELL_H
 #define DZ_CELL_CELL_H

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_call.c - the host's side of a call: fork, listen, answer, and see that it
+ * cell_call.c - the host's side of a call: fork, receive, answer, and make sure that the call
  * ends.
  *
- * The child is told to stop by a word in a page that both map: it need not read
- * its socket for it. One that does not stop, or outlives its time, is killed. A
- * question is always answered, by CANCELED once there is a reason to stop, so that
- * a function can finish what it began.
+ * A word in a page that both map tells the child to stop, so it need not read its socket for that.
+ * A child that does not stop, or exceeds its time, is killed. Every question is answered; once
+ * there is a reason to stop, the answer is CANCELED, so that a function can finish what it began.
  */
 #include "cell/cell_call.h"
 
@@ -122,7 +121,7 @@ static int wait_readable(struct calling *c, struct dz_err *err)
         return n > 0 ? 1 : 0;
     if (c->late)
         return dz_fail(err, DZ_ECANCELED, "%s: interrupted", c->o->what);
-    return dz_fail(err, DZ_ETIMEOUT, "%s: not done within %lld ms: stopped", c->o->what,
+    return dz_fail(err, DZ_ETIMEOUT, "%s: timed out after %lld ms", c->o->what,
                    (long long)c->o->timeout_ms);
 }
 
@@ -143,7 +142,7 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
     const struct dz_call_msg question = {f->stream, f->value, c->payload, f->size};
     struct dz_call_msg a = {0};
     if (!c->o->answer)
-        return dz_fail(err, DZ_EIO, "%s: its cell sent a question, and this call answers none",
+        return dz_fail(err, DZ_EIO, "%s: its cell asked, but this call answers no questions",
                        c->o->what);
     if (c->o->stop && c->o->stop(c->o->host))
         ask_to_stop(c);
@@ -156,7 +155,7 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
                            .size = rc < 0 ? 0 : (uint32_t)a.size};
     rc = dz_frame_send(c->fd, &out, a.data, false, err);
     if (rc == 0) /* the cell sends questions, but does not read the answers */
-        return dz_fail(err, DZ_EIO, "%s: its cell reads no answers", c->o->what);
+        return dz_fail(err, DZ_EIO, "%s: its cell does not read its answers", c->o->what);
     return rc > 0 || rc == DZ_EIO ? 0 : rc; /* DZ_EIO: the cell has exited; the messages that it
                                                sent before are received first */
 }
@@ -414,7 +413,7 @@ static int make_stop(struct calling *c, struct dz_err *err)
     c->stop_fd = memfd_create("doze-stop", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (c->stop_fd < 0 || ftruncate(c->stop_fd, sizeof *c->stop) < 0 ||
         fcntl(c->stop_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return dz_fail_sys(err, errno, "%s: create the memory by which it is stopped", c->o->what);
+        return dz_fail_sys(err, errno, "%s: create the memory of its stop flag", c->o->what);
     void *p = mmap(NULL, sizeof *c->stop, PROT_READ | PROT_WRITE, MAP_SHARED, c->stop_fd, 0);
     if (p == MAP_FAILED)
         return dz_fail(err, DZ_ENOMEM, "%s: out of memory", c->o->what);
@@ -425,7 +424,7 @@ static int make_stop(struct calling *c, struct dz_err *err)
 int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_err *err)
 {
     if (o->fd_count > DZ_CALL_FDS_MAX)
-        return dz_fail(err, DZ_ELIMIT, "%s: %zu descriptors for its cell, %d are the most", o->what,
+        return dz_fail(err, DZ_ELIMIT, "%s: %zu descriptors for its cell; at most %d are allowed", o->what,
                        o->fd_count, DZ_CALL_FDS_MAX);
     struct calling *c = dz_zalloc(sizeof *c);
     if (!c)

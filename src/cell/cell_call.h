@@ -2,11 +2,10 @@
  *
  * cell_call.h - run one function of ours in a jailed process.
  *
- * Whatever reads bytes that somebody hostile may have written (a database, a
- * module, an archive) runs like this: the host opens the files, forks, and the
- * child enters the jail of os/os_jail.h before the function is called. It has the
- * descriptors named here and a socket to the host, and nothing else: it can
- * neither open nor start anything, and dies if it tries.
+ * Every function that reads bytes of possibly hostile origin (a database, a module, an archive)
+ * runs like this: the host opens the files, forks, and the child enters the jail of os/os_jail.h
+ * before the function is called. It has the descriptors named here and a socket to the host, and
+ * nothing else: it can neither open nor start anything, and dies if it tries.
  *
  *     static int count(struct dz_call *call, void *arg, struct dz_err *err)
  *     {
@@ -27,10 +26,9 @@
  * `id`: their argument is arg_size bytes without pointers, and the root zygote of its pool
  * (cell_pool.h) exec's a process for each, in which nothing of the daemon ever was.
  *
- * Larger things go by messages. The function says something (`receive` gets it) or
- * asks something (`answer` answers). Both sides wait for one another: a slow host
- * slows the function down, and nothing is queued without bound. What comes out of
- * a cell must be looked at as if a guest had made it.
+ * Larger data goes in messages: the function sends one to `receive`, or asks `answer` a question.
+ * Both sides wait for one another: a slow host slows the function down, and nothing is queued
+ * without bound. Check everything that a cell returns as if a guest had made it.
  *
  * A host with a handler for SIGCHLD, or threads that fork, has nothing to mind;
  * the child dies when the *thread* that called dies.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_disk.c - what is done to a sandbox's file that nobody runs, in jailed calls.
+ * cell_disk.c - work on the file of a sandbox that does not run, in jailed calls.
  *
- * The host hands over descriptors and looks at nothing itself. What is transferred is
- * read as an image is, without locks or a log: the source's log is empty, and who
- * calls sees to it that nobody runs it. The new file's log is a nameless one in
- * memory, moved into the file every 16 MiB. A cell that lets it grow is killed.
+ * The host passes descriptors and reads nothing itself. A transfer reads its source like an image,
+ * without locks or a WAL: the source's WAL is empty, and the caller ensures that no process runs
+ * the source. The new file's WAL is a nameless file in memory, which is moved into the new file
+ * every 16 MiB. A cell that lets the WAL grow is killed.
  */
 #include "cell/cell_disk.h"
 

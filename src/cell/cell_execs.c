@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_execs.c - the commands of a machine: started, fed, listened to, ended.
+ * cell_execs.c - the commands of a machine: their start, input, output and end.
  *
- * A command is over when its first process is: what its descendants print after
- * that goes nowhere, but they live on. Its end is committed, then what it printed
- * is sent as far as the host takes it, then EXITED.
+ * A command ends with its first process. Its descendants keep running, but their later output is
+ * discarded. The end is committed first; then the output is sent as far as the host accepts it,
+ * then EXITED.
  */
 #include "cell/cell_execs.h"
 

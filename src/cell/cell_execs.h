@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_execs.h - the commands of a machine, inside its cell: what runs, what it
- * prints and is told, and its record in the file.
+ * cell_execs.h - the commands of a machine, inside its cell: their processes, output, input, and
+ * records in the file.
  *
  *   kernel's ring --collect--> rows of exec_output --pump--> frames to the host
  *                 (in the transaction of the     (when attached, within

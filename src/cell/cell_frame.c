@@ -3,8 +3,8 @@
  * cell_frame.c - frames over a packet socket, and the first of them, which
  * carries descriptors.
  *
- * The first frame may be long (arguments, environment): what of its body does not go
- * into one message follows in as many as it takes; the descriptors come with the first.
+ * The first frame may be long (arguments, environment): its body is split over several messages if
+ * necessary; the descriptors come with the first of them.
  */
 #include "cell/cell_int.h"
 
@@ -147,9 +147,9 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
                 parse_fds(&msg, ret_fds);
             return 1;
         }
-        if (errno == EINTR || errno == ECONNRESET) /* the other end has gone with frames of ours
-                                                      unread. Its own last frames */
-            continue; /* come after this error, which is reported once */
+        if (errno == EINTR ||
+            errno == ECONNRESET) /* the other end closed with frames of ours unread; its last */
+            continue;            /* frames can be read after this error */
         if (errno != EAGAIN)
             return gone(err);
         if (!block)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_host.c - the host's side: forking a cell, and what goes over its socket.
+ * cell_host.c - the host's side: fork a cell, and exchange frames over its socket.
  *
- * The child closes every descriptor but the socket and the standard three, enters
- * the jail and only then receives the descriptors of its machine: what it never
- * had, it cannot leak.
+ * The child closes every descriptor but the socket and the standard three, enters the jail and
+ * only then receives the descriptors of its machine: so it cannot leak anything else.
  */
 #include "cell/cell_host.h"
 #include "cell/cell_call.h"

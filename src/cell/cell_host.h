@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_host.h - a cell as its host has it. Shared by the files cell_host*.c and
- * cell_pool.c.
+ * cell_host.h - the host's state of a cell. Shared by the files cell_host*.c and cell_pool.c.
  */
 #ifndef DZ_CELL_CELL_HOST_H
 #define DZ_CELL_CELL_HOST_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_host_exec.c - the host's side of commands: what is sent without waiting,
- * and what comes back.
+ * cell_host_exec.c - the host's side of commands: send frames without waiting, and handle those
+ * that come back.
  *
- * A cell is not believed: a frame about a command that is not open, or a window that
- * was never given, is nonsense, and the end of that cell.
+ * A cell is not trusted: a frame about a command that is not open, or beyond a window, is invalid,
+ * and the cell is killed.
  */
 #include "cell/cell_host.h"
 

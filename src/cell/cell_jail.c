@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_jail.c - what a freshly forked child does before it may see a hostile
- * byte: drop every descriptor that it was not meant to have, become deaf to what
- * a terminal sends, and enter the jail.
+ * cell_jail.c - the steps of a freshly forked child before it may read a hostile byte: close every
+ * descriptor that it must not have, ignore the signals of a terminal, and enter the jail.
  */
 #include "cell/cell_call.h"
 #include "cell/cell_int.h"
@@ -73,7 +72,7 @@ static int keep_only(int *fds, size_t count)
 }
 
 _Static_assert(DZ_CELL_TASKS_NATIVE > (int)DZ_STUB_THREADS_MAX,
-               "threads end a little after their number");
+               "a thread ends shortly after its id is free");
 
 /* Open the stubs in which native programs run, and their runner. */
 static int open_native(void *arg, struct dz_err *err)

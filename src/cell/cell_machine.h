@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_machine.h - a machine made of the descriptors that a cell was handed.
+ * cell_machine.h - a machine made of the descriptors that a cell was passed.
  *
- * Its programs are of several kinds (kernel.h). What the cell has to know about a kind is a row of
- * the table in cell_machine.c: struct dz_cell_kind.
+ * Its programs are of several kinds (kernel.h). A row of the table in cell_machine.c (struct
+ * dz_cell_kind) describes each kind.
  */
 #ifndef DZ_CELL_CELL_MACHINE_H
 #define DZ_CELL_CELL_MACHINE_H

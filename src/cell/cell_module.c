@@ -35,7 +35,7 @@
 enum {
     KEEP_IDLE = 16, /* loaded modules that are kept though no process runs them */
     READ_STEP = 1 << 20,
-    SMALL = 256 << 10, /* bytes of memory; of a smaller one all is likely to be read */
+    SMALL = 256 << 10, /* bytes of memory: a smaller one is likely to be read completely */
     REPORT_MIN = 4,    /* the least number of functions not reported yet that is worth a report */
 };
 

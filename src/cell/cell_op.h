@@ -6,12 +6,12 @@
  *     dz_cell_op_start(c, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = "/a"}, &op, err);
  *     … events OP_DATA (use it, dz_cell_op_ack()), OP_DONE, all with e.op == op …
  *
- * Nothing blocks. Several may be under way; each step of one is between two steps of the
- * machine, so a long one stops neither that nor another. What an operation says has been
- * committed when it says so. Paths begin with / and follow symbolic links.
+ * Nothing blocks. Several operations may be in progress. Each takes its steps between two steps of
+ * the machine, so a long operation delays neither the machine nor the others. A change is
+ * committed before an operation reports it. Paths begin with / and follow symbolic links.
  *
- * DZ_CELL_OP_WINDOW bytes of data may be under way in each direction.
- * What comes back is read with runtime/runtime_op.h.
+ * DZ_CELL_OP_WINDOW bytes of data may be under way in each direction. runtime/runtime_op.h reads
+ * the answers.
  */
 #ifndef DZ_CELL_CELL_OP_H
 #define DZ_CELL_CELL_OP_H

@@ -2,8 +2,8 @@
  *
  * cell_op_file.c - operations on one file or name.
  *
- * A file is written without a name and gets it at the end, by one rename: whoever
- * looks sees the old one or the new one, and an upload that breaks off leaves nothing.
+ * A file is written without its name and gets the name at the end, by one rename: readers see the
+ * old file or the new one, and an upload that breaks off leaves nothing.
  */
 #include "cell/cell_ops.h"
 

@@ -3,8 +3,8 @@
  * cell_op_json.h - the answers of operations as JSON: the same text whether the daemon's API asks
  * a cell, or a command has opened the file itself.
  *
- * A cell is not believed: records that make no sense end the data they are in, and values out of
- * their place are skipped.
+ * A cell is not trusted: an invalid record ends the data that it is in, and misplaced values are
+ * skipped.
  */
 #ifndef DZ_CELL_CELL_OP_JSON_H
 #define DZ_CELL_CELL_OP_JSON_H

@@ -3,8 +3,8 @@
  * cell_op_look.c - operations that look into the file as a database, and at the
  * machine: SQL, records of commands, figures.
  *
- * A query is run to its end before anything else goes on, within a number of steps
- * and bytes: the handle is the machine's own, and restricted meanwhile.
+ * A query runs to its end before anything else continues, because it uses the machine's own
+ * handle, which is restricted meanwhile. Its steps and bytes are limited.
  */
 #include "cell/cell_ops.h"
 

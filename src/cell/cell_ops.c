@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_ops.c - running operations: fibers, windows, the last word.
+ * cell_ops.c - run operations: their fibers, windows and final results.
  */
 #include "cell/cell_ops.h"
 

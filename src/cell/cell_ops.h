@@ -3,9 +3,9 @@
  * cell_ops.h - operations inside the cell: what runs one (cell_ops.c), and what each
  * does (cell_op_file.c, cell_op_tree.c, cell_op_look.c).
  *
- * An operation is a function in a fiber: it emits, takes, and yields while the host
- * is slow. Between two resumes everything may have changed: only inode numbers and
- * references are kept over them, never a pointer into the disk's caches.
+ * An operation is a function in a fiber: it sends and receives data, and yields while the host is
+ * slow. Between two resumes everything may have changed: so keep only inode numbers and
+ * references, never a pointer into the disk's caches.
  */
 #ifndef DZ_CELL_CELL_OPS_H
 #define DZ_CELL_CELL_OPS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_out.c - what a cell tells, gathered: all that was said between two looks at the socket goes
- * in one packet, for each packet wakes the host, which may need the processor that the machine is
- * about to run on.
+ * cell_out.c - gather the frames of a cell: all frames between two checks of the socket go in one
+ * packet, because each packet wakes the host, which may need the processor on which the machine is
+ * about to run.
  */
 #include "cell/cell_int.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_pool.c - the host's side of zygotes: who forks, what waits, who has died.
+ * cell_pool.c - the host's side of zygotes: their forks, waiting cells, and deaths.
  *
  *   pool --- root zygote: forks the blank zygote, anew when that dies
  *        |-- blank zygote ---- cells that wait
@@ -13,10 +13,10 @@
  * A zygote's socket takes a few hundred requests. More wait here, in order, and are sent when the
  * socket has room.
  *
- * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a number is
- * believed from the root zygote and from the kernel, and has one holder (dz_reap_claim()); 3.
- * nothing here waits: who has to end is a reaper's. assert_forks() checks 1, dz_reap_claim() 2; 3
- * is what this file does not call.
+ * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. pids are
+ * accepted only from the root zygote and the kernel, and each is claimed once (dz_reap_claim());
+ * 3. nothing here waits for a child to end: a reaper does that. assert_forks() checks 1,
+ * dz_reap_claim() 2; nothing checks 3.
  */
 #include "cell/cell_pool.h"
 

@@ -6,15 +6,14 @@
  *     dz_cell_pool_start(pool, &start, &cell, err);  never waits
  *     … poll(dz_cell_pool_fd(pool)): dz_cell_pool_run(pool, err) …
  *
- * A zygote is forked when the pool is made, and one for each image in use from that one: a
- * process that is jailed, and has ready what its cells need (cell_zygote.h). Cells wait, in
- * their jails, for a start. The first sandbox of an image gets a blank cell while the
- * image's zygote makes itself ready. The image that was not used for longest loses
- * its zygote to another.
+ * A zygote is a jailed process that has prepared what its cells need (cell_zygote.h). One is
+ * forked when the pool is made, and one for each image in use. Cells wait, in their jails, for a
+ * start. The first sandbox of an image gets a blank cell while the image's zygote makes itself
+ * ready. The image that was not used for longest loses its zygote to another.
  *
- * Zygotes and cells are children of the process that made the pool; dz_cell_receive()
- * and dz_cell_free() reap cells, dz_cell_pool_run() zygotes. A zygote that dies is
- * replaced; its cells go on. One thread, that of the loop.
+ * Zygotes and cells are children of the process that made the pool; dz_cell_receive() and
+ * dz_cell_free() reap cells, dz_cell_pool_run() zygotes. A zygote that dies is replaced; its cells
+ * keep running. One thread, that of the loop.
  */
 #ifndef DZ_CELL_CELL_POOL_H
 #define DZ_CELL_CELL_POOL_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_put.c - what the host puts into a disk before the machine starts, and the
- * machine's users.
+ * cell_put.c - write the host's files into a disk before the machine starts; and the machine's
+ * users.
  *
- * The host reads its own files and sends them as frames; here, in the jail, they
- * become inodes. A path is taken from the machine's root, and directories above
- * it are made. Whatever has the name is replaced, but a directory stays.
+ * The host reads its own files and sends them as frames; here, in the jail, they become inodes. A
+ * path starts at the machine's root, and missing parent directories are made. An existing file of
+ * that name is replaced; a directory stays.
  */
 #include "cell/cell_int.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_rate.h - how much of something may be in a period: a bucket of tokens.
+ * cell_rate.h - limit how often something may happen in a period: a bucket of tokens.
  *
  *     static const struct dz_rate_of lines = {.burst = 256, .more = 1, .every_ns = DZ_NS_PER_S};
  *     if (dz_rate_left(&r, &lines, now_ns) >= 1)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_reap.c - children that have to end, and that nobody waits for.
+ * cell_reap.c - end and reap children without blocking.
  *
- * A cell that was taken over says its last word and stays. So no wait for a child is without a
- * deadline: it gets the time that it was promised, and is killed then. A reaper holds a pidfd for
- * each child in an epoll set, beside a timer for the next deadline: the owner of that set runs
- * the reaper when the set is readable, and never blocks.
+ * A cell that was taken over may send its last event and not exit. So each wait for a child has a
+ * deadline: when its promised time is over, the child is killed. A reaper holds a pidfd for each
+ * child in an epoll set, beside a timer for the next deadline: the owner of that set runs the
+ * reaper when the set is readable, and never blocks.
  */
 #include "cell/cell_reap.h"
 

@@ -2,10 +2,10 @@
  *
  * cell_record.c - commands and their output as rows of the file.
  *
- * A command is a row of `exec`; what it prints, a ring of rows of `exec_output`, whose
- * ids are number << 32 | n. They are written in the transaction that the output gate
- * commits (docs/format/disk.md). All writes may be repeated: a commit that
- * failed is made again with the same rows.
+ * A command is a row of `exec`; its output is a ring of rows of `exec_output`, whose ids are
+ * number << 32 | n. They are written in the transaction that the output gate commits
+ * (docs/format/disk.md). All writes may be repeated: a commit that failed is made again with the
+ * same rows.
  */
 #include "cell/cell_execs.h"
 

@@ -7,7 +7,7 @@
  * them. dz_request_read() looks at every byte of a request and does nothing else: it opens, forks
  * and allocates nothing. docs/format/cell-protocol.md has the frames.
  *
- * These processes believe their host. So a request that is refused is a bug of the host, or
+ * These processes trust their host. So a request that is refused is a bug of the host, or
  * descriptors that the kernel did not hand over; but the numbers of WARM come from cells.
  */
 #ifndef DZ_CELL_CELL_REQUEST_H

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_serve.c - the life of a cell behind its jail: file-only at first, then its machine is up and
- * commands come and go, at last it sleeps or ends.
+ * cell_serve.c - the life of a cell in its jail: it is file-only at first, then its machine runs
+ * commands, and at last the machine is suspended or ends.
  *
- * The loop: take frames, run processes for RUN_NS or until none can run, send what they said, wait
- * for the socket and the next deadline. Frames of the cell wait for HOLD_NS at most for others to
- * be sent with them: so a host learns of a wake, and of what the woken commands printed, from one
- * packet. Output leaves after a commit (the kernel's output gate); what the host's window does not
- * take stays in the kernel's rings, and writers wait.
+ * The loop receives frames, runs processes for RUN_NS or until none can run, sends their output,
+ * and waits for the socket and the next deadline. Frames of the cell wait for HOLD_NS at most for
+ * others to be sent with them: so a host learns of a wake, and of what the woken commands printed,
+ * from one packet. Output is sent after a commit (the kernel's output gate); output beyond the
+ * host's window stays in the kernel's rings, and its writers wait.
  *
- * A host whose socket closes has died. A machine that outlives its host is then put to sleep as if
- * the host had asked for it.
+ * If the socket closes, the host has died. A machine that outlives its host is then suspended as
+ * if the host had requested that.
  */
 #include "cell/cell_serve.h"
 
@@ -154,8 +154,7 @@ static bool wal_is_due(const struct dz_serve *s, int least)
 {
     int pages = dz_db_wal_pages(s->machine.db);
     return pages >= least && pages >= s->wal_refused + WAL_PAGES &&
-           !dz_machine_untouched(
-               s->machine.keep); /* do not write before the machine's first commit */
+           !dz_machine_untouched(s->machine.keep); /* not before its first commit */
 }
 
 /* A failure costs only space; if nothing can be committed, the output gate reports that. */
@@ -369,7 +368,7 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
     struct dz_kernel *k = s->machine.kernel;
     struct dz_cell_inputs in = {0};
     if (dz_cell_machine_native(&s->machine))
-        return goes_on ? dz_kernel_flush(k, err) /* the copy has the files, and lost the memory */
+        return goes_on ? dz_kernel_flush(k, err) /* the copy has the files, but not the memory */
                        : dz_fail(err, DZ_EUNSUPPORTED,
                                  "suspend the machine: the memory of native Linux programs cannot "
                                  "be kept; let them end, or keep the files only");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_serve.h - the state of a cell's process: its machine, its commands, its operations on files,
- * and what its host wants.
+ * cell_serve.h - the state of a cell's process: its machine, its commands, its operations on
+ * files, and the host's requests.
  */
 #ifndef DZ_CELL_CELL_SERVE_H
 #define DZ_CELL_CELL_SERVE_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_sleep.c - the cell's part in putting its machine to sleep and waking it:
- * which pages are dirty (os/os_dirty.h), where programs come from, and the input
- * that is on its way. The rest is machine/.
+ * cell_sleep.c - the cell's part in suspending and waking its machine: finding dirty pages
+ * (os/os_dirty.h), finding programs, and saving input that is in flight. machine/ does the rest.
  */
 #include "cell/cell_sleep.h"
 
@@ -18,7 +17,7 @@
 
 _Static_assert(sizeof(struct dz_machine_run) == sizeof(struct dz_os_run) &&
                    offsetof(struct dz_machine_run, size) == offsetof(struct dz_os_run, size),
-               "runs are handed on as they are");
+               "runs are passed on unchanged");
 
 static struct dz_os_dirty_range range_of(const struct dz_machine_range *r)
 {
@@ -146,7 +145,8 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                        struct dz_err *err)
 {
     struct dz_os_dirty *dirty = m->dirty;
-    /* Comparing costs all of memory at each mark: then the file is compared with. */
+    /* Use marks only if the host's kernel finds written pages by a scan. Otherwise each mark would
+     * cost a copy of all memory, so pages are compared with the file. */
     bool scan = dirty && dz_os_dirty_written_how(dirty) == DZ_OS_DIRTY_SCAN;
     bool need = dirty && dz_os_dirty_by_need(dirty);
     m->keep_ops = (struct dz_machine_ops){.module_get = on_module_get,

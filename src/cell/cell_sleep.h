@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_sleep.h - what a cell gives and takes when its machine sleeps and wakes.
+ * cell_sleep.h - how a cell suspends and wakes its machine.
  */
 #ifndef DZ_CELL_CELL_SLEEP_H
 #define DZ_CELL_CELL_SLEEP_H

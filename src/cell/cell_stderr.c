@@ -53,8 +53,8 @@ static bool may_log(const struct dz_cell_stderr *w)
     return may;
 }
 
-/* The thread's context may be that of a request which these words have nothing to do with; a
- * call's is that of its caller. */
+/* Choose the log context: the thread's may belong to an unrelated request, so only a call, whose
+ * context is its caller's, keeps it. */
 static struct dz_log_context enter(const struct dz_cell_stderr *w)
 {
     return w->of == DZ_STDERR_CALL ? dz_log_current() : dz_log_enter((struct dz_log_context){0});

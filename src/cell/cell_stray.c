@@ -3,7 +3,7 @@
  * cell_stray.c - see cell_stray.h.
  *
  * Children are listed by /proc/self/task/TID/children: those of each thread, zombies too, by one
- * read for hundreds. A kernel without it (CONFIG_PROC_CHILDREN) has no strays that are found.
+ * read for hundreds. On a kernel without that file (CONFIG_PROC_CHILDREN) strays are not found.
  */
 #include "cell/cell_stray.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_users.h - which user each of the daemon's children is.
+ * cell_users.h - the user ids of the daemon's children.
  *
  *     first ........ first + 255   zygotes and calls: each that runs has one of its own
  *     first + 256 .. last          tenants: number 0, 1, 2, ...
  *
- * A tenant's number is the registry's. A cell that waits is its zygote's user, and becomes its
- * tenant's when it hears of its sandbox. The files that a cell works on stay the daemon's: it
- * gets them open, and has no right to any file by its path.
+ * A tenant's number is the registry's. A waiting cell runs as its zygote's user, and becomes its
+ * tenant's user when it gets a sandbox. The files that a cell works on stay the daemon's: the cell
+ * gets their open descriptors, and may open no file by its path.
  *
  * Without a range (DZ_USER_NONE everywhere) all of them are the daemon's user. Any thread.
  */

@@ -2,9 +2,9 @@
  *
  * cell_zygote.c - see cell_zygote.h.
  *
- * Nothing of the host is here: the root zygote and zygotes are exec'd. A zygote is jailed before it
- * makes anything ready: of its jail only the fork and the way into the cells' jail are left open,
- * which each cell shuts.
+ * Nothing of the host is here: the root zygote and zygotes are exec'd. A zygote is jailed before
+ * it prepares anything. Its jail still allows forking and entering the jail of a cell; each cell
+ * closes these two ways.
  */
 #include "cell/cell_zygote.h"
 

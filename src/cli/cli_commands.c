@@ -55,7 +55,7 @@ bool dz_cli_command_is_prefix(const char *word)
     return false;
 }
 
-#define CUT_MIN       3 /* letters of a cut name that suggest the whole */
+#define CUT_MIN       3 /* letters of an abbreviated name that suffice to suggest the name */
 #define COMMAND_COUNT (DZ_ARRAY_LEN(dz_cli_commands) - 1)
 
 /* The first `words` words of every name. */
@@ -82,7 +82,7 @@ static void fill_heads(struct heads *h, int words)
     }
 }
 
-/* `ls` where only `disk ls` exists, or a name that was cut. */
+/* Suggest `disk ls` for `ls`, or the whole name for an abbreviated one. */
 static const char *part_of_name(const char *word)
 {
     for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {

@@ -92,8 +92,8 @@ static const struct feature {
          "--pids-limit of the container.",
          ""},
     [DZ_OS_PROBE_PROFILE] =
-        {false, "No profile of a container takes away what doze uses.",
-         "What the refused calls are for is missing; other lines say what that is. Start the "
+        {false, "No container profile refuses a system call that doze uses.",
+         "Features that need the refused calls are missing; other lines name them. Start the "
          "container with a profile that allows them (docker run --security-opt seccomp=FILE).",
          "Whether a container's profile refuses calls is not known."},
     [DZ_OS_PROBE_CGROUP] =

@@ -89,7 +89,7 @@ const struct dz_cli_command dz_cmd_sandbox_wake = {
     .run = wake,
 };
 
-/* --- the other hops --------------------------------------------------------------------------- */
+/* --- the other transitions -------------------------------------------------------------------- */
 
 static int suspend(struct dz_cli *c, struct dz_err *err)
 {

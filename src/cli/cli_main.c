@@ -20,8 +20,8 @@
 
 #define MESSAGE_MAX 1024
 
-/* One line, and nothing in it that steers a terminal, whatever the sentence
- * quotes. */
+/* Print an error as one line, without characters that steer a terminal, because the sentence may
+ * quote anything. */
 DZ_PRINTF(2, 0)
 static void print_line(struct dz_cli *c, const char *fmt, va_list ap)
 {

@@ -217,7 +217,7 @@ int dz_cli_parse(struct dz_cli *c, int argc, char **argv, bool *ret_help, struct
     if (!c->given)
         return dz_fail(err, DZ_ENOMEM, "%s: out of memory for %d words", c->command->name, argc);
     opterr = 0;
-    optind = 0; /* glibc: start afresh */
+    optind = 0; /* 0 makes glibc start afresh */
     while (!help) {
         int before = optind ? optind : 1, value = getopt_long(argc, argv, t.shorts, t.longs, NULL);
         if (value == '?' || value == ':')

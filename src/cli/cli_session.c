@@ -210,7 +210,7 @@ static int on_start(struct session *x, const json_t *m, struct dz_err *err)
 {
     (void)snprintf(x->s->exec_id, sizeof x->s->exec_id, "%s", dz_cli_text(m, "exec_id"));
     x->started = true;
-    terminal_raw(x); /* not before: ^C must be a signal while doze waits for the start */
+    terminal_raw(x); /* only now, because ^C must be a signal while doze waits for the start */
     int rc = send_size(x, err);
     for (int i = 0; rc == 0 && i < x->kept_count; i++)
         rc = send_signal(x, x->kept[i], err);

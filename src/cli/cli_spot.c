@@ -179,7 +179,7 @@ int dz_cli_side_get(struct dz_cli_side *s, const struct dz_cli_spot *from, int f
     return rc;
 }
 
-/* --- into it ---------------------------------------------------------------------------------- */
+/* --- writing to a place ----------------------------------------------------------------------- */
 
 static int send(struct dz_cli_side *s, const char *target, const char *type,
                 const struct dz_cli_bytes *bytes, struct dz_err *err)

@@ -120,8 +120,8 @@ static int on_output(const struct relay *r, const struct dz_cell_event *e, struc
     return rc < 0 ? rc : 0;
 }
 
-/* Lines of a trace come from the cell like all that its guests print, but are not for a terminal to
- * obey: they have no control characters. */
+/* Print lines of a trace, without control characters: a cell may be hostile, and must not steer the
+ * terminal. */
 static int on_trace(const struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 20);

@@ -95,7 +95,7 @@ static int print_json(struct listing *l, const struct dz_cell_stat *st, struct d
     return 0;
 }
 
-/* One entry, whose name is the path that it was asked for or found by. */
+/* Print one entry, under the path by which it was requested or found. */
 static int print_entry(void *arg, const struct dz_cell_stat *found, struct dz_err *err)
 {
     struct listing *l = arg;
@@ -316,7 +316,7 @@ static int mv(struct dz_cli *c, struct dz_err *err)
     const struct dz_cell_op look = {.type = DZ_CELL_OP_STAT, .path = to, .flags = DZ_CELL_OP_DEEP};
     if (rc == 0)
         rc = dz_files_do(f, &look, note_directory, &into, NULL, err);
-    rc = rc == DZ_ENOENT ? 0 : rc; /* it is to become that */
+    rc = rc == DZ_ENOENT ? 0 : rc; /* the source is renamed to this path */
     if (rc == 0 && !into && c->argc > 3)
         rc = dz_fail_sys(err, ENOTDIR, "move several things to %s", to);
     for (int i = 1; rc == 0 && i < c->argc - 1; i++)

@@ -26,8 +26,8 @@
 
 enum {
     JSON_MAX = 256 << 20,
-    KEEP_MS = 24 * 3600 * 1000, /* how long prune keeps states without --keep */
-    FINE_MS = 300 * 1000,       /* and how long files that were merged */
+    KEEP_MS = 24 * 3600 * 1000, /* how long prune keeps states if --keep is missing */
+    FINE_MS = 300 * 1000,       /* how long prune keeps files that were merged into larger ones */
 };
 
 /* --- a run: progress on a terminal, and Ctrl-C -------------------------------------------------
@@ -90,8 +90,8 @@ static int parse_goal(struct dz_cli *c, struct dz_replica_goal *ret, struct dz_e
     return txid ? parse_txid(c, txid, &ret->txid, err) : 0;
 }
 
-/* The target must not exist; nor may a log, because SQLite would add it to the restored database.
- */
+/* Neither the target nor its log may exist, because SQLite would add the log to the restored
+ * database. */
 static int check_target(const char *path, struct dz_err *err)
 {
     static const char *const ends[] = {"", "-wal", "-journal"};
@@ -312,7 +312,7 @@ const struct dz_cli_command dz_cmd_replica_ls = {
 /* The range of states that a replica can restore. */
 struct summary {
     uint64_t txid, bytes;
-    size_t files, needed; /* needed: for the newest point */
+    size_t files, needed; /* needed: files needed to restore the newest state */
     int64_t newest_ms, oldest_ms;
 };
 
@@ -384,9 +384,9 @@ const struct dz_cli_command dz_cmd_replica_status = {
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "Shows the newest and the oldest state. Fails if a file is missing between\n"
-            "them, by the names of the files; doze replica verify also reads them. URL: see\n"
-            "doze help restore.\n",
+    .help = "Shows the newest and the oldest state. Fails if the names of the files show\n"
+            "that one between them is missing; doze replica verify also reads the files.\n"
+            "URL: see doze help restore.\n",
     .run = status,
 };
 
@@ -441,16 +441,15 @@ const struct dz_cli_command dz_cmd_replica_verify = {
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Reads every file to its end and compares pages, index and checksums, and\n"
-            "checks that no transaction is missing up to the newest. URL: see doze help\n"
-            "restore.\n",
+    .help = "Reads every file to its end, checks its pages, index and checksums, and checks\n"
+            "that no transaction up to the newest is missing. URL: see doze help restore.\n",
     .run = verify,
 };
 
 /* --- push --------------------------------------------------------------------------------------
  */
 
-/* Open FILE and its log, and keep everybody else out while they are read. */
+/* Open FILE and its log, and lock out other processes while they are read. */
 static int open_source(const char *path, struct dz_replica_source *ret, struct dz_err *err)
 {
     char name[DZ_PATH_MAX];
@@ -536,9 +535,9 @@ const struct dz_cli_command dz_cmd_replica_push = {
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "FILE is a sandbox's disk or any SQLite database that nobody has open. If its\n"
-            "log goes on where the replica ends, only the pages that changed are written;\n"
-            "otherwise all of them, as a snapshot. A directory that is missing is made.\n"
+    .help = "FILE is a sandbox's disk or any SQLite database that no process has open. If\n"
+            "its log continues where the replica ends, only the changed pages are written;\n"
+            "otherwise all pages are, as a snapshot. A missing directory is made.\n"
             "litestream 0.5 restores the replica, too. URL: see doze help restore.\n",
     .run = push,
 };
@@ -583,13 +582,13 @@ const struct dz_cli_command dz_cmd_replica_prune = {
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"keep", 0, "DURATION", "keep every state since then; 24h if not given"},
-            {"dry-run", 'n', NULL, "only say what would be removed"},
+            {"keep", 0, "DURATION", "keep all states of this last time (default 24h)"},
+            {"dry-run", 'n', NULL, "only print what would be removed"},
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
-    .help = "Removes what no restore to a state since then needs. Of older transactions\n"
-            "than five minutes, files that were merged into larger ones go too, so that\n"
-            "states between them can no longer be restored. The newest state always stays.\n"
-            "URL: see doze help restore.\n",
+    .help = "Removes the files that only restores to states older than --keep need. Files\n"
+            "that were merged into larger ones are removed, too, if their transactions are\n"
+            "older than five minutes; states between those can then no longer be restored.\n"
+            "The newest state always stays. URL: see doze help restore.\n",
     .run = prune,
 };

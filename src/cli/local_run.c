@@ -263,8 +263,9 @@ const struct dz_cli_command dz_cmd_run = {
             "if it was not found. Signals that doze receives are passed on.\n\n"
             "With --keep, SIGTERM stops the sandbox wherever it is and stores all of it in\n"
             "--file: the exit status is then 75, and `doze resume` resumes it.\n\n"
-            "With --trace, each system call of native Linux programs is a line, as strace(1)\n"
-            "shows it: process or thread, call, arguments, result. Signals with a handler and\n"
-            "ends are lines, too. Clocks are read without a call. Programs run slower.\n",
+            "With --trace, each system call of native Linux programs is printed as a line,\n"
+            "like that of strace(1): process or thread, call, arguments, result. Signals\n"
+            "that run a handler, and exits, are printed, too. Reading a clock is not a\n"
+            "system call, so it is not printed. Programs run slower.\n",
     .run = run,
 };

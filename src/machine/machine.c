@@ -28,7 +28,8 @@
 
 /* --- meta ------------------------------------------------------------------------- */
 
-/* 1; 0: the key does not exist, and *ret_v is 0; or an error. */
+/* Read a value of the table meta. Returns 1; 0 if the key does not exist, with *ret_v set to 0; or
+ * an error. */
 static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)

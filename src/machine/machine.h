@@ -44,7 +44,7 @@ struct dz_wasm_module;
 enum {
     DZ_MACHINE_VERSION = 3,
     DZ_MACHINE_PAGE = 4096, /* bytes of a page, the unit in which memory is compared and written */
-    DZ_MACHINE_STATE_MAX = 256 << 20, /* bytes of the whole state but for memory */
+    DZ_MACHINE_STATE_MAX = 256 << 20, /* bytes of the whole state without memory */
     DZ_MACHINE_MODULES_MAX = 1024,    /* different programs that run in one machine */
     DZ_MACHINE_SPACES_MAX = 4096,     /* linear memories of all processes */
     DZ_MACHINE_ROWS_MAX = 1 << 20,    /* rows of the table mem */
@@ -101,7 +101,7 @@ struct dz_machine_ops {
 
     /* Memory that is read on first access, as in os/os_dirty.h and os/os_fault.h. `make_missing`
      * makes a range in which no page is present. `fill` makes pages present, with zeros where bytes
-     * is NULL. After watch(m) the embedder calls dz_machine_touched(m) when the program touches an
+     * is NULL. After watch(m) the embedder calls dz_machine_touched(m) when the program touches a
      * missing page, until watch(NULL). Either all three are set or none; without them a wake reads
      * all memory. They need `mark`. */
     int (*make_missing)(void *arg, void *at, size_t size, struct dz_err *err);
@@ -184,8 +184,8 @@ struct dz_machine_how {
 DZ_NODISCARD int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                                   const struct dz_machine_how *how, struct dz_err *err);
 
-/* Reading memory on first access needs 2 MiB of buffers, from the first page on. False: the buffers
- * are there. _rest frees them, for the time in which no page is touched. */
+/* Reading memory on first access needs 2 MiB of buffers, which exist from the first page on. False:
+ * they exist. dz_machine_rest() frees them for a time in which no page is touched. */
 bool dz_machine_rests(const struct dz_machine *m);
 void dz_machine_rest(struct dz_machine *m);
 
@@ -199,9 +199,9 @@ void dz_machine_tidy(struct dz_machine *m);
 DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
 
 /* The program touched a missing page: read it from the file. False: the address is in no memory of
- * this machine. When the file's copy is damaged, the page becomes as the memory began and
- * dz_machine_damage() tells. Uses the file's SQLite handle, so SQLite itself must not touch guest
- * memory. */
+ * this machine. If the file's copy is damaged, the page gets the content with which the memory
+ * began, and dz_machine_damage() reports that. Uses the file's SQLite handle, so SQLite itself must
+ * not touch guest memory. */
 bool dz_machine_touched(struct dz_machine *m, const void *at);
 /* Was the file's copy of a touched page damaged? Then the machine must not run on: do not commit,
  * write or report anything that it did since. */
@@ -213,7 +213,7 @@ DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struc
 
 /* Figures of the last sleep or wake. */
 struct dz_machine_stats {
-    uint64_t state_bytes;         /* the size of all that was written or read but memory */
+    uint64_t state_bytes;         /* the size of everything written or read except memory */
     uint64_t pages, bytes;        /* of memory that was written by the sleep, or read by the wake */
     uint64_t missing;             /* pages that the wake left to be read on first access */
     uint64_t rows, live, garbage; /* in the table mem: rows, pages in use, other pages */

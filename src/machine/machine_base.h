@@ -21,8 +21,8 @@ struct dz_vfs;
 
 #define DZ_MACHINE_BASE_MAX (UINT64_C(16) << 30) /* the largest file of this kind, in bytes */
 
-/* Do these bytes begin a file of this kind, for whatever image? And one for this image, of this
- * version? */
+/* Is this the beginning of a file of this kind: for any image (first function), or for this image
+ * and this version (second function)? */
 bool dz_machine_base_begins(const void *bytes, size_t size);
 bool dz_machine_base_is_of(const void *bytes, size_t size, const uint8_t *image_sha256);
 

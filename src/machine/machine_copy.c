@@ -152,7 +152,7 @@ static int judge_node(struct clone *c, struct dz_stmt *st, enum verdict *ret, st
     const struct in_tmp *t = dz_map_get64(&c->by_ino, ino);
     int64_t nlink = dz_col_int(st, 4);
     bool gone = nlink <= 0 || (t && (t->dir || t->names >= nlink)) ||
-                (ino == DZ_VFS_TMP && c->image); /* then it is the image's again */
+                (ino == DZ_VFS_TMP && c->image); /* then the directory of the image is used again */
     *ret = gone ? SKIP : t || ino == DZ_VFS_TMP ? LESS : COPY;
     return gone ? forget(c, ino, err) : 0;
 }
@@ -251,8 +251,7 @@ static int copy_rest(struct clone *c, struct dz_err *err)
     return rc;
 }
 
-/* The value 0 for "machine" keeps a wake from going on with the machine that sleeps in the image.
- */
+/* The value 0 for "machine" keeps a wake from resuming the machine that sleeps in the image. */
 static int without_machine(struct dz_db *to, struct dz_err *err)
 {
     return dz_db_exec(to, "INSERT INTO meta(k,v)VALUES('machine',0)", err);
@@ -440,7 +439,7 @@ enum {
     LINKS_MAX = 4000000,
     DIR_NAMES_MAX = 256 << 20, /* bytes of all names of one directory */
     STEP = 1 << 20,
-    NODE_BYTES = 1024, /* about what an inode and its name take in the log, in bytes */
+    NODE_BYTES = 1024, /* approximate bytes of log for an inode and its name */
 };
 
 struct dir {
@@ -457,7 +456,7 @@ struct share {
     struct dz_copied copied;
 };
 
-/* As breathe(). */
+/* Commit from time to time, as breathe() does. */
 static int breathe_out(struct share *s, uint64_t bytes)
 {
     struct dz_err err = {0};

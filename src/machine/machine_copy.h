@@ -42,9 +42,9 @@ DZ_NODISCARD int dz_machine_compact_files(struct dz_db *from, struct dz_db *to,
 DZ_NODISCARD int dz_machine_share(struct dz_vfs *from, struct dz_vfs *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
-/* Merge a file and its image into one file that stands on no image, with the machine that sleeps in
- * `from`. The result may serve as an image, and needs no pack: what was in that of the image (NULL:
- * it has none) is in rows. image NULL: `from` stands on none. */
+/* Merge a file and its image into one file without an image below it, with the machine that sleeps
+ * in `from`. The result can serve as an image, and needs no pack: the content of the image's pack
+ * (NULL: it has none) is stored in rows. image NULL: `from` has no image below it. */
 DZ_NODISCARD int dz_machine_flatten(struct dz_db *from, struct dz_db *image,
                                     const struct dz_vfs_pack *pack, struct dz_db *to,
                                     struct dz_err *err);

@@ -62,8 +62,8 @@ static int put(struct merge *g, const struct dz_space *s, size_t page, const uin
     return rc;
 }
 
-/* The first run that names a page of a space decides it. from_base: the run is of the image's
- * machine. */
+/* The first run that names a page of a space decides its content. from_base: the run is of the
+ * image's machine. */
 static int take(struct merge *g, struct dz_space *s, const struct dz_mem_piece *p, bool from_base,
                 struct dz_err *err)
 {

@@ -152,7 +152,7 @@ static void memory_of(const struct look *p, uint32_t proc, struct dz_inspect_pro
     }
 }
 
-/* --- telling ------------------------------------------------------------------------------ */
+/* --- descriptions ------------------------------------------------------------------------- */
 
 static const char *kind_of(const struct dz_file *f)
 {

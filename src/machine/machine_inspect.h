@@ -21,7 +21,8 @@ struct dz_inspect_proc {
     uint64_t memory_bytes;         /* the size of its linear memories */
     uint64_t kept_bytes;           /* bytes of it that the file stores */
     uint32_t descriptors;
-    int64_t wakes_in_ns; /* from the sleep on; negative: it can run; INT64_MAX: no deadline */
+    int64_t wakes_in_ns; /* time from the suspend to its deadline; negative: it can run; INT64_MAX:
+                            no deadline */
 };
 struct dz_inspect_fd {
     int32_t pid;

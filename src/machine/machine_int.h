@@ -143,8 +143,8 @@ struct dz_space {
     uint8_t *page_state; /* for each page its enum dz_page_state; NULL: every page is present */
     size_t page_states;
     bool marked, seen;
-    bool apart; /* it did not begin equal to its base, so the written pages are not all that differ
-                 */
+    bool apart; /* the memory differed from its base from the start, so more pages differ than were
+                   written */
 };
 struct dz_mem_row {
     int64_t rowid; /* the row's id in SQLite */
@@ -155,7 +155,7 @@ struct dz_mem_row {
 DZ_VEC(dz_mem_rows, struct dz_mem_row);
 enum dz_page_state {
     DZ_PAGE_PRESENT = 0,
-    DZ_PAGE_NAMED = 1, /* a row names it: it will be missing once memory is mapped */
+    DZ_PAGE_NAMED = 1, /* a row names the page: it becomes missing when memory is mapped */
     DZ_PAGE_MISSING =
         2, /* filled on first access: from its row, or else with the content of its base */
 };

@@ -16,7 +16,7 @@
  * SQLite then, so the row is read with the same handle: a row stays as it was until a sleep deletes
  * it, and a sleep deletes only rows that are home to no page.
  *
- * An missing page equals its home, so it has not changed, and a sleep skips it. A damaged row is
+ * A missing page equals its home, so it has not changed, and a sleep skips it. A damaged row is
  * noticed when it is read: its pages then become as their base, so that the program reaches its
  * next safepoint, where it stops (dz_machine_damage()).
  */
@@ -34,7 +34,7 @@
 enum {
     GAP = 8, /* gaps of at most this many pages become missing with their neighbours, which saves a
                 mapping */
-    RUNS_MAX = 8192, /* each run is a mapping, and the host's kernel allows a process 65,530 */
+    RUNS_MAX = 8192, /* each run is a mapping, of which the host's kernel allows a process 65,530 */
 };
 
 /* --- the first touch of a page ----------------------------------------------------------- */
@@ -139,7 +139,7 @@ int dz_machine_mem_page_in(struct dz_machine *m, struct dz_space *s, size_t at, 
     return rc;
 }
 
-/* A page is damaged. The program must not continue, but it must reach a safepoint to be stopped. */
+/* A page is damaged. The program must not continue, but it can only be stopped at a safepoint. */
 static void damaged(struct dz_machine *m, struct dz_space *s, size_t at, size_t size, int rc,
                     const struct dz_err *err)
 {
@@ -339,7 +339,8 @@ static size_t run_end(const struct dz_space *s, size_t page)
     return end;
 }
 
-/* No further mapping may be made: pages that are named but not missing yet are read now. */
+/* No further mapping may be made, so read now the pages that rows name and that are not missing
+ * yet. */
 static int map_rest(struct dz_machine *m, struct dz_err *err)
 {
     int rc = 0;

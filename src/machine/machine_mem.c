@@ -49,7 +49,7 @@
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
 enum {
-    WORTH_IT = 64,  /* with fewer pages to write, as in a shell, no better base is searched */
+    WORTH_IT = 64,  /* below this many pages to write, as in a shell, no better base is searched */
     CANDIDATES = 4, /* memories of the image that a memory is compared with */
 };
 
@@ -150,7 +150,7 @@ static void choose_base(const struct dz_machine *m, struct dz_space *s,
 
 #define MOVED UINT32_MAX /* in a plan: the home of an unchanged page that is written again */
 
-_Static_assert(DZ_MACHINE_ROWS_MAX < MOVED, "no home looks like it");
+_Static_assert(DZ_MACHINE_ROWS_MAX < MOVED, "no page has this home");
 
 static void forget_space(const struct dz_machine *m, struct dz_space *s)
 {
@@ -227,7 +227,7 @@ int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
 
 /* --- finding dirty pages -------------------------------------------------------------- */
 
-/* A memory that no row names yet. */
+/* A memory that no row names yet: find its dirty pages. */
 static int find_new(const struct dz_machine *m, struct dz_space *s, struct dz_machine_runs *runs,
                     struct dz_err *err)
 {
@@ -538,7 +538,8 @@ static int flush_row(struct row_out *o, struct dz_err *err)
     return rc;
 }
 
-/* Did a row name this page before? Then that it equals its base again has to be written, too. */
+/* Did a row name this page before? If so, the return of the page to its base has to be written,
+ * too. */
 static bool was_named(const struct dz_space *s, size_t page)
 {
     return page < s->homes && s->home[page] != 0;
@@ -646,7 +647,7 @@ static void compact_rows(struct dz_mem *mem)
         return;
     uint32_t *to = dz_zarray(mem->rows.n + 1, sizeof *to);
     if (!to)
-        return; /* another time */
+        return; /* the next sleep tries again */
     n = 0;
     for (size_t i = 0; i < mem->rows.n; i++)
         if (!mem->rows.p[i].gone) {

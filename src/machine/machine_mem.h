@@ -15,9 +15,9 @@ enum {
     DZ_MEM_FEW = 1024,
     DZ_MEM_TINY = 32,  /* a sleep of at most this many pages packs all of them, which takes no
                           noticeable time */
-    DZ_MEM_AHEAD = 64, /* from so many pages on, buffers come from dz_db_ahead() */
+    DZ_MEM_AHEAD = 64, /* from this many pages on, buffers come from dz_db_ahead() */
     DZ_MEM_PACK_PAGES = 1024, /* the most pages that one sleep packs */
-    DZ_MEM_EAGER_ROWS = 4,    /* with so few rows, the wake reads all memory at once */
+    DZ_MEM_EAGER_ROWS = 4,    /* with at most this many rows, the wake reads all memory at once */
 };
 
 /* The head of a row of mem. Runs follow, then the bytes of the pages. Rows written before memory
@@ -79,7 +79,7 @@ struct dz_mem_piece {
 };
 typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *p,
                             struct dz_err *err);
-/* A callback for each run of a row, and the number of the row that it gets. */
+/* Called for each run of a row; gets the number of the row, too. */
 struct dz_mem_taker {
     uint32_t row;
     dz_mem_piece_fn *fn;
@@ -98,11 +98,12 @@ uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs);
 /* How many bytes the head claims to need for head and runs. The claim may be wrong; the result is
  * at most DZ_MEM_INDEX_MAX. */
 size_t dz_mem_index_size(const void *bytes, size_t have);
-/* How many bytes of a row lie in its first page of SQLite's file, with the runs of most rows. */
+/* How many bytes of a row are in the row's first page of SQLite's file; the runs of most rows fit
+ * there. */
 #define DZ_MEM_INDEX_FIRST (sizeof(struct dz_mem_head) + 18 * sizeof(struct dz_mem_run))
 #define DZ_MEM_INDEX_MAX   (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
-/* The same for several large rows, with buffers that are made present at once. */
+/* Opens a reader for several large rows: its buffers are made present at once. */
 int dz_mem_reader_open_large(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
 void dz_mem_reader_close(struct dz_mem_reader *r);
 /* Call fn with each run of row number `row` of m->mem. */

@@ -24,7 +24,7 @@ enum {
     SPARE_WARM = 64 << 10, /* bytes of spare room that a small machine needs */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
-    PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* where unpacked pages lie in a room */
+    PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* where unpacked pages begin in a room */
 };
 #define READER_ROOM (3 * DZ_VM_HUGE) /* half of it is used, beginning at a huge page */
 _Static_assert(PLAIN_AT + BYTES_MAX <= DZ_VM_HUGE + DZ_VM_HUGE / 2, "both fit");
@@ -176,7 +176,7 @@ static bool is_raw(const struct dz_mem_head *h)
     return h->codec == DZ_MEM_RAW || h->codec == DZ_MEM_LAST_RAW;
 }
 
-/* Is the head possible for a row of `size` bytes? */
+/* Is the head valid for a row of `size` bytes? */
 static int check_head(const struct dz_mem_head *h, size_t size, struct dz_err *err)
 {
     if (memcmp(h->magic, "mem1", 4) != 0)

@@ -51,7 +51,7 @@ bool dz_record_get_number(const uint8_t **at, const uint8_t *end, uint64_t *ret_
 
 /* --- out ------------------------------------------------------------------------ */
 
-/* Bytes up to the last that is not zero. */
+/* The number of bytes up to the last that is not zero. */
 static size_t significant(const uint8_t *p, size_t n)
 {
     while (n > 0 && p[n - 1] == 0)
@@ -382,7 +382,7 @@ static const struct dz_field siginfo_fields[] = {
 };
 #undef T
 
-/* As version 1 had it: with its one thread. */
+/* A process as version 1 stored it: with its only thread. */
 #define T struct dz_machine_proc1
 static const struct dz_field proc1_fields[] = {
     DZ_FIELD(T, 1, row.state),

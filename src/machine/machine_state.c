@@ -664,13 +664,14 @@ static int cut(struct dz_machine *m, struct dz_err *err)
 /* --- the state as rows ---------------------------------------------------------------------- */
 
 enum {
-    STATE_PACK_MIN = 16 << 10, /* bytes: smaller states hardly save a page of the file */
+    STATE_PACK_MIN =
+        16 << 10, /* in bytes: packing a smaller state hardly saves a page of the file */
 };
 
 int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err)
 {
     const struct dz_state_packed h = {.magic = DZ_STATE_LZ4, .size = state->len};
-    size_t most = state->len - state->len / 4; /* worth it if it saves a quarter, as for pages */
+    size_t most = state->len - state->len / 4; /* packing must save a quarter, as for pages */
     if (state->len < STATE_PACK_MIN)
         return 0;
     DZ_AUTO(dz_freep) char *to = dz_alloc(most);
@@ -776,7 +777,7 @@ static int fill_ring(const struct dz_view *v, const struct dz_state_blob *h, uin
     return 0;
 }
 
-/* A blob that is not stored as it is. */
+/* Read a blob that is not stored unchanged. */
 static int get_made(struct dz_kernel *k, const struct dz_state_blob *h, const struct dz_view *v,
                     struct dz_err *err)
 {

@@ -47,8 +47,8 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
 /* Append a number and a record with its size, as dz_machine_state_item() reads them. */
 void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
                          const void *from);
-/* The form in which rows hold a state: 1: *ret is the state packed, 0: packing saves too little.
- * _unpack takes `rows` over and gives the state that they hold. */
+/* Pack a state for its rows. 1: *ret is the packed state; 0: packing saves too little. _unpack
+ * takes over `rows` and returns the state that they hold. */
 int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err);
 int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err);
 /* Read the next item of a section of records. 1: one was read, 0: the section has ended,

@@ -235,9 +235,8 @@ int dz_sandbox_op_commit(struct op *op, struct dz_err *err)
 
 #define RETRY_FIRST_MS ((int64_t)60 * 1000)
 #define RETRY_MAX_MS   ((int64_t)3600 * 1000)
-#define QUOTA_FIRST_MS \
-    ((int64_t)2 * 1000) /* short, because a place within the quota may be free soon */
-#define QUOTA_MAX_MS ((int64_t)60 * 1000)
+#define QUOTA_FIRST_MS ((int64_t)2 * 1000) /* a place within the quota may be free soon */
+#define QUOTA_MAX_MS   ((int64_t)60 * 1000)
 
 static int64_t retry_after(int rc, int64_t tries)
 {
