@@ -51,7 +51,7 @@ struct session {
     char id[DZ_ID_TEXT];
     struct tenant *tenant;
     int64_t expires, looked_ms, used_ms;
-    size_t refs; /* one for each request, one for the map */
+    size_t refs; /* one reference for each request, and one for the map */
 };
 
 /* --- sessions --------------------------------------------------------------------------- */

@@ -152,7 +152,7 @@ static void list_events(struct dz_api *a, struct dz_http_req *r, const char *id,
     dz_api_send(r, 200, &l.out);
 }
 
-/* --- both --------------------------------------------------------------------------------------
+/* --- list and stream ---------------------------------------------------------------------------
  */
 
 static int read_id(const char *text, const char *name, int64_t *ret_after, struct dz_why *why)

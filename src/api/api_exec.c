@@ -155,7 +155,8 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
     return dz_control_exec_check(ret_exec, why);
 }
 
-/* --- one answer at the end -------------------------------------------------------------------- */
+/* --- run and wait: one answer at the end -------------------------------------------------------
+ */
 
 struct run {
     struct dz_api *api;

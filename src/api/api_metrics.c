@@ -70,8 +70,9 @@ static const struct dz_metric_row rows[] = {DZ_METRICS_ROWS(METRICS)};
 enum {
     SANDBOXES_MAX = 1000, /* sandboxes in one answer */
     STAT_MAX = 4096,      /* bytes of /proc/PID/stat */
-    FIELD_CPU = 11,       /* counted from 0 after the name in parentheses: utime, stime, ... */
-    FIELD_RESIDENT = 21,  /* resident memory in pages */
+    FIELD_CPU =
+        11, /* field numbers, counted from 0 after the name in parentheses: utime, stime, ... */
+    FIELD_RESIDENT = 21, /* resident memory in pages */
 };
 
 /* --- processes -------------------------------------------------------------------------- */

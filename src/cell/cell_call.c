@@ -424,8 +424,8 @@ static int make_stop(struct calling *c, struct dz_err *err)
 int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_err *err)
 {
     if (o->fd_count > DZ_CALL_FDS_MAX)
-        return dz_fail(err, DZ_ELIMIT, "%s: %zu descriptors for its cell; at most %d are allowed", o->what,
-                       o->fd_count, DZ_CALL_FDS_MAX);
+        return dz_fail(err, DZ_ELIMIT, "%s: %zu descriptors for its cell; at most %d are allowed",
+                       o->what, o->fd_count, DZ_CALL_FDS_MAX);
     struct calling *c = dz_zalloc(sizeof *c);
     if (!c)
         return dz_fail(err, DZ_ENOMEM, "%s: out of memory", o->what);

@@ -69,7 +69,7 @@ int dz_cell_disk_checkpoint(const char *path, struct dz_err *err)
     };
     rc = dz_cell_call(&call, NULL, err);
     dz_db_files_close(&files);
-    return rc < 0 ? dz_wrap(err, rc, "move the WAL of %s into it", path) : 0;
+    return rc < 0 ? dz_wrap(err, rc, "move the WAL of %s into the file", path) : 0;
 }
 
 /* --- transfer ------------------------------------------------------------------------ */

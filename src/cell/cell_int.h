@@ -98,7 +98,7 @@ enum dz_frame_type {
     DZ_FRAME_CANCEL = 33, /* instead of an answer: the call is to end */
     /* frames of a call, from cell to host */
     DZ_FRAME_MESSAGE = 40, /* stream: tag; value; payload */
-    DZ_FRAME_ASK = 41,     /* the same, and an ANSWER or CANCEL comes back */
+    DZ_FRAME_ASK = 41,     /* as MESSAGE; the host replies with ANSWER or CANCEL */
     DZ_FRAME_REPLY = 42,   /* payload: more bytes of the reply */
     DZ_FRAME_DONE = 43,    /* last. value: result or DZ_E*; stream: errno; payload: message */
 };

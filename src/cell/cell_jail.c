@@ -253,8 +253,8 @@ int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
 }
 
-/* Each of these fences keeps other zygotes, which may open files below /proc, from the memory of a
- * dumpable cell. */
+/* Each of these fences protects the memory of a dumpable cell from other zygotes, which may open
+ * files below /proc. */
 #define KEEPS_OTHERS_OUT \
     (DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(USER) | DZ_OS_FENCE_BIT(USERS))
 

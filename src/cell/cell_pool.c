@@ -390,7 +390,7 @@ void dz_pool_gate_close(struct dz_cell *c)
     dz_fd_close(&c->gate);
 }
 
-/* Ask for a cell; its child is on the way. NULL: not possible now. */
+/* Request a cell, whose process is forked later. NULL: not possible now. */
 static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
 {
     int ends[2];

@@ -237,7 +237,7 @@ static int64_t sleeper_wakes_at(const struct dz_serve *s)
     return dz_machine_found(m) == DZ_MACHINE_ASLEEP ? dz_machine_wake_at(m) : INT64_MAX;
 }
 
-/* --- up ----------------------------------------------------------------------------------- */
+/* --- starting the machine ----------------------------------------------------------------- */
 
 static int wake(struct dz_serve *s, struct dz_buf *live, uint32_t *ret_count, struct dz_err *err)
 {
@@ -305,7 +305,7 @@ static void begin(struct dz_serve *s)
     send_frame(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &r, sizeof r);
 }
 
-/* --- down ------------------------------------------------------------------------------------ */
+/* --- suspending the machine ------------------------------------------------------------------ */
 
 static int discard_memory(struct dz_serve *s, struct dz_err *err)
 {

@@ -20,11 +20,11 @@ struct dz_serve {
     struct dz_frame_fds copy; /* the host wants a snapshot in this file; count 0: it does not */
     int wal_refused;          /* pages of the WAL that could not be moved into the file */
     bool cool;                /* memory that was prepared for the wake has been given back */
-    bool rested;              /* nothing has happened for a while, at least once */
+    bool rested;              /* there was a time without events after the wake */
     bool trimmed;             /* memory was given back since the last event, */
     int64_t trimmed_at;       /* at this boot time */
-    int64_t reported_at;      /* boot time of the last ACTIVITY, */
-    int64_t looked_at;        /* and of the last look at the socket while programs make calls */
+    int64_t reported_at;      /* boot time of the last ACTIVITY */
+    int64_t looked_at; /* boot time of the last check of the socket while programs make calls */
     struct dz_frame_activity reported;
     uint64_t disk_limit; /* bytes of its files; 0: none */
     uint64_t room;       /* value of the last ROOM; UINT64_MAX: no limit */

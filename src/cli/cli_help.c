@@ -159,7 +159,7 @@ const struct dz_cli_command dz_cmd_help = {
     .options =
         (const struct dz_cli_option[]){
             {"all", 'a', NULL, "explain every command"},
-            {"man", 0, "DIR", "write the manual pages of all into DIR"},
+            {"man", 0, "DIR", "write the manual pages of all commands into DIR"},
             DZ_CLI_OPTION_END,
         },
     .help = "`doze COMMAND --help` prints the same.\n"

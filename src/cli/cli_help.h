@@ -7,16 +7,16 @@
 
 #include "cli/cli.h"
 
-/* All commands in groups, one line each. */
+/* Print all commands in groups, one line each. */
 void dz_cli_help_list(FILE *out, bool color);
 
-/* The commands whose first word is `word`, one line each. */
+/* Print the commands whose first word is `word`, one line each. */
 void dz_cli_help_prefix(FILE *out, bool color, const char *word);
 
-/* One command: usage, summary, text, options. */
+/* Print the help of one command: usage, summary, text, options. */
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd);
 
-/* Manual pages of all commands and of doze.ini, into a directory (local_man.c). */
+/* Write the manual pages of all commands and of doze.ini into a directory (local_man.c). */
 DZ_NODISCARD int dz_cli_man(const char *dir, struct dz_err *err);
 
 #endif

@@ -46,7 +46,7 @@ static void handle(int sig)
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal; /* no SA_RESTART: a blocked command must notice */
     (void)sigemptyset(&action.sa_mask);
-    /* Ignored from birth (nohup, a shell's background job): stay so. */
+    /* If the parent ignored the signal (nohup, a shell's background job), keep ignoring it. */
     if (sigaction(sig, NULL, &old) == 0 && old.sa_handler == SIG_IGN)
         return;
     (void)sigaction(sig, &action, NULL);

@@ -59,7 +59,7 @@ static bool readable(int fd, int ms)
     return poll(&p, 1, ms) > 0;
 }
 
-/* --- who runs the file --------------------------------------------------------------- */
+/* --- the process that runs the file -------------------------------------------------- */
 
 void dz_cli_control_listen(struct dz_cli_control *c, int fd)
 {

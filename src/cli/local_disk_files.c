@@ -195,8 +195,8 @@ const struct dz_cli_command dz_cmd_disk_ls = {
                                               DZ_CLI_OPTION_IMAGE,
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
-    .help = "A relative PATH starts at /. Without PATH, lists /. Names are in byte order,\n"
-            "with the content of a directory behind it. With several paths or -R, names are\n"
+    .help = "A relative PATH starts at /. Without PATH, lists /. Names are in byte order;\n"
+            "the content of a directory follows it. With several paths or -R, names are\n"
             "shown with their directory.\n",
     .run = ls,
 };

@@ -345,7 +345,7 @@ const struct dz_cli_command dz_cmd_inspect = {
     .jail = dz_disk_jail,
 };
 
-/* Without a file the daemon does it, and nothing needs a jail. */
+/* Without a file the daemon provides the data, so nothing needs a jail. */
 static int top_of_what(struct dz_cli *c, struct dz_err *err)
 {
     return c->argc > 0 ? dz_disk_jail(c, err) : dz_cli_top(c, err);

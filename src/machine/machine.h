@@ -119,7 +119,7 @@ struct dz_machine_ops {
     void *arg;
 };
 
-/* --- finding ------------------------------------------------------------------------ */
+/* --- finding a machine in a file ----------------------------------------------------- */
 
 enum dz_machine_found {
     DZ_MACHINE_NONE = 0,   /* the file holds files and no machine */
@@ -214,7 +214,7 @@ DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struc
 /* Figures of the last sleep or wake. */
 struct dz_machine_stats {
     uint64_t state_bytes;         /* the size of everything written or read except memory */
-    uint64_t pages, bytes;        /* of memory that was written by the sleep, or read by the wake */
+    uint64_t pages, bytes;        /* bytes of memory that the sleep wrote or the wake read */
     uint64_t missing;             /* pages that the wake left to be read on first access */
     uint64_t rows, live, garbage; /* in the table mem: rows, pages in use, other pages */
     uint64_t spaces, modules;

@@ -280,7 +280,7 @@ int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_me
     return rc < 0 ? rc : 1;
 }
 
-/* --- made ahead ------------------------------------------------------------------------------ */
+/* --- prepared in advance --------------------------------------------------------------------- */
 
 /* Room for the pages of a row, allocated ahead by a process that waits for work; the first reader
  * takes it. */

@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are copied as
 
 enum {
     NUMBER_MAX = 10, /* bytes of a LEB128 number */
-    NESTING_MAX = 2, /* our tables have records in records, and no deeper ones */
+    NESTING_MAX = 2, /* our tables nest records in records, but not deeper */
 };
 
 void dz_record_put_number(struct dz_buf *to, uint64_t v)

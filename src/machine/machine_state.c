@@ -770,7 +770,7 @@ static int fill_ring(const struct dz_view *v, const struct dz_state_blob *h, uin
 {
     size_t n = dz_view_left(v);
     if (n > h->size || (h->size ? h->head >= h->size : h->head != 0))
-        return BAD(err, "buffer %u holds more than it can", h->index);
+        return BAD(err, "buffer %u holds more bytes than fit", h->index);
     size_t first = n < h->size - h->head ? n : (size_t)(h->size - h->head);
     memcpy(ring + h->head, v->at, first);
     memcpy(ring, v->at + first, n - first);

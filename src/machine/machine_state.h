@@ -17,7 +17,7 @@ struct dz_state_packed {
 };
 
 enum dz_blob_kind {
-    DZ_BLOB_RAW = 0, /* `stored` bytes, the whole content */
+    DZ_BLOB_RAW = 0, /* `stored` bytes follow: the whole content */
     DZ_BLOB_RING =
         1, /* a ring of which `stored` bytes are used, from `head` on and around the end */
     DZ_BLOB_FDS = 2, /* { number, size, record }*: slots of a descriptor table */

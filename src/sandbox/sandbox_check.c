@@ -239,7 +239,7 @@ static void check_row(struct checking *c, const struct dz_instance *row)
 {
     char text[256];
     if (row->is == DZ_STATE_NONE) {
-        (void)snprintf(text, sizeof text, "it has the unknown state \"%.40s\"", row->state);
+        (void)snprintf(text, sizeof text, "its row has the unknown state \"%.40s\"", row->state);
         report(c, row->id, "state", text, false);
     } else if (c->files && (row->op[0] || in_use(c, row->id))) {
         report_busy(c, row->id);

@@ -25,9 +25,9 @@ struct dz_sandbox_transfer {
     enum dz_sandbox_transfer_kind what;
     const struct dz_instance *row; /* row of the source */
     const char *tenant;            /* owner of the new file */
-    struct dz_blob_in *from;       /* the source's file: its WAL is empty, and no cell has it */
-    struct dz_blob_out *to;        /* the caller commits it */
-    const _Atomic bool *cancel;    /* when set, the transfer ends soon with DZ_ECANCELED */
+    struct dz_blob_in *from;    /* the source's file: its WAL is empty, and no cell has it open */
+    struct dz_blob_out *to;     /* the caller commits it */
+    const _Atomic bool *cancel; /* when set, the transfer ends soon with DZ_ECANCELED */
 };
 
 struct dz_sandbox_clock {

@@ -269,7 +269,7 @@ struct dz_file_op {
     bool failed;
     struct dz_why why;
     uint64_t count;
-    struct dz_cell_op op; /* its texts are copies in texts */
+    struct dz_cell_op op; /* its strings point to copies in the field texts */
     char *texts[3];
     uint32_t handle; /* 0: the cell does not have it */
     unsigned tries;
