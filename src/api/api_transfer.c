@@ -21,7 +21,7 @@ enum {
     HTTP_DATE = 40,
 };
 
-/* --- down ----------------------------------------------------------------------------------- */
+/* --- download ------------------------------------------------------------------------------- */
 
 struct download {
     struct dz_api *api;
@@ -95,7 +95,8 @@ static void set_times(struct dz_http_req *r, const struct dz_cell_stat *st)
     dz_http_set(r, "Accept-Ranges", "bytes");
 }
 
-/* The attributes of the file, before its bytes. False: answered without any bytes. */
+/* Handle the attributes of the file, which come before its bytes. False: the request was answered
+ * without any bytes. */
 static bool begin_file(struct download *d, struct dz_http_req *r, const struct dz_cell_stat *st)
 {
     char text[96];
@@ -255,7 +256,7 @@ void dz_api_tar_get(struct dz_http_req *r, void *api)
     download(api, r, true);
 }
 
-/* --- up ----------------------------------------------------------------------------------------
+/* --- upload ------------------------------------------------------------------------------------
  */
 
 struct upload {

@@ -73,7 +73,7 @@ struct dz_cell_machine {
     struct dz_vfs_pack pack;  /* the pack of the image; at is NULL without one */
     int pack_fd;              /* -1: the image has no pack */
     struct dz_execs *execs;   /* its commands; NULL while the machine is being discarded */
-    bool lost;                /* a crash has left the file, and the machine's memory is lost */
+    bool lost;                /* the last cell crashed, and the machine's memory is lost */
     bool wakes;               /* the machine that sleeps in the file is to be woken */
     bool readonly;            /* read-only: nothing in the file is changed */
     int64_t clock_ns;         /* the time that the clock of the files shows; 0: the real time */

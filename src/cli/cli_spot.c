@@ -101,7 +101,7 @@ int dz_cli_side_close(struct dz_cli_side *s, int rc, struct dz_err *err)
 
 /* --- reading from a place --------------------------------------------------------------------- */
 
-/* A path that ends in "/." must be a directory. */
+/* Check that a path that ends in "/." is a directory. */
 static int directory_path(const char *path, char ret[static DZ_PATH_MAX], struct dz_err *err)
 {
     return snprintf(ret, DZ_PATH_MAX, "%s/.", path) < DZ_PATH_MAX

@@ -117,7 +117,8 @@ static int begin_space(const struct dz_machine *m, struct dz_space *s, struct dz
     assert(module);
     const struct dz_wasm_header *h = module->header;
     if (h->image_at + h->image_size > s->range.size)
-        return BAD(err, "number %llu is smaller than its program defines", (unsigned long long)s->s.id);
+        return BAD(err, "number %llu is smaller than its program defines",
+                   (unsigned long long)s->s.id);
     if (h->image_size)
         memcpy(s->range.at + h->image_at, module->image, (size_t)h->image_size);
     return 0;

@@ -36,9 +36,9 @@
 
 enum {
     TURN = 64,            /* events of one cell handled in one turn of the loop */
-    LOCK_WAIT_MS = 10000, /* for the file's lock, while the previous cell exits */
+    LOCK_WAIT_MS = 10000, /* time to wait for the file's lock while the previous cell exits */
     LEAVE_MS = 5000,      /* a suspended cell that has not exited after this is killed */
-    REPORT_UP_MS = 1,     /* until the row of a woken sandbox is written */
+    REPORT_UP_MS = 1,     /* time until the row of a woken sandbox is written */
     OPEN_MS = 30000,      /* a cell that has not opened its file after this is killed */
     LINGER_MS = 1000,     /* an unused file-only cell is ended after this */
     HURRY_MS = 10000,     /* time left to file operations once other requests wait for the file */

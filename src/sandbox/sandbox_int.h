@@ -158,7 +158,7 @@ struct op {
     /* CHECKPOINT: next try while the last cell still has the file; or NULL */
     struct dz_timer *again;
     int64_t again_ms;    /* present delay of the timer `again` */
-    int64_t again_until; /* dz_clock_mono_ms() from which on `again` gives up */
+    int64_t again_until; /* time (dz_clock_mono_ms()) at which `again` gives up */
     int64_t backoff_ms;
     struct share *background; /* the tenant's share, if the clock started it; NULL: a client did */
     bool anew;                /* explicit wake or revival: the sandbox's timeout begins anew */
