@@ -168,7 +168,7 @@ struct dz_api_route {
     const struct dz_api_field *fields; /* table for a JSON body; NULL: not JSON */
     bool needed;                       /* a request without a body is refused */
     const char *id, *tag, *summary;    /* id: NULL of a route that is not available yet */
-    const char *parameters, *answers, *errors; /* words, as api_routes.inc has them; NULL: none */
+    const char *parameters, *answers, *errors; /* words, as in api_routes.inc; NULL: none */
 };
 const struct dz_api_route *dz_api_routes(size_t *ret_count);
 /* The routes for the HTTP server; data of each points to its row here. The caller frees the array.

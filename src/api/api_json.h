@@ -44,7 +44,7 @@ struct dz_api_input {
 
 enum {
     DZ_API_DEPTH_MAX = 32,        /* of a body */
-    DZ_API_VALUES_MAX = 32 << 10, /* in a body; 64 KiB of metadata cannot hold more */
+    DZ_API_VALUES_MAX = 32 << 10, /* values in a body; 64 KiB of metadata cannot hold more */
 };
 
 /* Read `text` by the table. An empty text counts as {}. Strings are in the arena. */

@@ -173,7 +173,7 @@ static void add_reply(struct calling *c, const struct dz_frame *f)
         fail(c, dz_fail(&c->why, c->reply->err, "%s: store the reply", c->o->what));
 }
 
-/* 1: that was the last message, and *ret_result is set. */
+/* Handle a message of the cell. 1: it was the last one, and *ret_result is set. */
 static int understand(struct calling *c, const struct dz_frame *f, int *ret_result,
                       struct dz_err *err)
 {

@@ -21,7 +21,8 @@ struct dz_cli_cell {
     bool failed;      /* the machine could not be run: no program was started */
     bool create; /* create the file also for a resume: the machine that sleeps in the base resumes
                     in it */
-    bool only_files; /* no machine is run: of the image's prepared files only its pack is needed */
+    bool only_files; /* no machine is run, so the image's prepared modules are not needed, only its
+                        pack */
     int64_t timeout_ns; /* wall clock; 0: none */
     int trace_fd;       /* with start.trace: takes the trace; -1: standard error */
     bool keep;          /* SIGTERM suspends it */

@@ -43,7 +43,7 @@ struct base_entry {
     uint64_t pad;
 };
 _Static_assert(sizeof(struct base_head) == 64 && sizeof(struct base_entry) == 32,
-               "as docs/format/machine-base.md has them");
+               "the sizes in docs/format/machine-base.md");
 
 static const char magic[8] = "dozebase";
 

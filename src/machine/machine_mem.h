@@ -46,7 +46,7 @@ struct dz_mem_run {
     uint32_t kind, pad;
 };
 _Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 24,
-               "as docs/format/machine.md has them");
+               "the sizes in docs/format/machine.md");
 
 /* A row that is being written, of at most `most` pages. */
 struct dz_mem_packer {

@@ -34,7 +34,7 @@ struct dz_state_engine {
     uint64_t size; /* bytes that follow: the format of docs/format/wasm-state.md, without memory */
 };
 _Static_assert(sizeof(struct dz_state_blob) == 32 && sizeof(struct dz_state_engine) == 16,
-               "as docs/format/machine.md has them");
+               "the sizes in docs/format/machine.md");
 
 /* Read the state of the machine that sleeps in m->from into m->state: its sections, its head,
  * modules and memories. */

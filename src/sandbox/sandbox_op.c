@@ -524,7 +524,7 @@ static int erase_clone(struct op *op, struct dz_err *err)
     return rc < 0 ? rc : dz_sandbox_erase(op->all, &row, err);
 }
 
-/* The files are removed: remove the operation from the row. */
+/* The files are gone, so remove the operation from the row. */
 static void undone(struct op *op)
 {
     struct dz_err err;

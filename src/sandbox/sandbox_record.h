@@ -15,8 +15,8 @@ struct dz_record {
     bool known;               /* false: the row must be read first */
     int64_t version, epoch;   /* version and epoch of the row */
     int64_t created, expires; /* by the wall clock */
-    struct dz_facts facts; /* all but created, expires and idle_policy, and the facts that only an
-                              active sandbox has */
+    struct dz_facts facts;    /* lacks created, expires and idle_policy, and the facts that only an
+                                 active sandbox has */
     struct dz_idle_policy idle_policy; /* the sandbox's own */
     bool ignore_cpu;
     bool sleeper_stays; /* do not suspend it because its guest sleeps */
