@@ -22,7 +22,7 @@ struct dz_loop;
 struct dz_api_opts {
     struct dz_loop *loop;
     struct dz_control *control; /* borrowed */
-    const char *tenant;         /* owns what the owner of the unix socket creates */
+    const char *tenant;         /* tenant of everything that the owner of the unix socket creates */
     /* Limits: open connections, connections from one address, requests of one tenant in progress.
      * 0: the default */
     unsigned connections, address_connections, tenant_requests;

@@ -163,7 +163,7 @@ struct dz_api_route {
     const char *method, *path;
     void (*handle)(struct dz_http_req *r, void *api);
     unsigned flags;                    /* DZ_API_*, DZ_HTTP_STREAMED */
-    size_t body_max;                   /* of a body that is not streamed; 0: DZ_HTTP_BODY_MAX */
+    size_t body_max;                   /* largest body that is not streamed; 0: DZ_HTTP_BODY_MAX */
     const char *body;                  /* a schema, or a media type; NULL: no body */
     const struct dz_api_field *fields; /* table for a JSON body; NULL: not JSON */
     bool needed;                       /* a request without a body is refused */

@@ -403,8 +403,8 @@ void dz_modules_free(struct dz_modules *m);
 void dz_modules_use(struct dz_modules *m, struct dz_vfs *vfs);
 /* In a zygote: open all of them ahead (of->vfs is NULL). */
 int dz_modules_open_all(struct dz_modules *m, struct dz_err *err);
-/* Find a module in which functions have been translated since this was last asked: its hash and up
- * to *count functions; *count is then how many (dz_wasm_tell()). */
+/* Find a module of which functions were translated since the last call: returns its hash and at
+ * most *count functions, and sets *count to their number (dz_wasm_tell()). */
 bool dz_modules_used(struct dz_modules *m, uint8_t ret_sha256[static 32], uint32_t *ret_funcs,
                      size_t *count);
 /* Translate these functions of the module with this hash; functions that it does not have are

@@ -27,7 +27,7 @@
 enum {
     NEXT_MS = 1,          /* time until the next turn while there is something to do */
     LINGERING_MS = 100,   /* the same while killed children are still to be reaped */
-    KILLED_MAX = 1 << 22, /* the kernel's limit of numbers */
+    KILLED_MAX = 1 << 22, /* the kernel's limit of pids */
     STAT_MAX = 1024,      /* bytes of /proc/PID/stat */
     STAT_START = 22 - 2,  /* its field with the start time of the process, counted from the field
                              behind the name */

@@ -143,7 +143,7 @@ static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty
     struct dz_cli_session s = {
         .sandbox = c->argv[0], .request = request, .input = input, .tty = tty};
     int rc = carry(c, &s, err);
-    if (rc < 0) /* not 1, which would be the command's status */
+    if (rc < 0) /* not 1, because the command may exit with 1 */
         c->usage_status = s.failed ? s.failed : DZ_EXIT_RUN_FAILED;
     return rc;
 }

@@ -43,7 +43,7 @@ struct dz_disk {
 };
 
 enum {
-    DZ_DISK_JSON_MAX = 1 << 20, /* one JSON result of these commands */
+    DZ_DISK_JSON_MAX = 1 << 20, /* bytes of one JSON result of these commands */
 };
 
 enum dz_disk_open {

@@ -41,7 +41,7 @@ struct dz_cli_stream {
     void *arg;
     const struct dz_tree_meta *top; /* mode and times of the tree's top; NULL: not known */
     bool alone;     /* the stream has one member, which is not a directory: it is the tree */
-    uint64_t bytes; /* about how many there are, for the progress line; 0: not known */
+    uint64_t bytes; /* about how many members the stream has, for the progress line; 0: not known */
 };
 DZ_NODISCARD int dz_cli_tree_out(const struct dz_cli_stream *s, struct dz_cli_tree *t,
                                  struct dz_err *err);

@@ -25,9 +25,9 @@ int64_t dz_sandboxes_steady(const struct dz_sandboxes *all, int64_t date);
 
 /* Report activity of a sandbox; resets its idle time if this kind of activity counts. */
 void dz_sandbox_touch(struct dz_sandboxes *all, const char *id, enum dz_activity what);
-/* Report that all processes of its guest sleep until then (a date, ms); 0: they do not. */
+/* Report that all processes of its guest sleep until this date (ms); 0: they do not sleep. */
 void dz_sandbox_guest_sleeps(struct dz_sandboxes *all, const char *id, int64_t until);
-/* Keep it awake until then (a date, ms; 0: no longer). Later changes of the wall clock do not move
+/* Keep it awake until this date (ms; 0: no longer). Later changes of the wall clock do not move
  * the end. */
 DZ_NODISCARD int dz_sandbox_hold(struct dz_sandboxes *all, const char *id, int64_t until,
                                  struct dz_err *err);

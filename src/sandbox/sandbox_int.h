@@ -82,7 +82,7 @@ struct dz_sandboxes {
         struct dz_list turns; /* the same lines in the order of their turns */
         struct dz_list begun; /* cells that are starting, by sandbox.start_link, the oldest first */
         size_t machines, files; /* how many of those are machines, and file-only */
-        size_t queued;          /* sandboxes queued in all lines */
+        size_t queued;          /* number of sandboxes queued in all lines */
         struct dz_timer *timer;
         bool timer_soon; /* the timer is set to fire at once */
     } starts;
