@@ -109,7 +109,7 @@ void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o); /* en
 void dz_api_list_begin(struct dz_api_out *o, const char *name);
 void dz_api_list_send(struct dz_http_req *r, struct dz_api_out *o, const char *next);
 
-/* What kind of value a list's cursors are. */
+/* The kind of value that a list uses as cursors. */
 enum dz_api_cursor {
     DZ_API_CURSOR_NUMBER,
     DZ_API_CURSOR_SANDBOX, /* ids with the prefix of their kind */

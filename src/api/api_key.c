@@ -16,7 +16,7 @@ struct keyed {
     struct dz_control_own_caller own;
     uint64_t id; /* id of the request */
     bool answered;
-    char sandbox_id[DZ_ID_TEXT]; /* of the new sandbox; "": none is created */
+    char sandbox_id[DZ_ID_TEXT]; /* id of the new sandbox; "": none is created */
     char key[DZ_CONTROL_IDEM_MAX + 1];
 };
 

@@ -74,7 +74,7 @@ int dz_cell_disk_checkpoint(const char *path, struct dz_err *err)
 
 /* --- transfer ------------------------------------------------------------------------ */
 
-/* Descriptors: by these numbers. */
+/* The descriptors of the call have these numbers. */
 enum {
     TRANSFER_FROM,
     TRANSFER_IMAGE,
@@ -242,8 +242,8 @@ struct expanding {
     uint8_t piece[READ_MAX];
 };
 
-/* Descriptors: by these numbers. An archive without one is read by asking the host; without an
- * output the archive is only checked. */
+/* The descriptors of the call have these numbers. An archive without one is read by asking the
+ * host; without an output the archive is only checked. */
 enum {
     EXPAND_IN,
     EXPAND_OUT

@@ -183,7 +183,7 @@ static int peek(int fd, void *control, size_t size, struct msghdr *ret_msg)
 }
 
 /* Get a pidfd of the sender: the process itself, whatever its pid may be by now. Ask only when the
- * packet is known to have no descriptors, because those would come first and take the room. */
+ * packet is known to have no descriptors, because those would come first and fill the buffer. */
 static int pidfd_of_sender(int fd, int *ret_pidfd)
 {
     _Alignas(

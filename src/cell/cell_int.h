@@ -170,7 +170,7 @@ struct dz_op_args {
     uint64_t offset, length, limit;
     uint32_t mode, depth, flags, pad;
 };
-/* Reads strings that stand one after the other, each with its NUL. */
+/* Reads consecutive strings, each with its NUL. */
 struct dz_cursor {
     const char *at, *end;
 };

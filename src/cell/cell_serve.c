@@ -43,7 +43,7 @@ enum {
         1024, /* bytes of a trace that wait to be sent; when there are more, programs wait, too */
     QUIET_NS = 20 * 1000 * 1000,  /* time without an event until a short WAL is checkpointed */
     REST_NS = 100 * 1000 * 1000,  /* time without an event until memory is given back */
-    TRIM_NS = 1000 * 1000 * 1000, /* time between two times that memory is given back */
+    TRIM_NS = 1000 * 1000 * 1000, /* time between two releases of memory */
     LOOK_NS = 1000 * 1000, /* time between two checks of the socket while programs make calls */
     EXACT_NS = 2 * 1000 * 1000,     /* a timer that is nearer is waited for by the nanosecond */
     STALL_NS = 100 * 1000 * 1000,   /* time between two attempts to commit on a full disk */

@@ -481,7 +481,7 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         for (size_t o = 0; rc == 0 && o < i; o++)
             if (m->mem.spaces.p[o].range.at == m->mem.spaces.p[i].range.at)
                 rc = dz_fail(err, DZ_ECORRUPT,
-                             "the machine in the file is damaged: it has a memory twice");
+                             "the machine in the file is damaged: it lists a memory twice");
     }
     if (rc == 0 && memories != m->mem.spaces.n)
         rc = dz_fail(err, DZ_ECORRUPT,

@@ -231,7 +231,8 @@ struct dz_sandboxes_opts {
     const char *live_path; /* path of the live directory, for the column vfs_path */
     const char
         *host_name; /* the name of this host, for the column host; NULL: "", for a single host */
-    struct dz_idle_policy idle_policy; /* the server's; a tier of DZ_IDLE_INHERIT has the default */
+    struct dz_idle_policy
+        idle_policy; /* the server's idle policy; a tier of DZ_IDLE_INHERIT has the default */
     /* entries without ops are unused */
     struct dz_sandbox_runtime runtimes[DZ_SANDBOX_RUNTIMES_MAX];
     const struct dz_sandbox_host *host; /* NULL: no cells run in this process */
