@@ -122,7 +122,7 @@ struct dz_call_opts {
 DZ_NODISCARD int dz_cell_call(const struct dz_call_opts *opts, struct dz_buf *reply,
                               struct dz_err *err);
 
-/* Call this before the process holds secrets: it forks no calls from then on. */
+/* Call this before the process holds secrets: from then on it forks no calls itself. */
 void dz_cell_call_never_fork(void);
 
 /* --- inside ------------------------------------------------------------------- */

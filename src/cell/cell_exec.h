@@ -29,8 +29,9 @@
 
 /* Start a command. *ret_exec, never 0, names it in events and in the functions below, until EXITED
  * or EXEC_FAILED. EXEC_FAILED has one of these: DZ_ENOENT: no such program; DZ_EDENIED, DZ_EINVAL:
- * it cannot be run; DZ_EEXIST: the id is taken; DZ_ELIMIT; DZ_ESTATE: no such user or directory, or
- * the machine is not up. The functions below answer DZ_ENOENT for a name that is over. */
+ * it cannot be run; DZ_EEXIST: the id is taken; DZ_ELIMIT; DZ_ESTATE: no such user or directory,
+ * or the machine is not running. The functions below return DZ_ENOENT once the command has ended.
+ * */
 DZ_NODISCARD int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *exec,
                               uint32_t *ret_exec, struct dz_err *err);
 /* Send input. Returns how many bytes were taken, at most the window. */

@@ -160,7 +160,7 @@ static bool is_main(const char *id)
 static int may_start(struct dz_execs *x, const char *id, struct dz_err *err)
 {
     if (!x->machine->kernel)
-        return dz_fail(err, DZ_ESTATE, "run a command: the machine is not up");
+        return dz_fail(err, DZ_ESTATE, "run a command: the machine is not running");
     if (x->count >= DZ_CELL_EXECS_MAX)
         return dz_fail(err, DZ_ELIMIT,
                        "run a command: %zu commands run already, and more are not allowed",

@@ -118,8 +118,8 @@ bool dz_execs_main(const struct dz_execs *x);
 int64_t dz_execs_kill_at(const struct dz_execs *x);
 /* For a suspend: get main_sent, and the input buffers that are stored with the machine. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
-/* After a wake: find the commands in the kernel. main_sent: as dz_cell_sleep_wake() set it. Those
- * whose ids are in `sleepers` get the handles 1, 2 and so on. For each command a struct
+/* After a wake: find the commands in the kernel. main_sent: as dz_cell_sleep_wake() set it.
+ * Commands whose ids are in `sleepers` get the handles 1, 2 and so on. For each command a struct
  * dz_frame_live, for the host, is appended to live. */
 int dz_execs_woken(struct dz_execs *x, uint64_t main_sent, const char *const *sleepers,
                    struct dz_buf *live, uint32_t *ret_count, struct dz_err *err);

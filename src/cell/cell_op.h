@@ -20,7 +20,7 @@
 #include "runtime/runtime_op.h"
 
 /* Start a file operation. *ret_op, never 0, names it in events and in the functions below, until
- * OP_DONE; they answer DZ_ENOENT for a name that is over. */
+ * OP_DONE; after that, they return DZ_ENOENT. */
 DZ_NODISCARD int dz_cell_op_start(struct dz_cell *c, const struct dz_cell_op *op, uint32_t *ret_op,
                                   struct dz_err *err);
 /* Send input. Returns how many bytes were taken, at most the window; 0: wait for OP_WINDOW. */

@@ -20,7 +20,7 @@ struct dz_serve {
     struct dz_frame_fds copy; /* the host wants a snapshot in this file; count 0: it does not */
     int wal_refused;          /* pages of the WAL that could not be moved into the file */
     bool cool;                /* memory that was prepared for the wake has been given back */
-    bool rested;              /* there was a time without events after the wake */
+    bool rested;              /* the machine was idle at least once since its start */
     bool trimmed;             /* memory was given back since the last event, */
     int64_t trimmed_at;       /* at this boot time */
     int64_t reported_at;      /* boot time of the last ACTIVITY */

@@ -131,7 +131,7 @@ static int measure(const struct dz_machine *m, uint64_t *ret_size, struct dz_err
     for (size_t i = 0; i < m->mem.spaces.n; i++) {
         const struct dz_space *s = &m->mem.spaces.p[i];
         if (s->s.base != DZ_MACHINE_BASE_MODULE)
-            return BAD(err, "it has another image below it");
+            return BAD(err, "the image has another image below it");
         if (s->s.pages > (DZ_MACHINE_BASE_MAX - size) / PAGE)
             return dz_fail(err, DZ_ELIMIT,
                            "the memory of the image's machine is larger than %llu bytes",

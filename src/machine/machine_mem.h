@@ -10,7 +10,7 @@
 enum {
     DZ_MEM_ROW_PAGES = 256, /* pages in one row at most */
     DZ_MEM_ROW_FEW = 64,    /* pages in a row of a small sleep: such rows stay in caches */
-    /* pages in a row of a sleep that writes more than DZ_MEM_FEW: fewer rows */
+    /* pages in a row of a sleep that writes more than DZ_MEM_FEW, for fewer rows */
     DZ_MEM_ROW_MANY = 128,
     DZ_MEM_FEW = 1024,
     DZ_MEM_TINY = 32,  /* a sleep of at most this many pages packs all of them, which takes no

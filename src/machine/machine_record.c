@@ -12,7 +12,8 @@
 #include <assert.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are copied in the byte order of the host");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "records are copied in the byte order of the host");
 
 enum {
     NUMBER_MAX = 10, /* bytes of a LEB128 number */

@@ -155,7 +155,8 @@ struct dz_sandbox {
 struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id);
 /* Call after every send to its cell: updates what the loop polls for. */
 void dz_sandbox_watch_cell(struct dz_sandbox *s);
-/* Call when something has stopped using it: its next turn frees it if nothing needs it then. */
+/* Call when something has stopped using the sandbox: its next turn frees the object if nothing
+ * needs it then. */
 void dz_sandbox_unneeded(struct dz_sandbox *s);
 /* Call after a file operation or copy has ended: ends a file-only cell that is not used any
  * more. */

@@ -553,7 +553,7 @@ static int recovery_page(struct dz_sandboxes *all, struct dz_instances *rows, st
     return dz_registry_list(all->opts.registry, &f, rows, err);
 }
 
-/* Recover rows until until_ms. True: there may be more. */
+/* Recover rows until the time until_ms. True: there may be more. */
 static bool resume_some(struct dz_sandboxes *all, int64_t until_ms)
 {
     bool more = all->recovery.pass < RECOVERY_PASSES;
