@@ -73,7 +73,7 @@ enum dz_call_id {
  * call. */
 typedef int dz_call_fn(struct dz_call *call, void *arg, struct dz_err *err);
 
-/* The functions and their arguments, in cell_disk.c; run is NULL for DZ_CALL_FORK. */
+/* The functions and their arguments are in cell_disk.c; run is NULL for DZ_CALL_FORK. */
 struct dz_call_function {
     dz_call_fn *run;
     size_t arg_size, fd_count;

@@ -148,8 +148,8 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
             return 1;
         }
         if (errno == EINTR ||
-            errno == ECONNRESET) /* the other end closed with frames of ours unread; its last */
-            continue;            /* frames can be read after this error */
+            errno == ECONNRESET) /* the other end closed with frames of ours unread */
+            continue;            /* its last frames can still be read */
         if (errno != EAGAIN)
             return gone(err);
         if (!block)
@@ -245,7 +245,7 @@ enum {
     START_GO = 64,
     START_READONLY = 128,
     START_TRACE = 512,
-    START_NO_WAL = 256, /* the second descriptor is the disk's once more */
+    START_NO_WAL = 256, /* no WAL is passed: the second descriptor is the disk again */
 };
 
 static void add_string(struct dz_buf *b, const char *s)

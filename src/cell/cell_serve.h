@@ -16,8 +16,8 @@ struct dz_serve {
     struct dz_ops *ops;
     struct dz_put put;
     bool up;                  /* the machine runs; else the cell is file-only */
-    bool suspend, files_only; /* the host wants the machine to sleep, or only its files to stay */
-    struct dz_frame_fds copy; /* the host wants a snapshot in this file; count 0: it does not */
+    bool suspend, files_only; /* the host requested a suspend; keep only the files */
+    struct dz_frame_fds copy; /* the host requested a snapshot in this file; count 0: it did not */
     int wal_refused;          /* pages of the WAL that could not be moved into the file */
     bool cool;                /* memory that was prepared for the wake has been given back */
     bool rested;              /* the machine was idle at least once since its start */

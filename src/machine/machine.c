@@ -257,8 +257,8 @@ struct write {
 };
 
 /* Called in the transaction that commits the disk. Memory is written last, because it may fill the
- * page cache: a page that SQLite had to move to the log, and that changes again, costs SQLite a
- * pass over the rest of the log. */
+ * page cache: if a page that SQLite had to move to the log changes again, SQLite must read the
+ * rest of the log. */
 static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
 {
     struct write *w = arg;
