@@ -46,8 +46,8 @@ void dz_reaper_release(struct dz_reaper *r);
  * of ours, or its pid is claimed already. Any thread. */
 DZ_NODISCARD bool dz_reap_claim(pid_t pid);
 bool dz_reap_is_claimed(pid_t pid);
-/* The same for the sender of a packet, whose pidfd is closed here. False also if its number belongs
- * to another process by now, which cannot be noticed without a pidfd. */
+/* The same for the sender of a packet, whose pidfd is closed here. False also if its pid belongs to
+ * another process by now, which only a pidfd can show. */
 struct dz_sender;
 DZ_NODISCARD bool dz_reap_claim_sender(const struct dz_sender *who);
 

@@ -61,7 +61,7 @@ struct sink {
 
 /* --- the cell ----------------------------------------------------------------------------- */
 
-/* Make an error of a cell's message, which a hostile file may have chosen. */
+/* Make an error from a cell's message, which a hostile file may have chosen. */
 static int cell_error(int code, const char *text, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf clean = DZ_BUF_INIT(DZ_LINE_MAX);

@@ -19,7 +19,8 @@
 
 struct dz_machine_head {
     int64_t slept_real_ns; /* ns since 1970 when it was suspended */
-    int64_t now_ns;        /* the kernel's clock then; the rest: struct dz_kernel_misc */
+    int64_t now_ns;        /* the kernel's clock at that time; the other fields are those of struct
+                              dz_kernel_misc */
     uint64_t next_owner, next_anon_ino, total_cpu_ns, forks;
     uint32_t next_pid, load[3];
     uint64_t next_space;

@@ -630,7 +630,7 @@ static int cut(struct dz_machine *m, struct dz_err *err)
         return BAD(err, "its state has no valid header");
     if (h.version < 1 || h.version > DZ_MACHINE_VERSION)
         return dz_fail(err, DZ_EUNSUPPORTED,
-                       "the machine in the file is of version %u, this doze knows %d; a newer doze "
+                       "the machine in the file has version %u, this doze knows %d; a newer doze "
                        "wrote it",
                        h.version, DZ_MACHINE_VERSION);
     uint32_t tags = h.version == 1 ? DZ_STATE_TAGS_1 : DZ_STATE_TAGS_2;
