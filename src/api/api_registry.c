@@ -35,7 +35,8 @@ static void on_done(void *arg, uint64_t left, int rc, const struct dz_err *err)
         dz_json_end(&c->o.json);
         dz_json_put_u64(&c->o.json, "left", left);
         dz_json_put_bool(&c->o.json, "ok", left == 0);
-        dz_json_key(&c->o.json, "left_out"); /* SQLite's check reads all of it, on its connection */
+        dz_json_key(&c->o.json, "left_out"); /* SQLite's check would read all of the file, on the
+                                                registry's own connection */
         dz_json_array(&c->o.json);
         dz_json_str(&c->o.json, DZ_STR("registry_file"));
         dz_json_end(&c->o.json);

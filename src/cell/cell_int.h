@@ -222,8 +222,8 @@ struct dz_frame_out {
     size_t len, count;
     uint8_t bytes[DZ_OUT_MAX];
 };
-/* 1: taken. 0: the socket is full (only without block), so the frame was not taken, or all frames
- * still wait. DZ_EIO: the other end has gone. */
+/* 1: taken. 0: the socket is full (only without block), so the frame was not taken; after a flush,
+ * frames still wait. DZ_EIO: the other end has gone. */
 int dz_out_add(struct dz_frame_out *o, const struct dz_frame *f, const void *payload, bool block);
 int dz_out_flush(struct dz_frame_out *o, bool block);
 
@@ -285,8 +285,8 @@ uint64_t dz_cell_processes(void);
  * user (without users it keeps its own) with its limit of processes. fds: as in dz_cell_enter(). */
 int dz_cell_enter_zygote(const struct dz_zygote *zygote, int *fds, size_t count,
                          struct dz_os_jail_report *ret_report, struct dz_err *err);
-/* In a child of a zygote: enter the rest of the jail. native: of a zygote
- * whose cells run native programs, to be opened; else NULL. */
+/* In a child of a zygote: enter the rest of the jail. native is opened if the zygote's cells run
+ * native programs; else NULL. */
 int dz_cell_enter_forked(const struct dz_zygote *zygote, struct dz_os_dirty **ret_dirty,
                          struct dz_cell_native *native, int *fds, size_t count, struct dz_err *err);
 /* In a child that was just forked: close all descriptors but 0, 1, 2 and these, which are sorted

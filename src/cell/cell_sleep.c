@@ -221,7 +221,8 @@ static int read_inputs(struct dz_cell_inputs *in, const uint8_t *at, size_t left
         at += h.size;
         left -= (size_t)h.size;
     }
-    return left ? dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its saved input") : 0;
+    return left ? dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its saved input")
+                : 0;
 }
 
 int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_inputs *in, struct dz_err *err)

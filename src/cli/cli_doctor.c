@@ -100,8 +100,8 @@ static const struct feature {
         {false,
          "Memory, processes and CPU of all sandboxes together can be limited, and the memory of "
          "each (cells.memory_beside).",
-         "Only the available controllers can limit all sandboxes together; each also "
-         "has limits of its own. Under systemd, give doze a unit with Delegate=yes.",
+         "Only the available controllers can limit all sandboxes together; each sandbox also has "
+         "limits of its own. Under systemd, give doze a unit with Delegate=yes.",
          "Each sandbox can be limited, but not all of them together."},
     [DZ_OS_PROBE_NOFILE] =
         {false, "Thousands of sandboxes can be awake at once.",

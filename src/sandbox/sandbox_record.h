@@ -19,7 +19,7 @@ struct dz_record {
                                  active sandbox has */
     struct dz_idle_policy idle_policy; /* the sandbox's own */
     bool ignore_cpu;
-    bool sleeper_stays; /* do not suspend it because its guest sleeps */
+    bool sleeper_stays; /* a sleeping guest is no reason to suspend it */
 };
 
 #endif
