@@ -276,7 +276,7 @@ static int send_with_fds(int fd, const struct dz_frame *head, const void *payloa
                          .msg_control = control,
                          .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-    assert(c); /* `control` has room for one */
+    assert(c); /* `control` has room for one header */
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int) * count);

@@ -52,7 +52,7 @@ static int parse_float(struct dz_str s, double max, double *ret, struct dz_err *
     return 0;
 }
 
-/* "0x" and up to 32 hexadecimal digits. */
+/* Parse a v128: "0x" and up to 32 hexadecimal digits. */
 static int parse_v128(struct dz_str s, uint64_t ret[2], struct dz_err *err)
 {
     char quoted[DZ_STR_QUOTED];

@@ -116,7 +116,7 @@ void dz_sandbox_config_release(struct dz_sandbox_config *c)
     *c = (struct dz_sandbox_config){0};
 }
 
-/* "K=V" of each member, in one block. Takes over the reference to o. */
+/* Write "K=V" for each member of the object into one block. Takes over the reference to o. */
 static int flatten(json_t *o, char ***ret_list, struct dz_err *err)
 {
     json_t *value;
