@@ -3,8 +3,8 @@
  * cell_machine.c - opening a machine inside its jail, the kinds of its programs, and starting one.
  *
  * A program is looked for in the PATH of the machine, as a shell would: a name with a slash is a
- * path. Its environment is that of the host's request; HOME is added unless the request is
- * complete.
+ * path. Its environment is that of the host's request; HOME is added if the request does not set
+ * it and is not `bare`.
  */
 #include "cell/cell_execs.h"
 #include "cell/cell_sleep.h"
