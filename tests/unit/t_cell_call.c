@@ -320,7 +320,7 @@ TEST(a_host_that_fails_ends_it_with_its_own_words)
     CHECK_INT(call_talking(talk, &t), DZ_EDENIED);
     CHECK_STR(err.msg, "no answer to that");
     CHECK_INT(call(talk, NULL, NULL), DZ_EIO); /* nobody to answer */
-    CHECK(strstr(err.msg, "answers none") != NULL);
+    CHECK(strstr(err.msg, "answers no questions") != NULL);
 }
 
 TEST(it_can_be_asked_to_stop)
