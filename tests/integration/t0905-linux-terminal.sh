@@ -5,26 +5,33 @@
 . "$LIB_ROOT/tests/integration/linux.sh"
 
 export TMUX_TMPDIR=$LIB_SCRATCH
-trap 'tmux -L on kill-server 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
+end_servers() {
+    local socket
+    for socket in "$TMUX_TMPDIR"/tmux-*/*; do
+        tmux -S "$socket" kill-server 2>/dev/null
+    done
+}
+trap 'end_servers; rm -rf "$LIB_SCRATCH"' EXIT
 
 # at_screen TEXT: wait until a line of the screen has it
 at_screen() {
     local i
     for ((i = 0; i < 100; i++)); do
-        tmux -L on capture-pane -p -t t >screen 2>/dev/null && grep -qF -e "$1" screen && return 0
+        tmux -L "$server" capture-pane -p -t t >screen 2>/dev/null && grep -qF -e "$1" screen && return 0
         sleep 0.1
     done
     echo "\"$1\" did not appear:"
     cat screen
     return 1
 }
-keys() { tmux -L on send-keys -t t "$@"; }
+keys() { tmux -L "$server" send-keys -t t "$@"; }
 
 # play HOST|SANDBOX STEPS COMMAND...: STEPS is a function that types; it leaves the screens that it
 # wants to compare in the file screens
 play() {
     local on=$1 steps=$2 shell
     shift 2
+    server=$on-$steps # a server of its own: one that is ending would be given the next session
     rm -f screens
     if [ "$on" = host ] || [ "${DOZE_LINUX_ON:-}" = native ]; then
         rm -rf host && cp -r "$LIB_ROOT/tests/linux" host
@@ -33,10 +40,10 @@ play() {
         shell="exec doze run -it --image debian --copy $LIB_ROOT/tests/linux:/work -w /work"
         shell+="$(printf ' -e %s' "${LINUX_ENV[@]}") -e HOME=/root -- $*"
     fi
-    tmux -L on -f /dev/null new-session -d -s t -x 80 -y 24 "$shell" || return
+    tmux -L "$server" -f /dev/null new-session -d -s t -x 80 -y 24 "$shell" || return
     "$steps"
     local status=$?
-    tmux -L on kill-server 2>/dev/null
+    tmux -L "$server" kill-server 2>/dev/null
     return $status
 }
 shot() { sed 's/ *$//' screen >>screens; }
