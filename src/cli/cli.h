@@ -113,7 +113,7 @@ enum dz_cli_progress_step {
     DZ_CLI_PROGRESS_END,
 };
 
-/* One run of one command. Commands may read all fields. */
+/* What a command is run with: streams, options, arguments. Commands may read all fields. */
 struct dz_cli {
     FILE *out; /* results */
     FILE *err; /* errors, notes, progress */

@@ -449,19 +449,26 @@ static int unpack_files(struct dz_build *b, struct dz_err *err)
     return rc < 0 ? rc : read_recipe(&how, b->recipe, err);
 }
 
+/* A build with nothing open. */
+static struct dz_build new_build(struct dz_image_store *s, const struct dz_image_build *how,
+                                 struct dz_recipe *recipe, char *name)
+{
+    return (struct dz_build){.store = s,
+                             .how = how,
+                             .recipe = recipe,
+                             .name = name,
+                             .log = -1,
+                             .base = -1,
+                             .base_pack = -1};
+}
+
 int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
                    char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
     static struct dz_recipe recipe;
     struct dz_err own = {0};
     char full[DZ_IMAGE_NAME_MAX + 1];
-    struct dz_build b = {.store = s,
-                         .how = how,
-                         .recipe = &recipe,
-                         .name = full,
-                         .log = -1,
-                         .base = -1,
-                         .base_pack = -1};
+    struct dz_build b = new_build(s, how, &recipe, full);
     DZ_AUTO(dz_fd_close) int lock = -1;
     err = err ? err : &own;
     recipe = (struct dz_recipe){0};
@@ -500,13 +507,7 @@ int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how, 
     char full[DZ_IMAGE_NAME_MAX + 1], base_sha256[DZ_SHA256_HEX];
     struct dz_image base = {0};
     struct dz_step *apt = NULL;
-    struct dz_build b = {.store = s,
-                         .how = how,
-                         .recipe = &recipe,
-                         .name = full,
-                         .log = -1,
-                         .base = -1,
-                         .base_pack = -1};
+    struct dz_build b = new_build(s, how, &recipe, full);
     DZ_AUTO(dz_fd_close) int lock = -1;
     recipe = (struct dz_recipe){0};
     int rc = dz_recipe_read(how->recipe, &recipe, err);

@@ -7,8 +7,8 @@
  * may map all of it, so files that are not readable by everyone stay in the database. So do files
  * with holes, which a pack would fill.
  *
- * One cell does all of this: it writes the pack, removes the content from the disk, and copies the
- * disk to a new one without the pages freed by that.
+ * A single cell writes the pack, removes the files' content from the disk, and copies the disk to a
+ * new one without the pages that this freed.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"

@@ -4,8 +4,9 @@
  *
  * An item is a row: which description is watched, for what, and whether it is hot: something
  * happened at the description since the item was last found not ready or, with EPOLLET, reported.
- * It stays in the queues of its description, so a wake of them makes it hot and wakes the waiters
- * of the epoll. As in poll, the description is asked whether it is ready when a thread waits.
+ * An item stays in the wait queues of its description, so that a wake of these makes the item hot
+ * and wakes the waiters of the epoll. As in poll, the description is asked whether it is ready when
+ * a thread waits.
  *
  * An item is removed with the last descriptor of its description, not with the one under which it
  * was added. The order of hot items is not saved: after a thaw it is that of their rows.

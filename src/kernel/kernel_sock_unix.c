@@ -234,7 +234,7 @@ static int unix_pair(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *c
     return 0;
 }
 
-/* Its queue has room again: wake the senders that wait for it, and its peers. */
+/* The queue of s has room again: wake the senders that wait for that, and the peers of s. */
 static void wake_senders(struct dz_kernel *k, const struct dz_socket *s)
 {
     dz_k_wake(k, &s->wait_p);

@@ -2,9 +2,9 @@
  *
  * os_fault.c - the handler of SIGBUS.
  *
- * It has a separate stack, because the code that touches the page may run on a small one, and
- * reading a row of a database needs room. A signal that is not ours goes to the earlier handler:
- * our handler restores it and returns, and the access fails again.
+ * The handler has a stack of its own, because the code that touches the page may run on a small
+ * one, and reading a row of a database needs room. A signal that is not ours goes to the earlier
+ * handler: our handler restores it and returns, and the access fails again.
  */
 #include "os/os_fault.h"
 

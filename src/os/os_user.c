@@ -124,7 +124,7 @@ void dz_os_users_calls(const struct dz_os_users *users, struct dz_os_syscall *re
         }
 }
 
-/* It uses raw system calls, because the C library's functions would change all threads. */
+/* Raw system calls, because the C library's functions change the user of all threads. */
 int dz_os_user_become(uint32_t id, struct dz_err *err)
 {
     if (syscall(SYS_setresgid, id, id, id) < 0 || syscall(SYS_setresuid, id, id, id) < 0)

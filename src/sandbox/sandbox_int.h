@@ -293,8 +293,8 @@ void dz_sandbox_turn(struct dz_sandbox *s);
 void dz_sandbox_turn_soon(struct dz_sandbox *s);
 /* dz_sandbox_register() for a row that may name an operation in progress. */
 int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err);
-/* Its cell ended without being asked to. why: the message for the column error; NULL: it suspended
- * itself. */
+/* The sandbox's cell ended without being asked to. why: the message for the column error; NULL: the
+ * cell suspended the machine itself. */
 void dz_sandbox_cell_died(struct dz_sandbox *s, const char *why);
 /* Submit a request of the clock. True: it was accepted. */
 bool dz_sandbox_background(struct dz_sandboxes *all, const struct dz_sandbox_request *r);
