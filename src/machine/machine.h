@@ -35,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct dz_buf;
 struct dz_db;
 struct dz_kernel;
 struct dz_machine;
@@ -116,6 +117,85 @@ struct dz_machine_ops {
     bool (*base_map)(void *arg, void *at, const uint8_t *part, size_t size);
 
     int64_t (*real_ns)(void *arg); /* NULL: the clock of the host is used */
+    void *arg;
+};
+
+/* --- programs outside this process ---------------------------------------------------- */
+
+/* Native programs run in processes of the host. Their memory is reached through the functions of
+ * struct dz_machine_native; all the rest of their state is one blob, which the embedder makes and
+ * reads, and which is the section DZ_STATE_NATIVE of the saved state. machine/ stores pages. */
+
+enum dz_machine_memory_kind {
+    DZ_MACHINE_PRIVATE = 1, /* pages of an address space; page n has the address n * PAGE */
+    DZ_MACHINE_OBJECT = 2,  /* shared memory, or a file whose truth is in memory: page n is at the
+                               offset n * PAGE */
+};
+enum {
+    DZ_MACHINE_MEMORIES_MAX = 1 << 16, /* of native programs in one machine */
+    DZ_MACHINE_NATIVE_MAX = 64 << 20,  /* bytes of the blob */
+};
+#define DZ_MACHINE_IDS_MAX (UINT64_C(1) << 60) /* numbers of memories are smaller */
+
+/* A number belongs to one memory of its kind for ever: it is not used again after the memory has
+ * ended. Numbers of the two kinds are independent. */
+struct dz_machine_memory {
+    enum dz_machine_memory_kind kind;
+    uint64_t id;
+};
+/* Pages, by number. Lists of them are ascending and disjoint. */
+struct dz_machine_pages {
+    uint64_t first, count;
+    bool zeros; /* restore() makes these pages zeros. false: they have another content, as that of a
+                   file, or the content is unknown */
+};
+DZ_VEC(dz_machine_pages_list, struct dz_machine_pages);
+
+/* Each gets arg. All but hold() are called only between hold() and release(), or in a wake between
+ * restore() and release(). After an error nothing is lost: the machine calls release(), and the
+ * programs go on. An error in a wake fails the wake; the embedder then ends the processes. */
+struct dz_machine_native {
+    /* Stop all threads of all processes, wherever they are, in bounded time. Their registers and
+     * parked calls are known then, and no page changes until release(). It is no error if there are
+     * none. */
+    int (*hold)(void *arg, struct dz_err *err);
+    /* All go on: after a sleep that failed or that goes on, and after a wake. The kernel's clock
+     * is right then. */
+    void (*release)(void *arg);
+
+    /* Append everything but the content of pages: address spaces, threads, registers, objects. It
+     * has a version of its own. At most DZ_MACHINE_NATIVE_MAX bytes. */
+    int (*save)(void *arg, struct dz_kernel *k, struct dz_buf *to, struct dz_err *err);
+    /* Called when all rows are in the kernel, before dz_kernel_thaw(): make the processes, their
+     * threads (stopped), all mappings with their backing, and the objects. The bytes are not
+     * trusted: DZ_ECORRUPT. No instruction of a program runs. */
+    int (*restore)(void *arg, struct dz_kernel *k, const void *bytes, size_t size,
+                   struct dz_err *err);
+
+    /* Call fn with each memory, each once; a vfork child's is its parent's. Nonzero from fn ends
+     * it and is returned. */
+    int (*each)(void *arg,
+                int (*fn)(void *fn_arg, const struct dz_machine_memory *mem, struct dz_err *err),
+                void *fn_arg, struct dz_err *err);
+    /* own: the pages whose content may differ from what restore() makes of them. A page that is not
+     * among them is not saved, and what the file had of it is forgotten: so unmapped, replaced and
+     * freed pages (munmap, MADV_DONTNEED, exec) must be missing here. written: those pages of `own`
+     * that may have been written since mark(); all of `own` where there was no mark. */
+    int (*changed)(void *arg, const struct dz_machine_memory *mem,
+                   struct dz_machine_pages_list *ret_own, struct dz_machine_pages_list *ret_written,
+                   struct dz_err *err);
+    /* The bytes of all these pages, one after the other; whatever the protections of the pages.
+     * read: the pages are in `own`. write: the pages come from a file that may be hostile, so any
+     * of them may lie in no mapping: DZ_ECORRUPT. */
+    int (*read)(void *arg, const struct dz_machine_memory *mem,
+                const struct dz_machine_pages *pages, size_t n, uint8_t *ret_bytes,
+                struct dz_err *err);
+    int (*write)(void *arg, const struct dz_machine_memory *mem,
+                 const struct dz_machine_pages *pages, size_t n, const uint8_t *bytes,
+                 struct dz_err *err);
+    /* From now on note which pages are written. An error: the host cannot, so changed() reports all
+     * pages of `own` as written; no more than time is lost. NULL: the same. */
+    int (*mark)(void *arg, const struct dz_machine_memory *mem, struct dz_err *err);
     void *arg;
 };
 
