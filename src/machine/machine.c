@@ -93,6 +93,7 @@ int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_
     m->modules.max = DZ_MACHINE_MODULES_MAX;
     m->next_space = 1;
     dz_mem_init(&m->mem);
+    dz_native_init(&m->native);
     int rc = look(m, opts->to_drop, err);
     if (rc < 0) {
         dz_machine_close(m);
@@ -195,6 +196,8 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
     if (rc < 0)
         return rc;
     dz_machine_mem_mark(m);
+    if (m->ops->native)
+        m->ops->native->release(m->ops->native->arg);
     m->woken = true;
     m->stats.state_bytes = m->state.len;
     m->stats.modules = m->modules.n;
@@ -294,11 +297,16 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
         .m = m,
         .k = k,
         .tidy = how->goes_on}; /* a copy has no rows to delete, so they are deleted here */
+    const struct dz_machine_native *native = m->ops->native;
     if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
         return dz_fail(err, DZ_ELIMIT,
                        "suspend the machine: its policy or the host's data is too long");
     m->vfs = vfs;
     int rc = dz_machine_damage(m, err);
+    if (rc < 0)
+        return rc;
+    if (native)
+        rc = native->hold(native->arg, err);
     if (rc == 0)
         rc = dz_machine_mem_plan(m, k, &w.change, err);
     if (rc == 0)
@@ -307,13 +315,17 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
         rc = commit(m, vfs, write_all, &w, err);
     dz_machine_mem_done(m, w.change, rc == 0);
     dz_buf_release(&m->state);
-    if (rc < 0)
-        return rc;
-    m->woken = true; /* a machine that runs on needs the rows in the file */
-    m->live = m->live_written = false;
-    if (how->goes_on)
-        dz_machine_mem_mark(m);
-    return how->goes_on ? 0 : dz_vfs_sync(vfs, err);
+    if (rc == 0) {
+        m->woken = true; /* a machine that runs on needs the rows in the file */
+        m->live = m->live_written = false;
+        if (how->goes_on)
+            dz_machine_mem_mark(m);
+        else
+            rc = dz_vfs_sync(vfs, err);
+    }
+    if (native && (rc < 0 || how->goes_on))
+        native->release(native->arg);
+    return rc;
 }
 
 void dz_machine_tidy(struct dz_machine *m)
@@ -376,6 +388,9 @@ const char dz_machine_sql_mem[] = "SELECT rowid,gen,seq,data FROM mem ORDER BY g
 const char dz_machine_sql_mem_list[] = "SELECT rowid,gen,seq FROM mem ORDER BY gen DESC,seq DESC";
 const char dz_machine_sql_mem_put[] = "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)";
 const char dz_machine_sql_mem_drop[] = "DELETE FROM mem WHERE gen=?1 AND seq=?2";
+const char dz_machine_sql_pages[] = "SELECT value FROM machine WHERE part='pages' ORDER BY key";
+const char dz_machine_sql_pages_drop[] = "DELETE FROM machine WHERE part='pages'";
+const char dz_machine_sql_pages_put[] = "INSERT INTO machine(part,key,value)VALUES('pages',?1,?2)";
 
 void dz_machine_prepare(struct dz_db *db)
 {
@@ -383,7 +398,8 @@ void dz_machine_prepare(struct dz_db *db)
         dz_machine_sql_meta_get,   dz_machine_sql_meta_put,  dz_machine_sql_state,
         dz_machine_sql_state_drop, dz_machine_sql_state_put, dz_machine_sql_modules_drop,
         dz_machine_sql_mem,        dz_machine_sql_mem_list,  dz_machine_sql_mem_put,
-        dz_machine_sql_mem_drop,
+        dz_machine_sql_mem_drop,   dz_machine_sql_pages,     dz_machine_sql_pages_drop,
+        dz_machine_sql_pages_put,
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
         (void)dz_db_stmt(db, all[i]);

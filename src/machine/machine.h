@@ -39,6 +39,7 @@ struct dz_buf;
 struct dz_db;
 struct dz_kernel;
 struct dz_machine;
+struct dz_machine_native;
 struct dz_vfs;
 struct dz_wasm_module;
 
@@ -116,7 +117,8 @@ struct dz_machine_ops {
     const uint8_t *(*base_get)(void *arg, size_t *ret_size);
     bool (*base_map)(void *arg, void *at, const uint8_t *part, size_t size);
 
-    int64_t (*real_ns)(void *arg); /* NULL: the clock of the host is used */
+    int64_t (*real_ns)(void *arg);          /* NULL: the clock of the host is used */
+    const struct dz_machine_native *native; /* NULL: no program runs outside this process */
     void *arg;
 };
 

@@ -180,7 +180,11 @@ static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db 
     const struct dz_machine_opts below = {.db = image, .ops = &none};
     int rc = image ? dz_machine_open(&own, &g.own, err) : 0;
     bool based = rc == 0 && g.own && is_based(g.own);
-    if (based)
+    if (based && dz_view_left(&g.own->section[DZ_STATE_NATIVE]))
+        rc = dz_fail(err, DZ_EUNSUPPORTED,
+                     "flatten the file: native programs and WebAssembly programs of the image's "
+                     "machine sleep in it together; end one of the two kinds first");
+    if (rc == 0 && based)
         rc = dz_machine_open(&below, &g.below, err);
     if (rc == 0 && based && g.below->found != DZ_MACHINE_ASLEEP)
         rc = dz_fail(err, DZ_ECORRUPT, "the image below the file holds no suspended machine");

@@ -108,7 +108,7 @@ static int count_piece(void *arg, uint32_t row, const struct dz_mem_piece *piece
     struct dz_space *s = dz_mem_space(&m->mem, piece->run.space);
     m->mem.rows.p[row].pages += piece->run.count;
     if (!s)
-        return 0;
+        return dz_native_piece(m, row, piece, err);
     if (piece->run.first >= s->homes || piece->run.count > s->homes - piece->run.first)
         return BAD(err, "a page lies outside its memory");
     for (uint32_t i = 0; i < piece->run.count; i++)
@@ -131,7 +131,11 @@ static int read_memory(struct look *p, struct dz_err *err)
         rc = dz_mem_grow_homes(s, err);
     }
     if (rc == 0)
+        rc = dz_native_read_list(m, err);
+    if (rc == 0)
         rc = dz_mem_read_all(m, count_piece, m, &p->total.memory_bytes, err);
+    if (rc == 0)
+        rc = dz_native_map(m, false, err);
     p->total.memory_rows = m->mem.rows.n;
     for (size_t i = 0; i < m->mem.rows.n; i++) {
         p->total.pages_live += m->mem.rows.p[i].live;

@@ -99,11 +99,12 @@ enum dz_state_tag { /* The sections of a state. Each occurs once, in this order.
     DZ_STATE_IPCS = 19,
     DZ_STATE_SEMUNDOS = 20,
     DZ_STATE_TIMERS = 21,
-    DZ_STATE_TAGS = 22,
+    DZ_STATE_NATIVE = 22, /* all of native programs but the content of their pages */
+    DZ_STATE_TAGS = 23,
 };
 _Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_JOB + 1 == (int)DZ_STATE_LOCKS &&
                    (int)DZ_KERNEL_TABLE_COUNT - (int)DZ_KERNEL_TABLE_THREAD ==
-                       (int)DZ_STATE_TAGS - (int)DZ_STATE_THREADS,
+                       (int)DZ_STATE_NATIVE - (int)DZ_STATE_THREADS,
                "a section a table");
 static inline unsigned dz_state_rows(enum dz_kernel_table table)
 {
@@ -167,6 +168,33 @@ struct dz_mem {
     uint64_t missing;     /* the number of missing pages */
     struct dz_err damage; /* the first damaged page that was touched; code 0: none was */
 };
+/* Memory of native programs: machine_native.c. */
+struct dz_extent { /* pages that a row has */
+    uint64_t first, count;
+    uint32_t home; /* the index of the row plus 1; while a list is read, its place in it plus 1 */
+};
+DZ_VEC(dz_extents, struct dz_extent);
+struct dz_native_memory {
+    struct dz_machine_memory mem;
+    uint64_t key; /* in rows of mem, where memories of modules have smaller numbers */
+    struct dz_extents extents;
+};
+DZ_VEC(dz_native_memories, struct dz_native_memory);
+struct dz_native_ref { /* a row that the list in the file names */
+    int64_t gen, seq;
+    uint32_t row; /* its index plus 1; 0: it was not read yet */
+};
+struct dz_native {
+    struct dz_native_memories of;        /* by key */
+    DZ_VEC(, struct dz_native_ref) refs; /* in a wake */
+    uint64_t pages, laid; /* in a wake: of the list, and of the rows that were read */
+};
+enum {
+    DZ_NATIVE_KIND_SHIFT = 62,
+    DZ_NATIVE_EXTENTS_MAX = 16 << 20, /* of one memory */
+};
+#define DZ_NATIVE_PAGES_MAX (UINT64_C(1) << 48) /* numbers of pages are smaller */
+
 /* Reads rows by their SQLite id, one after the other: their bytes as stored, and room for the
  * unpacked pages. */
 struct dz_mem_reader {
@@ -213,6 +241,7 @@ struct dz_machine {
     DZ_VEC(, struct dz_wasm_module *)
     opened; /* during a wake: the modules, by their number minus 1 */
     struct dz_mem mem;
+    struct dz_native native;
     struct dz_base base;
     uint64_t next_space;
     struct dz_machine_stats stats;
@@ -222,7 +251,8 @@ struct dz_machine {
 extern const char dz_machine_sql_meta_get[], dz_machine_sql_meta_put[], dz_machine_sql_state[],
     dz_machine_sql_state_drop[], dz_machine_sql_state_put[], dz_machine_sql_modules_drop[],
     dz_machine_sql_mem[], dz_machine_sql_mem_list[], dz_machine_sql_mem_put[],
-    dz_machine_sql_mem_drop[];
+    dz_machine_sql_mem_drop[], dz_machine_sql_pages[], dz_machine_sql_pages_drop[],
+    dz_machine_sql_pages_put[];
 
 static inline int64_t dz_machine_real_ns(const struct dz_machine *m)
 {

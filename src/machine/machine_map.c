@@ -448,7 +448,7 @@ static int bind_space(struct dz_machine *m, struct dz_space *s, struct dz_kernel
                       struct dz_err *err)
 {
     const struct dz_task *t = dz_kernel_task(k, s->s.proc);
-    if (!t || s->s.memory >= dz_wasm_mem_count(dz_kernel_wasm_inst(t)))
+    if (!t || !dz_kernel_wasm_inst(t) || s->s.memory >= dz_wasm_mem_count(dz_kernel_wasm_inst(t)))
         return dz_fail(err, DZ_ECORRUPT,
                        "the machine in the file is damaged: memory %llu belongs to no process",
                        (unsigned long long)s->s.id);
@@ -473,9 +473,11 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
 {
     size_t memories = 0;
     int rc = 0;
-    for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++)
-        if (dz_kernel_task(k, i))
-            memories += dz_wasm_mem_count(dz_kernel_wasm_inst(dz_kernel_task(k, i)));
+    for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_task *t = dz_kernel_task(k, i);
+        if (t && dz_kernel_wasm_inst(t))
+            memories += dz_wasm_mem_count(dz_kernel_wasm_inst(t));
+    }
     for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
         rc = bind_space(m, &m->mem.spaces.p[i], k, err);
         for (size_t o = 0; rc == 0 && o < i; o++)
@@ -497,13 +499,13 @@ int dz_mem_map_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, stru
     struct dz_space *s = dz_mem_space(&m->mem, p->run.space);
     r->pages += p->run.count;
     if (!s)
-        return 0;
+        return dz_native_piece(m, row, p, err);
     if (p->run.first >= s->homes || p->run.count > s->homes - p->run.first)
         return dz_fail(
             err, DZ_ECORRUPT,
-            "the memory of the machine in the file is damaged: page %u of memory %llu is "
+            "the memory of the machine in the file is damaged: page %llu of memory %llu is "
             "outside of it",
-            p->run.first, (unsigned long long)s->s.id);
+            (unsigned long long)p->run.first, (unsigned long long)s->s.id);
     if (p->bytes &&
         p->run.count >= POPULATE_MIN) /* one system call instead of a page fault for each page */
         dz_vm_populate(s->range.at + p->run.first * PAGE, p->run.count * PAGE);
@@ -559,13 +561,20 @@ int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     int rc = based ? dz_machine_base_get(m, err) : 0;
     if (rc == 0)
         rc = bind_spaces(m, k, err);
-    if (rc < 0 || m->below) /* a machine of the image: its rows are in the base already */
-        return rc;
-    rc = map_on_demand(m, err);
     if (rc == 0)
-        rc = dz_mem_read_all(m, dz_mem_map_piece, m, &m->stats.bytes, err);
+        rc = dz_native_read_list(m, err);
     if (rc < 0)
         return rc;
-    dz_mem_assert(&m->mem);
+    if (m->below) /* the memories of modules are in the base already */
+        return dz_native_map_below(m, err);
+    int listed = m->mem.spaces.n ? map_on_demand(m, err) : 0;
+    rc = listed;
+    if (rc == 0)
+        rc = dz_mem_read_all(m, dz_mem_map_piece, m, &m->stats.bytes, err);
+    if (rc >= 0)
+        rc = dz_native_map(m, listed > 0, err);
+    if (rc < 0)
+        return rc;
+    dz_mem_assert(m);
     return 0;
 }

@@ -167,6 +167,7 @@ void dz_machine_mem_release(struct dz_machine *m)
         forget_space(m, &m->mem.spaces.p[i]);
     dz_vec_release(&m->mem.spaces);
     dz_vec_release(&m->mem.rows);
+    dz_native_release(&m->native);
 }
 
 struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id)
@@ -310,6 +311,7 @@ struct dz_mem_change {
     size_t spaces;
     struct dz_mem_rows rows;
     int64_t gen;
+    struct dz_native_change *native; /* NULL: there are no native programs */
 };
 
 /* Find the memories of all processes that live now, and mark them `seen`. */
@@ -343,7 +345,7 @@ static int add_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err *
         m->mem.spaces.p[i].seen = false;
     for (uint32_t i = 2; rc == 0 && i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_task *t = dz_kernel_task(k, i);
-        if (!t || t->borrowed)
+        if (!t || t->borrowed || !dz_kernel_wasm_inst(t))
             continue;
         for (uint32_t memory = 0; rc == 0 && memory < dz_wasm_mem_count(dz_kernel_wasm_inst(t));
              memory++)
@@ -456,8 +458,9 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
         bad[i] = c->rows.p[i].live * 2 < c->rows.p[i].pages;
     lay_bad_rows(m, c, bad);
     empty_bad_rows(m, c, bad);
+    int rc = dz_native_empty_rows(m, c->native, bad, &c->rows, err);
     dz_free(bad);
-    return 0;
+    return rc;
 }
 
 /* Do this before pages are written, because reading a missing page needs the same SQLite handle. */
@@ -489,7 +492,9 @@ int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem
     if (rc < 0)
         return rc;
     leave_homes(m, c);
-    rc = fold(m, c, err);
+    rc = dz_native_plan(m, &c->rows, &c->native, err);
+    if (rc == 0)
+        rc = fold(m, c, err);
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)
         if (c->dirty.p[i].err)
             rc = dz_fail(err, c->dirty.p[i].err, "suspend the machine: too many dirty pages");
@@ -564,6 +569,20 @@ static int write_page(struct row_out *o, size_t space, size_t at, struct dz_err 
     return 0;
 }
 
+static int write_native(void *arg, const struct dz_native_page *page, uint32_t *ret_home,
+                        struct dz_err *err)
+{
+    struct row_out *o = arg;
+    int rc = dz_mem_pack_full(&o->packer) ? flush_row(o, err) : 0;
+    if (rc < 0)
+        return rc;
+    dz_mem_pack_page(&o->packer, page->key, page->page, page->bytes);
+    o->to_stay += page->stays;
+    o->m->stats.pages++;
+    *ret_home = (uint32_t)o->c->rows.n + 1;
+    return 0;
+}
+
 /* Delete rows without live pages: all of them, or only those that had none before this sleep. */
 static int delete_rows(const struct dz_machine *m, struct dz_mem_rows *rows, bool all,
                        struct dz_err *err)
@@ -604,7 +623,7 @@ int dz_machine_mem_tidy(struct dz_machine *m, struct dz_err *err)
 
 static size_t dirty_pages(const struct dz_mem_change *c)
 {
-    size_t n = 0;
+    size_t n = dz_native_pages(c->native);
     for (size_t i = 0; i < c->dirty.n; i++)
         for (size_t r = 0; r < c->dirty.p[i].n; r++)
             n += c->dirty.p[i].p[r].size / PAGE;
@@ -629,17 +648,21 @@ int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tid
             for (size_t at = run->at; rc == 0 && at < run->at + run->size; at += PAGE)
                 rc = write_page(&o, i, at, err);
         }
+    const struct dz_native_put put = {write_native, &o};
+    if (rc == 0)
+        rc = dz_native_write(m, c->native, &put, err);
     if (rc == 0)
         rc = flush_row(&o, err);
     dz_mem_pack_release(&o.packer);
-    return rc;
+    return rc < 0 ? rc : dz_native_write_list(m, c->native, &c->rows, err);
 }
 
 /* --- after the commit --------------------------------------------------------------------- */
 
 /* When many rows of the table have been deleted, remove their entries and renumber the homes. */
-static void compact_rows(struct dz_mem *mem)
+static void compact_rows(struct dz_machine *m)
 {
+    struct dz_mem *mem = &m->mem;
     size_t n = 0;
     for (size_t i = 0; i < mem->rows.n; i++)
         n += !mem->rows.p[i].gone;
@@ -658,12 +681,14 @@ static void compact_rows(struct dz_mem *mem)
     for (size_t i = 0; i < mem->spaces.n; i++)
         for (size_t page = 0; page < mem->spaces.p[i].homes; page++)
             mem->spaces.p[i].home[page] = to[mem->spaces.p[i].home[page]];
+    dz_native_renumber(&m->native, to);
     dz_free(to);
 }
 
-void dz_mem_assert(const struct dz_mem *mem)
+void dz_mem_assert(const struct dz_machine *m)
 {
-    uint64_t live = 0, homes = 0, missing = 0;
+    const struct dz_mem *mem = &m->mem;
+    uint64_t live = 0, homes = DZ_CHECK_DEEP ? dz_native_live(&m->native) : 0, missing = 0;
     for (size_t i = 0; i < mem->rows.n; i++) {
         assert(mem->rows.p[i].live <= (mem->rows.p[i].gone ? 0 : mem->rows.p[i].pages));
         live += mem->rows.p[i].live;
@@ -699,8 +724,9 @@ static void adopt(struct dz_machine *m, struct dz_mem_change *c)
     m->mem.rows = c->rows;
     c->rows = (struct dz_mem_rows)DZ_VEC_INIT(DZ_MACHINE_ROWS_MAX);
     m->mem.gen = c->gen;
-    compact_rows(&m->mem);
-    dz_mem_assert(&m->mem);
+    dz_native_adopt(m, c->native);
+    compact_rows(m);
+    dz_mem_assert(m);
     count_stats(m);
 }
 
@@ -710,6 +736,7 @@ void dz_machine_mem_mark(struct dz_machine *m)
         struct dz_space *s = &m->mem.spaces.p[i];
         s->marked = m->ops->mark && m->ops->mark(m->ops->arg, &s->range, NULL) == 0;
     }
+    dz_native_mark(m);
     count_stats(m);
 }
 
@@ -725,6 +752,7 @@ void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool com
         dz_vec_release(&c->dirty.p[i]);
     dz_vec_release(&c->dirty);
     dz_vec_release(&c->rows);
+    dz_native_change_free(c->native);
     dz_free(c->home);
     dz_free(c);
 }

@@ -35,6 +35,8 @@ enum dz_mem_codec {
     DZ_MEM_LAST_LZ4 = 1, /* one block of LZ4, then the runs */
     DZ_MEM_RAW = 2,      /* the runs, then plain bytes */
     DZ_MEM_LZ4 = 3,
+    DZ_MEM_WIDE_RAW = 4, /* the same two with runs that have page numbers of 64 bits */
+    DZ_MEM_WIDE_LZ4 = 5,
 };
 enum dz_mem_kind {
     DZ_MEM_BYTES = 0,
@@ -42,10 +44,18 @@ enum dz_mem_kind {
 };
 struct dz_mem_run {
     uint64_t space;
-    uint32_t first, count; /* pages */
+    uint64_t first; /* page */
+    uint32_t count; /* pages */
+    uint32_t kind;
+};
+/* A run in rows that are not wide. */
+struct dz_mem_run_narrow {
+    uint64_t space;
+    uint32_t first, count;
     uint32_t kind, pad;
 };
-_Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 24,
+_Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 24 &&
+                   sizeof(struct dz_mem_run_narrow) == sizeof(struct dz_mem_run),
                "the sizes in docs/format/machine.md");
 
 /* A row that is being written, of at most `most` pages. */
@@ -66,7 +76,7 @@ static inline bool dz_mem_pack_full(const struct dz_mem_packer *p)
     return p->pages == p->most;
 }
 void dz_mem_pack_release(struct dz_mem_packer *p);
-void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes);
+void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, uint64_t page, const uint8_t *bytes);
 /* End the row. Its bytes are valid until the next page is added; the packer is empty again.
  * try_packing: compress, where that makes the row smaller. */
 void dz_mem_pack_end(struct dz_mem_packer *p, bool try_packing, const void **ret_bytes,
@@ -121,8 +131,54 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
  * *). */
 int dz_mem_map_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
 
+/* --- memory of native programs: machine_native.c ------------------------------------------ */
+
+void dz_native_init(struct dz_native *n);
+void dz_native_release(struct dz_native *n);
+
+/* A sleep. plan: ask the embedder which pages there are, and take the pages that will not stay in
+ * their rows from the live counts of `rows`; *ret stays NULL where there are no native programs.
+ * empty_rows: pages of bad rows (by index) do not stay either. pages: how many will be written.
+ * write: give each of them to `put`. write_list: then write where all pages are. adopt: it was
+ * committed. */
+struct dz_native_change;
+struct dz_native_page {
+    uint64_t key, page;
+    const uint8_t *bytes;
+    bool stays; /* it will hardly change */
+};
+struct dz_native_put {
+    int (*fn)(void *arg, const struct dz_native_page *page, uint32_t *ret_home, struct dz_err *err);
+    void *arg;
+};
+int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_native_change **ret,
+                   struct dz_err *err);
+int dz_native_empty_rows(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
+                         struct dz_mem_rows *rows, struct dz_err *err);
+size_t dz_native_pages(const struct dz_native_change *c);
+int dz_native_write(struct dz_machine *m, struct dz_native_change *c,
+                    const struct dz_native_put *put, struct dz_err *err);
+int dz_native_write_list(struct dz_machine *m, struct dz_native_change *c, struct dz_mem_rows *rows,
+                         struct dz_err *err);
+void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c);
+void dz_native_change_free(struct dz_native_change *c);
+
+/* A wake. read_list: where are the pages? piece: write the pages of a run into their memory.
+ * map: the rest; listed: the rows in m->mem.rows were not read. map_below: all pages come from the
+ * image's rows. */
+int dz_native_read_list(struct dz_machine *m, struct dz_err *err);
+int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
+                    struct dz_err *err);
+int dz_native_map(struct dz_machine *m, bool listed, struct dz_err *err);
+int dz_native_map_below(struct dz_machine *m, struct dz_err *err);
+
+void dz_native_mark(struct dz_machine *m);
+uint64_t dz_native_live(const struct dz_native *n); /* pages in rows */
+/* Rows have new numbers (index plus 1). */
+void dz_native_renumber(struct dz_native *n, const uint32_t *to);
+
 void dz_mem_unwatch(struct dz_machine *m);
-void dz_mem_assert(const struct dz_mem *mem); /* the invariants of machine_mem.c */
+void dz_mem_assert(const struct dz_machine *m); /* the invariants of machine_mem.c */
 static inline bool dz_mem_missing(const struct dz_space *s, size_t page)
 {
     return page < s->page_states && s->page_state[page];

@@ -106,7 +106,7 @@ void dz_mem_pack_release(struct dz_mem_packer *p)
     p->row = p->packed = NULL;
 }
 
-void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes)
+void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, uint64_t page, const uint8_t *bytes)
 {
     uint32_t kind = bytes ? DZ_MEM_BYTES : DZ_MEM_BASE;
     struct dz_mem_run *last = p->run_count ? &p->runs[p->run_count - 1] : NULL;
@@ -115,7 +115,7 @@ void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, cons
         last->count++;
     else
         p->runs[p->run_count++] =
-            (struct dz_mem_run){.space = space, .first = (uint32_t)page, .count = 1, .kind = kind};
+            (struct dz_mem_run){.space = space, .first = page, .count = 1, .kind = kind};
     if (bytes)
         memcpy(p->row + room(p->most) + p->filled++ * PAGE, bytes, PAGE);
     p->pages++;
@@ -136,24 +136,44 @@ static bool pack(struct dz_mem_packer *p, struct dz_mem_head *h)
                       : 0;
     if (n <= 0)
         return false;
-    h->codec = DZ_MEM_LZ4;
+    h->codec += DZ_MEM_LZ4 - DZ_MEM_RAW;
     h->stored = (uint32_t)n;
     return true;
+}
+
+static bool is_wide(const struct dz_mem_packer *p)
+{
+    for (uint32_t i = 0; i < p->run_count; i++)
+        if (p->runs[i].first > UINT32_MAX)
+            return true;
+    return false;
+}
+
+/* Write the runs before the pages' bytes, in the older form if that can hold them. */
+static void put_runs(const struct dz_mem_packer *p, bool wide, uint8_t *to)
+{
+    for (uint32_t i = 0; i < p->run_count; i++) {
+        const struct dz_mem_run *r = &p->runs[i];
+        const struct dz_mem_run_narrow n = {
+            .space = r->space, .first = (uint32_t)r->first, .count = r->count, .kind = r->kind};
+        memcpy(to + i * sizeof *r, wide ? (const void *)r : &n, sizeof *r);
+    }
 }
 
 void dz_mem_pack_end(struct dz_mem_packer *p, bool try_packing, const void **ret_bytes,
                      size_t *ret_size)
 {
+    const bool wide = is_wide(p);
     struct dz_mem_head h = {.magic = {'m', 'e', 'm', '1'},
-                            .codec = DZ_MEM_RAW,
+                            .codec = wide ? DZ_MEM_WIDE_RAW : DZ_MEM_RAW,
                             .runs = p->run_count,
                             .pages = p->filled,
                             .stored = (uint32_t)(p->filled * PAGE)};
     size_t runs = p->run_count * sizeof *p->runs;
     uint8_t *row = try_packing && pack(p, &h) ? p->packed : p->row;
     row += room(p->most) - runs - sizeof h;
-    memcpy(row + sizeof h, p->runs, runs);
-    h.index_sum = dz_mem_index_sum(&h, p->runs);
+    put_runs(p, wide, row + sizeof h);
+    h.index_sum = dz_mem_index_sum(&h, row + sizeof h);
     h.sum = dz_machine_sum(1, row + sizeof h, h.stored + runs);
     memcpy(row, &h, sizeof h);
     *ret_bytes = row;
@@ -173,7 +193,7 @@ static bool runs_first(const struct dz_mem_head *h)
 
 static bool is_raw(const struct dz_mem_head *h)
 {
-    return h->codec == DZ_MEM_RAW || h->codec == DZ_MEM_LAST_RAW;
+    return h->codec == DZ_MEM_RAW || h->codec == DZ_MEM_LAST_RAW || h->codec == DZ_MEM_WIDE_RAW;
 }
 
 /* Is the head valid for a row of `size` bytes? */
@@ -181,7 +201,7 @@ static int check_head(const struct dz_mem_head *h, size_t size, struct dz_err *e
 {
     if (memcmp(h->magic, "mem1", 4) != 0)
         return BAD(err, "a row has no valid header");
-    if (h->codec > DZ_MEM_LZ4)
+    if (h->codec > DZ_MEM_WIDE_LZ4)
         return dz_fail(
             err, DZ_EUNSUPPORTED,
             "the memory in the file is packed by method %u, which this doze does not know; a newer "
@@ -205,6 +225,17 @@ static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *p
     return n == want ? 0 : BAD(err, "a row cannot be unpacked");
 }
 
+static struct dz_mem_run run_at(const struct dz_mem_head *h, const uint8_t *runs, uint32_t i)
+{
+    struct dz_mem_run r;
+    struct dz_mem_run_narrow n;
+    memcpy(&r, runs + i * sizeof r, sizeof r);
+    if (h->codec >= DZ_MEM_WIDE_RAW)
+        return r;
+    memcpy(&n, runs + i * sizeof n, sizeof n);
+    return (struct dz_mem_run){n.space, n.first, n.count, n.kind};
+}
+
 /* Call fn with each run. pages: the bytes of the pages; NULL: they were not read. */
 static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint8_t *pages,
                     const struct dz_mem_taker *to, struct dz_err *err)
@@ -212,10 +243,9 @@ static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint
     uint32_t used = 0, named = 0;
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < h->runs; i++) {
-        struct dz_mem_piece piece = {0};
-        memcpy(&piece.run, runs + i * sizeof piece.run, sizeof piece.run);
+        struct dz_mem_piece piece = {.run = run_at(h, runs, i)};
         if (piece.run.kind > DZ_MEM_BASE || piece.run.count == 0 ||
-            piece.run.count > DZ_MEM_ROW_PAGES - named ||
+            piece.run.count > DZ_MEM_ROW_PAGES - named || piece.run.first > UINT64_MAX / PAGE ||
             (piece.run.kind == DZ_MEM_BYTES && piece.run.count > h->pages - used))
             return BAD(err, "a run of pages is invalid");
         named += piece.run.count;

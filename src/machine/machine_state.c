@@ -252,11 +252,11 @@ static int put_engines(struct out *o, struct dz_err *err)
         if (t && t->borrowed)
             rc =
                 dz_fail(err, DZ_EBUSY, "suspend the machine: process %d is in vfork", t->proc->pid);
-        else if (t && !dz_kernel_wasm_inst(t))
+        else if (t && !dz_kernel_wasm_inst(t) && !o->m->ops->native)
             rc = dz_fail(err, DZ_EUNSUPPORTED,
                          "suspend the machine: process %d is not a WebAssembly process",
                          t->proc->pid);
-        else if (t)
+        else if (t && dz_kernel_wasm_inst(t))
             rc = put_engine(o, i, t, err);
     }
     end(o);
@@ -278,6 +278,19 @@ static void put_spaces(struct out *o)
         if (o->m->mem.spaces.p[i].seen)
             dz_machine_item_put(o->b, i, &dz_machine_space_record, &o->m->mem.spaces.p[i].s);
     end(o);
+}
+
+/* Empty where no native program runs. */
+static int put_native(struct out *o, struct dz_buf *native, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = o->m->ops->native;
+    int rc = ops ? ops->save(ops->arg, o->k, native, err) : 0;
+    return rc == 0 && native->err
+               ? dz_fail(err, native->err,
+                         "suspend the machine: the state of its native programs is larger than %d "
+                         "bytes",
+                         DZ_MACHINE_NATIVE_MAX)
+               : rc;
 }
 
 /* --- writing: all ---------------------------------------------------------------------- */
@@ -315,7 +328,7 @@ static void put_head(struct out *o, const struct dz_machine_how *how)
 /* Tables at the end are left out where they have no rows. */
 static uint32_t last_section(struct dz_kernel *k)
 {
-    uint32_t tag = DZ_STATE_TAGS - 1;
+    uint32_t tag = DZ_STATE_NATIVE - 1;
     while (tag >= DZ_STATE_TAGS_2 &&
            dz_kernel_rows(
                k, (enum dz_kernel_table)(DZ_KERNEL_TABLE_THREAD + (tag - DZ_STATE_THREADS))) == 0)
@@ -341,11 +354,20 @@ int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_
         rc = put_engines(&o, err);
     if (rc < 0)
         return rc;
+    DZ_AUTO(dz_buf_release) struct dz_buf native = DZ_BUF_INIT(DZ_MACHINE_NATIVE_MAX);
+    rc = put_native(&o, &native, err);
+    if (rc < 0)
+        return rc;
     put_modules(&o);
     put_spaces(&o);
-    h.sections = last_section(k);
-    for (unsigned tag = DZ_STATE_THREADS; tag <= h.sections; tag++)
+    h.sections = native.len ? DZ_STATE_NATIVE : last_section(k);
+    for (unsigned tag = DZ_STATE_THREADS; tag <= h.sections && tag < DZ_STATE_NATIVE; tag++)
         put_rows(&o, (enum dz_kernel_table)(DZ_KERNEL_TABLE_THREAD + (tag - DZ_STATE_THREADS)));
+    if (native.len) {
+        begin(&o, DZ_STATE_NATIVE);
+        dz_buf_add(o.b, native.p, native.len);
+        end(&o);
+    }
     if (o.b->err)
         return dz_fail(err, o.b->err, "suspend the machine: its state is larger than %d bytes",
                        DZ_MACHINE_STATE_MAX);
@@ -463,8 +485,9 @@ static const struct dz_wasm_module *find_running(struct dz_kernel *k, const uint
 {
     for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_task *t = dz_kernel_task(k, i);
-        if (t && memcmp(dz_kernel_wasm_module(t)->header->sha256, sha256, DZ_SHA256_BYTES) == 0)
-            return dz_kernel_wasm_module(t);
+        const struct dz_wasm_module *module = t ? dz_kernel_wasm_module(t) : NULL;
+        if (module && memcmp(module->header->sha256, sha256, DZ_SHA256_BYTES) == 0)
+            return module;
     }
     return NULL;
 }
@@ -614,7 +637,7 @@ static int read_head(struct dz_machine *m, struct dz_err *err)
         return rc;
     if (m->head.policy[DZ_MACHINE_POLICY_MAX - 1] != '\0')
         return BAD(err, "the name of its policy does not end");
-    if (m->head.next_space > INT64_MAX)
+    if (m->head.next_space > UINT64_C(1) << DZ_NATIVE_KIND_SHIFT)
         return BAD(err, "its number of memories is too large");
     m->next_space = m->head.next_space;
     return 0;
@@ -986,6 +1009,18 @@ static int read_engines(struct dz_machine *m, struct dz_kernel *k, struct dz_err
     return rc;
 }
 
+static int read_native(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    const struct dz_view *v = &m->section[DZ_STATE_NATIVE];
+    const struct dz_machine_native *ops = m->ops->native;
+    if (!dz_view_left(v))
+        return 0;
+    return ops ? ops->restore(ops->arg, k, v->at, dz_view_left(v), err)
+               : dz_fail(err, DZ_EUNSUPPORTED,
+                         "native Linux programs sleep in the file; only a sandbox of an image of "
+                         "the kind linux can wake them");
+}
+
 int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                           struct dz_err *err)
 {
@@ -995,5 +1030,7 @@ int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_v
         rc = read_rows(m, k, (enum dz_kernel_table)t, err);
     if (rc == 0)
         rc = read_locks(m, vfs, err);
-    return rc < 0 ? rc : read_engines(m, k, err);
+    if (rc == 0)
+        rc = read_engines(m, k, err);
+    return rc < 0 ? rc : read_native(m, k, err);
 }

@@ -618,10 +618,10 @@ TEST(a_damaged_row_is_left_where_it_is)
  * -------------------------------------------------------- */
 
 /* Row number 3 has another first run. */
-static void change_run(struct world *w, const struct dz_mem_run *add)
+static void change_run(struct world *w, const struct dz_mem_run_narrow *add)
 {
     struct dz_mem_head h;
-    struct dz_mem_run run;
+    struct dz_mem_run_narrow run;
     int64_t rowid = 0;
     CHECK_INT(world_open(w, true), 0);
     {
@@ -654,7 +654,7 @@ static void change_run(struct world *w, const struct dz_mem_run *add)
 }
 
 /* By need, and all at once. */
-static void refused(const struct dz_mem_run *add)
+static void refused(const struct dz_mem_run_narrow *add)
 {
     for (int need = 0; need < 2; need++) {
         struct world w;
@@ -669,9 +669,10 @@ static void refused(const struct dz_mem_run *add)
 
 TEST(a_run_outside_of_its_memory_is_refused)
 {
-    refused(&(struct dz_mem_run){.first = WASM_PAGES * 16});
-    refused(&(struct dz_mem_run){.first = UINT32_MAX / 2});
-    refused(&(struct dz_mem_run){.first = WASM_PAGES * 16 - FIRST - 389 - 5}); /* 11 from 389 on */
+    refused(&(struct dz_mem_run_narrow){.first = WASM_PAGES * 16});
+    refused(&(struct dz_mem_run_narrow){.first = UINT32_MAX / 2});
+    refused(&(struct dz_mem_run_narrow){.first = WASM_PAGES * 16 - FIRST - 389 -
+                                                 5}); /* 11 from 389 on */
 }
 
 /* Pages that a row names twice are those of its first run, by need too: nothing is laid beyond, and
@@ -682,7 +683,7 @@ TEST(a_row_that_names_pages_twice_means_the_first)
     for (int need = 0; need < 2; need++) {
         struct world w;
         asleep(&w, 16);
-        change_run(&w, &(struct dz_mem_run){.first = 20});
+        change_run(&w, &(struct dz_mem_run_narrow){.first = 20});
         w.more_ops = need ? by_need : NULL;
         CHECK_INT(world_wake(&w), 0);
         memcpy(both[need], raw(&w, 0), PAGES * PAGE);
@@ -698,7 +699,7 @@ TEST(a_run_of_no_memory_is_nobodys)
 {
     struct world w;
     asleep(&w, 17);
-    change_run(&w, &(struct dz_mem_run){.space = 1000});
+    change_run(&w, &(struct dz_mem_run_narrow){.space = 1000});
     CHECK_INT(world_wake(&w), 0);
     CHECK(!all_right(&w));
     CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);

@@ -33,7 +33,7 @@ static int look(void *arg, uint32_t number, const struct dz_mem_piece *p, struct
     seen.with_bytes += p->bytes != NULL;
     seen.wrong = seen.wrong || number != 5 || (p->run.space != 1 && p->run.space != 2);
     for (uint32_t i = 0; p->bytes && i < p->run.count; i++) {
-        fill(p->run.first + i);
+        fill((uint32_t)p->run.first + i);
         seen.wrong = seen.wrong || memcmp(p->bytes + (size_t)i * PAGE, page, PAGE) != 0;
     }
     return 0;
@@ -105,6 +105,48 @@ TEST(what_is_packed_comes_back)
     }
 }
 
+/* --- page numbers of 64 bits ------------------------------------------------------------------ */
+
+static struct dz_mem_run wide_run;
+static int look_wide(void *arg, uint32_t number, const struct dz_mem_piece *p, struct dz_err *e)
+{
+    (void)arg, (void)number, (void)e;
+    seen.pieces++;
+    wide_run = p->run;
+    return 0;
+}
+
+/* A row with one such number has all in the wide form; without, the older form stays. */
+TEST(page_numbers_of_64_bits_come_back)
+{
+    const struct dz_mem_taker to = {0, look_wide, NULL};
+    for (int packed = 0; packed < 2; packed++) {
+        struct dz_mem_packer p;
+        const void *bytes;
+        size_t size;
+        CHECK_INT(dz_mem_pack_init(&p, PAGES, NULL, &err), 0);
+        fill(3);
+        dz_mem_pack_page(&p, 1, 3, page);
+        dz_mem_pack_page(&p, UINT64_C(5) << 60, UINT64_C(0x7ffff7fff), page);
+        dz_mem_pack_page(&p, UINT64_C(5) << 60, UINT64_C(0x7ffff8000), page);
+        dz_mem_pack_end(&p, packed, &bytes, &size);
+        memcpy(row, bytes, size);
+        dz_mem_pack_release(&p);
+        CHECK_INT(head().codec, packed ? DZ_MEM_WIDE_LZ4 : DZ_MEM_WIDE_RAW);
+        memset(&seen, 0, sizeof seen);
+        CHECK_INT(dz_mem_unpack(row, size, plain, &to, &err), 0);
+        CHECK_INT(seen.pieces, 2);
+        CHECK(wide_run.space == UINT64_C(5) << 60 && wide_run.first == UINT64_C(0x7ffff7fff) &&
+              wide_run.count == 2 && wide_run.kind == DZ_MEM_BYTES);
+        CHECK_INT(dz_mem_index(row, HEAD + 2 * RUN, size, &to, &err), 1);
+        wide_run.first = UINT64_MAX; /* the numbers of its pages do not fit */
+        memcpy(row + HEAD + RUN, &wide_run, sizeof wide_run);
+        seal(size);
+        CHECK_INT(dz_mem_unpack(row, size, plain, &to, &err), DZ_ECORRUPT);
+        CHECK_INT(dz_mem_index(row, HEAD + 2 * RUN, size, &to, &err), DZ_ECORRUPT);
+    }
+}
+
 /* The last page of one memory, and in another the page of the next number. */
 TEST(pages_of_two_memories_are_two_runs)
 {
@@ -165,7 +207,7 @@ TEST(rows_whose_runs_come_last_are_read)
 TEST(a_head_is_not_believed)
 {
     HEAD_SAYS(magic[0], 'M', DZ_ECORRUPT);
-    HEAD_SAYS(codec, DZ_MEM_LZ4 + 1, DZ_EUNSUPPORTED);
+    HEAD_SAYS(codec, DZ_MEM_WIDE_LZ4 + 1, DZ_EUNSUPPORTED);
     HEAD_SAYS(codec, UINT32_MAX, DZ_EUNSUPPORTED);
     HEAD_SAYS(runs, 2, DZ_ECORRUPT);
     HEAD_SAYS(runs, 4, DZ_ECORRUPT);
@@ -197,7 +239,7 @@ TEST(sums_are_compared)
     CHECK_INT(unpack(size), DZ_ECORRUPT);
     CHECK_INT(read_index(HEAD + 3 * RUN, size), 1); /* it has not seen that */
     size = make(false);
-    row[HEAD + offsetof(struct dz_mem_run, first)]++;
+    row[HEAD + offsetof(struct dz_mem_run_narrow, first)]++;
     CHECK_INT(unpack(size), DZ_ECORRUPT);
     CHECK_INT(read_index(HEAD + 3 * RUN, size), DZ_ECORRUPT);
     size = make(false);
@@ -224,7 +266,7 @@ TEST(no_row_is_shorter_than_it_says)
 #define RUN_SAYS(which, field, value, before)                     \
     do {                                                          \
         size_t size = make(false);                                \
-        struct dz_mem_run run;                                    \
+        struct dz_mem_run_narrow run;                             \
         memcpy(&run, row + HEAD + (which) * RUN, sizeof run);     \
         run.field = (value);                                      \
         memcpy(row + HEAD + (which) * RUN, &run, sizeof run);     \

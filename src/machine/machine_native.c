@@ -1,0 +1,706 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_native.c - the memory of native programs in the rows of mem.
+ *
+ * Such a memory lies in processes of the host, has page numbers of 64 bits and is mostly empty. So
+ * its homes are not an array by page but a sorted list of extents: pages, and the row that has
+ * them. The list of all memories is stored, too (machine.part 'pages'): a wake takes each page from
+ * the row that the list names. Therefore a page that a program unmapped or freed is forgotten by
+ * being left out of the list, and no row has to say so.
+ *
+ *     own      what the program has now     |----a----|   |--b--|     |-c-|
+ *     old      the list of the last sleep      |------a------|   |--b--|
+ *     written  since the mark                     |--|
+ *     keep     own, old and not written        |-| |-|    ||     ||
+ *     write    the rest of own              |-|   |--|      |---|     |-c-|
+ *
+ * A page of zeros is left out where the program would find zeros anyway.
+ *
+ * Invariants: extents of a memory ascend and are disjoint; their pages count as live pages of
+ * their rows (dz_mem_assert). While a machine runs they are those of the committed file.
+ */
+#include "machine/machine_mem.h"
+
+#include "base/mem.h"
+#include "machine/machine_state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE ((size_t)DZ_MACHINE_PAGE)
+#define BAD(err, ...) \
+    dz_fail(err, DZ_ECORRUPT, "the memory of the machine in the file is damaged: " __VA_ARGS__)
+
+enum {
+    READ_PAGES = 256, /* read from a program in one step */
+    SUM_SEED = 3,
+};
+
+static uint64_t key_of(const struct dz_machine_memory *mem)
+{
+    return (uint64_t)mem->kind << DZ_NATIVE_KIND_SHIFT | mem->id;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct dz_native_memory *)a)->key;
+    const uint64_t y = ((const struct dz_native_memory *)b)->key;
+    return x < y ? -1 : x > y;
+}
+
+static struct dz_native_memory *find(struct dz_native *n, uint64_t key)
+{
+    const struct dz_native_memory wanted = {.key = key};
+    return n->of.n ? bsearch(&wanted, n->of.p, n->of.n, sizeof wanted, by_key) : NULL;
+}
+
+static void release_memories(struct dz_native_memories *of)
+{
+    for (size_t i = 0; i < of->n; i++)
+        dz_vec_release(&of->p[i].extents);
+    dz_vec_release(of);
+}
+
+void dz_native_init(struct dz_native *n)
+{
+    *n = (struct dz_native){.of.max = DZ_MACHINE_MEMORIES_MAX, .refs.max = DZ_MACHINE_ROWS_MAX};
+}
+
+void dz_native_release(struct dz_native *n)
+{
+    release_memories(&n->of);
+    dz_vec_release(&n->refs);
+    dz_native_init(n);
+}
+
+/* --- lists of pages ----------------------------------------------------------------------- */
+
+/* Pages come in ascending order. */
+static void add_extent(struct dz_extents *to, uint64_t first, uint64_t count, uint32_t home)
+{
+    assert(to->n == 0 || to->p);
+    struct dz_extent *last = to->n ? &to->p[to->n - 1] : NULL;
+    if (last && last->home == home && last->first + last->count == first)
+        last->count += count;
+    else
+        dz_vec_push(to, ((struct dz_extent){first, count, home}));
+}
+
+struct writes_run {
+    uint64_t first, count;
+    bool zeros; /* see struct dz_machine_pages */
+    bool again; /* a row had an earlier content, so the page is likely to change again */
+};
+struct plan {
+    struct dz_machine_memory mem;
+    struct dz_machine_pages_list own, written;
+    struct dz_extents keep;            /* pages that stay in their rows */
+    DZ_VEC(, struct writes_run) write; /* the others of `own` */
+    struct dz_extents fresh;           /* their rows, when they are written */
+};
+struct dz_native_change {
+    DZ_VEC(, struct plan) of;
+    struct dz_native_memories next; /* what m->native.of becomes when it is committed */
+    uint8_t *buf;                   /* READ_PAGES pages */
+    bool any;                       /* a list is or was in the file */
+};
+
+static void release_plan(struct plan *p)
+{
+    dz_vec_release(&p->own);
+    dz_vec_release(&p->written);
+    dz_vec_release(&p->keep);
+    dz_vec_release(&p->write);
+    dz_vec_release(&p->fresh);
+}
+
+void dz_native_change_free(struct dz_native_change *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->of.n; i++)
+        release_plan(&c->of.p[i]);
+    dz_vec_release(&c->of);
+    release_memories(&c->next);
+    dz_free(c->buf);
+    dz_free(c);
+}
+
+static void check_list(const struct dz_machine_pages_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        const struct dz_machine_pages *p = &list->p[i];
+        assert(p->count > 0 && p->first + p->count > p->first);
+        assert(i == 0 || list->p[i - 1].first + list->p[i - 1].count <= p->first);
+    }
+}
+
+#define END(r)    ((r)->first + (r)->count)
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* Split `own` into the pages that keep their rows and those that are written. bad: rows that are to
+ * be emptied, by their index; NULL: none are. */
+static void split(struct plan *p, const struct dz_extents *old, const uint8_t *bad)
+{
+    size_t o = 0, w = 0;
+    p->keep.n = p->write.n = 0;
+    for (size_t i = 0; i < p->own.n; i++) {
+        const struct dz_machine_pages *own = &p->own.p[i];
+        for (uint64_t at = own->first, end = END(own), to; at < end; at = to) {
+            while (o < old->n && END(&old->p[o]) <= at)
+                o++;
+            while (w < p->written.n && END(&p->written.p[w]) <= at)
+                w++;
+            const struct dz_extent *had = o < old->n ? &old->p[o] : NULL;
+            const struct dz_machine_pages *changed = w < p->written.n ? &p->written.p[w] : NULL;
+            const bool in_old = had && had->first <= at, in_w = changed && changed->first <= at;
+            to = end;
+            if (had)
+                to = MIN(to, in_old ? END(had) : had->first);
+            if (changed)
+                to = MIN(to, in_w ? END(changed) : changed->first);
+            if (in_old && !in_w && !(bad && bad[had->home - 1]))
+                add_extent(&p->keep, at, to - at, had->home);
+            else
+                dz_vec_push(&p->write,
+                            ((struct writes_run){at, to - at, own->zeros, in_old && in_w}));
+        }
+    }
+}
+
+static void count_live(struct dz_mem_rows *rows, const struct dz_extents *e, bool add)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        uint32_t *live = &rows->p[e->p[i].home - 1].live;
+        assert(add || *live >= e->p[i].count);
+        *live = add ? *live + (uint32_t)e->p[i].count : *live - (uint32_t)e->p[i].count;
+    }
+}
+
+/* --- the plan of a sleep -------------------------------------------------------------------- */
+
+struct gather {
+    struct dz_machine *m;
+    struct dz_native_change *c;
+};
+
+static int plan_memory(void *arg, const struct dz_machine_memory *mem, struct dz_err *err)
+{
+    struct gather *g = arg;
+    const struct dz_machine_native *ops = g->m->ops->native;
+    struct plan p = {.mem = *mem,
+                     .own.max = DZ_MACHINE_RUNS_MAX,
+                     .written.max = DZ_MACHINE_RUNS_MAX,
+                     .keep.max = DZ_NATIVE_EXTENTS_MAX,
+                     .write.max = DZ_NATIVE_EXTENTS_MAX,
+                     .fresh.max = DZ_NATIVE_EXTENTS_MAX};
+    assert(mem->id < DZ_MACHINE_IDS_MAX && mem->kind >= DZ_MACHINE_PRIVATE &&
+           mem->kind <= DZ_MACHINE_OBJECT);
+    if (dz_vec_push(&g->c->of, p) < 0)
+        return dz_fail(err, g->c->of.err, "suspend the machine: at most %d memories are allowed",
+                       DZ_MACHINE_MEMORIES_MAX);
+    struct plan *own = &g->c->of.p[g->c->of.n - 1];
+    int rc = ops->changed(ops->arg, mem, &own->own, &own->written, err);
+    if (rc == 0 && (own->own.err || own->written.err))
+        rc = dz_fail(err, DZ_ELIMIT, "suspend the machine: too many runs of changed pages");
+    return rc;
+}
+
+static int plan_key(const void *a, const void *b)
+{
+    const uint64_t x = key_of(&((const struct plan *)a)->mem);
+    const uint64_t y = key_of(&((const struct plan *)b)->mem);
+    return x < y ? -1 : x > y;
+}
+
+static const struct dz_extents *old_of(struct dz_machine *m, const struct plan *p)
+{
+    static const struct dz_extents none;
+    const struct dz_native_memory *old = find(&m->native, key_of(&p->mem));
+    return old ? &old->extents : &none;
+}
+
+static int split_all(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
+                     struct dz_mem_rows *rows, struct dz_err *err)
+{
+    for (size_t i = 0; i < c->of.n; i++) {
+        struct plan *p = &c->of.p[i];
+        split(p, old_of(m, p), bad);
+        if (p->keep.err || p->write.err)
+            return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+        count_live(rows, &p->keep, true);
+    }
+    return 0;
+}
+
+int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_native_change **ret,
+                   struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    if (!ops)
+        return 0;
+    struct dz_native_change *c = dz_zalloc(sizeof *c);
+    if (!c)
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+    *ret = c;
+    c->of.max = c->next.max = DZ_MACHINE_MEMORIES_MAX;
+    struct gather g = {m, c};
+    int rc = ops->each(ops->arg, plan_memory, &g, err);
+    if (rc < 0)
+        return rc;
+    if (c->of.n)
+        qsort(c->of.p, c->of.n, sizeof *c->of.p, plan_key);
+    c->any = c->of.n > 0 || m->native.of.n > 0;
+    for (size_t i = 0; i < c->of.n; i++) {
+        check_list(&c->of.p[i].own);
+        check_list(&c->of.p[i].written);
+        assert(i == 0 || plan_key(&c->of.p[i - 1], &c->of.p[i]) < 0);
+    }
+    for (size_t i = 0; i < m->native.of.n; i++)
+        count_live(rows, &m->native.of.p[i].extents, false);
+    return split_all(m, c, NULL, rows, err);
+}
+
+int dz_native_empty_rows(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
+                         struct dz_mem_rows *rows, struct dz_err *err)
+{
+    for (size_t i = 0; c && i < c->of.n; i++)
+        count_live(rows, &c->of.p[i].keep, false);
+    return c ? split_all(m, c, bad, rows, err) : 0;
+}
+
+size_t dz_native_pages(const struct dz_native_change *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; c && i < c->of.n; i++)
+        for (size_t k = 0; k < c->of.p[i].write.n; k++)
+            n += c->of.p[i].write.p[k].count;
+    return n;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* Write the pages that c->buf holds. */
+static int put_pages(struct plan *p, const uint8_t *bytes, const struct writes_run *run,
+                     const struct dz_native_put *put, struct dz_err *err)
+{
+    int rc = 0;
+    for (uint64_t i = 0; rc == 0 && i < run->count; i++, bytes += PAGE) {
+        uint32_t home = 0;
+        if (run->zeros && dz_mem_is_zero(bytes, PAGE))
+            continue;
+        const struct dz_native_page page = {key_of(&p->mem), run->first + i, bytes, !run->again};
+        rc = put->fn(put->arg, &page, &home, err);
+        if (rc == 0)
+            add_extent(&p->fresh, run->first + i, 1, home);
+    }
+    return rc;
+}
+
+static int write_memory(struct dz_machine *m, struct dz_native_change *c, struct plan *p,
+                        const struct dz_native_put *put, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    struct dz_machine_pages part[READ_PAGES];
+    struct writes_run runs[READ_PAGES];
+    uint64_t done = 0; /* pages of write.p[i] */
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->write.n;) {
+        size_t n = 0, pages = 0;
+        while (i < p->write.n && pages < READ_PAGES) {
+            struct writes_run r = p->write.p[i];
+            r.first += done;
+            r.count = MIN(r.count - done, READ_PAGES - pages);
+            part[n] = (struct dz_machine_pages){r.first, r.count, r.zeros};
+            runs[n++] = r;
+            pages += r.count;
+            done += r.count;
+            if (done == p->write.p[i].count) {
+                done = 0;
+                i++;
+            }
+        }
+        rc = ops->read(ops->arg, &p->mem, part, n, c->buf, err);
+        for (size_t r = 0, at = 0; rc == 0 && r < n; at += runs[r++].count)
+            rc = put_pages(p, c->buf + at * PAGE, &runs[r], put, err);
+    }
+    return rc;
+}
+
+/* The extents of both lists, by their pages. */
+static void merge(struct dz_extents *to, const struct dz_extents *a, const struct dz_extents *b)
+{
+    size_t i = 0, k = 0;
+    while (i < a->n || k < b->n) {
+        const bool first = k == b->n || (i < a->n && a->p[i].first < b->p[k].first);
+        const struct dz_extent *e = first ? &a->p[i++] : &b->p[k++];
+        add_extent(to, e->first, e->count, e->home);
+    }
+}
+
+int dz_native_write(struct dz_machine *m, struct dz_native_change *c,
+                    const struct dz_native_put *put, struct dz_err *err)
+{
+    int rc = 0;
+    if (!c || !c->of.n)
+        return 0;
+    c->buf = dz_alloc(READ_PAGES * PAGE);
+    if (!c->buf)
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+    for (size_t i = 0; rc == 0 && i < c->of.n; i++) {
+        struct plan *p = &c->of.p[i];
+        rc = write_memory(m, c, p, put, err);
+        if (rc < 0)
+            return rc;
+        struct dz_native_memory one = {
+            .mem = p->mem, .key = key_of(&p->mem), .extents.max = DZ_NATIVE_EXTENTS_MAX};
+        merge(&one.extents, &p->keep, &p->fresh);
+        if (p->fresh.err || one.extents.err || dz_vec_push(&c->next, one) < 0) {
+            dz_vec_release(&one.extents);
+            rc = dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+        }
+    }
+    return rc;
+}
+
+/* --- the list in the file ----------------------------------------------------------------------
+ */
+
+/* u64 checksum of the rest; numbers in LEB128: rows, for each its generation and number; memories,
+ * for each its kind, id and extents, for each extent the pages since the last one, its pages, and
+ * the place of its row in the list of rows. */
+
+struct rows_used {
+    uint32_t *to; /* by row: its place in the list of rows plus 1 */
+    uint32_t *by; /* rows by generation and number */
+    uint32_t count;
+};
+
+static int by_age(const void *a, const void *b, void *arg)
+{
+    const struct dz_mem_rows *rows = arg;
+    const struct dz_mem_row *x = &rows->p[*(const uint32_t *)a];
+    const struct dz_mem_row *y = &rows->p[*(const uint32_t *)b];
+    if (x->gen != y->gen)
+        return x->gen < y->gen ? -1 : 1;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static void use_rows(struct rows_used *u, const struct dz_extents *e)
+{
+    for (size_t i = 0; i < e->n; i++)
+        if (!u->to[e->p[i].home - 1]) {
+            u->to[e->p[i].home - 1] = 1;
+            u->by[u->count++] = e->p[i].home - 1;
+        }
+}
+
+static void encode(const struct dz_native_change *c, struct dz_mem_rows *rows, struct rows_used *u,
+                   struct dz_buf *b)
+{
+    uint64_t sum = 0;
+    dz_buf_add(b, &sum, sizeof sum);
+    for (size_t i = 0; i < c->next.n; i++)
+        use_rows(u, &c->next.p[i].extents);
+    if (u->count)
+        qsort_r(u->by, u->count, sizeof *u->by, by_age, rows);
+    dz_record_put_number(b, u->count);
+    for (uint32_t i = 0; i < u->count; i++) {
+        u->to[u->by[i]] = i;
+        dz_record_put_number(b, (uint64_t)rows->p[u->by[i]].gen);
+        dz_record_put_number(b, (uint64_t)rows->p[u->by[i]].seq);
+    }
+    dz_record_put_number(b, c->next.n);
+    for (size_t i = 0; i < c->next.n; i++) {
+        const struct dz_native_memory *one = &c->next.p[i];
+        uint64_t at = 0;
+        dz_record_put_number(b, one->mem.kind);
+        dz_record_put_number(b, one->mem.id);
+        dz_record_put_number(b, one->extents.n);
+        for (size_t k = 0; k < one->extents.n; k++) {
+            const struct dz_extent *e = &one->extents.p[k];
+            dz_record_put_number(b, e->first - at);
+            dz_record_put_number(b, e->count);
+            dz_record_put_number(b, u->to[e->home - 1]);
+            at = END(e);
+        }
+    }
+    if (b->err)
+        return;
+    sum = dz_machine_sum(SUM_SEED, b->p + sizeof sum, b->len - sizeof sum);
+    memcpy(b->p, &sum, sizeof sum);
+}
+
+static int put_list(struct dz_db *db, const struct dz_buf *b, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < b->len; at += DZ_STATE_PIECE) {
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_pages_put);
+        dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
+        dz_bind_blob(st, 2, b->p + at, MIN(b->len - at, (size_t)DZ_STATE_PIECE));
+        rc = dz_stmt_run(st, err);
+    }
+    return rc;
+}
+
+int dz_native_write_list(struct dz_machine *m, struct dz_native_change *c, struct dz_mem_rows *rows,
+                         struct dz_err *err)
+{
+    if (!c || !c->any)
+        return 0;
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_MACHINE_NATIVE_MAX);
+    struct rows_used u = {.to = dz_zarray(rows->n + 1, sizeof *u.to),
+                          .by = dz_zarray(rows->n + 1, sizeof *u.by)};
+    int rc = u.to && u.by ? dz_stmt_run(dz_db_stmt(m->db, dz_machine_sql_pages_drop), err)
+                          : dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+    if (rc == 0 && c->next.n)
+        encode(c, rows, &u, &b);
+    if (rc == 0 && b.err)
+        rc = dz_fail(err, b.err, "suspend the machine: the list of its pages is too long");
+    dz_free(u.to);
+    dz_free(u.by);
+    return rc < 0 ? rc : put_list(m->db, &b, err);
+}
+
+void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c)
+{
+    if (!c)
+        return;
+    release_memories(&m->native.of);
+    m->native.of = c->next;
+    c->next = (struct dz_native_memories)DZ_VEC_INIT(DZ_MACHINE_MEMORIES_MAX);
+}
+
+/* --- reading the list ---------------------------------------------------------------------------
+ */
+
+static int read_refs(struct dz_native *n, struct dz_view *v, struct dz_err *err)
+{
+    uint64_t count, gen, seq;
+    if (!dz_record_get_number(&v->at, v->end, &count) || count > DZ_MACHINE_ROWS_MAX)
+        return BAD(err, "the list of its pages is cut off");
+    for (uint64_t i = 0; i < count; i++) {
+        if (!dz_record_get_number(&v->at, v->end, &gen) ||
+            !dz_record_get_number(&v->at, v->end, &seq) || gen > INT64_MAX / 2 || seq > INT64_MAX)
+            return BAD(err, "the list of its pages is cut off");
+        const struct dz_native_ref ref = {.gen = (int64_t)gen, .seq = (int64_t)seq};
+        const struct dz_native_ref *last = n->refs.n ? &n->refs.p[n->refs.n - 1] : NULL;
+        if (last && (last->gen > ref.gen || (last->gen == ref.gen && last->seq >= ref.seq)))
+            return BAD(err, "the rows in the list of its pages are not in order");
+        if (dz_vec_push(&n->refs, ref) < 0)
+            return dz_fail(err, n->refs.err, "resume the machine: out of memory");
+    }
+    return 0;
+}
+
+static int read_extents(struct dz_native *n, struct dz_view *v, struct dz_extents *to,
+                        struct dz_err *err)
+{
+    uint64_t count, gap, pages, ref, at = 0;
+    if (!dz_record_get_number(&v->at, v->end, &count))
+        return BAD(err, "the list of its pages is cut off");
+    for (uint64_t i = 0; i < count; i++) {
+        if (!dz_record_get_number(&v->at, v->end, &gap) ||
+            !dz_record_get_number(&v->at, v->end, &pages) ||
+            !dz_record_get_number(&v->at, v->end, &ref))
+            return BAD(err, "the list of its pages is cut off");
+        if (gap > DZ_NATIVE_PAGES_MAX - at || pages == 0 ||
+            pages > DZ_NATIVE_PAGES_MAX - at - gap || pages > DZ_MEM_ROW_PAGES || ref >= n->refs.n)
+            return BAD(err, "an entry in the list of its pages is invalid");
+        at += gap;
+        const struct dz_extent e = {at, pages, (uint32_t)ref + 1};
+        at += pages;
+        n->pages += pages;
+        if (dz_vec_push(to, e) < 0)
+            return dz_fail(err, to->err, "resume the machine: out of memory");
+    }
+    return 0;
+}
+
+static int read_memories(struct dz_native *n, struct dz_view *v, struct dz_err *err)
+{
+    uint64_t count, kind, id;
+    if (!dz_record_get_number(&v->at, v->end, &count))
+        return BAD(err, "the list of its pages is cut off");
+    for (uint64_t i = 0; i < count; i++) {
+        if (!dz_record_get_number(&v->at, v->end, &kind) ||
+            !dz_record_get_number(&v->at, v->end, &id))
+            return BAD(err, "the list of its pages is cut off");
+        if (kind < DZ_MACHINE_PRIVATE || kind > DZ_MACHINE_OBJECT || id >= DZ_MACHINE_IDS_MAX)
+            return BAD(err, "the list of its pages has an invalid memory");
+        struct dz_native_memory one = {.mem = {.kind = (enum dz_machine_memory_kind)kind, .id = id},
+                                       .extents.max = DZ_NATIVE_EXTENTS_MAX};
+        one.key = key_of(&one.mem);
+        if (n->of.n && n->of.p[n->of.n - 1].key >= one.key)
+            return BAD(err, "the memories in the list of its pages are not in order");
+        if (dz_vec_push(&n->of, one) < 0)
+            return dz_fail(err, n->of.err, "resume the machine: too many memories");
+        int rc = read_extents(n, v, &n->of.p[n->of.n - 1].extents, err);
+        if (rc < 0)
+            return rc;
+    }
+    return v->at == v->end ? 0 : BAD(err, "there are bytes after the list of its pages");
+}
+
+int dz_native_read_list(struct dz_machine *m, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_MACHINE_NATIVE_MAX);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(m->from, dz_machine_sql_pages);
+    uint64_t sum;
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        size_t size;
+        const void *bytes = dz_col_blob(st, 0, &size);
+        dz_buf_add(&b, bytes, size);
+    }
+    if (rc < 0 || b.len == 0)
+        return rc < 0 ? rc : b.err ? dz_fail(err, b.err, "resume the machine: out of memory") : 0;
+    if (b.err)
+        return dz_fail(err, b.err, "resume the machine: the list of its pages is too long");
+    struct dz_view v = {(const uint8_t *)b.p, (const uint8_t *)b.p + b.len};
+    if (!dz_view_take(&v, &sum, sizeof sum) ||
+        dz_machine_sum(SUM_SEED, v.at, dz_view_left(&v)) != sum)
+        return BAD(err, "the checksum of the list of its pages is wrong");
+    rc = read_refs(&m->native, &v, err);
+    return rc < 0 ? rc : read_memories(&m->native, &v, err);
+}
+
+/* --- laying pages ------------------------------------------------------------------------------
+ */
+
+static int by_row(const void *a, const void *b)
+{
+    const struct dz_native_ref *x = a, *y = b;
+    if (x->gen != y->gen)
+        return x->gen < y->gen ? -1 : 1;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static struct dz_native_ref *ref_of(struct dz_native *n, const struct dz_mem_row *row)
+{
+    const struct dz_native_ref wanted = {.gen = row->gen, .seq = row->seq};
+    return n->refs.n ? bsearch(&wanted, n->refs.p, n->refs.n, sizeof wanted, by_row) : NULL;
+}
+
+/* The first extent that ends behind this page. */
+static size_t first_extent(const struct dz_extents *e, uint64_t page)
+{
+    size_t low = 0, high = e->n;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (END(&e->p[mid]) <= page)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
+                    struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    struct dz_native_ref *ref = ref_of(&m->native, &m->mem.rows.p[row]);
+    struct dz_native_memory *of = ref ? find(&m->native, p->run.space) : NULL;
+    const uint64_t end = p->run.first + p->run.count;
+    int rc = 0;
+    if (!of || !p->bytes)
+        return 0;
+    ref->row = row + 1;
+    const uint32_t home = (uint32_t)(ref - m->native.refs.p) + 1;
+    for (size_t i = first_extent(&of->extents, p->run.first);
+         rc == 0 && i < of->extents.n && of->extents.p[i].first < end; i++) {
+        const struct dz_extent *e = &of->extents.p[i];
+        if (e->home != home)
+            continue;
+        const uint64_t from = e->first > p->run.first ? e->first : p->run.first;
+        const struct dz_machine_pages pages = {.first = from, .count = MIN(END(e), end) - from};
+        if (ops)
+            rc = ops->write(ops->arg, &of->mem, &pages, 1, p->bytes + (from - p->run.first) * PAGE,
+                            err);
+        m->native.laid += pages.count;
+        m->stats.pages += pages.count;
+    }
+    return rc;
+}
+
+static int only_native(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+{
+    return dz_native_piece(arg, row, p, err);
+}
+
+/* The rows were only listed: read those that have pages. */
+static int read_rows(struct dz_machine *m, struct dz_err *err)
+{
+    struct dz_mem_reader r;
+    int rc = dz_mem_reader_open(&r, m->db, err);
+    for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
+        if (ref_of(&m->native, &m->mem.rows.p[i]))
+            rc = dz_mem_row_each(&r, m, i, only_native, m, err);
+    dz_mem_reader_close(&r);
+    return rc;
+}
+
+static int check_laid(const struct dz_native *n, struct dz_err *err)
+{
+    return n->laid == n->pages ? 0
+                               : BAD(err, "its rows have %llu of %llu pages of native programs",
+                                     (unsigned long long)n->laid, (unsigned long long)n->pages);
+}
+
+int dz_native_map_below(struct dz_machine *m, struct dz_err *err)
+{
+    int rc = m->native.of.n ? dz_mem_read_all(m, only_native, m, &m->stats.bytes, err) : 0;
+    if (rc == 0)
+        rc = check_laid(&m->native, err);
+    dz_native_release(&m->native); /* the file itself has none of the pages */
+    m->mem.rows.n = 0;
+    m->mem.gen = 0;
+    return rc;
+}
+
+int dz_native_map(struct dz_machine *m, bool listed, struct dz_err *err)
+{
+    struct dz_native *n = &m->native;
+    int rc = listed && n->refs.n ? read_rows(m, err) : 0;
+    if (rc == 0)
+        rc = check_laid(n, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < n->of.n; i++)
+        for (size_t k = 0; k < n->of.p[i].extents.n; k++) {
+            struct dz_extent *e = &n->of.p[i].extents.p[k];
+            const struct dz_native_ref *ref = &n->refs.p[e->home - 1];
+            if (!ref->row ||
+                m->mem.rows.p[ref->row - 1].pages - m->mem.rows.p[ref->row - 1].live < e->count)
+                return BAD(err, "a row has fewer pages than the list says");
+            m->mem.rows.p[ref->row - 1].live += (uint32_t)e->count;
+            e->home = ref->row;
+        }
+    dz_vec_reset(&n->refs);
+    return 0;
+}
+
+void dz_native_mark(struct dz_machine *m)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    for (size_t i = 0; ops && ops->mark && i < m->native.of.n; i++)
+        (void)ops->mark(ops->arg, &m->native.of.p[i].mem, NULL);
+}
+
+uint64_t dz_native_live(const struct dz_native *n)
+{
+    uint64_t live = 0;
+    for (size_t i = 0; i < n->of.n; i++)
+        for (size_t k = 0; k < n->of.p[i].extents.n; k++)
+            live += n->of.p[i].extents.p[k].count;
+    return live;
+}
+
+void dz_native_renumber(struct dz_native *n, const uint32_t *to)
+{
+    for (size_t i = 0; i < n->of.n; i++)
+        for (size_t k = 0; k < n->of.p[i].extents.n; k++)
+            n->of.p[i].extents.p[k].home = to[n->of.p[i].extents.p[k].home];
+}
