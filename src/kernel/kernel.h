@@ -411,6 +411,8 @@ const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size)
 uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
 /* The task of the first thread of a process. */
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
+/* The task of a thread, by the index of its row; NULL: none. */
+struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread);
 /* The state as ps(1) shows it: R, S, D, T or Z. */
 char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p);
 /* All other state: counters, and the offset at which kernel time continues. */
@@ -439,6 +441,9 @@ int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t
  * process, or its thread has a task already. */
 int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_program *program,
                        struct dz_task **ret_task, struct dz_err *err);
+/* The same for one thread, by the index of its row, which was put. */
+int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
+                         struct dz_task **ret_task, struct dz_err *err);
 /* Instead of a thaw: drop everything that was put. */
 void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,

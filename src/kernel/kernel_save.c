@@ -129,8 +129,8 @@ int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t
     return 0;
 }
 
-static int thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
-                      struct dz_task **ret_task, struct dz_err *err)
+int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
+                         struct dz_task **ret_task, struct dz_err *err)
 {
     struct dz_thread *of = dz_k_thread(k, thread);
     const struct dz_proc *p = of && of->proc > 1 ? dz_k_proc(k, of->proc) : NULL;
@@ -165,7 +165,7 @@ int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_progr
     if (!p || p->threads == 0)
         return dz_fail(err, DZ_ECORRUPT,
                        "a saved program belongs to row %u, which is not a process", proc);
-    return thread_put(k, p->threads, program, ret_task, err);
+    return dz_kernel_thread_put(k, p->threads, program, ret_task, err);
 }
 
 /* ---- checking -------------------------------------------------------------------------- */

@@ -246,6 +246,11 @@ void dz_k_call_back(struct dz_kernel *k, const struct dz_thread *t)
         task->runner->interrupt(task->runner_arg, task);
 }
 
+struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread)
+{
+    return dz_k_thread(k, thread) ? k->task[thread] : NULL;
+}
+
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)
 {
     const struct dz_proc *p = dz_k_proc(k, proc);

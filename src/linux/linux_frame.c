@@ -35,8 +35,6 @@ enum {
     FLAG_TF = 1 << 8,
     FLAG_DF = 1 << 10,
     FLAG_RF = 1 << 16,
-    /* The flags that a frame may change: CF PF AF ZF SF TF DF OF RF AC */
-    FLAGS_GUEST = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | FLAG_TF | FLAG_DF | 0x800 | FLAG_RF | 1 << 18,
     USER_CS = 0x33,
     USER_SS = 0x2b,
     /* uc_flags: extended registers are present; ss is present and used as it is */
@@ -310,7 +308,7 @@ int dz_linux_frame_pop(const struct dz_linux_frame *f, uint64_t *ret_mask,
     const uint64_t flags = r->rflags;
     memcpy(f->xstate, x, f->xstate_size);
     memcpy(r, frame.regs, sizeof frame.regs);
-    r->rflags = (flags & ~(uint64_t)FLAGS_GUEST) | (r->rflags & FLAGS_GUEST);
+    r->rflags = (flags & ~(uint64_t)DZ_LINUX_FLAGS) | (r->rflags & DZ_LINUX_FLAGS);
     *ret_mask = frame.mask;
     *ret_stack = (struct dz_altstack){
         .at = frame.stack_at, .size = frame.stack_size, .flags = frame.stack_flags};

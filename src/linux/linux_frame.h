@@ -24,6 +24,8 @@
 enum {
     DZ_LINUX_SIGINFO = 128, /* bytes of a siginfo_t */
     DZ_LINUX_FRAME = 440,   /* bytes of a frame without extended registers */
+    /* The flags that a program can set by itself: CF PF AF ZF SF TF DF OF RF AC. */
+    DZ_LINUX_FLAGS = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 1 << 8 | 1 << 10 | 0x800 | 1 << 16 | 1 << 18,
 };
 
 /* The thread's last exception, from DZ_STUB_FAULT; every frame of the thread shows it, also frames

@@ -34,6 +34,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -59,6 +60,7 @@ struct linux_file {
     bool has_number;
     bool mapped;  /* of a sweep */
     bool written; /* programs may have written to it */
+    bool alone;   /* a snapshot that the disk no longer has: a saved machine includes it */
     uint64_t used;
     uint64_t bytes; /* in files.bytes */
     uint8_t *map;   /* NULL: size is 0, or an object */
@@ -413,6 +415,13 @@ static struct linux_file *snapshot_find(struct dz_linux *l, const struct dz_vfs_
     return NULL;
 }
 
+static bool give_pack(struct dz_linux *l)
+{
+    if (!l->files.has_pack)
+        l->files.has_pack = linux_ops(l)->file(l->o.stub, l->o.pack.fd, &l->files.pack) >= 0;
+    return l->files.has_pack;
+}
+
 static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct dz_vfs_attr *a,
                     struct dz_mm_back *ret_back)
 {
@@ -421,16 +430,18 @@ static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct
     if (!pack->find || pack->fd < 0 || (b->shared && b->writable) || shared_find(l, b->ino) ||
         !dz_vfs_pristine(l->o.vfs, b->ino) || !pack->find(pack->arg, b->ino, &at))
         return false;
-    if (!l->files.has_pack && linux_ops(l)->file(l->o.stub, pack->fd, &l->files.pack) < 0)
+    if (!give_pack(l))
         return false;
-    l->files.has_pack = true;
     *ret_back = (struct dz_mm_back){.kind = DZ_MM_PACK, .offset = at + b->offset};
     for (size_t i = 0; i < l->files.packed.n; i++)
         if (l->files.packed.p[i].start == at)
             return true;
-    /* if this fails, the mapping has no name in /proc/PID/maps */
-    dz_vec_push(&l->files.packed, ((struct linux_packed){at, at + page_up(a->size), b->ino}));
-    return true;
+    /* names the mapping in /proc/PID/maps and in a saved machine; if this fails, use a snapshot */
+    if (dz_vec_push(&l->files.packed, ((struct linux_packed){at, at + page_up(a->size), b->ino})) ==
+        0)
+        return true;
+    l->files.packed.err = 0;
+    return false;
 }
 
 uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *back,
@@ -674,6 +685,229 @@ static uint32_t pages_maps(void *arg, uint64_t ino)
             n += v->back.kind == DZ_MM_FILE && v->back.id == ino && (v->flags & DZ_MM_SHARED);
         }
     return n;
+}
+
+/* ---- in a saved machine -----------------------------------------------------------------------
+ */
+
+/* Which files are mapped, and which of them does the disk no longer have? */
+static void mark_saved(struct dz_linux *l)
+{
+    mark_mapped(l);
+    for (int i = 0; i < LINUX_FILES_HASH; i++)
+        for (struct linux_file *f = l->files.hash[i]; f; f = f->next) {
+            struct dz_vfs_attr a;
+            if (f->mapped && f->back.kind == DZ_MM_FILE && f->back.generation > 0)
+                f->alone = f->alone || dz_vfs_getattr(l->o.vfs, f->back.id, &a) < 0 ||
+                           a.ctime_ns != f->ctime_ns || a.size != f->size;
+        }
+}
+
+int dz_linux_files_save(struct dz_linux *l, struct dz_buf *files, struct dz_buf *packed,
+                        struct dz_err *err)
+{
+    mark_saved(l);
+    for (int i = 0; i < LINUX_FILES_HASH; i++)
+        for (struct linux_file *f = l->files.hash[i]; f; f = f->next) {
+            const int rc = is_shared(f) && f->written ? write_back(l, f) : 0;
+            if (rc < 0)
+                return dz_fail_sys(err, -rc, "write a mapped file to the disk");
+            if (!f->mapped)
+                continue;
+            const struct linux_file_row row = {.kind = f->back.kind,
+                                               .generation = f->back.generation,
+                                               .id = f->back.id,
+                                               .size = f->size,
+                                               .alone = f->alone};
+            dz_buf_add(files, &row, sizeof row);
+        }
+    dz_buf_add(packed, l->files.packed.p, l->files.packed.n * sizeof *l->files.packed.p);
+    return 0;
+}
+
+static int restore_file(struct dz_linux *l, const struct linux_file_row *row, struct dz_err *err)
+{
+    const struct dz_mm_back back = {
+        .kind = (enum dz_mm_kind)row->kind, .generation = row->generation, .id = row->id};
+    const bool object = row->kind == DZ_MM_OBJECT;
+    struct dz_vfs_attr a = {.size = row->size};
+    if ((!object && row->kind != DZ_MM_FILE) || row->alone > 1 || row->pad ||
+        (object && (row->generation || row->id == 0 || row->id > l->files.object || row->alone)) ||
+        (row->alone && row->generation == 0) || row->generation > l->files.generation ||
+        file_find(l, &back))
+        return dz_fail(err, DZ_ECORRUPT, "a saved mapped file is not valid");
+    if (!object && (dz_vfs_getattr(l->o.vfs, row->id, &a) < 0 || !S_ISREG(a.mode)))
+        return dz_fail(err, DZ_ECORRUPT, "inode %llu, which a saved program has mapped, is gone",
+                       (unsigned long long)row->id);
+    const uint64_t size = object || row->alone ? row->size : a.size;
+    if ((object || row->alone) && size > l->o.file_bytes)
+        return dz_fail(err, DZ_ELIMIT, "saved shared memory has %llu bytes, which is too much",
+                       (unsigned long long)size);
+    struct linux_file *f = file_new(l, &back, size);
+    int rc = f ? 0 : -ENOMEM;
+    if (rc == 0 && object)
+        rc = charge(l, f, page_up(size));
+    if (rc == 0)
+        rc = give_number(l, f);
+    if (rc < 0)
+        return dz_fail_sys(err, -rc, "make the memory of a saved mapped file");
+    f->ctime_ns = a.ctime_ns;
+    f->alone = row->alone;
+    return 0;
+}
+
+int dz_linux_files_restore(struct dz_linux *l, const uint8_t *bytes, size_t size,
+                           struct dz_err *err)
+{
+    struct linux_file_row row;
+    int rc = 0;
+    if (size % sizeof row)
+        return dz_fail(err, DZ_ECORRUPT, "the saved mapped files have %zu bytes", size);
+    for (size_t at = 0; at < size && rc == 0; at += sizeof row) {
+        memcpy(&row, bytes + at, sizeof row);
+        rc = restore_file(l, &row, err);
+    }
+    struct dz_mm_back vdso;
+    return rc < 0                             ? rc
+           : dz_linux_back_vdso(l, &vdso) < 0 ? dz_fail(err, DZ_ENOMEM, "give the vDSO to programs")
+                                              : 0;
+}
+
+/* A file of the pack: where this host's pack has it, else a snapshot. */
+static int packed_again(struct dz_linux *l, const struct linux_packed *was,
+                        struct dz_mm_back *ret_back)
+{
+    const struct dz_linux_pack *pack = &l->o.pack;
+    struct dz_vfs_attr a;
+    uint64_t at;
+    if (dz_vfs_getattr(l->o.vfs, was->ino, &a) < 0 || !S_ISREG(a.mode))
+        return -ENOENT;
+    if (pack->find && pack->fd >= 0 && pack->find(pack->arg, was->ino, &at) && give_pack(l)) {
+        *ret_back = (struct dz_mm_back){.kind = DZ_MM_PACK, .offset = at};
+        const struct linux_packed is = {at, at + (was->end - was->start), was->ino};
+        return dz_vec_push(&l->files.packed, is) == 0 ? 0 : -ENOMEM;
+    }
+    if (!dz_vfs_pristine(l->o.vfs, was->ino))
+        return -ENOENT;
+    const struct linux_back whole = {.ino = was->ino, .size = 0};
+    const int rc = dz_linux_back_file(l, &whole, ret_back);
+    struct linux_file *f = rc == 0 ? file_find(l, ret_back) : NULL;
+    if (f)
+        f->mapped_end = 0;
+    return rc;
+}
+
+int dz_linux_packed_restore(struct dz_linux *l, const uint8_t *bytes, size_t size,
+                            struct linux_moved_list *moves, struct dz_err *err)
+{
+    struct linux_packed was;
+    if (size % sizeof was || size / sizeof was > PACKED_MAX)
+        return dz_fail(err, DZ_ECORRUPT, "the saved files of an image have %zu bytes", size);
+    for (size_t at = 0; at < size; at += sizeof was) {
+        struct linux_moved m;
+        memcpy(&was, bytes + at, sizeof was);
+        if (was.start >= was.end || was.start % DZ_MM_PAGE || was.end % DZ_MM_PAGE ||
+            was.end > LINUX_PACK_BEYOND)
+            return dz_fail(err, DZ_ECORRUPT, "a saved file of an image is not valid");
+        m = (struct linux_moved){.start = was.start, .end = was.end};
+        const int rc = packed_again(l, &was, &m.to);
+        if (rc < 0)
+            return dz_fail(err, rc == -ENOENT ? DZ_EUNSUPPORTED : DZ_ENOMEM,
+                           "a program has mapped inode %llu of its image, which is no longer in "
+                           "the image",
+                           (unsigned long long)was.ino);
+        if (dz_vec_push(moves, m) != 0)
+            return dz_fail(err, DZ_ENOMEM, "no memory for the saved files of an image");
+    }
+    return 0;
+}
+
+int dz_linux_back_restore(struct dz_linux *l, const struct dz_mm_vma *v)
+{
+    const struct dz_mm_back *b = &v->back;
+    if (b->kind == DZ_MM_ANON || (b->kind == DZ_MM_OBJECT && b->id == DZ_LINUX_VDSO_OBJECT))
+        return 0;
+    if (b->kind == DZ_MM_PACK)
+        return l->files.has_pack ? 0 : -EBADF;
+    struct linux_file *f = file_find(l, b);
+    if (!f)
+        return -EBADF;
+    if (b->kind == DZ_MM_OBJECT)
+        return 0;
+    f->written = f->written || (is_shared(f) && (v->flags & DZ_MM_SHARED) && (v->may & PROT_WRITE));
+    return dz_linux_back_more(l, b, v->end - v->start);
+}
+
+int dz_linux_objects_each(struct dz_linux *l, int (*fn)(void *arg, uint64_t id), void *arg)
+{
+    int rc = 0;
+    mark_saved(l);
+    for (int i = 0; i < LINUX_FILES_HASH && rc == 0; i++)
+        for (const struct linux_file *f = l->files.hash[i]; f && rc == 0; f = f->next)
+            if (f->mapped && f->back.kind == DZ_MM_OBJECT)
+                rc = fn(arg, f->back.id);
+            else if (f->mapped && f->alone)
+                rc = fn(arg, LINUX_OBJECT_SNAPSHOT + f->back.generation);
+    return rc;
+}
+
+static struct linux_file *object_find(struct dz_linux *l, uint64_t id)
+{
+    const struct dz_mm_back back = {.kind = DZ_MM_OBJECT, .id = id};
+    if (id < LINUX_OBJECT_SNAPSHOT)
+        return file_find(l, &back);
+    for (int i = 0; i < LINUX_FILES_HASH; i++)
+        for (struct linux_file *f = l->files.hash[i]; f; f = f->next)
+            if (f->alone && f->back.generation == id - LINUX_OBJECT_SNAPSHOT)
+                return f;
+    return NULL;
+}
+
+int dz_linux_object_runs(struct dz_linux *l, uint64_t id, struct dz_stub_runs *runs)
+{
+    const struct linux_file *f = object_find(l, id);
+    if (!f)
+        return -ENOENT;
+    for (size_t g = 0; f->alone && g < f->granules; g++)
+        if (f->filled[g])
+            dz_vec_push(runs,
+                        ((struct dz_mm_range){g * GRANULE, g * GRANULE + granule_bytes(f, g)}));
+    for (off_t at = 0; !f->alone && (at = lseek(f->fd, at, SEEK_DATA)) >= 0;) {
+        const off_t end = lseek(f->fd, at, SEEK_HOLE);
+        if (end <= at)
+            return -EIO;
+        dz_vec_push(runs, ((struct dz_mm_range){(uint64_t)at, page_up((uint64_t)end)}));
+        at = end;
+    }
+    return runs->err ? -ENOMEM : 0;
+}
+
+int dz_linux_object_read(struct dz_linux *l, uint64_t id, uint64_t at, void *to, size_t n)
+{
+    const struct linux_file *f = object_find(l, id);
+    if (!f || at % DZ_MM_PAGE || at > page_up(f->size) || n > page_up(f->size) - at)
+        return -EFAULT;
+    if (f->alone) { /* mapped in whole pages */
+        memcpy(to, f->map + at, n);
+        return 0;
+    }
+    memset(to, 0, n);
+    return pread(f->fd, to, n, (off_t)at) >= 0 ? 0 : -EIO;
+}
+
+int dz_linux_object_write(struct dz_linux *l, uint64_t id, uint64_t at, const void *from, size_t n)
+{
+    struct linux_file *f = object_find(l, id);
+    if (!f || at % DZ_MM_PAGE || at > page_up(f->size) || n > page_up(f->size) - at)
+        return -EFAULT;
+    if (f->alone) {
+        const int rc = fill(l, f, at, at + n);
+        if (rc == 0)
+            memcpy(f->map + at, from, n);
+        return rc;
+    }
+    n = (size_t)min64(n, f->size - min64(at, f->size)); /* the last page may be a part */
+    return pwrite(f->fd, from, n, (off_t)at) == (ssize_t)n ? 0 : -EIO;
 }
 
 void dz_linux_pages_init(struct dz_linux *l)

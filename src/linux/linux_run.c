@@ -124,7 +124,7 @@ static void thread_free(struct dz_linux_thread *t)
     dz_free(t);
 }
 
-static struct dz_linux_group *group_new(struct dz_linux_space *space)
+struct dz_linux_group *dz_linux_group_new(struct dz_linux_space *space)
 {
     struct dz_linux_group *g = dz_zalloc(sizeof *g);
     if (g) {
@@ -250,6 +250,15 @@ static void let_go(struct dz_linux_thread *t)
     linux_ops(t->l)->run(t->l->o.stub, t->number);
 }
 
+/* It runs on, or, while all threads are held, as soon as they are released. */
+static void go_on(struct dz_linux_thread *t)
+{
+    if (t->l->held)
+        dz_kernel_task_event(t->task, DZ_RUN_READY, 0, 0);
+    else
+        let_go(t);
+}
+
 /* ---- accounts -------------------------------------------------------------------------- */
 
 static void kill_it(const struct dz_linux_thread *t)
@@ -369,14 +378,15 @@ static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
     const struct dz_stub_regs *r = regs_of(t);
     if (e->arch != AUDIT_ARCH_X86_64) {
         regs_of(t)->rax = (uint64_t)-ENOSYS;
-        let_go(t);
+        go_on(t);
         return;
     }
     t->call.number = r->rax;
     const uint64_t args[6] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
     memcpy(t->call.arg, args, sizeof args);
     t->parked = true;
-    if (asks_for_time(&t->call)) { /* go through the kernel, which then accounts the time */
+    /* Held: it is issued after the release. Asks for time: the kernel accounts it first. */
+    if (t->l->held || asks_for_time(&t->call)) {
         dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, true));
         return;
     }
@@ -413,7 +423,7 @@ static void on_fault(struct dz_linux_thread *t, const struct dz_stub_event *e)
     if (e->signo == SIGSEGV && e->trap == TRAP_PAGE) {
         const int rc = fix_page(t, e);
         if (rc == 0) {
-            let_go(t);
+            go_on(t);
             return;
         }
         info.code = rc == -EACCES ? SEGV_ACCERR : SEGV_MAPERR;
@@ -484,7 +494,7 @@ static void slices(struct dz_linux *l)
 
 /* Get the stub's events; returns how many there are now. An event may end the thread of a later
  * one, whose number may then be reused: so the serials identify the threads. */
-static int hear(struct dz_linux *l, int64_t timeout_ns)
+int dz_linux_hear(struct dz_linux *l, int64_t timeout_ns)
 {
     assert(l->event_count == 0);
     const int n = linux_ops(l)->wait(l->o.stub, timeout_ns, l->events, DZ_STUB_EVENTS_MAX);
@@ -497,7 +507,7 @@ static int hear(struct dz_linux *l, int64_t timeout_ns)
     return l->event_count = n;
 }
 
-static void serve_events(struct dz_linux *l)
+void dz_linux_serve_events(struct dz_linux *l)
 {
     for (int i = 0; i < l->event_count; i++) {
         struct dz_linux_thread *t = l->threads[l->events[i].thread];
@@ -518,8 +528,9 @@ static void poll_events(void *arg)
 {
     struct dz_linux *l = arg;
     int rounds = 0;
-    while (l->serial > 0 && rounds < ROUNDS_MAX && (l->event_count > 0 || hear(l, 0) > 0)) {
-        serve_events(l);
+    while (l->serial > 0 && rounds < ROUNDS_MAX &&
+           (l->event_count > 0 || dz_linux_hear(l, 0) > 0)) {
+        dz_linux_serve_events(l);
         rounds++;
     }
     l->more = rounds == ROUNDS_MAX;
@@ -545,11 +556,27 @@ static enum dz_run_stop run(void *arg, struct dz_task *task, int *ret_signal)
     return DZ_RUN_AWAY;
 }
 
+/* For a thread of a saved machine: dz_linux_restore() has made its process. */
+static int load_saved(struct dz_linux *l, struct dz_task *task)
+{
+    struct linux_wake *w = l->wake;
+    struct dz_linux_thread *t = w ? thread_new(l, task, w->group) : NULL;
+    if (!t)
+        return w ? -ENOMEM : -EINVAL;
+    if (w->number)
+        number_set(t, w->number);
+    w->number = 0;
+    task->own = t;
+    return 0;
+}
+
 static int load(void *arg, struct dz_task *task, const struct dz_load *from)
 {
     struct dz_linux *l = arg;
+    if (!from)
+        return load_saved(l, task);
     struct dz_linux_space *s = dz_linux_space_new(l);
-    struct dz_linux_group *g = s ? group_new(s) : NULL;
+    struct dz_linux_group *g = s ? dz_linux_group_new(s) : NULL;
     struct dz_linux_thread *t = g ? thread_new(l, task, g) : NULL;
     uint32_t number = 0;
     if (!t) {
@@ -561,7 +588,7 @@ static int load(void *arg, struct dz_task *task, const struct dz_load *from)
     int rc = linux_ops(l)->process(l->o.stub, &number);
     if (rc == 0) {
         number_set(t, number);
-        rc = from ? dz_linux_space_load(t, from) : 0;
+        rc = dz_linux_space_load(t, from);
     }
     if (rc < 0) {
         if (t->number)
@@ -606,7 +633,7 @@ static int copy_group(struct dz_linux *l, const struct dz_linux_thread *from,
     } else {
         s->groups++;
     }
-    *ret_group = group_new(s);
+    *ret_group = dz_linux_group_new(s);
     if (*ret_group) {
         (*ret_group)->borrows = how == DZ_STUB_SHARE;
         return 0;
@@ -669,9 +696,11 @@ static int64_t reissue(void *arg, struct dz_task *task)
     int64_t result = -EINTR;
     (void)arg;
     const enum dz_linux_next next = issue(t, &result);
-    assert(next == DZ_LINUX_DONE || next == DZ_LINUX_STOP); /* a handler ends its wait */
     t->parked = t->is_clone = false;
-    return result;
+    /* A handler ends its wait; only the rows of a forged machine can say otherwise. */
+    return next == DZ_LINUX_DONE || next == DZ_LINUX_STOP
+               ? result
+               : dz_kernel_call_end(task->kernel, task->proc, -EINTR);
 }
 
 static int inject(void *arg, struct dz_task *task, const struct dz_inject *h)
@@ -686,6 +715,10 @@ static int inject(void *arg, struct dz_task *task, const struct dz_inject *h)
         return -EFAULT;
     struct dz_linux_frame f = {
         .mem = &t->mem, .regs = regs_of(t), .xstate = xstate, .xstate_size = (size_t)size};
+    if (t->parked && !h->in_call) { /* the call was never issued: it is made after the handler */
+        f.regs->rip -= 2;
+        t->parked = false;
+    }
     if (l->o.trace) {
         dz_linux_trace_signal(h->info, &l->line);
         trace_line(t);
@@ -835,7 +868,7 @@ const struct dz_kernel_pages *dz_linux_pages(struct dz_linux *l)
 
 bool dz_linux_wait(struct dz_linux *l, int64_t timeout_ns)
 {
-    return l->more || l->event_count > 0 || hear(l, timeout_ns) > 0;
+    return l->more || l->event_count > 0 || dz_linux_hear(l, timeout_ns) > 0;
 }
 int dz_linux_watch(struct dz_linux *l, int fd, struct dz_err *err)
 {

@@ -52,6 +52,7 @@ struct dz_linux_group {
     bool broken;    /* invariant 2 */
     bool borrows;   /* a vfork child: its parent counts the memory they share */
     int64_t cpu_ns; /* CPU time reported to the kernel */
+    uint32_t saved; /* its number in a saved machine */
     int64_t ran_ns; /* run time of its threads since its accounts were taken */
 };
 
@@ -116,6 +117,11 @@ struct linux_seen { /* since the last look */
     uint32_t running;
     int64_t waited_ns, own_ns, passed_ns; /* passed_ns 0: nobody looked */
 };
+/* The thread of a saved machine that the kernel loads next. */
+struct linux_wake {
+    struct dz_linux_group *group;
+    uint32_t number; /* the stub's; 0: it was gone already */
+};
 enum linux_move {
     LINUX_STAY,
     LINUX_SPREAD,
@@ -139,6 +145,8 @@ struct dz_linux {
     int event_count;
     int64_t sliced;           /* kernel time when slices were last looked at */
     bool more;                /* the last poll left events unserved */
+    bool held;                /* no thread runs on until the release: linux_sleep.c */
+    struct linux_wake *wake;  /* inside of dz_linux_restore() */
     struct dz_mm_calls calls; /* of the call being served */
     struct dz_buf line;       /* of trace */
     uint64_t hwcap, hwcap2;
@@ -158,7 +166,14 @@ static inline struct dz_mm *linux_mm(const struct dz_linux_thread *t)
     return &t->group->space->mm;
 }
 
+/* linux_run.c */
+struct dz_linux_group *dz_linux_group_new(struct dz_linux_space *space);
+/* Get the stub's events, of which none are left; returns how many there are now. */
+int dz_linux_hear(struct dz_linux *l, int64_t timeout_ns);
+void dz_linux_serve_events(struct dz_linux *l);
+
 /* linux_space.c */
+extern const struct dz_mm_range dz_linux_reserved; /* the stub's */
 struct dz_linux_space *dz_linux_space_new(struct dz_linux *l);
 void dz_linux_space_unref(struct dz_linux *l, struct dz_linux_space *s);
 /* Copies the current limits of the process to mm. */
@@ -176,6 +191,9 @@ void dz_linux_sizes(void *arg, const struct dz_task *t, struct dz_kernel_sizes *
 void dz_linux_auxv(void *arg, const struct dz_task *t, struct dz_buf *to);
 /* Loads a program into the fresh process of this thread. 0 or -errno of execve(2). */
 int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
+
+/* linux_sleep.c. A thread of this memory that the stub has; 0: none. */
+uint32_t dz_linux_space_thread(const struct dz_linux *l, const struct dz_linux_space *s);
 
 /* linux_task.c. The host's /proc/cpuinfo of its first processor; NULL: unknown. */
 const char *dz_linux_cpuinfo(void);
@@ -227,6 +245,37 @@ uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *ba
 void dz_linux_sweep(struct dz_linux *l, int64_t now);
 void dz_linux_files_free(struct dz_linux *l);
 void dz_linux_pages_init(struct dz_linux *l);
+/* The rows of a saved machine: mapped files and shared memory; files of the pack. files_save writes
+ * shared files to the disk. */
+struct linux_file_row {
+    uint32_t kind, generation; /* enum dz_mm_kind: FILE or OBJECT */
+    uint64_t id, size;
+    uint32_t alone, pad; /* alone: the machine's pages hold its content */
+};
+_Static_assert(sizeof(struct linux_file_row) == 32 && sizeof(struct linux_packed) == 24,
+               "as in the file");
+int dz_linux_files_save(struct dz_linux *l, struct dz_buf *files, struct dz_buf *packed,
+                        struct dz_err *err);
+/* After the counters of struct linux_files; before the address spaces. */
+int dz_linux_files_restore(struct dz_linux *l, const uint8_t *bytes, size_t size,
+                           struct dz_err *err);
+/* Where a file of the saved machine's pack is now. */
+struct linux_moved {
+    uint64_t start, end;  /* in the saved pack, */
+    struct dz_mm_back to; /* and what is at `start` */
+};
+DZ_VEC(linux_moved_list, struct linux_moved);
+int dz_linux_packed_restore(struct dz_linux *l, const uint8_t *bytes, size_t size,
+                            struct linux_moved_list *moves, struct dz_err *err);
+/* Gives a restored VMA the content of its file. -EBADF: its backing does not exist. */
+int dz_linux_back_restore(struct dz_linux *l, const struct dz_mm_vma *v);
+/* Shared memory, by the numbers of struct dz_linux_memory: objects, and snapshots that the disk no
+ * longer has. runs: the pages that may be other than zeros. -EFAULT: not all of it exists. */
+#define LINUX_OBJECT_SNAPSHOT (UINT64_C(1) << 59) /* less than this: an object */
+int dz_linux_objects_each(struct dz_linux *l, int (*fn)(void *arg, uint64_t id), void *arg);
+int dz_linux_object_runs(struct dz_linux *l, uint64_t id, struct dz_stub_runs *runs);
+int dz_linux_object_read(struct dz_linux *l, uint64_t id, uint64_t at, void *to, size_t n);
+int dz_linux_object_write(struct dz_linux *l, uint64_t id, uint64_t at, const void *from, size_t n);
 /* msync(2): writes programs' changes of a file to the disk. */
 int dz_linux_file_sync(struct dz_linux *l, uint64_t ino);
 

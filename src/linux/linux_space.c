@@ -16,7 +16,7 @@
 enum {
     SWAPS_MAX = 256, /* tries of an atomic change */
 };
-static const struct dz_mm_range reserved = {DZ_STUB_RESERVED_START, DZ_STUB_RESERVED_END};
+const struct dz_mm_range dz_linux_reserved = {DZ_STUB_RESERVED_START, DZ_STUB_RESERVED_END};
 
 struct dz_linux_space *dz_linux_space_new(struct dz_linux *l)
 {
@@ -424,7 +424,7 @@ static int lay(struct dz_linux_thread *t, const struct dz_load *from, struct bin
         dz_sys_getrandom(t->task->kernel, caller, program.aux.random, 16) < 0)
         return -EIO;
     const struct dz_mm_limits limits = limits_of(p);
-    dz_mm_init(linux_mm(t), seed, &limits, &reserved, 1);
+    dz_mm_init(linux_mm(t), seed, &limits, &dz_linux_reserved, 1);
     program.aux.signal_size = frame_size(t);
     program.vdso_size = l->vdso.size;
     if (dz_linux_back_vdso(l, &program.vdso) < 0)

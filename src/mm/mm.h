@@ -198,6 +198,13 @@ void dz_mm_encode(const struct dz_mm *mm, struct dz_buf *to);
 DZ_NODISCARD int dz_mm_decode(const uint8_t *bytes, size_t size, const struct dz_mm_range *reserved,
                               uint32_t reserved_count, struct dz_mm *ret_mm, struct dz_err *err);
 
+/* Let fn change the backing of each VMA, which has so many bytes: 0, or what fn returned instead;
+ * the address space can then only be released. */
+int dz_mm_rebase(struct dz_mm *mm, int (*fn)(void *arg, uint64_t size, struct dz_mm_back *back),
+                 void *arg);
+/* Append the calls that map VMA i into a process that has nothing there. 0 or -ENOMEM. */
+DZ_NODISCARD int dz_mm_lay(const struct dz_mm *mm, size_t i, struct dz_mm_calls *calls);
+
 /* Aborts unless the invariants hold: for tests, as it reads every VMA. */
 void dz_mm_assert(const struct dz_mm *mm);
 

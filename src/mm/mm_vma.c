@@ -61,6 +61,29 @@ void dz_mm_emit_map(struct dz_mm_calls *calls, const struct dz_mm_vma *v, struct
                                               .advice = MADV_WIPEONFORK});
 }
 
+int dz_mm_rebase(struct dz_mm *mm, int (*fn)(void *arg, uint64_t size, struct dz_mm_back *back),
+                 void *arg)
+{
+    int rc = 0;
+    for (size_t i = 0; i < mm->vmas.n && rc == 0; i++) {
+        struct dz_mm_vma *v = &mm->vmas.p[i];
+        rc = fn(arg, v->end - v->start, &v->back);
+    }
+    if (rc == 0)
+        dz_mm_merge(mm, 0, DZ_MM_ADDRESS_MAX);
+    return rc;
+}
+
+int dz_mm_lay(const struct dz_mm *mm, size_t i, struct dz_mm_calls *calls)
+{
+    assert(i < mm->vmas.n);
+    const struct dz_mm_vma *v = &mm->vmas.p[i];
+    if (dz_vec_reserve(calls, DZ_MM_SPARE) != 0)
+        return -ENOMEM;
+    dz_mm_emit_map(calls, v, (struct dz_mm_range){v->start, v->end}, 0);
+    return 0;
+}
+
 /* ---- looking ----------------------------------------------------------------------- */
 
 size_t dz_mm_index(const struct dz_mm *mm, uint64_t at)

@@ -37,6 +37,9 @@ struct nrig {
     char host[NRIG_OUT]; /* output of the same command on the host */
     bool trace;          /* print system calls; NRIG_TRACE=1 sets it, too */
     struct dz_kernel_limits limits;
+    /* Called when kernel time has come to `due`, between two instructions of the kernel. */
+    void (*between)(struct nrig *r);
+    int64_t due;
 };
 
 static const char *const nrig_env[NRIG_ENV] = {"PATH=/usr/bin:/bin",
@@ -163,20 +166,14 @@ static void nrig_trace(void *arg, const struct dz_task *t, const char *line, siz
         (void)fprintf(stderr, "%5d %.*s\n", t->thread->tid, (int)n, line);
 }
 
-static inline void nrig_start(struct nrig *r)
+/* A runner, a stub and a kernel over the disk. */
+static inline void nrig_machine(struct nrig *r)
 {
     static const struct dz_kernel_ops ops = {.output = nrig_output,
                                              .program_get = nrig_program_get};
     struct dz_kernel_ops own = ops;
     struct dz_err err = {0};
-    memset(r, 0, sizeof *r);
-    rig_start(&r->disk);
-    if (sched_getaffinity(0, sizeof r->cpus, &r->cpus) < 0)
-        abort();
-    r->trace = getenv("NRIG_TRACE") != NULL;
     own.arg = r;
-    r->limits = dz_policy_find("posix")->limits;
-    r->limits.memory_bytes = UINT64_C(1) << 30;
     if (dz_linux_new(&r->l, &err) < 0)
         abort();
     const struct dz_stub_host_opts so = {.files = dz_linux_files(r->l)};
@@ -198,6 +195,18 @@ static inline void nrig_start(struct nrig *r)
                                       .pages = dz_linux_pages(r->l)};
     if (dz_kernel_new(&ko, &r->k, &err) < 0)
         abort();
+}
+
+static inline void nrig_start(struct nrig *r)
+{
+    memset(r, 0, sizeof *r);
+    rig_start(&r->disk);
+    if (sched_getaffinity(0, sizeof r->cpus, &r->cpus) < 0)
+        abort();
+    r->trace = getenv("NRIG_TRACE") != NULL;
+    r->limits = dz_policy_find("posix")->limits;
+    r->limits.memory_bytes = UINT64_C(1) << 30;
+    nrig_machine(r);
     static const char *const dirs[] = {"/tmp", "/etc", "/dev", "/proc"};
     for (size_t i = 0; i < DZ_ARRAY_LEN(dirs); i++)
         (void)rig_mkdir(&r->disk, dirs[i]);
@@ -254,11 +263,15 @@ static inline int nrig_run(struct nrig *r, const char *const argv[], const char 
     } else {
         struct dz_job ended = {0};
         while (!dz_kernel_event(r->k, &ended)) {
-            const enum dz_kernel_state s = dz_kernel_run(r->k, INT64_MAX, &err);
+            if (r->between && dz_kernel_now(r->k) >= r->due)
+                r->between(r);
+            const enum dz_kernel_state s =
+                dz_kernel_run(r->k, r->between ? r->due : INT64_MAX, &err);
             if (s != DZ_KERNEL_IDLE)
                 continue;
             int64_t due = dz_linux_due(r->l), deadline = dz_kernel_next_deadline(r->k);
             due = deadline < due ? deadline : due;
+            due = r->between && r->due < due ? r->due : due;
             if (due == INT64_MAX && !dz_kernel_away(r->k)) {
                 printf("# it waits for nothing\n");
                 (void)dz_kernel_signal(r->k, job, 9, true);

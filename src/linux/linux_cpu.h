@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_cpu.h - what of the processor is in a saved machine: the features that its programs could
+ * see, and the extended registers of a thread.
+ *
+ * Programs choose their instructions by cpuid, once, when they start. So a machine can only
+ * continue on a host that has every feature of the host where it was saved.
+ *
+ * Extended registers are saved by components, each with its number and its size, which are the
+ * architecture's; the place of a component in memory differs between processors and is not saved.
+ */
+#ifndef DZ_LINUX_LINUX_CPU_H
+#define DZ_LINUX_LINUX_CPU_H
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct dz_linux; /* AT_HWCAP, AT_HWCAP2 */
+
+/* Append the features of this host. */
+void dz_linux_cpu_save(const struct dz_linux *l, struct dz_buf *to);
+/* Does this host have all of the saved ones? DZ_EUNSUPPORTED names one that it lacks. */
+DZ_NODISCARD int dz_linux_cpu_check(const struct dz_linux *l, const uint8_t *bytes, size_t size,
+                                    struct dz_err *err);
+
+/* Append the registers of an xstate in the layout of a signal frame, which comes from the stub. */
+void dz_linux_xstate_save(const uint8_t *xstate, size_t size, struct dz_buf *to);
+/* Put saved registers into the xstate of a new thread, which defines the layout. DZ_ECORRUPT;
+ * DZ_EUNSUPPORTED: this host has no such component. */
+DZ_NODISCARD int dz_linux_xstate_restore(const uint8_t *bytes, size_t saved, uint8_t *xstate,
+                                         size_t size, struct dz_err *err);
+
+#endif

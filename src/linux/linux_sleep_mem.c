@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_sleep_mem.c - the pages of held native programs: which ones a saved machine needs, and
+ * their bytes.
+ *
+ * Private memory is read and written through a thread of its address space. Of shared memory there
+ * is one copy, which this process has open.
+ */
+#include "linux/linux_run_int.h"
+#include "linux/linux_sleep.h"
+
+#include <sys/mman.h>
+
+static struct dz_linux_space *space_of(const struct dz_linux *l, uint64_t id)
+{
+    for (struct dz_linux_space *s = l->spaces; s; s = s->next)
+        if (s->id == id)
+            return s;
+    return NULL;
+}
+
+struct each {
+    int (*fn)(void *arg, const struct dz_linux_memory *mem, struct dz_err *err);
+    void *arg;
+    struct dz_err *err;
+};
+static int each_object(void *arg, uint64_t id)
+{
+    const struct each *e = arg;
+    return e->fn(e->arg, &(struct dz_linux_memory){DZ_LINUX_OBJECT, id}, e->err);
+}
+
+int dz_linux_memories(struct dz_linux *l,
+                      int (*fn)(void *arg, const struct dz_linux_memory *mem, struct dz_err *err),
+                      void *arg, struct dz_err *err)
+{
+    struct each e = {fn, arg, err};
+    int rc = 0;
+    for (const struct dz_linux_space *s = l->spaces; s && rc == 0; s = s->next)
+        if (dz_linux_space_thread(l, s))
+            rc = fn(arg, &(struct dz_linux_memory){DZ_LINUX_PRIVATE, s->id}, err);
+    return rc ? rc : dz_linux_objects_each(l, each_object, &e);
+}
+
+static void add(struct dz_linux_pages_list *to, uint64_t start, uint64_t end, bool zeros)
+{
+    const uint64_t first = start / DZ_MM_PAGE, count = end / DZ_MM_PAGE - first;
+    struct dz_linux_pages *last = to->n ? &to->p[to->n - 1] : NULL;
+    if (last && last->first + last->count == first && last->zeros == zeros)
+        last->count += count;
+    else
+        dz_vec_push(to, ((struct dz_linux_pages){first, count, zeros}));
+}
+
+/* The parts of the runs that lie in private VMAs. */
+static void cut_by_vmas(const struct dz_mm *mm, const struct dz_stub_runs *runs,
+                        struct dz_linux_pages_list *to)
+{
+    size_t r = 0;
+    for (size_t i = 0; i < mm->vmas.n; i++) {
+        const struct dz_mm_vma *v = &mm->vmas.p[i];
+        while (r < runs->n && runs->p[r].end <= v->start)
+            r++;
+        for (size_t n = r; n < runs->n && runs->p[n].start < v->end; n++) {
+            const uint64_t start = runs->p[n].start > v->start ? runs->p[n].start : v->start;
+            const uint64_t end = runs->p[n].end < v->end ? runs->p[n].end : v->end;
+            if (!(v->flags & DZ_MM_SHARED))
+                add(to, start, end, v->back.kind == DZ_MM_ANON);
+        }
+    }
+}
+
+static int changed_private(const struct dz_linux *l, uint64_t id, struct dz_stub_runs *runs,
+                           struct dz_linux_pages_list *to)
+{
+    const struct dz_linux_space *s = space_of(l, id);
+    const uint32_t number = s ? dz_linux_space_thread(l, s) : 0;
+    if (!number)
+        return -ESRCH;
+    const int rc = linux_ops(l)->changed(l->o.stub, number, 0, DZ_MM_ADDRESS_MAX, runs);
+    if (rc == -EOPNOTSUPP) { /* all that may have been written */
+        runs->n = 0;
+        dz_vec_push(runs, ((struct dz_mm_range){0, DZ_MM_ADDRESS_MAX}));
+    } else if (rc < 0) {
+        return rc;
+    }
+    cut_by_vmas(&s->mm, runs, to);
+    return 0;
+}
+
+int dz_linux_changed(struct dz_linux *l, const struct dz_linux_memory *mem,
+                     struct dz_linux_pages_list *pages, struct dz_err *err)
+{
+    struct dz_stub_runs runs = DZ_VEC_INIT(DZ_STUB_RUNS_MAX);
+    int rc;
+    if (mem->kind == DZ_LINUX_PRIVATE) {
+        rc = changed_private(l, mem->id, &runs, pages);
+    } else {
+        rc = dz_linux_object_runs(l, mem->id, &runs);
+        for (size_t i = 0; i < runs.n && rc == 0; i++)
+            add(pages, runs.p[i].start, runs.p[i].end, mem->id < LINUX_OBJECT_SNAPSHOT);
+    }
+    rc = rc == 0 && (runs.err || pages->err) ? -ENOMEM : rc;
+    dz_vec_release(&runs);
+    return rc < 0 ? dz_fail_sys(err, -rc, "find the pages that native programs wrote") : 0;
+}
+
+/* A part of one VMA. While its bytes are moved, the guest's protection does not count. */
+static int move_part(struct dz_linux *l, uint32_t number, const struct dz_mm_vma *v,
+                     struct dz_mm_range part, void *bytes, bool write)
+{
+    const struct dz_stub_ops *ops = linux_ops(l);
+    const size_t size = (size_t)(part.end - part.start);
+    const int need = write ? PROT_READ | PROT_WRITE : PROT_READ;
+    struct dz_mm_call c = {.op = DZ_MM_MPROTECT, .at = part.start, .size = size};
+    const bool opens = (v->prot & need) != need;
+    c.prot = v->prot | need;
+    int rc = opens ? ops->memory(l->o.stub, number, &c, 1) : 0;
+    if (rc < 0)
+        return rc;
+    const int64_t n = write ? ops->write(l->o.stub, number, part.start, bytes, size)
+                            : ops->read(l->o.stub, number, part.start, bytes, size);
+    c.prot = v->prot;
+    rc = opens ? ops->memory(l->o.stub, number, &c, 1) : 0;
+    return rc < 0 ? rc : n == (int64_t)size ? 0 : n < 0 ? (int)n : -EFAULT;
+}
+
+static int move_private(struct dz_linux *l, uint64_t id, struct dz_mm_range run, uint8_t *bytes,
+                        bool write)
+{
+    const struct dz_linux_space *s = space_of(l, id);
+    const uint32_t number = s ? dz_linux_space_thread(l, s) : 0;
+    int rc = number ? 0 : -ESRCH;
+    while (rc == 0 && run.start < run.end) {
+        const struct dz_mm_vma *v = dz_mm_find(&s->mm, run.start);
+        if (!v || v->start > run.start || (v->flags & DZ_MM_SHARED))
+            return -EFAULT;
+        const struct dz_mm_range part = {run.start, run.end < v->end ? run.end : v->end};
+        rc = move_part(l, number, v, part, bytes, write);
+        bytes += part.end - part.start;
+        run.start = part.end;
+    }
+    return rc;
+}
+
+static int move(struct dz_linux *l, const struct dz_linux_memory *mem,
+                const struct dz_linux_pages *run, void *bytes, bool write)
+{
+    const uint64_t at = run->first * DZ_MM_PAGE;
+    const size_t size = (size_t)run->count * DZ_MM_PAGE;
+    if (mem->kind == DZ_LINUX_OBJECT)
+        return write ? dz_linux_object_write(l, mem->id, at, bytes, size)
+                     : dz_linux_object_read(l, mem->id, at, bytes, size);
+    return move_private(l, mem->id, (struct dz_mm_range){at, at + size}, bytes, write);
+}
+
+static int move_all(struct dz_linux *l, const struct dz_linux_memory *mem,
+                    const struct dz_linux_pages *pages, size_t n, uint8_t *bytes, bool write)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        if (pages[i].count > DZ_MM_ADDRESS_MAX / DZ_MM_PAGE ||
+            pages[i].first > DZ_MM_ADDRESS_MAX / DZ_MM_PAGE - pages[i].count)
+            return -EFAULT;
+        rc = move(l, mem, &pages[i], bytes, write);
+        bytes += pages[i].count * DZ_MM_PAGE;
+    }
+    return rc;
+}
+
+int dz_linux_read(struct dz_linux *l, const struct dz_linux_memory *mem,
+                  const struct dz_linux_pages *pages, size_t n, uint8_t *ret_bytes,
+                  struct dz_err *err)
+{
+    const int rc = move_all(l, mem, pages, n, ret_bytes, false);
+    return rc < 0 ? dz_fail_sys(err, -rc, "read the memory of native programs") : 0;
+}
+
+int dz_linux_write(struct dz_linux *l, const struct dz_linux_memory *mem,
+                   const struct dz_linux_pages *pages, size_t n, const uint8_t *bytes,
+                   struct dz_err *err)
+{
+    const int rc = move_all(l, mem, pages, n, (uint8_t *)(uintptr_t)bytes, true);
+    return rc == -EFAULT
+               ? dz_fail(err, DZ_ECORRUPT, "a saved page of a native program is not mapped")
+           : rc < 0 ? dz_fail_sys(err, -rc, "write the memory of native programs")
+                    : 0;
+}
