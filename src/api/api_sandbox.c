@@ -114,7 +114,8 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     /* updated is in whole seconds: rounded down, it may lie before created. */
     dz_api_put_time(j, "updated_at",
                     row->updated * 1000 > row->created ? row->updated * 1000 : row->created);
-    dz_api_put_time(j, "last_active_at", dz_control_date(a->control, row->last_active));
+    dz_api_put_time(j, "last_active_at",
+                    dz_control_date(a->control, dz_control_last_active(a->control, row)));
     dz_api_put_time(j, "wake_at", dz_control_date(a->control, row->wake_at));
     dz_api_put_time(j, "hold_until", dz_control_date(a->control, row->hold_until));
     dz_api_put_time(j, "expires_at", row->expires);

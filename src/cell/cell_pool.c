@@ -434,15 +434,20 @@ static int send_user(struct zygote *z, struct dz_err *err)
     int rc = dz_cell_user_acquire(&z->user, err);
     if (rc < 0)
         return rc;
-    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_USER,
-                               .stream = users.count,
-                               .value = users.first,
-                               .size = sizeof(struct dz_zygote_user)};
     const struct dz_zygote_user who = {.user = z->user,
                                        .native = !z->native        ? DZ_ZYGOTE_MODULES
                                                  : dz_linux_look() ? DZ_ZYGOTE_NATIVE_TSC
                                                                    : DZ_ZYGOTE_NATIVE};
-    return dz_frame_send(z->fd, &f, &who, false, err);
+    uint8_t payload[sizeof who + DZ_LINUX_CPUINFO_MAX];
+    const char *cpuinfo = z->native ? dz_linux_cpuinfo() : "";
+    const size_t size = strlen(cpuinfo);
+    memcpy(payload, &who, sizeof who);
+    memcpy(payload + sizeof who, cpuinfo, size);
+    const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_USER,
+                               .stream = users.count,
+                               .value = users.first,
+                               .size = (uint32_t)(sizeof who + size)};
+    return dz_frame_send(z->fd, &f, payload, false, err);
 }
 
 static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)

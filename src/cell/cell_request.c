@@ -5,6 +5,7 @@
 #include "cell/cell_request.h"
 
 #include "cell/cell_users.h"
+#include "linux/linux_run.h"
 #include "os/os_user.h"
 
 #include <string.h>
@@ -54,7 +55,8 @@ static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd
 {
     struct dz_zygote_user who;
     (void)fd_count;
-    if (f->size != sizeof who || f->value > UINT32_MAX)
+    if (f->size < sizeof who || f->size - sizeof who >= DZ_LINUX_CPUINFO_MAX ||
+        f->value > UINT32_MAX)
         return dz_fail(err, DZ_EIO, "request for a user: wrong size or number");
     memcpy(&who, payload, sizeof who);
     if (who.native > DZ_ZYGOTE_NATIVE_TSC)
@@ -62,6 +64,8 @@ static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd
     r->who.users = (struct dz_os_users){(uint32_t)f->value, f->stream};
     r->who.user = who.user;
     r->who.native = who.native;
+    r->who.cpuinfo = (const char *)payload + sizeof who;
+    r->who.cpuinfo_size = f->size - sizeof who;
     return check_user(&r->who.users, r->who.user, err);
 }
 

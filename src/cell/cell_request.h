@@ -32,8 +32,8 @@ enum {
 };
 
 /* The payload of USER: the user of a zygote, and whether its cells run native Linux programs. A
- * zygote cannot read /sys, so this also says whether the host trusts the processor's time stamp
- * counter. */
+ * zygote can read neither /sys nor /proc/cpuinfo, so this also says whether the host trusts the
+ * processor's time stamp counter, and the text of dz_linux_cpuinfo() follows. */
 enum dz_zygote_native {
     DZ_ZYGOTE_MODULES,    /* no native programs */
     DZ_ZYGOTE_NATIVE,     /* their clocks are system calls */
@@ -77,6 +77,8 @@ struct dz_request {
             struct dz_os_users users; /* count 0: none, and user is DZ_USER_NONE */
             uint32_t user;
             enum dz_zygote_native native;
+            const char *cpuinfo; /* without a NUL */
+            size_t cpuinfo_size;
         } who; /* USER */
         char image_sha256[65];
         struct {

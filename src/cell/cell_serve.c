@@ -309,7 +309,7 @@ static void begin(struct dz_serve *s)
 
 static int discard_memory(struct dz_serve *s, struct dz_err *err)
 {
-    int rc = dz_cell_machine_commit(&s->machine, err);
+    int rc = dz_kernel_commit(s->machine.kernel, err);
     struct dz_execs *x = s->machine.execs;
     s->machine.execs = NULL;
     if (rc == 0)
@@ -367,11 +367,14 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_cell_inputs in = {0};
-    if (dz_cell_machine_native(&s->machine))
-        return goes_on ? dz_kernel_flush(k, err) /* the copy has the files, but not the memory */
-                       : dz_fail(err, DZ_EUNSUPPORTED,
-                                 "suspend the machine: the memory of native Linux programs cannot "
-                                 "be kept; let them end, or keep the files only");
+    if (dz_cell_machine_native(&s->machine) && !goes_on)
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "suspend the machine: the memory of native Linux programs cannot be kept; "
+                       "let them end, or keep the files only");
+    if (dz_cell_machine_native(&s->machine)) { /* the copy has the files, but not the memory */
+        const int copied = dz_kernel_flush(k, err);
+        return copied < 0 ? copied : dz_kernel_commit(k, err);
+    }
     for (int i = 0; i < VFORK_TURNS && !dz_kernel_settled(k); i++)
         (void)run(s, VFORK_NS);
     int rc = dz_kernel_settle(k, err);

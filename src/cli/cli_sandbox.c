@@ -146,7 +146,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},                          \
         {"disk", 0, "SIZE", "limit its files, for instance 2GiB (default: disk.sandbox)"},        \
         {"size", 0, "SIZE", "limit it by a named size, for instance shared-cpu-1x"},              \
-        {"kind", 0, "KIND", "kind of guest: wasm"},                                               \
+        {"kind", 0, "KIND", "refuse an image of another kind: wasm or linux"},                    \
         {"policy", 0, "NAME", "apply a policy: minimal, network, posix (default), compute"},      \
         {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},                \
         {"durability", 0, "HOW",                                                                  \

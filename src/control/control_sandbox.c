@@ -59,8 +59,7 @@ static struct order *make_order(struct dz_control *e, dz_sandbox_done_fn *done, 
 struct making {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
     char *config, *metadata;
-    const char *kind;
-    bool native; /* kind is linux */
+    const char *kind, *keep, *idle_mode;
     uint64_t memory_bytes, limit_bytes;
     struct dz_instance row;
 };
@@ -71,20 +70,31 @@ static void making_release(struct making *m)
     dz_free(m->metadata);
 }
 
-/* The kind is the image's. The memory of native programs is lost when their sandbox is suspended.
- * So such a sandbox keeps only its files, and is suspended only on request. */
+int dz_control_kind_settings(const char *kind, const struct dz_control_spec *s,
+                             const char **ret_keep, const char **ret_idle_mode, struct dz_err *err)
+{
+    const bool native = strcmp(kind, "linux") == 0;
+    if (native && s->keep && strcmp(s->keep, "files") != 0)
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "keep: the memory of native Linux programs cannot be kept; files can");
+    *ret_keep = s->keep || !native ? s->keep : "files";
+    *ret_idle_mode =
+        s->idle_mode || !native || s->idle_ms != DZ_IDLE_INHERIT ? s->idle_mode : "never";
+    return 0;
+}
+
+/* The kind is the image's. */
 static int check_kind(struct dz_control *e, const struct dz_control_spec *s, struct making *m,
                       struct dz_why *why)
 {
     if (dz_control_kind_of(e, m->sha256, &m->kind, &why->err) < 0)
         return dz_why_err(why, why->err.code, &why->err);
-    m->native = strcmp(m->kind, "linux") == 0;
     if (s->kind && strcmp(s->kind, m->kind) != 0)
         return dz_why(why, DZ_EINVAL, "kind", "kind: the image %s is of kind %s, not %s", s->image,
                       m->kind, s->kind);
-    if (m->native && s->keep && strcmp(s->keep, "files") != 0)
-        return dz_why_unsupported(
-            why, "keep", "keep: the memory of native Linux programs cannot be kept; files can");
+    struct dz_err err;
+    if (dz_control_kind_settings(m->kind, s, &m->keep, &m->idle_mode, &err) < 0)
+        return dz_why_unsupported(why, "keep", err.msg);
     return 0;
 }
 
@@ -121,8 +131,8 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         .image = m->sha256,
         .config = m->config,
         .metadata = m->metadata,
-        .keep = s->keep || !m->native ? s->keep : "files",
-        .idle_mode = s->idle_mode || !m->native ? s->idle_mode : "never",
+        .keep = m->keep,
+        .idle_mode = m->idle_mode,
         .suspend_ms = s->idle_ms,
         .deployment = dz_deployment_name(DZ_DEPLOYMENT_DEPLOYED),
         .timeout_ms = s->timeout_ms,
@@ -401,6 +411,13 @@ uint64_t dz_control_file_bytes(const struct dz_control *e, const struct dz_insta
 {
     uint64_t live = dz_live_bytes(e, row->id);
     return live ? live : row->cold_size > 0 ? (uint64_t)row->cold_size : 0;
+}
+
+int64_t dz_control_last_active(const struct dz_control *e, const struct dz_instance *row)
+{
+    const struct dz_sandbox *s = dz_sandbox_find(e->sandboxes, row->id);
+    return s && s->warm && s->now.last_active > row->last_active ? s->now.last_active
+                                                                 : row->last_active;
 }
 
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id)

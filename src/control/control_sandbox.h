@@ -114,5 +114,8 @@ DZ_NODISCARD int dz_control_share(struct dz_control *e, struct dz_control_target
 int64_t dz_control_date(const struct dz_control *e, int64_t at);
 /* Disk space of its file and WAL, or of its cold copy; 0: it has none. */
 uint64_t dz_control_file_bytes(const struct dz_control *e, const struct dz_instance *row);
+/* When it was used last, by the steady clock: while it is active, its row may say an earlier time.
+ */
+int64_t dz_control_last_active(const struct dz_control *e, const struct dz_instance *row);
 
 #endif

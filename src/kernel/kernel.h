@@ -241,6 +241,8 @@ int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes);
 /* Send the thread the signal of its fault; signo, code and addr of info are used. The signal kills
  * the process if it is blocked or ignored. The task is away, or in run(). */
 void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info);
+/* Kill the task's process, because the machine has no memory for it. */
+void dz_kernel_out_of_memory(struct dz_task *t);
 
 /* ---- the embedder ---------------------------------------------------------------- */
 
@@ -383,6 +385,8 @@ void dz_kernel_interrupt(struct dz_kernel *k);
 /* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Any thread, or a signal
  * handler. */
 void dz_kernel_stop(struct dz_kernel *k);
+/* Write mapped files to the disk, and commit: the disk is as programs see it. */
+int dz_kernel_commit(struct dz_kernel *k, struct dz_err *err);
 int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, then deliver output */
 
 /* ---- for machine/: state as rows ---------------------------------------------------- */

@@ -291,6 +291,9 @@ uint32_t dz_k_fsgid(const struct dz_proc *p);
 bool dz_k_pgrp_orphaned(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without);
 bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid);
 struct dz_vfs_who dz_k_who(const struct dz_proc *p);
+/* If p is the first process of its job, and is about to end: why (DZ_JOB_*), unless that is noted.
+ */
+void dz_k_job_note(struct dz_kernel *k, const struct dz_proc *p, uint32_t end);
 void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end);
 int dz_k_fork_now(struct dz_kernel *k, struct dz_thread *t); /* at the safepoint */
 void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);

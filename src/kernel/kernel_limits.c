@@ -93,7 +93,11 @@ const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size)
                        (unsigned long long)job->out_bytes, (unsigned long long)job->out_limit);
         break;
     case DZ_JOB_FAILED:
-        (void)snprintf(buf, size, "stopped: the host could not continue it");
+        (void)snprintf(buf, size,
+                       "stopped: the host could not continue it, or killed it for its memory");
+        break;
+    case DZ_JOB_LIMIT_MEMORY:
+        (void)snprintf(buf, size, "stopped: the sandbox had no memory left");
         break;
     case DZ_JOB_TRAPPED:
         (void)snprintf(buf, size, "trap: %s",

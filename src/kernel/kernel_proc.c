@@ -135,6 +135,13 @@ static void hangup_orphans(struct dz_kernel *k, struct dz_proc *p)
     }
 }
 
+void dz_k_job_note(struct dz_kernel *k, const struct dz_proc *p, uint32_t end)
+{
+    struct dz_job *job = dz_k_job(k, p->job);
+    if (job && p->flags & DZ_PROC_LEADER && job->end == DZ_JOB_RUNNING)
+        job->end = end;
+}
+
 void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end)
 {
     if (job->end == DZ_JOB_RUNNING)

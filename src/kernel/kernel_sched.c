@@ -168,13 +168,13 @@ static void sample_load(struct dz_kernel *k, int64_t now)
 
 /* ---- one turn --------------------------------------------------------------------------- */
 
-/* Record the trap of a job's first process in the job. */
+/* Record the trap of a job's first process in the job. Faults of a task that runs elsewhere are
+ * signals, so it traps only when the host ends it. */
 static void note_trap(struct dz_kernel *k, const struct dz_thread *t)
 {
-    const struct dz_proc *p = dz_k_proc_of(k, t);
-    struct dz_job *job = dz_k_job(k, p->job);
-    if (job && p->flags & DZ_PROC_LEADER && job->end == DZ_JOB_RUNNING)
-        job->end = DZ_JOB_TRAPPED + k->task[t->index]->trap;
+    const struct dz_task *task = k->task[t->index];
+    dz_k_job_note(k, dz_k_proc_of(k, t),
+                  task->runner->poll ? DZ_JOB_FAILED : DZ_JOB_TRAPPED + task->trap);
 }
 
 static void after_stop(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop stop, int signo)

@@ -348,6 +348,12 @@ void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info)
     (void)dz_k_send_info(t->kernel, t->proc, t->thread, info);
 }
 
+void dz_kernel_out_of_memory(struct dz_task *t)
+{
+    dz_k_job_note(t->kernel, t->proc, DZ_JOB_LIMIT_MEMORY);
+    dz_kernel_force(t, &(struct dz_siginfo){.signo = SIGKILL, .code = SI_KERNEL});
+}
+
 static void stop_process(struct dz_kernel *k, struct dz_proc *p, int signo)
 {
     p->flags |= DZ_PROC_STOPPED;

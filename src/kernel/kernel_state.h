@@ -374,7 +374,8 @@ enum dz_job_end {
     DZ_JOB_EXITED = 1,    /* status is what wait(2) gives */
     DZ_JOB_LIMIT_CPU = 2, /* stopped; the values below also name a reason */
     DZ_JOB_LIMIT_OUTPUT = 3,
-    DZ_JOB_FAILED = 4,    /* the kernel could not run it further: a fault of the host */
+    DZ_JOB_FAILED = 4, /* the host could not run it further, or killed it */
+    DZ_JOB_LIMIT_MEMORY = 5,
     DZ_JOB_TRAPPED = 256, /* and above: dz_task.trap names the fault; status names the signal */
 };
 struct dz_job {

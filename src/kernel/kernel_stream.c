@@ -220,7 +220,7 @@ static bool has_output(const struct dz_kernel *k, const struct dz_stream *s)
     return !s->blocked && !s->closed && (t ? t->out_len : s->out_len) > 0;
 }
 
-static int commit(struct dz_kernel *k, struct dz_err *err)
+int dz_kernel_commit(struct dz_kernel *k, struct dz_err *err)
 {
     int e = k->pages ? k->pages->sync(k->pages->arg, 0) : 0;
     if (e)
@@ -234,7 +234,7 @@ int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
     any |= has_output(k, s);
     if (any) {
-        int rc = commit(k, err);
+        int rc = dz_kernel_commit(k, err);
         if (rc)
             return rc;
     }

@@ -662,6 +662,8 @@ int dz_linux_file_sync(struct dz_linux *l, uint64_t ino)
     return f && f->written ? write_back(l, f) : 0;
 }
 
+/* Of all files: what the disk has no room for stays in memory, and the commit goes on. The next
+ * msync or fsync of the file reports it, as on Linux. */
 static int pages_sync(void *arg, uint64_t ino)
 {
     struct dz_linux *l = arg;
@@ -670,8 +672,10 @@ static int pages_sync(void *arg, uint64_t ino)
         return dz_linux_file_sync(l, ino);
     for (int i = 0; i < LINUX_FILES_HASH && l->files.count; i++)
         for (struct linux_file *f = l->files.hash[i]; f; f = f->next)
-            if (is_shared(f) && f->written && f->bytes <= SYNC_BYTES && rc == 0)
+            if (is_shared(f) && f->written && f->bytes <= SYNC_BYTES && rc == 0) {
                 rc = write_back(l, f);
+                rc = rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
+            }
     return rc;
 }
 

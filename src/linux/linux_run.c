@@ -291,7 +291,7 @@ static void count_memory(struct dz_linux_thread *t)
     recount(l);
     if (linux_ops(l)->resident(l->o.stub, t->number, true, &bytes) < 0 ||
         dz_kernel_memory(t->task->kernel, t->task->proc, bytes) < 0)
-        kill_it(t);
+        dz_kernel_out_of_memory(t->task);
 }
 
 /* Account its process: the CPU time that is not yet reported. Short runs are left for the next
@@ -800,10 +800,6 @@ bool dz_linux_look(void)
     (void)dz_linux_cpuinfo();
     return dz_linux_vdso_look();
 }
-void dz_linux_told(bool counter)
-{
-    dz_linux_vdso_told(counter);
-}
 
 int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err)
 {
@@ -877,7 +873,7 @@ int dz_linux_watch(struct dz_linux *l, int fd, struct dz_err *err)
 }
 int dz_linux_fd(const struct dz_linux *l)
 {
-    return linux_ops(l)->fd(l->o.stub);
+    return l->serial > 0 ? linux_ops(l)->fd(l->o.stub) : -1;
 }
 int64_t dz_linux_due(const struct dz_linux *l)
 {

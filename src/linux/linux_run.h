@@ -42,8 +42,9 @@ struct dz_linux;
 struct dz_vfs;
 
 enum {
-    DZ_LINUX_HEAD = 64,       /* bytes of a file that show whether it is a program */
-    DZ_LINUX_CPUS_MAX = 1024, /* a multiple of 64 */
+    DZ_LINUX_HEAD = 64,          /* bytes of a file that show whether it is a program */
+    DZ_LINUX_CPUINFO_MAX = 8192, /* bytes of dz_linux_cpuinfo(), with the one at its end */
+    DZ_LINUX_CPUS_MAX = 1024,    /* a multiple of 64 */
 };
 #define DZ_LINUX_FILE_BYTES (UINT64_C(1) << 30) /* of files in memory, by default */
 
@@ -74,9 +75,14 @@ struct dz_linux_opts {
 
 /* Before a jail that hides /sys and /proc/cpuinfo: read what they say about the host's clock and
  * processors. The result holds for forked processes, too. Does the host trust the time stamp
- * counter? In a jail use dz_linux_told() with the answer of a process that could look. */
+ * counter? */
 bool dz_linux_look(void);
-void dz_linux_told(bool counter);
+/* The host's /proc/cpuinfo of its first processor: lines of text, fewer than
+ * DZ_LINUX_CPUINFO_MAX bytes; "": unknown. */
+const char *dz_linux_cpuinfo(void);
+/* In a jail: use both answers of a process that could look. A text that cannot be one of
+ * dz_linux_cpuinfo() counts as unknown. */
+void dz_linux_told(bool counter, const char *cpuinfo, size_t size);
 DZ_NODISCARD int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err);
 DZ_NODISCARD int dz_linux_begin(struct dz_linux *l, const struct dz_linux_opts *opts,
                                 struct dz_err *err);
@@ -96,7 +102,8 @@ bool dz_linux_is_program(const void *head, size_t size);
  * until the descriptor of dz_linux_watch() is readable. True: dz_kernel_run() is due. */
 bool dz_linux_wait(struct dz_linux *l, int64_t timeout_ns);
 DZ_NODISCARD int dz_linux_watch(struct dz_linux *l, int fd, struct dz_err *err);
-/* -1: there is none; while threads run, dz_kernel_run() is then always due. */
+/* -1: there is none, or no thread has run yet, and nothing can come from the stub; while threads
+ * run, dz_kernel_run() is then always due. */
 int dz_linux_fd(const struct dz_linux *l);
 /* Kernel time when dz_kernel_run() is due even if fd is not readable: to end a time slice or to
  * check memory. INT64_MAX: no thread runs. */

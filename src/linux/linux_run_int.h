@@ -150,7 +150,7 @@ struct dz_linux {
     struct dz_mm_calls calls; /* of the call being served */
     struct dz_buf line;       /* of trace */
     uint64_t hwcap, hwcap2;
-    const char *cpuinfo; /* of one processor, from the host's first; NULL: unknown */
+    const char *cpuinfo; /* of one processor, from the host's first; "": unknown */
 };
 
 static inline struct dz_linux_thread *linux_thread_of(const struct dz_task *t)
@@ -195,8 +195,6 @@ int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 /* linux_sleep.c. A thread of this memory that the stub has; 0: none. */
 uint32_t dz_linux_space_thread(const struct dz_linux *l, const struct dz_linux_space *s);
 
-/* linux_task.c. The host's /proc/cpuinfo of its first processor; NULL: unknown. */
-const char *dz_linux_cpuinfo(void);
 uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus */
 
 /* linux_place.c. next: only the decision. */

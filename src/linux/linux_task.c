@@ -142,19 +142,30 @@ static uint32_t cpus(const linux_call *c)
     return c->thread ? c->thread->l->o.cpus : 1;
 }
 
+static char cpuinfo[DZ_LINUX_CPUINFO_MAX]; /* of this process and its forks */
+
 const char *dz_linux_cpuinfo(void)
 {
-    static char text[8192]; /* of this process and its forks */
     size_t n = 0;
-    if (text[0])
-        return text;
+    if (cpuinfo[0])
+        return cpuinfo;
     DZ_AUTO(dz_fd_close) int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-    for (ssize_t got = 1; fd >= 0 && got > 0 && n < sizeof text - 1; n += got > 0 ? (size_t)got : 0)
-        got = read(fd, text + n, sizeof text - 1 - n);
-    text[n] = '\0';
-    char *end = strstr(text, "\n\n"); /* between two processors */
-    text[end ? end + 1 - text : 0] = '\0';
-    return end ? text : NULL;
+    for (ssize_t got = 1; fd >= 0 && got > 0 && n < sizeof cpuinfo - 1;
+         n += got > 0 ? (size_t)got : 0)
+        got = read(fd, cpuinfo + n, sizeof cpuinfo - 1 - n);
+    cpuinfo[n] = '\0';
+    const char *end = strstr(cpuinfo, "\n\n"); /* between two processors */
+    cpuinfo[end ? end + 1 - cpuinfo : 0] = '\0';
+    return cpuinfo;
+}
+
+void dz_linux_told(bool counter, const char *text, size_t size)
+{
+    dz_linux_vdso_told(counter);
+    if (size >= sizeof cpuinfo || memchr(text, '\0', size) || (size && text[size - 1] != '\n'))
+        size = 0;
+    memcpy(cpuinfo, text, size);
+    cpuinfo[size] = '\0';
 }
 
 /* Describe every processor like the first one, except for its numbers. */
@@ -184,7 +195,7 @@ uint32_t dz_linux_cpus(void *arg, struct dz_buf *to)
 {
     const struct dz_linux *l = arg;
     for (uint32_t i = 0; to && i < l->o.cpus; i++) {
-        if (l->cpuinfo)
+        if (l->cpuinfo[0])
             one_cpu(l, i, to);
         else
             dz_buf_addf(to, "processor\t: %u\n\n", i);

@@ -18,6 +18,7 @@
 enum {
     FIRST = 1 << 16, /* of a range of users */
     COUNT = 1 << 16,
+    CPUINFO_MAX = 8191,             /* bytes of text about a processor */
     CARRY_BYTES = 4 + 128 + 65 + 3, /* what to do, a name, a hash, to the next multiple of 4 */
 };
 
@@ -106,6 +107,15 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
     CHECK(is(DZ_READER_ZYGOTE_FIRST,
              &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other}, 0,
              "unknown kind 3"));
+    struct dz_frame with_cpus = {.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other + CPUINFO_MAX};
+    struct dz_request r;
+    struct dz_err err;
+    memset(payload, 0, sizeof other);
+    CHECK_INT(dz_request_read(DZ_READER_ZYGOTE_FIRST, &with_cpus, payload, 0, &r, &err), 0);
+    CHECK(r.who.cpuinfo == (const char *)payload + sizeof other);
+    CHECK_INT(r.who.cpuinfo_size, CPUINFO_MAX);
+    with_cpus.size++;
+    CHECK(is(DZ_READER_ZYGOTE_FIRST, &with_cpus, 0, "wrong size or number"));
     CHECK(user_is(FIRST, COUNT, FIRST, NULL));
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
     CHECK(user_is(0, 0, 1, "not a range"));     /* any user at all */

@@ -38,7 +38,8 @@ static struct prun {
     struct dz_play_program programs[PROGRAMS];
     size_t count;
     uint64_t memory_bytes;
-    bool quiet; /* programs fail, as what they are told is a lie */
+    uint32_t end; /* enum dz_job_end of the program that has ended */
+    bool quiet;   /* programs fail, as what they are told is a lie */
 } r;
 
 static int64_t prun_now(void *arg)
@@ -177,8 +178,10 @@ static int prun_main(void)
         return -1;
     for (int i = 0; i < 100000; i++) {
         const enum dz_kernel_state s = dz_kernel_run(r.k, INT64_MAX, &err);
-        if (dz_kernel_event(r.k, &ended))
+        if (dz_kernel_event(r.k, &ended)) {
+            r.end = ended.end;
             return ended.status;
+        }
         const int64_t at = dz_kernel_next_deadline(r.k);
         if (s == DZ_KERNEL_IDLE && !dz_kernel_away(r.k)) {
             if (at == INT64_MAX)
@@ -586,6 +589,32 @@ TEST(mapped_files)
     }
 }
 
+static void fills_a_mapping(struct dz_play *me, void *arg)
+{
+    (void)arg;
+    dz_play_store(me, DATA + 512, "/f", 3);
+    MUST(me, CALL(me, open, DATA + 512, O_RDWR | O_CREAT, 0644) == 3);
+    MUST(me, CALL(me, ftruncate, 3, 512 << 10) == 0);
+    const uint64_t at =
+        (uint64_t)CALL(me, mmap, 0, 512 << 10, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
+    for (uint64_t i = 0; i < 512 << 10; i += 4096)
+        put_word(me, at + i, 1);
+    MUST(me, CALL(me, write, 1, DATA + 512, 2) == 2); /* the commit for it succeeds */
+    (void)CALL(me, sched_yield);
+    const int64_t e = CALL(me, msync, at, 512 << 10, MS_SYNC);
+    leave(me, e == -ENOSPC || e == -EDQUOT ? 0 : 1);
+}
+TEST(a_full_disk_does_not_stop_programs_that_have_mapped_files)
+{
+    r.count = 0;
+    (void)prun_add(fills_a_mapping);
+    prun_start(0);
+    dz_vfs_set_limits(r.disk.v, dz_vfs_used_bytes(r.disk.v) + (100 << 10), 0);
+    CHECK_INT(prun_main(), 0);
+    CHECK_STR(r.out, "/f");
+    prun_stop();
+}
+
 static void eats(struct dz_play *me, void *arg)
 {
     (void)arg;
@@ -601,9 +630,11 @@ TEST(memory_of_the_machine)
 {
     r.memory_bytes = 2 << 20;
     CHECK_INT(prun(eats, NULL, NULL, 0), SIGKILL);
+    CHECK_INT(r.end, DZ_JOB_LIMIT_MEMORY);
     prun_stop();
     r.memory_bytes = 8 << 20;
     CHECK_INT(prun(eats, NULL, NULL, 0), 0);
+    CHECK_INT(r.end, DZ_JOB_EXITED);
     prun_stop();
     r.memory_bytes = 0;
 }
@@ -630,6 +661,9 @@ TEST(death_of_a_stub)
         CHECK_INT(prun(outlives, NULL, NULL, seed), 0);
         prun_stop();
     }
+    CHECK_INT(prun(dies, NULL, NULL, 0), SIGKILL);
+    CHECK_INT(r.end, DZ_JOB_FAILED);
+    prun_stop();
 }
 
 static const struct dz_stub_ops *truth;
