@@ -81,6 +81,9 @@ static const struct {
     [DZ_KERNEL_TABLE_IPC] = {sizeof(struct dz_ipc), 3 * DZ_KERNEL_IPCS_MAX},
     [DZ_KERNEL_TABLE_SEMUNDO] = {sizeof(struct dz_semundo), DZ_KERNEL_SEMUNDOS_MAX},
     [DZ_KERNEL_TABLE_TIMER] = {sizeof(struct dz_timer), DZ_KERNEL_TIMERS_MAX},
+    [DZ_KERNEL_TABLE_INOTIFY] = {sizeof(struct dz_inotify), DZ_KERNEL_INOTIFIES_MAX},
+    [DZ_KERNEL_TABLE_WATCH] = {sizeof(struct dz_watch), DZ_KERNEL_WATCHES_MAX},
+    [DZ_KERNEL_TABLE_MQUEUE] = {sizeof(struct dz_mqueue), DZ_KERNEL_MQUEUES_MAX},
 };
 
 static int make_tables(struct dz_kernel *k)
@@ -168,7 +171,10 @@ void dz_kernel_free(struct dz_kernel *k)
             dz_k_proc_free(k, p);
         }
         dz_k_ipc_free(k);
+        dz_k_mqueue_free(k);
     }
+    if (k->tab[DZ_KERNEL_TABLE_WATCH].used)
+        (void)dz_vfs_observe(k->vfs, NULL);
     while (k->blobs.high > 0)
         dz_k_blob_free(k, k->blobs.high);
     for (int i = 0; i < DZ_KERNEL_TABLE_COUNT; i++)

@@ -406,6 +406,9 @@ enum dz_kernel_table {
     DZ_KERNEL_TABLE_IPC,
     DZ_KERNEL_TABLE_SEMUNDO,
     DZ_KERNEL_TABLE_TIMER,
+    DZ_KERNEL_TABLE_INOTIFY,
+    DZ_KERNEL_TABLE_WATCH,
+    DZ_KERNEL_TABLE_MQUEUE,
     DZ_KERNEL_TABLE_COUNT
 };
 size_t dz_kernel_row_size(enum dz_kernel_table table);
@@ -802,6 +805,7 @@ int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void
 /* SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE */
 int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence);
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size);
+int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size);
 /* mode: 0, FALLOC_FL_KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others are EOPNOTSUPP. Nothing is reserved.
  */
 int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, int mode, uint64_t off,
@@ -871,6 +875,42 @@ int64_t dz_sys_timerfd_gettime(struct dz_kernel *k, struct dz_proc *p, int fd, i
 int64_t dz_sys_memfd_create(struct dz_kernel *k, struct dz_proc *p, const char *name, int flags);
 /* F_SEAL_* of a file of the disk, for the code that maps it; 0: none. */
 uint32_t dz_kernel_seals(struct dz_kernel *k, uint64_t ino);
+
+/* inotify(7). flags: IN_NONBLOCK, IN_CLOEXEC. */
+int64_t dz_sys_inotify_init(struct dz_kernel *k, struct dz_proc *p, int flags);
+int64_t dz_sys_inotify_add_watch(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_at at,
+                                 uint32_t mask);
+int64_t dz_sys_inotify_rm_watch(struct dz_kernel *k, struct dz_proc *p, int fd, int wd);
+
+/* POSIX message queues. A name has no slash; flags: O_*. */
+struct dz_mqattr {
+    int64_t flags, max, size, count; /* flags: O_NONBLOCK; of messages: count, bytes, count now */
+};
+struct dz_mqopen {
+    const char *name;
+    int flags;
+    uint32_t mode;
+    const struct dz_mqattr *attr; /* of a new queue; NULL: the standard's */
+};
+int64_t dz_sys_mq_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_mqopen *o);
+int64_t dz_sys_mq_unlink(struct dz_kernel *k, struct dz_proc *p, const char *name);
+struct dz_mqmsg {
+    void *data;
+    uint64_t size;     /* of data */
+    uint32_t priority; /* receive: of the message that was received */
+};
+int64_t dz_sys_mq_size(struct dz_kernel *k, struct dz_proc *p, int fd); /* bytes of a message */
+/* until: real time, ns; negative: for ever. */
+int64_t dz_sys_mq_send(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_mqmsg *m,
+                       int64_t until);
+int64_t dz_sys_mq_receive(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_mqmsg *m,
+                          int64_t until);
+/* e NULL: no longer. SIGEV_THREAD is a netlink socket's: EBADF, ENOTSOCK, EINVAL. */
+int64_t dz_sys_mq_notify(struct dz_kernel *k, struct dz_proc *p, int fd,
+                         const struct dz_timer_event *e);
+/* set: flags only; NULL: unchanged. */
+int64_t dz_sys_mq_attr(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_mqattr *set,
+                       struct dz_mqattr *ret_old);
 
 /* Sockets, as socket(7) and unix(7). Numbers are Linux's: families, types, flags, options. Each
  * returns EBADF, or ENOTSOCK for a descriptor that is not a socket. */

@@ -159,6 +159,8 @@ void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd)
         dz_vfs_lock_drop(k->vfs, p->lock_owner, f->node.ino);
         dz_k_wake(k, &k->wait_lock);
     }
+    if (f->kind == DZ_FILE_MQUEUE)
+        dz_k_mqueue_left(k, p, f);
     dz_k_file_drop(k, f);
 }
 

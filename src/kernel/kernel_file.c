@@ -27,6 +27,7 @@ const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
         [DZ_FILE_PIDFD] = &dz_k_pidfd_ops,       [DZ_FILE_EPOLL] = &dz_k_epoll_ops,
         [DZ_FILE_EVENTFD] = &dz_k_eventfd_ops,   [DZ_FILE_TIMERFD] = &dz_k_timerfd_ops,
         [DZ_FILE_SIGNALFD] = &dz_k_signalfd_ops, [DZ_FILE_SOCKET] = &dz_k_socket_ops,
+        [DZ_FILE_INOTIFY] = &dz_k_inotify_ops,   [DZ_FILE_MQUEUE] = &dz_k_mqueue_ops,
     };
     assert(f->kind < DZ_ARRAY_LEN(kinds) && kinds[f->kind]);
     return kinds[f->kind];
@@ -375,6 +376,25 @@ int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
     return e ? e : set_size(k, p, f->node.ino, size);
 }
 
+int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size)
+{
+    struct dz_node n;
+    struct dz_kstat st;
+    int e = dz_k_resolve(k, p, at, &n);
+    e = e ? e : dz_k_node_stat(k, p, &n, &st);
+    if (e)
+        return e;
+    if (!S_ISREG(st.mode))
+        return S_ISDIR(st.mode) ? -EISDIR : -EINVAL;
+    if (n.fs != DZ_KERNEL_FS_DISK)
+        return -EACCES;
+    const struct dz_vfs_who who = dz_k_who(p);
+    const struct dz_file sealed = {.node = n, .seals = k->memfds ? dz_k_seals_of(k, n.ino) : 0};
+    e = dz_vfs_access(k->vfs, n.ino, &who.cred, W_OK);
+    e = e ? e : dz_k_seals_check(k, &sealed, size, false);
+    return e ? e : set_size(k, p, n.ino, size);
+}
+
 /* Zero [off, off + n), on the disk and in mappings. */
 static int make_hole(struct dz_kernel *k, uint64_t ino, uint64_t off, uint64_t n)
 {
@@ -520,8 +540,10 @@ static int64_t disk_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file 
 {
     (void)p;
     int64_t r = dz_k_disk_bytes(k, f->node.ino, f->pos, buf, n);
-    if (r > 0)
+    if (r > 0) {
         f->pos += (uint64_t)r;
+        dz_k_report(k, DZ_VFS_EV_READ, f->node.ino);
+    }
     return r;
 }
 
@@ -567,6 +589,9 @@ static short disk_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_
 
 static void disk_close(struct dz_kernel *k, struct dz_file *f)
 {
+    if (!(f->flags & O_PATH))
+        dz_k_report(k, (f->flags & O_ACCMODE) == O_RDONLY ? DZ_VFS_EV_CLOSE : DZ_VFS_EV_CLOSE_WRITE,
+                    f->node.ino);
     dz_vfs_unref(k->vfs, f->node.ino);
 }
 

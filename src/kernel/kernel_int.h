@@ -66,6 +66,7 @@ enum {
     DZ_K_DEV_MOUNT = 1,
     DZ_K_SYS_MOUNT = 2, /* only with native programs */
     DZ_K_MOUNTS = 3,
+    DZ_K_WATCH_HASH_BITS = 10,
     DZ_K_MOUNT_ID = 21, /* of the disk, in mountinfo; then of enum dz_kernel_fs */
 };
 
@@ -92,7 +93,8 @@ struct dz_kernel {
     struct dz_task **task; /* by index of the thread; its data that no row holds */
 
     uint32_t pid_hash[DZ_K_HASH], tid_hash[DZ_K_HASH];
-    uint32_t futex_hash[DZ_K_HASH]; /* threads that wait, the oldest first */
+    uint32_t futex_hash[DZ_K_HASH];                 /* threads that wait, the oldest first */
+    uint32_t watch_hash[1 << DZ_K_WATCH_HASH_BITS]; /* watches of inotify, by node */
     uint32_t q_head[DZ_K_QUEUES], q_tail[DZ_K_QUEUES];
     uint32_t picked;  /* the queue that the current thread came from */
     int64_t q_new_ns; /* how long NEW has run while OLD waited */
@@ -346,6 +348,24 @@ void dz_k_timer_drop(struct dz_kernel *k, const struct dz_proc *p); /* all of th
 void dz_k_timer_taken(struct dz_kernel *k, struct dz_siginfo *info);
 bool dz_k_timer_ok(const struct dz_kernel *k, const struct dz_timer *t);
 
+/* ---- inotify: kernel_inotify.c -------------------------------------------------------------- */
+
+/* A file of the disk was opened, read or closed: DZ_VFS_EV_OPEN and those that follow. */
+void dz_k_report(struct dz_kernel *k, uint32_t type, uint64_t ino);
+void dz_k_inotify_text(struct dz_kernel *k, const struct dz_file *f, struct dz_buf *out);
+bool dz_k_inotify_ok(const struct dz_kernel *k, const struct dz_inotify *i);
+bool dz_k_watch_ok(const struct dz_kernel *k, const struct dz_watch *w);
+int dz_k_inotify_revive(struct dz_kernel *k);
+
+/* ---- POSIX message queues: kernel_mqueue.c ----------------------------------------------------
+ */
+
+/* The process closes a descriptor of it. */
+void dz_k_mqueue_left(struct dz_kernel *k, const struct dz_proc *p, const struct dz_file *f);
+void dz_k_mqueue_free(struct dz_kernel *k); /* all that are not open */
+bool dz_k_mqueue_ok(const struct dz_kernel *k, const struct dz_mqueue *q);
+int dz_k_mqueue_revive(struct dz_kernel *k);
+
 /* ---- System V objects: kernel_ipc.c -------------------------------------------------------- */
 
 /* Undoes its SEM_UNDO operations. */
@@ -401,7 +421,8 @@ enum {
 };
 extern const struct dz_k_file_ops dz_k_disk_ops, dz_k_pipe_ops, dz_k_ptm_ops, dz_k_pts_ops,
     dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops, dz_k_pidfd_ops, dz_k_epoll_ops,
-    dz_k_eventfd_ops, dz_k_timerfd_ops, dz_k_signalfd_ops, dz_k_socket_ops;
+    dz_k_eventfd_ops, dz_k_timerfd_ops, dz_k_signalfd_ops, dz_k_socket_ops, dz_k_inotify_ops,
+    dz_k_mqueue_ops;
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f);
 
 struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd);
@@ -538,6 +559,8 @@ struct dz_k_walk {
 int dz_k_walk(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w);
 /* The same; the path must exist. */
 int dz_k_resolve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret_node);
+int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
+                   struct dz_kstat *st);
 /* The absolute path of a node, if it has one; for a file, one of its names. Length without NUL, or
  * -errno. */
 int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,

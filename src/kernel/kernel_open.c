@@ -295,8 +295,8 @@ static struct dz_vfs_path vfs_path(const struct dz_k_walk *w)
     return (struct dz_vfs_path){.dir = w->dir.ino, .path = w->name};
 }
 
-static int node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
-                     struct dz_kstat *st)
+int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
+                   struct dz_kstat *st)
 {
     if (n->fs != DZ_KERNEL_FS_DISK)
         return dz_k_fs_of(n->fs)->stat(k, p, n->ino, st);
@@ -365,6 +365,8 @@ static int64_t disk_opened(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
     f->node = (struct dz_node){.ino = ino};
     f->path = path ? dz_k_blob_new(k, path, strlen(path) + 1) : 0;
     f->seals = k->memfds ? dz_k_seals_of(k, ino) : 0;
+    if (!(flags & O_PATH))
+        dz_k_report(k, DZ_VFS_EV_OPEN, ino);
     return dz_k_install(k, p, f, flags);
 }
 
@@ -461,6 +463,8 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     case DZ_FILE_TIMERFD:
     case DZ_FILE_SIGNALFD:
     case DZ_FILE_SOCKET:
+    case DZ_FILE_INOTIFY:
+    case DZ_FILE_MQUEUE:
     case DZ_FILE_NONE:
         break;
     }
@@ -520,7 +524,7 @@ int64_t dz_sys_fstatat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
         dz_k_ops(f)->stat(k, f, ret_stat);
         return 0;
     }
-    return e ? e : node_stat(k, p, &n, ret_stat);
+    return e ? e : dz_k_node_stat(k, p, &n, ret_stat);
 }
 
 /* Permission on a node of /proc or /dev, by its mode. */
@@ -541,7 +545,7 @@ int64_t dz_sys_faccessat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at
     if (mode & ~(R_OK | W_OK | X_OK))
         return -EINVAL;
     int e = dz_k_resolve(k, p, at, &n);
-    e = e ? e : node_stat(k, p, &n, &st);
+    e = e ? e : dz_k_node_stat(k, p, &n, &st);
     if (e)
         return e;
     struct dz_vfs_cred cred = dz_k_who(p).cred;
@@ -563,7 +567,7 @@ int64_t dz_sys_readlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at a
     struct dz_kstat st;
     at.flags |= DZ_AT_NOFOLLOW;
     int e = dz_k_resolve(k, p, at, &n);
-    e = e ? e : node_stat(k, p, &n, &st);
+    e = e ? e : dz_k_node_stat(k, p, &n, &st);
     if (e)
         return e;
     if (!S_ISLNK(st.mode))
@@ -801,7 +805,7 @@ static int directory(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, st
     if (f && f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_DIR)
         return -ENOTDIR;
     int e = dz_k_resolve(k, p, at, ret);
-    e = e ? e : node_stat(k, p, ret, &st);
+    e = e ? e : dz_k_node_stat(k, p, ret, &st);
     if (e)
         return e;
     if (!S_ISDIR(st.mode))
@@ -898,7 +902,10 @@ int64_t dz_sys_readdir(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t 
         return dz_k_fs_of(f->node.fs)->readdir(k, p, f->node.ino, cookie, fn, arg);
     if (f->kind != DZ_FILE_DISK)
         return -ENOTDIR;
-    return dz_vfs_readdir(k->vfs, f->node.ino, cookie, one_entry, &r);
+    const int64_t n = dz_vfs_readdir(k->vfs, f->node.ino, cookie, one_entry, &r);
+    if (n >= 0)
+        dz_k_report(k, DZ_VFS_EV_READ, f->node.ino);
+    return n;
 }
 
 static void dir_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)

@@ -331,6 +331,7 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
     static const char *const devices[] = {"",          "/dev/null",   "/dev/zero",
                                           "/dev/full", "/dev/random", "/dev/urandom"};
     static const char *const anonymous[] = {"pidfd", "eventpoll", "eventfd", "timerfd", "signalfd"};
+    const struct dz_mqueue *mq;
     const char *path = dz_k_blob(k, f->path, NULL);
     int n;
     switch (f->kind) {
@@ -346,6 +347,14 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
     case DZ_FILE_SOCKET:
         n = snprintf(buf, size, "socket:[%llu]",
                      (unsigned long long)dz_k_socket(k, f->obj)->number);
+        break;
+    case DZ_FILE_INOTIFY:
+        n = snprintf(buf, size, "anon_inode:inotify");
+        break;
+    case DZ_FILE_MQUEUE:
+        mq = dz_k_row(&k->tab[DZ_KERNEL_TABLE_MQUEUE], f->obj);
+        n = snprintf(buf, size, "/%s",
+                     mq->name ? (const char *)dz_k_blob(k, mq->name, NULL) : " (deleted)");
         break;
     case DZ_FILE_STREAM:
         n = snprintf(buf, size, "stream:[%u]", f->obj);

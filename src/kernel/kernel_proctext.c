@@ -478,6 +478,8 @@ static void text_fdinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz
     const uint32_t cloexec = slot->flags & DZ_FD_CLOEXEC ? O_CLOEXEC : 0;
     dz_buf_addf(out, "pos:\t%llu\nflags:\t0%o\nmnt_id:\t%u\nino:\t%llu\n", (ull)f->pos,
                 f->flags | cloexec, (unsigned)(DZ_K_MOUNT_ID + f->node.fs), (ull)f->node.ino);
+    if (f->kind == DZ_FILE_INOTIFY)
+        dz_k_inotify_text(k, f, out);
 }
 
 /* ---- tables --------------------------------------------------------------------- */

@@ -29,6 +29,9 @@ size_t dz_kernel_row_size(enum dz_kernel_table table)
         [DZ_KERNEL_TABLE_IPC] = sizeof(struct dz_ipc),
         [DZ_KERNEL_TABLE_SEMUNDO] = sizeof(struct dz_semundo),
         [DZ_KERNEL_TABLE_TIMER] = sizeof(struct dz_timer),
+        [DZ_KERNEL_TABLE_INOTIFY] = sizeof(struct dz_inotify),
+        [DZ_KERNEL_TABLE_WATCH] = sizeof(struct dz_watch),
+        [DZ_KERNEL_TABLE_MQUEUE] = sizeof(struct dz_mqueue),
     };
     return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
 }
@@ -284,6 +287,10 @@ static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
         return f->pos < UINT64_MAX;
     case DZ_FILE_TIMERFD:
         return f->timer_at >= 0 && f->timer_every >= 0;
+    case DZ_FILE_INOTIFY:
+        return dz_k_row(&k->tab[DZ_KERNEL_TABLE_INOTIFY], f->obj) != NULL;
+    case DZ_FILE_MQUEUE:
+        return dz_k_row(&k->tab[DZ_KERNEL_TABLE_MQUEUE], f->obj) != NULL;
     case DZ_FILE_DIR:
         return f->node.fs != DZ_KERNEL_FS_DISK;
     default:
@@ -373,6 +380,10 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
     ok = ok && claim(seen, o->blob);
     DZ_K_FOREACH(dz_semundo, u, k, DZ_KERNEL_TABLE_SEMUNDO)
     ok = ok && claim(seen, u->blob);
+    DZ_K_FOREACH(dz_inotify, i, k, DZ_KERNEL_TABLE_INOTIFY)
+    ok = ok && claim(seen, i->blob);
+    DZ_K_FOREACH(dz_mqueue, q, k, DZ_KERNEL_TABLE_MQUEUE)
+    ok = ok && claim(seen, q->name) && claim(seen, q->blob);
     return ok;
 }
 
@@ -422,6 +433,15 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_timer, t, k, DZ_KERNEL_TABLE_TIMER)
     if (!dz_k_timer_ok(k, t))
         return dz_fail(err, DZ_ECORRUPT, "saved timer %u is damaged", t->index);
+    DZ_K_FOREACH(dz_inotify, i, k, DZ_KERNEL_TABLE_INOTIFY)
+    if (!dz_k_inotify_ok(k, i))
+        return dz_fail(err, DZ_ECORRUPT, "saved inotify %u is damaged", i->index);
+    DZ_K_FOREACH(dz_watch, w, k, DZ_KERNEL_TABLE_WATCH)
+    if (!dz_k_watch_ok(k, w))
+        return dz_fail(err, DZ_ECORRUPT, "saved watch %u of an inotify is damaged", w->index);
+    DZ_K_FOREACH(dz_mqueue, q, k, DZ_KERNEL_TABLE_MQUEUE)
+    if (!dz_k_mqueue_ok(k, q))
+        return dz_fail(err, DZ_ECORRUPT, "saved message queue %u is damaged", q->index);
     return dz_k_sock_check(k, err);
 }
 
@@ -581,7 +601,12 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
         if (rc)
             return rc;
     }
-    int e = dz_k_epoll_revive(k);
+    int e = dz_k_inotify_revive(k);
+    e = e ? e : dz_k_mqueue_revive(k);
+    if (e)
+        return dz_fail(err, e == -ENOMEM ? DZ_ENOMEM : DZ_ECORRUPT,
+                       "the saved watches or message queues do not belong to open files");
+    e = dz_k_epoll_revive(k);
     if (e)
         return dz_fail(err, e == -ENOMEM ? DZ_ENOMEM : DZ_ECORRUPT,
                        "the saved epolls watch invalid or too many descriptors");
@@ -613,6 +638,8 @@ void dz_kernel_unput(struct dz_kernel *k)
     for (uint32_t i = k->waiters.high; i > 0; i--) /* of epoll items, whose queues were dropped */
         if (dz_k_row(&k->waiters, i))
             dz_k_row_free(&k->waiters, i);
+    (void)dz_vfs_observe(k->vfs, NULL);
+    memset(k->watch_hash, 0, sizeof k->watch_hash);
     k->timerfds = 0;
     k->socket_bytes = 0;
     k->in_flight = 0;

@@ -33,22 +33,29 @@ enum {
     DZ_KERNEL_BLOBS_MAX = 32768,
     DZ_KERNEL_WAITERS_MAX = 65536,
     DZ_KERNEL_THREADS_MAX = 4096,
-    DZ_KERNEL_EPITEMS_MAX = 65536,    /* descriptors that all epolls watch */
-    DZ_KERNEL_EPOLL_DEPTH = 5,        /* epolls that watch epolls */
-    DZ_KERNEL_SOCKETS_MAX = 16384,    /* a closed one counts while other rows name it */
-    DZ_KERNEL_MESSAGES_MAX = 16384,   /* in all sockets' queues */
-    DZ_KERNEL_IN_FLIGHT_MAX = 16384,  /* descriptors in those messages */
-    DZ_KERNEL_SCM_FDS_MAX = 253,      /* descriptors in one message */
-    DZ_KERNEL_IPCS_MAX = 4096,        /* System V objects, of each kind */
-    DZ_KERNEL_TIMERS_MAX = 8192,      /* POSIX timers of all processes */
-    DZ_KERNEL_SEMUNDOS_MAX = 16384,   /* processes with SEM_UNDO operations, for each set */
-    DZ_KERNEL_MSGMAX = 8192,          /* bytes of a message in a System V queue, */
-    DZ_KERNEL_MSGMNB = 16384,         /* and of all messages of a queue by default; */
-    DZ_KERNEL_QUEUE_MAX = 1 << 24,    /* the most that root can set */
-    DZ_KERNEL_SEMMSL = 32000,         /* semaphores of a set */
-    DZ_KERNEL_SEMOPM = 500,           /* operations of one semop */
-    DZ_KERNEL_SEMVMX = 32767,         /* the highest value */
-    DZ_KERNEL_SHM_PAGE = 4096,        /* shared memory has whole pages */
+    DZ_KERNEL_EPITEMS_MAX = 65536,        /* descriptors that all epolls watch */
+    DZ_KERNEL_EPOLL_DEPTH = 5,            /* epolls that watch epolls */
+    DZ_KERNEL_SOCKETS_MAX = 16384,        /* a closed one counts while other rows name it */
+    DZ_KERNEL_MESSAGES_MAX = 16384,       /* in all sockets' queues */
+    DZ_KERNEL_IN_FLIGHT_MAX = 16384,      /* descriptors in those messages */
+    DZ_KERNEL_SCM_FDS_MAX = 253,          /* descriptors in one message */
+    DZ_KERNEL_IPCS_MAX = 4096,            /* System V objects, of each kind */
+    DZ_KERNEL_TIMERS_MAX = 8192,          /* POSIX timers of all processes */
+    DZ_KERNEL_SEMUNDOS_MAX = 16384,       /* processes with SEM_UNDO operations, for each set */
+    DZ_KERNEL_MSGMAX = 8192,              /* bytes of a message in a System V queue, */
+    DZ_KERNEL_MSGMNB = 16384,             /* and of all messages of a queue by default; */
+    DZ_KERNEL_QUEUE_MAX = 1 << 24,        /* the most that root can set */
+    DZ_KERNEL_SEMMSL = 32000,             /* semaphores of a set */
+    DZ_KERNEL_SEMOPM = 500,               /* operations of one semop */
+    DZ_KERNEL_SEMVMX = 32767,             /* the highest value */
+    DZ_KERNEL_SHM_PAGE = 4096,            /* shared memory has whole pages */
+    DZ_KERNEL_INOTIFIES_MAX = 1024,       /* instances of inotify */
+    DZ_KERNEL_WATCHES_MAX = 65536,        /* of all instances */
+    DZ_KERNEL_INOTIFY_EVENTS_MAX = 16384, /* that wait in one instance */
+    DZ_KERNEL_MQUEUES_MAX = 4096,         /* POSIX message queues, */
+    DZ_KERNEL_MQ_QUEUES_MAX = 256,        /* the most that an unprivileged process makes; */
+    DZ_KERNEL_MQ_MSG_MAX = 10,        /* messages of a queue, by default and for such a process, */
+    DZ_KERNEL_MQ_SIZE_MAX = 8192,     /* and bytes of a message */
     DZ_KERNEL_SIGINFOS_MAX = 8192,    /* pending signals with the content of their siginfo_t */
     DZ_KERNEL_FDS_MAX = 65536,        /* of one process: the hard limit of RLIMIT_NOFILE */
     DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
@@ -107,6 +114,8 @@ enum dz_file_kind {
     DZ_FILE_TIMERFD = 12,  /* obj: its clock; pos: expiries not read yet */
     DZ_FILE_SIGNALFD = 13, /* pos: its mask */
     DZ_FILE_SOCKET = 14,   /* obj: socket */
+    DZ_FILE_INOTIFY = 15,  /* obj: instance */
+    DZ_FILE_MQUEUE = 16,   /* obj: queue; pos: bytes read of its status */
 };
 enum dz_device {
     DZ_DEVICE_NULL = 1,
@@ -302,6 +311,51 @@ struct dz_semundo {
     uint32_t pad;
 };
 
+/* ---- inotify ----------------------------------------------------------------------------- */
+
+struct dz_inotify {
+    uint32_t used, index;
+    uint32_t blob;         /* events: kernel_inotify.c; 0 = none */
+    uint32_t head, len;    /* bytes of them in the blob */
+    uint32_t count;        /* of them */
+    uint32_t last_size;    /* bytes of the last of them */
+    uint32_t lost;         /* events were dropped behind them */
+    int32_t last_wd;       /* the last watch's number */
+    uint32_t first;        /* link: its watches */
+    uint32_t file, wait_r; /* link */
+};
+struct dz_watch {
+    uint32_t used, index;
+    uint32_t inotify;
+    int32_t wd; /* its number in the instance */
+    struct dz_node node;
+    uint32_t mask;            /* IN_* */
+    uint32_t next, next_node; /* link: of the instance, of the node's hash */
+    uint32_t pad;
+};
+
+/* ---- POSIX message queues ------------------------------------------------------------------ */
+
+struct dz_mqueue {
+    uint32_t used, index;
+    uint32_t name; /* blob, with its NUL; 0: removed */
+    uint32_t uid, gid, mode;
+    uint32_t user;      /* whose RLIMIT_MSGQUEUE counts it */
+    uint32_t max, size; /* messages; bytes of one */
+    uint32_t count;     /* messages */
+    uint32_t blob;      /* messages: kernel_mqueue.c; 0 = none yet */
+    uint32_t notify;    /* SIGEV_* */
+    int32_t notify_pid, notify_signo;
+    uint64_t notify_owner; /* dz_proc.lock_owner of the process to be notified; 0: none */
+    uint64_t notify_value;
+    uint64_t bytes;  /* of all messages */
+    uint64_t number; /* inode number in stat */
+    int64_t atime, mtime, ctime;
+    uint32_t opens;          /* link: descriptions */
+    uint32_t wait_r, wait_w; /* link: waiters */
+    uint32_t pad;
+};
+
 /* ---- terminals ---------------------------------------------------------------- */
 
 enum {
@@ -433,6 +487,7 @@ enum {
     DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
     DZ_CALL_SEMOP = 8,     /* waits for the semaphore in `done` */
     DZ_CALL_LOCK = 16,     /* waits for a lock of the owner in `result` */
+    DZ_CALL_MQUEUE = 32,   /* waits for a message of the queue in `done` */
 };
 /* A call that was parked: the state that its next issue continues from. */
 struct dz_call {

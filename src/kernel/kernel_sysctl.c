@@ -87,6 +87,16 @@ const struct dz_k_text dz_k_sysctl_texts[] = {
     SAYS("sys/fs/aio-max-nr", "0"),
     TEXT("sys/fs/file-max", text_file_max),
     TEXT("sys/fs/file-nr", text_file_nr),
+    DIR("sys/fs/inotify"),
+    SAYS("sys/fs/inotify/max_queued_events", "16384"),
+    SAYS("sys/fs/inotify/max_user_instances", "1024"),
+    SAYS("sys/fs/inotify/max_user_watches", "65536"),
+    DIR("sys/fs/mqueue"),
+    SAYS("sys/fs/mqueue/msg_default", "10"),
+    SAYS("sys/fs/mqueue/msg_max", "10"),
+    SAYS("sys/fs/mqueue/msgsize_default", "8192"),
+    SAYS("sys/fs/mqueue/msgsize_max", "8192"),
+    SAYS("sys/fs/mqueue/queues_max", "256"),
     SAYS("sys/fs/nr_open", "65536"),
     SAYS("sys/fs/pipe-max-size", "1048576"),
     SAYS("sys/fs/suid_dumpable", "0"),
@@ -134,6 +144,10 @@ const uint32_t dz_k_sysctl_count = DZ_ARRAY_LEN(dz_k_sysctl_texts);
 
 _Static_assert(DZ_KERNEL_FDS_MAX == 65536 && DZ_KERNEL_PID_MAX == 32768 &&
                    DZ_KERNEL_GROUPS_MAX == 16 && DZ_CAPABILITY_LAST == 40,
+               "what the texts say");
+_Static_assert(DZ_KERNEL_INOTIFY_EVENTS_MAX == 16384 && DZ_KERNEL_INOTIFIES_MAX == 1024 &&
+                   DZ_KERNEL_WATCHES_MAX == 65536 && DZ_KERNEL_MQ_MSG_MAX == 10 &&
+                   DZ_KERNEL_MQ_SIZE_MAX == 8192 && DZ_KERNEL_MQ_QUEUES_MAX == 256,
                "what the texts say");
 _Static_assert(DZ_KERNEL_MSGMAX == 8192 && DZ_KERNEL_MSGMNB == 16384 &&
                    DZ_KERNEL_IPCS_MAX == 4096 && DZ_KERNEL_SEMMSL == 32000 &&

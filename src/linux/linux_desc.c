@@ -267,6 +267,28 @@ LINUX_CALL(timerfd_gettime)
     return dz_linux_give_itimerspec(c, r, c->arg[1], now);
 }
 
+LINUX_CALL(inotify_init)
+{
+    return dz_sys_inotify_init(LINUX_K(c), 0);
+}
+LINUX_CALL(inotify_init1)
+{
+    return dz_sys_inotify_init(LINUX_K(c), arg_int(c, 0));
+}
+LINUX_CALL(inotify_add_watch)
+{
+    char text[PATH_MAX];
+    const int e = dz_linux_string(c, c->arg[1], text, sizeof text);
+    const struct dz_at at = {AT_FDCWD, e < 0 ? NULL : text, 0};
+    /* Linux looks at the other arguments first. */
+    const int64_t r = dz_sys_inotify_add_watch(LINUX_K(c), arg_int(c, 0), at, arg_u32(c, 2));
+    return r == -EFAULT && e < 0 ? e : r;
+}
+LINUX_CALL(inotify_rm_watch)
+{
+    return dz_sys_inotify_rm_watch(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
+}
+
 /* ---- poll and select ----------------------------------------------------------------------- */
 
 /* The deadline of a wait that begins now with this timeout, or that began before: kernel time. */

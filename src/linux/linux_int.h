@@ -116,6 +116,9 @@ void dz_linux_split(int64_t ns, int64_t ret_timespec[2]); /* also of times befor
 int dz_linux_itimerspec(const linux_call *c, uint64_t at, int64_t ret_ns[2]);
 int64_t dz_linux_give_itimerspec(const linux_call *c, int64_t r, uint64_t at, const int64_t ns[2]);
 
+/* A struct sigevent. -EFAULT. */
+int dz_linux_sigevent(const linux_call *c, uint64_t at, struct dz_timer_event *ret);
+
 enum {
     DZ_LINUX_RUSAGE = 18, /* words of a struct rusage: two timevals and 14 longs */
 };

@@ -495,19 +495,8 @@ LINUX_CALL(truncate)
     struct dz_at at;
     if (arg_long(c, 1) < 0)
         return -EINVAL;
-    int64_t fd = dz_linux_at(c, -1, 0, 0, path, &at);
-    struct dz_kstat st;
-    fd = fd < 0 ? fd : dz_sys_fstatat(LINUX_K(c), at, &st);
-    if (fd < 0)
-        return fd;
-    if (!S_ISREG(st.mode)) /* opening a FIFO would wait */
-        return S_ISDIR(st.mode) ? -EISDIR : -EINVAL;
-    fd = dz_sys_openat(LINUX_K(c), at, O_WRONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return fd;
-    const int64_t r = dz_sys_ftruncate(LINUX_K(c), (int)fd, c->arg[1]);
-    (void)dz_sys_close(LINUX_K(c), (int)fd);
-    return r;
+    const int e = dz_linux_at(c, -1, 0, 0, path, &at);
+    return e < 0 ? e : dz_sys_truncate(LINUX_K(c), at, c->arg[1]);
 }
 
 LINUX_CALL(fallocate)

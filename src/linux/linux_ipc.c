@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * linux_ipc.c - System V message queues and semaphores, and the control of shared memory, which
- * linux_memory.c maps.
+ * linux_memory.c maps; POSIX message queues.
  */
 #include "linux/linux_int.h"
 
@@ -330,4 +330,93 @@ LINUX_CALL(shmctl)
                           .shm_lpid = s.row.lpid[0],
                           .shm_nattch = s.attached};
     return dz_linux_put(c, c->arg[2], &d, sizeof d) < 0 ? -EFAULT : r;
+}
+
+/* ---- POSIX message queues ------------------------------------------------------------------- */
+
+/* struct mq_attr. */
+struct linux_mqattr {
+    int64_t flags, max, size, count, unused[4];
+};
+_Static_assert(sizeof(struct linux_mqattr) == 64, "the ABI's");
+
+LINUX_CALL(mq_open)
+{
+    char name[PATH_MAX];
+    struct linux_mqattr a;
+    struct dz_mqattr attr;
+    struct dz_mqopen o = {.name = name, .flags = arg_int(c, 1), .mode = arg_u32(c, 2)};
+    if (c->arg[3] != 0) {
+        if (dz_linux_get(c, c->arg[3], &a, sizeof a) < 0)
+            return -EFAULT;
+        attr = (struct dz_mqattr){.max = a.max, .size = a.size};
+        o.attr = &attr;
+    }
+    const int e = dz_linux_string(c, c->arg[0], name, sizeof name);
+    return e < 0 ? e : dz_sys_mq_open(LINUX_K(c), &o);
+}
+
+LINUX_CALL(mq_unlink)
+{
+    char name[PATH_MAX];
+    const int e = dz_linux_string(c, c->arg[0], name, sizeof name);
+    return e < 0 ? e : dz_sys_mq_unlink(LINUX_K(c), name);
+}
+
+LINUX_CALL(mq_timedsend)
+{
+    int64_t until;
+    struct dz_mqmsg m = {.size = c->arg[2], .priority = arg_u32(c, 3)};
+    const int e = dz_linux_timespec(c, c->arg[4], &until);
+    if (e < 0)
+        return e;
+    const int64_t most = dz_sys_mq_size(LINUX_K(c), arg_int(c, 0));
+    const size_t n = most > 0 && m.size <= (uint64_t)most ? m.size : 0;
+    m.data = dz_alloc(n ? n : 1);
+    if (!m.data)
+        return -ENOMEM;
+    int64_t r = n && dz_linux_get(c, c->arg[1], m.data, n) < 0 ? -EFAULT : 0;
+    if (r == 0)
+        r = dz_sys_mq_send(LINUX_K(c), arg_int(c, 0), &m, until);
+    dz_free(m.data);
+    return r;
+}
+
+LINUX_CALL(mq_timedreceive)
+{
+    int64_t until;
+    struct dz_mqmsg m = {.size = c->arg[2]};
+    const int e = dz_linux_timespec(c, c->arg[4], &until);
+    if (e < 0)
+        return e;
+    const int64_t most = dz_sys_mq_size(LINUX_K(c), arg_int(c, 0));
+    m.data = dz_alloc(most > 0 ? (size_t)most : 1);
+    if (!m.data)
+        return -ENOMEM;
+    int64_t r = dz_sys_mq_receive(LINUX_K(c), arg_int(c, 0), &m, until);
+    if (r > 0 && dz_linux_put(c, c->arg[1], m.data, (size_t)r) < 0)
+        r = -EFAULT;
+    if (r >= 0 && c->arg[3] && dz_linux_put(c, c->arg[3], &m.priority, sizeof m.priority) < 0)
+        r = -EFAULT;
+    dz_free(m.data);
+    return r;
+}
+
+LINUX_CALL(mq_notify)
+{
+    struct dz_timer_event e;
+    const int r = c->arg[1] ? dz_linux_sigevent(c, c->arg[1], &e) : 0;
+    return r < 0 ? r : dz_sys_mq_notify(LINUX_K(c), arg_int(c, 0), c->arg[1] ? &e : NULL);
+}
+
+LINUX_CALL(mq_getsetattr)
+{
+    struct linux_mqattr a = {0};
+    struct dz_mqattr old = {0}, set;
+    if (c->arg[1] && dz_linux_get(c, c->arg[1], &a, sizeof a) < 0)
+        return -EFAULT;
+    set = (struct dz_mqattr){.flags = a.flags};
+    const int64_t r = dz_sys_mq_attr(LINUX_K(c), arg_int(c, 0), c->arg[1] ? &set : NULL, &old);
+    a = (struct linux_mqattr){old.flags, old.max, old.size, old.count, {0}};
+    return dz_linux_give(c, r, c->arg[2], &a, sizeof a);
 }

@@ -195,19 +195,25 @@ LINUX_CALL(alarm)
     return rounded ? rounded : 1;
 }
 
-LINUX_CALL(timer_create)
+int dz_linux_sigevent(const linux_call *c, uint64_t at, struct dz_timer_event *ret)
 {
     struct { /* struct sigevent */
         uint64_t value;
         int32_t signo, notify, tid;
         uint8_t pad[44];
     } e;
-    struct dz_timer_event how;
-    if (c->arg[1] && dz_linux_get(c, c->arg[1], &e, sizeof e) < 0)
+    if (dz_linux_get(c, at, &e, sizeof e) < 0)
         return -EFAULT;
-    if (c->arg[1])
-        how = (struct dz_timer_event){
-            .notify = e.notify, .signo = e.signo, .tid = e.tid, .value = e.value};
+    *ret = (struct dz_timer_event){
+        .notify = e.notify, .signo = e.signo, .tid = e.tid, .value = e.value};
+    return 0;
+}
+
+LINUX_CALL(timer_create)
+{
+    struct dz_timer_event how;
+    if (c->arg[1] && dz_linux_sigevent(c, c->arg[1], &how) < 0)
+        return -EFAULT;
     const int64_t r = dz_sys_timer_create(LINUX_K(c), arg_int(c, 0), c->arg[1] ? &how : NULL);
     const int32_t id = (int32_t)r;
     if (r < 0)

@@ -280,12 +280,12 @@
     N(237, mbind, "pzdpzx", ENOSYS)                 \
     N(238, set_mempolicy, "dpz", ENOSYS)            \
     N(239, get_mempolicy, "ppzpx", ENOSYS)          \
-    N(240, mq_open, "sOop", ENOSYS)                 \
-    N(241, mq_unlink, "s", ENOSYS)                  \
-    N(242, mq_timedsend, "fwzut", ENOSYS)           \
-    N(243, mq_timedreceive, "frzpt", ENOSYS)        \
-    N(244, mq_notify, "fp", ENOSYS)                 \
-    N(245, mq_getsetattr, "fpp", ENOSYS)            \
+    X(240, mq_open, "sOop")                         \
+    X(241, mq_unlink, "s")                          \
+    X(242, mq_timedsend, "fwzut")                   \
+    X(243, mq_timedreceive, "frzpt")                \
+    X(244, mq_notify, "fp")                         \
+    X(245, mq_getsetattr, "fpp")                    \
     N(246, kexec_load, "pzpx", EPERM)               \
     X(247, waitid, "ddpxp")                         \
     N(248, add_key, "sspzd", ENOSYS)                \
@@ -293,9 +293,9 @@
     N(250, keyctl, "dxxxx", ENOSYS)                 \
     X(251, ioprio_set, "ddd")                       \
     X(252, ioprio_get, "dd")                        \
-    N(253, inotify_init, "", ENOSYS)                \
-    N(254, inotify_add_watch, "fsx", ENOSYS)        \
-    N(255, inotify_rm_watch, "fd", ENOSYS)          \
+    X(253, inotify_init, "")                        \
+    X(254, inotify_add_watch, "fsx")                \
+    X(255, inotify_rm_watch, "fd")                  \
     N(256, migrate_pages, "dzpp", ENOSYS)           \
     X(257, openat, "FsOo")                          \
     X(258, mkdirat, "Fso")                          \
@@ -334,7 +334,7 @@
     X(291, epoll_create1, "O")                      \
     X(292, dup3, "ffO")                             \
     X(293, pipe2, "IO")                             \
-    N(294, inotify_init1, "O", ENOSYS)              \
+    X(294, inotify_init1, "O")                      \
     X(295, preadv, "fVdl")                          \
     X(296, pwritev, "fvdl")                         \
     X(297, rt_tgsigqueueinfo, "ddgp")               \

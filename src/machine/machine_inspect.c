@@ -27,6 +27,8 @@ struct look {
     DZ_VEC(, struct dz_socket) sockets;
     DZ_VEC(, struct dz_ipc) ipcs;
     DZ_VEC(, struct dz_message) messages;
+    DZ_VEC(, struct dz_inotify) inotifies;
+    DZ_VEC(, struct dz_mqueue) mqueues;
     DZ_VEC(, struct dz_thread) threads;
     struct dz_inspect_total total;
 };
@@ -160,9 +162,10 @@ static void memory_of(const struct look *p, uint32_t proc, struct dz_inspect_pro
 
 static const char *kind_of(const struct dz_file *f)
 {
-    static const char *const kinds[] = {"?",      "file",   "pipe",  "terminal",  "terminal",
-                                        "device", "stream", "proc",  "directory", "process",
-                                        "epoll",  "event",  "timer", "signal",    "socket"};
+    static const char *const kinds[] = {"?",       "file",   "pipe",  "terminal",  "terminal",
+                                        "device",  "stream", "proc",  "directory", "process",
+                                        "epoll",   "event",  "timer", "signal",    "socket",
+                                        "inotify", "queue"};
     return f->kind < DZ_ARRAY_LEN(kinds) ? kinds[f->kind] : "?";
 }
 
@@ -181,6 +184,14 @@ static uint32_t report_socket(const struct look *p, const struct dz_socket *s,
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
+/* The name of a message queue, and the number of bytes that wait in it. */
+static uint32_t report_mqueue(const struct look *p, const struct dz_mqueue *q,
+                              char ret[static DZ_INSPECT_TEXT])
+{
+    text_of(p, q->name, ret);
+    return q->bytes < UINT32_MAX ? (uint32_t)q->bytes : UINT32_MAX;
+}
+
 static int report_fd(const struct look *p, const struct dz_proc *proc, uint32_t fd,
                      const struct dz_file *f, struct dz_err *err)
 {
@@ -190,7 +201,16 @@ static int report_fd(const struct look *p, const struct dz_proc *proc, uint32_t 
     text_of(p, f->path, t.name);
     const struct dz_socket *socket =
         f->kind == DZ_FILE_SOCKET ? FIND_ROW(&p->sockets, f->obj) : NULL;
-    t.waiting = pipe ? pipe->len : pty ? pty->len : socket ? report_socket(p, socket, t.name) : 0;
+    const struct dz_inotify *inotify =
+        f->kind == DZ_FILE_INOTIFY ? FIND_ROW(&p->inotifies, f->obj) : NULL;
+    const struct dz_mqueue *queue =
+        f->kind == DZ_FILE_MQUEUE ? FIND_ROW(&p->mqueues, f->obj) : NULL;
+    t.waiting = pipe      ? pipe->len
+                : pty     ? pty->len
+                : socket  ? report_socket(p, socket, t.name)
+                : inotify ? inotify->len
+                : queue   ? report_mqueue(p, queue, t.name)
+                          : 0;
     return p->ops->fd ? p->ops->fd(p->ops->arg, &t, err) : 0;
 }
 
@@ -293,6 +313,8 @@ int dz_machine_inspect(struct dz_machine *m, const struct dz_inspect_ops *ops,
     p.sockets.max = DZ_KERNEL_SOCKETS_MAX;
     p.messages.max = DZ_KERNEL_MESSAGES_MAX;
     p.threads.max = DZ_KERNEL_THREADS_MAX;
+    p.inotifies.max = DZ_KERNEL_INOTIFIES_MAX;
+    p.mqueues.max = DZ_KERNEL_MQUEUES_MAX;
     int rc = read_blobs(&p, err);
     if (rc == 0)
         rc = READ_ROWS(&p, &p.files, DZ_KERNEL_TABLE_FILE, err);
@@ -304,6 +326,10 @@ int dz_machine_inspect(struct dz_machine *m, const struct dz_inspect_ops *ops,
         rc = READ_ROWS(&p, &p.sockets, DZ_KERNEL_TABLE_SOCKET, err);
     if (rc == 0)
         rc = READ_ROWS(&p, &p.messages, DZ_KERNEL_TABLE_MESSAGE, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.inotifies, DZ_KERNEL_TABLE_INOTIFY, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.mqueues, DZ_KERNEL_TABLE_MQUEUE, err);
     if (rc == 0)
         rc = read_memory(&p, err);
     if (rc == 0)
@@ -323,6 +349,8 @@ int dz_machine_inspect(struct dz_machine *m, const struct dz_inspect_ops *ops,
     dz_vec_release(&p.ptys);
     dz_vec_release(&p.sockets);
     dz_vec_release(&p.messages);
+    dz_vec_release(&p.inotifies);
+    dz_vec_release(&p.mqueues);
     dz_vec_release(&p.threads);
     if (rc == 0)
         *ret_total = p.total;

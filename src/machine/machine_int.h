@@ -99,8 +99,11 @@ enum dz_state_tag { /* The sections of a state. Each occurs once, in this order.
     DZ_STATE_IPCS = 19,
     DZ_STATE_SEMUNDOS = 20,
     DZ_STATE_TIMERS = 21,
-    DZ_STATE_NATIVE = 22, /* all of native programs but the content of their pages */
-    DZ_STATE_TAGS = 23,
+    DZ_STATE_INOTIFIES = 22,
+    DZ_STATE_WATCHES = 23,
+    DZ_STATE_MQUEUES = 24,
+    DZ_STATE_NATIVE = 25, /* all of native programs but the content of their pages */
+    DZ_STATE_TAGS = 26,
 };
 _Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_JOB + 1 == (int)DZ_STATE_LOCKS &&
                    (int)DZ_KERNEL_TABLE_COUNT - (int)DZ_KERNEL_TABLE_THREAD ==

@@ -590,6 +590,34 @@ static const struct dz_field semundo_fields[] = {
 };
 #undef T
 
+#define T struct dz_inotify
+static const struct dz_field inotify_fields[] = {
+    DZ_FIELD(T, 1, blob),      DZ_FIELD(T, 2, head), DZ_FIELD(T, 3, len),     DZ_FIELD(T, 4, count),
+    DZ_FIELD(T, 5, last_size), DZ_FIELD(T, 6, lost), DZ_FIELD(T, 7, last_wd),
+};
+#undef T
+
+#define T struct dz_watch
+static const struct dz_field watch_fields[] = {
+    DZ_FIELD(T, 1, inotify),
+    DZ_FIELD(T, 2, wd),
+    DZ_FIELD_SUB(T, 3, node, &node),
+    DZ_FIELD(T, 4, mask),
+};
+#undef T
+
+#define T struct dz_mqueue
+static const struct dz_field mqueue_fields[] = {
+    DZ_FIELD(T, 1, name),          DZ_FIELD(T, 2, uid),           DZ_FIELD(T, 3, gid),
+    DZ_FIELD(T, 4, mode),          DZ_FIELD(T, 5, user),          DZ_FIELD(T, 6, max),
+    DZ_FIELD(T, 7, size),          DZ_FIELD(T, 8, count),         DZ_FIELD(T, 9, blob),
+    DZ_FIELD(T, 10, notify),       DZ_FIELD(T, 11, notify_pid),   DZ_FIELD(T, 12, notify_signo),
+    DZ_FIELD(T, 13, notify_owner), DZ_FIELD(T, 14, notify_value), DZ_FIELD(T, 15, bytes),
+    DZ_FIELD(T, 16, number),       DZ_FIELD(T, 17, atime),        DZ_FIELD(T, 18, mtime),
+    DZ_FIELD(T, 19, ctime),
+};
+#undef T
+
 const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_PROC] = DZ_RECORD("process", struct dz_proc, proc_fields),
     [DZ_KERNEL_TABLE_FILE] = DZ_RECORD("open file", struct dz_file, file_fields),
@@ -606,6 +634,9 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_SEMUNDO] =
         DZ_RECORD("adjustment of a semaphore", struct dz_semundo, semundo_fields),
     [DZ_KERNEL_TABLE_TIMER] = DZ_RECORD("POSIX timer", struct dz_timer, timer_fields),
+    [DZ_KERNEL_TABLE_INOTIFY] = DZ_RECORD("inotify", struct dz_inotify, inotify_fields),
+    [DZ_KERNEL_TABLE_WATCH] = DZ_RECORD("watch of an inotify", struct dz_watch, watch_fields),
+    [DZ_KERNEL_TABLE_MQUEUE] = DZ_RECORD("message queue", struct dz_mqueue, mqueue_fields),
 };
 
 /* --- the tables: structs of this module -------------------------------------------------- */

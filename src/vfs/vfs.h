@@ -420,6 +420,13 @@ enum dz_vfs_event_type {
     DZ_VFS_EV_ATTR = 32,
     DZ_VFS_EV_OVERFLOW = 64, /* events were lost: scan again */
     DZ_VFS_EV_ALL = 127,
+    /* only an observer gets these: */
+    DZ_VFS_EV_LINKS = 128, /* a file got or lost a name; dir 0 */
+    DZ_VFS_EV_GONE = 256,  /* the inode has neither a name nor a reference any longer; dir 0 */
+    DZ_VFS_EV_OPEN = 512,  /* and the rest by dz_vfs_report() */
+    DZ_VFS_EV_READ = 1024,
+    DZ_VFS_EV_CLOSE = 2048, /* of a description that could not write */
+    DZ_VFS_EV_CLOSE_WRITE = 4096,
 };
 struct dz_vfs_event {
     enum dz_vfs_event_type type;
@@ -427,6 +434,8 @@ struct dz_vfs_event {
     uint64_t dir; /* the directory that holds name; 0 with OVERFLOW */
     uint64_t ino;
     uint32_t mode; /* S_IFMT bits */
+    bool nameless; /* the file was removed while it was open */
+    bool replaced; /* REMOVE: another file takes the name in the same operation */
     size_t len;
     char name[DZ_VFS_NAME_MAX + 1]; /* empty when the event is on the watched directory itself */
 };
@@ -437,6 +446,17 @@ int dz_vfs_watch(struct dz_vfs *v, uint64_t top, unsigned types, bool deep);
 void dz_vfs_unwatch(struct dz_vfs *v, int watch);
 /* 1 and the oldest event, or 0 when there is none. */
 int dz_vfs_watch_next(struct dz_vfs *v, int watch, struct dz_vfs_event *ret_event);
+/* An observer sees every event of the disk at once, without a queue; events about an inode only if
+ * wants() answers true for it or for its directory (0: unknown). Both are called inside of the
+ * operation: they must not call the disk. NULL: none. */
+struct dz_vfs_observer {
+    bool (*wants)(void *arg, uint64_t dir, uint64_t ino);
+    void (*event)(void *arg, const struct dz_vfs_event *ev);
+    void *arg;
+};
+int dz_vfs_observe(struct dz_vfs *v, const struct dz_vfs_observer *o); /* -ENOMEM */
+/* The caller did to a file what the disk does not notice: one of EV_OPEN to EV_CLOSE_WRITE. */
+void dz_vfs_report(struct dz_vfs *v, enum dz_vfs_event_type type, uint64_t ino);
 /* Called when an empty queue gets its first event. */
 void dz_vfs_watch_notify(struct dz_vfs *v, void (*fn)(void *arg), void *arg);
 

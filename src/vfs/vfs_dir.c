@@ -150,19 +150,24 @@ static void dir_changed(struct dz_vfs *v, struct dz_inode *dir, int64_t now)
     dz_idirty(v, dir, DZ_DIRTY_ROW);
 }
 
+/* A change of a name. */
+static struct dz_vfs_event name_event(enum dz_vfs_event_type type, const struct dz_vfs_name *n,
+                                      const struct dz_inode *ip)
+{
+    struct dz_vfs_event ev = {
+        .type = type, .dir = n->dir, .ino = ip->ino, .mode = ip->mode & S_IFMT, .len = n->len};
+    memcpy(ev.name, n->name, n->len);
+    return ev;
+}
+
 /* Notify watchers of a change of a name; cookie links the two events of a move. */
 static void notify(struct dz_vfs *v, enum dz_vfs_event_type type, const struct dz_vfs_name *n,
                    const struct dz_inode *ip, uint32_t cookie)
 {
     if (dz_likely(!v->watches))
         return;
-    struct dz_vfs_event ev = {.type = type,
-                              .cookie = cookie,
-                              .dir = n->dir,
-                              .ino = ip->ino,
-                              .mode = ip->mode & S_IFMT,
-                              .len = n->len};
-    memcpy(ev.name, n->name, n->len);
+    struct dz_vfs_event ev = name_event(type, n, ip);
+    ev.cookie = cookie;
     dz_watch_name(v, &ev);
 }
 
@@ -300,6 +305,7 @@ static int make_link(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_name *n
     dz_idirty(v, ip, DZ_DIRTY_ROW);
     dir_changed(v, dir, ip->ctime_ns);
     dz_name_set(v, dir->ino, n->name, n->len, ino, ip->mode >> 12);
+    dz_watch_links(v, DZ_VFS_EV_LINKS, ip);
     notify(v, DZ_VFS_EV_CREATE, n, ip, 0);
     return 0;
 }
@@ -418,6 +424,7 @@ void dz_vfs_unref(struct dz_vfs *v, uint64_t ino)
         ip->refs--;
         return;
     }
+    dz_watch_links(v, DZ_VFS_EV_GONE, ip);
     int rc = bury(v, ip); /* still referenced, so that the inode stays in memory */
     ip->refs--;
     if (rc)
@@ -532,6 +539,10 @@ static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_
     if (rc)
         return rc;
     int64_t now = dz_now(v);
+    if (!dz_is_dir(ip))
+        dz_watch_links(v, DZ_VFS_EV_LINKS, ip);
+    if (last && ip->refs == 0)
+        dz_watch_links(v, DZ_VFS_EV_GONE, ip);
     notify(v, DZ_VFS_EV_REMOVE, n, ip, 0);
     dir->nlink -= dz_is_dir(ip);
     dir_changed(v, dir, now);
@@ -853,12 +864,22 @@ static int exchange(struct dz_vfs *v, const struct move *m)
     return 0;
 }
 
+static void notify_replaced(struct dz_vfs *v, const struct move *m)
+{
+    if (dz_likely(!v->watches))
+        return;
+    struct dz_vfs_event ev = name_event(DZ_VFS_EV_REMOVE, m->to, m->there);
+    ev.replaced = true;
+    dz_watch_name(v, &ev);
+}
+
 /* Take the new name away from the inode that had it. */
 static void replaced(struct dz_vfs *v, const struct move *m, int64_t now)
 {
     struct dz_inode *ip = m->there;
-    if (dz_unlikely(v->watches))
-        notify(v, DZ_VFS_EV_REMOVE, m->to, ip, 0);
+    dz_watch_links(v, DZ_VFS_EV_LINKS, ip);
+    if ((dz_is_dir(ip) || ip->nlink <= 1) && ip->refs == 0)
+        dz_watch_links(v, DZ_VFS_EV_GONE, ip);
     m->to_dir->nlink -= dz_is_dir(ip);
     lose_name(v, ip, now);
 }
@@ -876,13 +897,15 @@ static int move(struct dz_vfs *v, const struct move *m)
         return rc;
     int64_t now = dz_now(v);
     if (there)
+        notify_replaced(v, m);
+    notify_move(v, m->from, m->to, m->what);
+    if (there)
         replaced(v, m, now);
     moved(v, m->what, m->from_dir, m->to_dir, now);
     dir_changed(v, m->from_dir, now);
     dir_changed(v, m->to_dir, now);
     dz_name_set(v, m->from_dir->ino, m->from->name, m->from->len, 0, 0);
     dz_name_set(v, m->to_dir->ino, m->to->name, m->to->len, m->what->ino, m->what->mode >> 12);
-    notify_move(v, m->from, m->to, m->what);
     return 0;
 }
 

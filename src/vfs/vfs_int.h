@@ -263,6 +263,8 @@ void dz_watch_release(struct dz_vfs *v);
 uint32_t dz_watch_cookie(struct dz_vfs *v);
 void dz_watch_name(struct dz_vfs *v, const struct dz_vfs_event *ev); /* dir, name known */
 void dz_watch_inode(struct dz_vfs *v, enum dz_vfs_event_type type, struct dz_inode *ip);
+/* LINKS or GONE: for the observer only. */
+void dz_watch_links(struct dz_vfs *v, enum dz_vfs_event_type type, const struct dz_inode *ip);
 
 struct dz_window;
 struct dz_locks {

@@ -9,6 +9,8 @@
  * A change of a name comes with its directory. For a change of an inode, the name under which the
  * inode was found last is taken; if that name is gone, another is searched.
  *
+ * The observer has no ring: it is called for each event, and chooses by itself.
+ *
  * Invariants (assert_ring, when an event was added): a ring's size is a power of two up to
  * DZ_VFS_EVENT_MAX, head is a place in it, and only the last event can be OVERFLOW.
  */
@@ -33,6 +35,7 @@ struct dz_watches {
     uint32_t cookie;
     void (*notify)(void *arg);
     void *arg;
+    struct dz_vfs_observer observer; /* event NULL: none */
 };
 
 static struct watch *find(const struct dz_vfs *v, int id)
@@ -112,6 +115,15 @@ void dz_vfs_watch_notify(struct dz_vfs *v, void (*fn)(void *arg), void *arg)
     v->watches->arg = arg;
 }
 
+int dz_vfs_observe(struct dz_vfs *v, const struct dz_vfs_observer *o)
+{
+    if (!v->watches && o)
+        v->watches = dz_zalloc(sizeof *v->watches);
+    if (v->watches)
+        v->watches->observer = o ? *o : (struct dz_vfs_observer){0};
+    return v->watches || !o ? 0 : -ENOMEM;
+}
+
 uint32_t dz_watch_cookie(struct dz_vfs *v)
 {
     return v->watches ? ++v->watches->cookie : 0;
@@ -179,7 +191,9 @@ void dz_watch_name(struct dz_vfs *v, const struct dz_vfs_event *ev)
 {
     if (!v->watches)
         return;
-    for (size_t i = 0; i < DZ_VFS_WATCH_MAX; i++) {
+    if (v->watches->observer.event)
+        v->watches->observer.event(v->watches->observer.arg, ev);
+    for (size_t i = 0; v->watches->count && i < DZ_VFS_WATCH_MAX; i++) {
         struct watch *w = v->watches->watch[i];
         if (!w || !concerns(v, w, ev))
             continue;
@@ -223,10 +237,13 @@ static int search(struct dz_vfs *v, struct dz_db *db, const struct dz_inode *ip,
 
 void dz_watch_inode(struct dz_vfs *v, enum dz_vfs_event_type type, struct dz_inode *ip)
 {
-    if (dz_likely(!v->watches || !v->watches->count))
-        return;
-    struct dz_vfs_event ev = {.type = type, .ino = ip->ino, .mode = ip->mode & S_IFMT};
     uint64_t dir = dz_is_dir(ip) ? ip->rdev : ip->via;
+    const struct dz_vfs_observer *o = v->watches ? &v->watches->observer : NULL;
+    const bool observed = o && o->event && o->wants(o->arg, dir, ip->ino);
+    if (dz_likely(!observed && (!v->watches || !v->watches->count)))
+        return;
+    struct dz_vfs_event ev = {
+        .type = type, .ino = ip->ino, .mode = ip->mode & S_IFMT, .nameless = ip->nlink == 0};
     ip->refs++;
     int rc = dir ? dz_dir_name_of(v, dir, ip->ino, ev.name, &ev.len) : -ENOENT;
     if (rc && ip->nlink) {
@@ -239,4 +256,20 @@ void dz_watch_inode(struct dz_vfs *v, enum dz_vfs_event_type type, struct dz_ino
     ip->via = rc ? 0 : dir;
     ev.dir = ip->via;
     dz_watch_name(v, &ev);
+}
+
+void dz_watch_links(struct dz_vfs *v, enum dz_vfs_event_type type, const struct dz_inode *ip)
+{
+    const struct dz_vfs_observer *o = v->watches ? &v->watches->observer : NULL;
+    if (dz_likely(!o || !o->event))
+        return;
+    const struct dz_vfs_event ev = {.type = type, .ino = ip->ino, .mode = ip->mode & S_IFMT};
+    o->event(o->arg, &ev);
+}
+
+void dz_vfs_report(struct dz_vfs *v, enum dz_vfs_event_type type, uint64_t ino)
+{
+    struct dz_inode *ip;
+    if (v->watches && v->watches->observer.event && dz_read_inode(v, ino, &ip) == 0)
+        dz_watch_inode(v, type, ip);
 }

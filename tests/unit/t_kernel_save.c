@@ -3,7 +3,9 @@
 #include "../lib/kernel_rig.h"
 #include "tap.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 
 /* A program whose place can be seen from its descriptors, so that a coroutine that
@@ -717,4 +719,107 @@ TEST(save_timers_go_on_elsewhere)
     CHECK_INT(krig_run(&b, 1, &job), 1);
     CHECK_INT(job.status, 0);
     end_two(&a, &b);
+}
+
+/* ---- inotify and message queues ---------------------------------------------------------------
+ */
+
+static const struct dz_at watched = {AT_FDCWD, "/tmp/w", 0}, removed = {AT_FDCWD, "/tmp/r", 0};
+
+static int has_queues(struct fib *f)
+{
+    struct inotify_event e[4];
+    char bytes[8192];
+    struct dz_mqmsg m = {.data = bytes, .size = 2, .priority = 3};
+    if (!moved) {
+        const struct dz_mqopen o = {.name = "q", .flags = O_CREAT | O_RDWR, .mode = 0600};
+        OK(f, dz_sys_inotify_init(FK(f), O_NONBLOCK) == 0 && dz_sys_mq_open(FK(f), &o) == 1);
+        OK(f, fib_open(f, "/tmp/w", O_CREAT | O_RDWR) == 2);
+        OK(f, fib_open(f, "/tmp/r", O_CREAT | O_RDWR) == 3 && dz_sys_close(FK(f), 3) == 0);
+        OK(f, dz_sys_inotify_add_watch(FK(f), 0, watched, IN_ATTRIB | IN_DELETE_SELF) == 1);
+        OK(f, dz_sys_inotify_add_watch(FK(f), 0, removed, IN_DELETE_SELF) == 2);
+        OK(f, dz_sys_fchmodat(FK(f), watched, 0600) == 0);
+        memcpy(bytes, "ab", 2);
+        OK(f, SYS(f, dz_sys_mq_send(FK(f), 1, &m, -1)) == 0);
+    }
+    fib_sleep(f, 60000);
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, e, sizeof e)) == 3 * sizeof e[0]);
+    OK(f, e[0].wd == 1 && e[0].mask == IN_ATTRIB && e[1].wd == 2 && e[1].mask == IN_DELETE_SELF);
+    OK(f, e[2].mask == IN_IGNORED && dz_sys_inotify_rm_watch(FK(f), 0, 2) == -EINVAL);
+    OK(f, dz_sys_fchmodat(FK(f), watched, 0640) == 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, e, sizeof e)) == sizeof e[0] && e[0].mask == IN_ATTRIB);
+    m.size = sizeof bytes;
+    OK(f, SYS(f, dz_sys_mq_receive(FK(f), 1, &m, -1)) == 2 && m.priority == 3 && bytes[1] == 'b');
+    OK(f, dz_sys_mq_unlink(FK(f), "q") == 0);
+    return 13;
+}
+
+/* A file that is removed while the machine sleeps is reported when it wakes. */
+TEST(save_watches_and_message_queues_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    const struct dz_vfs_who root = {0};
+    moved = false;
+    two_of(&a, &b, has_queues);
+    moved = true;
+    (void)dz_vfs_observe(a.k->vfs, NULL); /* the sleeping machine sees nothing */
+    CHECK_INT(dz_vfs_unlink_at(a.k->vfs, &root, (struct dz_vfs_path){DZ_VFS_ROOT, "tmp/r"}), 0);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(WEXITSTATUS(job.status), 13);
+    end_two(&a, &b);
+}
+
+TEST(save_damaged_watches_and_queues_are_refused)
+{
+    static struct krig a, b;
+    moved = false;
+    two_of(&a, &b, has_queues);
+    dz_kernel_free(b.k);
+    struct dz_inotify *i = dz_k_row(&a.k->tab[DZ_KERNEL_TABLE_INOTIFY], 1);
+    struct dz_watch *w = dz_k_row(&a.k->tab[DZ_KERNEL_TABLE_WATCH], 1);
+    struct dz_mqueue *q = dz_k_row(&a.k->tab[DZ_KERNEL_TABLE_MQUEUE], 1);
+    struct dz_file *f = dz_k_file(a.k, 1), *g = dz_k_file(a.k, 2);
+    uint8_t *event = dz_k_blob(a.k, i->blob, NULL), *message = dz_k_blob(a.k, q->blob, NULL);
+    uint32_t *const victims[] = {&i->blob,
+                                 &i->head,
+                                 &i->len,
+                                 &i->count,
+                                 &i->last_size,
+                                 &i->lost,
+                                 &w->inotify,
+                                 (uint32_t *)&w->wd,
+                                 &w->node.fs,
+                                 &q->name,
+                                 &q->blob,
+                                 &q->count,
+                                 &q->size,
+                                 &q->max,
+                                 &q->notify,
+                                 (uint32_t *)&q->notify_signo,
+                                 &f->obj,
+                                 &g->obj,
+                                 (uint32_t *)(void *)(event + 12),
+                                 (uint32_t *)(void *)message,
+                                 (uint32_t *)(void *)(message + 4)};
+    static const uint32_t values[] = {77777777, UINT32_MAX};
+    for (size_t n = 0; n < DZ_ARRAY_LEN(victims); n++)
+        for (size_t v = 0; v < DZ_ARRAY_LEN(values); v++) {
+            const uint32_t old = *victims[n];
+            CHECK_INT(krig_kernel(&b, NULL, 0), 0);
+            *victims[n] = values[v];
+            const int rc = move(&a, &b, 0);
+            if (rc != DZ_ECORRUPT)
+                printf("# victim %zu: %d\n", n, rc);
+            CHECK_INT(rc, DZ_ECORRUPT);
+            *victims[n] = old;
+            dz_kernel_free(b.k);
+        }
+    CHECK_INT(krig_kernel(&b, NULL, 0), 0);
+    g->kind = DZ_FILE_INOTIFY; /* two descriptions of one instance */
+    CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+    g->kind = DZ_FILE_MQUEUE;
+    dz_kernel_free(b.k);
+    CHECK_INT(krig_stop(&a), 0);
 }

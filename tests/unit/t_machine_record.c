@@ -48,6 +48,15 @@ static const struct hole semundo_holes[] = {
     HOLE(struct dz_semundo, used), HOLE(struct dz_semundo, index), HOLE(struct dz_semundo, pad)};
 static const struct hole timer_holes[] = {HOLE(struct dz_timer, used),
                                           HOLE(struct dz_timer, index)};
+static const struct hole inotify_holes[] = {
+    HOLE(struct dz_inotify, used), HOLE(struct dz_inotify, index), HOLE(struct dz_inotify, first),
+    HOLE(struct dz_inotify, file), HOLE(struct dz_inotify, wait_r)};
+static const struct hole watch_holes[] = {
+    HOLE(struct dz_watch, used), HOLE(struct dz_watch, index), HOLE(struct dz_watch, next),
+    HOLE(struct dz_watch, next_node), HOLE(struct dz_watch, pad)};
+static const struct hole mqueue_holes[] = {
+    HOLE(struct dz_mqueue, used),   HOLE(struct dz_mqueue, index),  HOLE(struct dz_mqueue, opens),
+    HOLE(struct dz_mqueue, wait_r), HOLE(struct dz_mqueue, wait_w), HOLE(struct dz_mqueue, pad)};
 static const struct hole pipe_holes[] = {
     HOLE(struct dz_pipe, used),    HOLE(struct dz_pipe, index),  HOLE(struct dz_pipe, readers),
     HOLE(struct dz_pipe, writers), HOLE(struct dz_pipe, wait_r), HOLE(struct dz_pipe, wait_w)};
@@ -79,6 +88,9 @@ static const struct {
     [DZ_KERNEL_TABLE_IPC] = {ipc_holes, DZ_ARRAY_LEN(ipc_holes)},
     [DZ_KERNEL_TABLE_SEMUNDO] = {semundo_holes, DZ_ARRAY_LEN(semundo_holes)},
     [DZ_KERNEL_TABLE_TIMER] = {timer_holes, DZ_ARRAY_LEN(timer_holes)},
+    [DZ_KERNEL_TABLE_INOTIFY] = {inotify_holes, DZ_ARRAY_LEN(inotify_holes)},
+    [DZ_KERNEL_TABLE_WATCH] = {watch_holes, DZ_ARRAY_LEN(watch_holes)},
+    [DZ_KERNEL_TABLE_MQUEUE] = {mqueue_holes, DZ_ARRAY_LEN(mqueue_holes)},
 };
 
 enum {
