@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * bench_stub.c - native guests: what a system call, a fault, a list, bytes and a child cost, beside
- * what this machine's kernel takes for the same. `asleep` has guest and kernel on one processor.
+ * what this machine's kernel takes for the same. Guest and kernel are on one processor, or on two,
+ * and poll while calls come in quick succession (stub_spin.c).
  */
 #include "bench.h"
 
@@ -32,7 +33,7 @@ struct machine {
     struct dz_stub *stub;
     uint32_t file, caller, toucher;
     uint64_t at; /* of toucher's next page */
-    bool one;    /* on one processor */
+    bool polls;
 };
 
 static int number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number,
@@ -44,20 +45,20 @@ static int number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number
     return 0;
 }
 
-static void place(bool one)
+/* Guests and this side begin on one processor; 31 rounds of a case make them poll, or not. */
+static void place(const struct machine *m, bool on)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (size_t i = 0; i < (one ? 1 : CPU_SETSIZE); i++)
-        CPU_SET(i, &set);
-    (void)sched_setaffinity(0, sizeof set, &set);
+    (void)m->stub->ops->place(m->stub, on ? sched_getcpu() : -1);
 }
 
 static int one_event(const struct machine *m, uint32_t t, enum dz_stub_event_kind kind)
 {
     struct dz_stub_event e;
     m->stub->ops->run(m->stub, t);
-    return m->stub->ops->wait(m->stub, -1, &e, 1) == 1 && e.kind == kind ? 0 : -1;
+    int n = m->polls ? m->stub->ops->soon(m->stub, &e, 1) : 0;
+    if (n == 0)
+        n = m->stub->ops->wait(m->stub, -1, &e, 1);
+    return n == 1 && e.kind == kind ? 0 : -1;
 }
 
 static uint32_t process(const struct machine *m, const uint8_t *code)
@@ -82,12 +83,11 @@ static uint32_t process(const struct machine *m, const uint8_t *code)
     return t;
 }
 
-static bool start(struct machine *m, uint32_t spin_ns, bool one)
+static bool start(struct machine *m, bool polls)
 {
-    const struct dz_stub_host_opts o = {.files = {number, m}, .spin_ns = spin_ns};
+    const struct dz_stub_host_opts o = {.files = {number, m}};
     struct dz_err err;
-    m->one = one;
-    place(one);
+    m->polls = polls;
     if (dz_stub_host_open(&o, &m->stub, &err) < 0) {
         (void)fprintf(stderr, "bench_stub: %s\n", err.msg);
         return false;
@@ -102,7 +102,6 @@ static bool start(struct machine *m, uint32_t spin_ns, bool one)
     m->caller = process(m, bench_begin);
     m->toucher = process(m, bench_touch);
     m->at = DATA + 0x100000;
-    place(false);
     return m->caller && m->toucher;
 }
 
@@ -111,12 +110,12 @@ static int run_call(struct bench *b, void *arg, long count)
     const struct machine *m = arg;
     int rc = 0;
     bench_stop(b);
-    place(m->one);
+    place(m, true);
     bench_start(b);
     for (long i = 0; i < count && rc == 0; i++)
         rc = one_event(m, m->caller, DZ_STUB_CALL);
     bench_stop(b);
-    place(false);
+    place(m, false);
     bench_start(b);
     return rc;
 }
@@ -134,7 +133,7 @@ static int run_fault(struct bench *b, void *arg, long count)
     struct machine *m = arg;
     int rc = 0;
     (void)b;
-    place(m->one);
+    place(m, true);
     for (long i = 0; i < count && rc >= 0; i++) {
         const struct dz_mm_call c = {.op = DZ_MM_MMAP,
                                      .at = m->at,
@@ -153,7 +152,7 @@ static int run_fault(struct bench *b, void *arg, long count)
             rc = rc == 0 ? m->stub->ops->memory(m->stub, m->toucher, &all, 1) : rc;
         }
     }
-    place(false);
+    place(m, false);
     return rc;
 }
 static int run_fault_native(struct bench *b, void *arg, long count)
@@ -188,7 +187,7 @@ static int run_list(struct bench *b, void *arg, long count)
     static struct dz_mm_call calls[CALLS];
     int rc = 0;
     (void)b;
-    place(m->one);
+    place(m, true);
     for (int i = 0; i < CALLS; i++)
         calls[i] = (struct dz_mm_call){.op = DZ_MM_MMAP,
                                        .at = 0x10000000u + (uint64_t)i * 8192,
@@ -197,14 +196,14 @@ static int run_list(struct bench *b, void *arg, long count)
                                        .flags = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS};
     for (long i = 0; i < count && rc == 0; i++)
         rc = m->stub->ops->memory(m->stub, m->caller, calls, CALLS);
-    place(false);
+    place(m, false);
     return rc;
 }
 
 static int run_clone(struct machine *m, enum dz_stub_clone how, bool process_too, long count)
 {
     int rc = 0;
-    place(m->one);
+    place(m, true);
     for (long i = 0; i < count && rc == 0; i++) {
         uint32_t t = 0;
         struct dz_stub_event e;
@@ -218,7 +217,7 @@ static int run_clone(struct machine *m, enum dz_stub_clone how, bool process_too
             m->stub->ops->end(m->stub, t);
         (void)m->stub->ops->wait(m->stub, 0, &e, 1);
     }
-    place(false);
+    place(m, false);
     return rc;
 }
 static int run_process(struct bench *b, void *arg, long count)
@@ -252,8 +251,8 @@ static int run_fork_native(struct bench *b, void *arg, long count)
 int main(void)
 {
     static struct bench b;
-    static struct machine asleep, spinning;
-    if (!start(&asleep, 0, true) || !start(&spinning, 50000, false))
+    static struct machine asleep, polling;
+    if (!start(&asleep, false) || !start(&polling, true))
         return 1;
     bench_init(&b, "stub", 31);
     const struct {
@@ -265,10 +264,10 @@ int main(void)
         double budget;
     } cases[] = {
         {"getpid, native", run_call_native, NULL, 10000, -1, 0},
-        {"getpid, spinning", run_call, &spinning, 2000, 0, 2.2},
+        {"getpid, polling", run_call, &polling, 5000, 0, 2.2},
         {"getpid, asleep", run_call, &asleep, 1000, 0, 0},
         {"map, touch, unmap a page, native", run_fault_native, NULL, 2000, -1, 0},
-        {"fault, map, touch a page, spinning", run_fault, &spinning, 500, 3, 0},
+        {"fault, map, touch a page, polling", run_fault, &polling, 2000, 3, 0},
         {"fault, map, touch a page, asleep", run_fault, &asleep, 300, 3, 0},
         {"read 4 KB", run_read, &asleep, 2000, 0, 0},
         {"list of 60 mappings, asleep", run_list, &asleep, 30, 3, 0},
@@ -296,6 +295,6 @@ int main(void)
     }
     const int rc = bench_finish(&b);
     asleep.stub->ops->close(asleep.stub);
-    spinning.stub->ops->close(spinning.stub);
+    polling.stub->ops->close(spinning.stub);
     return rc;
 }

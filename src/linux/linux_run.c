@@ -492,12 +492,10 @@ static void slices(struct dz_linux *l)
     dz_linux_place_look(l, now);
 }
 
-/* Get the stub's events; returns how many there are now. An event may end the thread of a later
- * one, whose number may then be reused: so the serials identify the threads. */
-int dz_linux_hear(struct dz_linux *l, int64_t timeout_ns)
+/* These events were reported. An event may end the thread of a later one, whose number may then be
+ * reused: so the serials identify the threads. */
+static int reported(struct dz_linux *l, int n)
 {
-    assert(l->event_count == 0);
-    const int n = linux_ops(l)->wait(l->o.stub, timeout_ns, l->events, DZ_STUB_EVENTS_MAX);
     for (int i = 0; i < n; i++) {
         struct dz_linux_thread *t = l->threads[l->events[i].thread];
         l->serials[i] = t ? t->serial : 0;
@@ -505,6 +503,23 @@ int dz_linux_hear(struct dz_linux *l, int64_t timeout_ns)
             gone_add(t);
     }
     return l->event_count = n;
+}
+/* Get the stub's events; returns how many there are now. */
+int dz_linux_hear(struct dz_linux *l, int64_t timeout_ns)
+{
+    assert(l->event_count == 0);
+    return reported(l, linux_ops(l)->wait(l->o.stub, timeout_ns, l->events, DZ_STUB_EVENTS_MAX));
+}
+
+/* The same without waiting, but a call that is about to come is worth a moment, if no other thread
+ * is to run. */
+static int hear_soon(struct dz_linux *l)
+{
+    const struct dz_stub_ops *ops = linux_ops(l);
+    if (!ops->soon || dz_kernel_runnable(l->kernel))
+        return dz_linux_hear(l, 0);
+    assert(l->event_count == 0);
+    return reported(l, ops->soon(l->o.stub, l->events, DZ_STUB_EVENTS_MAX));
 }
 
 void dz_linux_serve_events(struct dz_linux *l)
@@ -528,8 +543,7 @@ static void poll_events(void *arg)
 {
     struct dz_linux *l = arg;
     int rounds = 0;
-    while (l->serial > 0 && rounds < ROUNDS_MAX &&
-           (l->event_count > 0 || dz_linux_hear(l, 0) > 0)) {
+    while (l->serial > 0 && rounds < ROUNDS_MAX && (l->event_count > 0 || hear_soon(l) > 0)) {
         dz_linux_serve_events(l);
         rounds++;
     }

@@ -102,7 +102,6 @@ static void ctx_prepare(struct host *h, uint32_t number, uint32_t from)
     struct stub_ctx *c = ctx_of(h, number);
     memset(c, 0, sizeof *c);
     c->parent = (uint32_t)getpid();
-    c->spin = h->spin;
     uint8_t *to = ctx_bytes(h, number) + h->frame_at;
     const size_t fp = h->fp_at - h->frame_at;
     memcpy(to, h->frame, PAGE_CTX_SIZE - h->frame_at);

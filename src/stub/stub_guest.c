@@ -53,7 +53,7 @@ INLINE void ring(struct stub_ctx *c)
 }
 INLINE void wait_for_command(struct stub_ctx *c)
 {
-    for (uint32_t i = 0, n = c->spin; i < n; i++) {
+    for (uint32_t i = 0; i < atomic_load_explicit(&c->spin, memory_order_relaxed); i++) {
         if (atomic_load_explicit(&c->state, memory_order_acquire) == STUB_GO)
             goto go;
         __builtin_ia32_pause();

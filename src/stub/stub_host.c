@@ -191,6 +191,7 @@ static int host_place(struct dz_stub *s, int cpu)
     for (uint32_t i = STUB_ZYGOTE; i < numbers_used(h); i++) /* one that has ended needs no place */
         if (h->threads[i].state != T_FREE && h->threads[i].group && !h->threads[i].group->killed)
             (void)sched_setaffinity(h->threads[i].tid, sizeof set, &set);
+    dz_stub_spin_place(h, cpu < 0 ? -1 : cpu);
     return 0;
 }
 
@@ -231,6 +232,7 @@ static void host_close(struct dz_stub *s)
     dz_fd_close(&h->bell_fd);
     dz_fd_close(&h->listener);
     dz_fd_close(&h->epoll);
+    dz_fd_close(&h->load_fd);
     dz_free(h->frame);
     dz_free(h);
 }
@@ -480,18 +482,6 @@ int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err)
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static uint32_t turns_in(uint32_t ns)
-{
-    enum {
-        TURNS = 2000
-    };
-    const int64_t began = dz_clock_mono_ns();
-    for (int i = 0; i < TURNS; i++)
-        __builtin_ia32_pause();
-    const int64_t took = dz_clock_mono_ns() - began;
-    return (uint32_t)((uint64_t)ns * TURNS / (uint64_t)(took > TURNS ? took : TURNS));
-}
-
 /* The address behind these instructions, which occur once in the stub. */
 static uint64_t behind(const uint8_t *code, size_t size, size_t call)
 {
@@ -541,6 +531,7 @@ static int host_start(struct host *h, struct dz_err *err)
         epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->listener, &asks) < 0 ||
         epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->groups[STUB_ZYGOTE]->pidfd, &end) < 0)
         return dz_fail_sys(err, errno, "watching the stubs");
+    h->load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC); /* -1: nobody polls */
     uint8_t byte;
     const struct iovec to = {&byte, 1}, from = {(void *)PAGE_TEXT, 1}; /* NOLINT */
     if (process_vm_readv(h->threads[STUB_ZYGOTE].tid, &to, 1, &from, 1, 0) != 1)
@@ -553,8 +544,6 @@ static int host_start(struct host *h, struct dz_err *err)
 int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_stub,
                       struct dz_err *err)
 {
-    if (o->spin_ns > DZ_STUB_SPIN_MAX_NS)
-        return dz_fail(err, DZ_EINVAL, "stubs may spin for a millisecond at most");
     struct host *h = dz_zalloc(sizeof *h);
     if (!h)
         return dz_fail(err, DZ_ENOMEM, "no memory for a machine of processes");
@@ -574,10 +563,10 @@ int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_st
     h->words = 1;
     if (sched_getaffinity(0, sizeof h->cpus, &h->cpus) < 0)
         CPU_ZERO(&h->cpus); /* more processors than the set can hold: place no thread */
-    h->memory_fd = h->socket = h->bell_fd = h->listener = h->epoll = -1;
+    h->memory_fd = h->socket = h->bell_fd = h->listener = h->epoll = h->load_fd = -1;
     h->direct = getauxval(AT_HWCAP2) & 2; /* HWCAP2_FSGSBASE */
     h->ticks = o->patience_ms ? (o->patience_ms + STUB_TICK_MS - 1) / STUB_TICK_MS : STUB_TICKS;
-    h->spin = o->spin_ns ? turns_in(o->spin_ns) : 0;
+    dz_stub_spin_init(&h->spin, dz_clock_mono_ns());
     find_calls(h);
     const int rc = host_start(h, err);
     if (rc < 0) {

@@ -18,15 +18,9 @@
 
 struct dz_stub_host_opts {
     struct dz_stub_files files;
-    /* How long each side spins before it sleeps, in nanoseconds; 0: not at all. Spinning helps if
-     * each side has a processor. At most DZ_STUB_SPIN_MAX_NS. */
-    uint32_t spin_ns;
     /* How long a stub may take for a command, in steps of 100 ms, before its process is killed; 0:
      * ten seconds. A time in which this process or the host was stopped counts as one step. */
     uint32_t patience_ms;
-};
-enum {
-    DZ_STUB_SPIN_MAX_NS = 1000 * 1000
 };
 /* DZ_EUNSUPPORTED: the host lacks a feature, which the message names. */
 DZ_NODISCARD int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_stub,

@@ -6,6 +6,7 @@
  *     stub_clone.c  processes and threads
  *     stub_order.c  commands to a stub that it executes while its kernel waits; notifications
  *     stub_turn.c   registers, run, interrupt, wait: what happens at each system call
+ *     stub_spin.c   polling instead of sleeping
  *     stub_mem.c    lists of memory calls, bytes, written pages, files
  *     stub_filter.c the system calls that a stub may make
  *
@@ -104,17 +105,41 @@ struct order {
     pid_t got;             /* the thread whose call succeeded */
 };
 
+/* Polling instead of sleeping: stub_spin.c. */
+struct stub_spin {
+    bool on;                     /* this side is not on the stubs' processor, and both sides poll */
+    int home;                    /* the stubs' processor; -1: they have no common one */
+    uint32_t thread;             /* the last one that was run; 0: none, or it polls no more */
+    uint32_t turns;              /* of a stub's loop; 0: not measured yet */
+    int64_t ran_at;              /* when a thread was run that runs alone; 0: none */
+    int64_t gap_ns;              /* average time until the next call */
+    int64_t credit_ns;           /* time that may be polled */
+    int64_t paid_at;             /* when passing time last added to it */
+    int64_t polled_ns;           /* in total */
+    int64_t looked_at;           /* when the host's load was last read */
+    int64_t rest_until, rest_ns; /* others needed the processor */
+};
+enum {
+    SPIN_ENTER_NS = 16 * 1000, /* includes two context switches */
+    SPIN_GAP_NS = 50 * 1000,
+    SPIN_SAVED_NS = 6 * 1000,
+    SPIN_SHARE = 16,
+    SPIN_CREDIT_MAX_NS = 1000 * 1000,
+    SPIN_START_NS = 100 * 1000,
+};
+
 struct host {
     struct dz_stub stub;
     struct dz_stub_ops ops;
     struct dz_stub_host_opts o;
     uint8_t *memory; /* bell and every ctx */
     int memory_fd, socket, bell_fd, listener, epoll;
-    bool direct;                   /* STUB_BASES_DIRECT */
-    bool armed;                    /* the caller waits on fd(): an event rings the bell */
-    bool rung;                     /* the bell has an unread value */
-    bool watches, watched;         /* the caller has a descriptor watched; it was readable */
-    uint32_t spin;                 /* turns of a stub's loop */
+    bool direct;           /* STUB_BASES_DIRECT */
+    bool armed;            /* the caller waits on fd(): an event rings the bell */
+    bool rung;             /* the bell has an unread value */
+    bool watches, watched; /* the caller has a descriptor watched; it was readable */
+    struct stub_spin spin;
+    int load_fd;                   /* /proc/loadavg; -1: cannot be read */
     uint32_t ticks;                /* that a command may take */
     uint32_t running, dead, going; /* threads in these states */
     uint32_t processes;            /* created so far */
@@ -194,6 +219,27 @@ void dz_stub_kill(struct host *h, struct group *g);
 void dz_stub_reap(struct host *h, struct group *g); /* reap it if it has ended */
 void dz_stub_thread_ended(struct host *h, struct thread *t, int status);
 void dz_stub_number_free(struct host *h, uint32_t number);
+
+/* stub_spin.c. The rule alone: */
+void dz_stub_spin_init(struct stub_spin *s, int64_t now);
+void dz_stub_spin_called(struct stub_spin *s, int64_t now); /* a call came */
+bool dz_stub_spin_pays(struct stub_spin *s, int64_t now);   /* may polling begin? */
+int64_t dz_stub_spin_limit(const struct stub_spin *s);      /* how long the next poll may last */
+void dz_stub_spin_polled(struct stub_spin *s, int64_t ns, bool called);
+void dz_stub_spin_rest(struct stub_spin *s, int64_t now); /* others need the processor */
+/* and what follows from it: */
+void dz_stub_spin_place(struct host *h, int cpu); /* stubs are on this processor; -1: on any */
+void dz_stub_spin_run(struct host *h, uint32_t number); /* called when this thread is to run */
+void dz_stub_spin_stopped(struct host *h);              /* a thread has stopped */
+void dz_stub_spin_stop(struct host *h);                 /* call this before this side sleeps */
+void dz_stub_spin_begin(struct host *h);                /* begin to poll, if that pays */
+/* Poll for events; returns their number. 0: this side may sleep. */
+size_t dz_stub_spin_poll(struct host *h, struct dz_stub_event *ret_events, size_t max);
+/* Poll for the end of a command, while calls are polled for. */
+bool dz_stub_spin_await(struct host *h, const struct stub_ctx *c);
+/* stub_turn.c. Events that the bell announces; armed: stubs ring its descriptor, too. */
+size_t dz_stub_heard(struct host *h, struct dz_stub_event *ret_events, size_t max);
+void dz_stub_arm(struct host *h, bool on);
 
 /* stub_clone.c: 0, -EAGAIN, -ENOMEM, -ESRCH */
 int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_t *ret_thread);

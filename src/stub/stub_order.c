@@ -131,13 +131,9 @@ static int await_asleep(struct host *h, uint32_t number, struct group *g)
 int dz_stub_await(struct host *h, uint32_t number)
 {
     struct group *g = h->threads[number].group;
-    const int64_t until = h->o.spin_ns ? dz_clock_mono_ns() + h->o.spin_ns : 0;
-    while (h->o.spin_ns && dz_clock_mono_ns() < until)
-        for (int i = 0; i < 64; i++) {
-            if (waits(h, number))
-                return g->killed ? -ESRCH : 0;
-            __builtin_ia32_pause();
-        }
+    if (!h->order.active && dz_stub_spin_await(h, ctx_of(h, number)))
+        return g->killed ? -ESRCH : 0;
+    dz_stub_spin_stop(h);
     const int rc = await_asleep(h, number, g);
     atomic_store(&bell_of(h)->asleep, h->armed);
     if (h->armed) /* others may have rung, unheard */

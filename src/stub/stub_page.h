@@ -76,7 +76,8 @@ struct stub_call {
 struct stub_ctx {
     _Atomic uint32_t state, asleep;
     uint32_t command, count; /* count: number of calls */
-    uint32_t spin, bases;
+    _Atomic uint32_t spin;   /* turns of the loop that polls for a command; may change meanwhile */
+    uint32_t bases;
     uint32_t parent, unused; /* the process that is the parent of every stub */
     uint64_t frame;          /* address of the frame's ucontext */
     uint64_t fs_base, gs_base;

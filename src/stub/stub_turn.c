@@ -57,6 +57,7 @@ static void turn_run(struct dz_stub *s, uint32_t thread)
     t->state = T_RUNNING;
     t->interrupts = 0;
     h->running++;
+    dz_stub_spin_run(h, thread);
     dz_stub_go(h, thread, STUB_RUN);
 }
 
@@ -142,6 +143,7 @@ static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_e
     t->state = T_STOPPED;
     t->interrupts = 0;
     h->running--;
+    dz_stub_spin_stopped(h);
 }
 
 static bool take(struct host *h, uint32_t number, struct dz_stub_event *ret_event)
@@ -162,7 +164,7 @@ static bool take(struct host *h, uint32_t number, struct dz_stub_event *ret_even
 }
 
 /* Read the bell, in the words that have a thread. Bits of events that do not fit stay set. */
-static size_t heard(struct host *h, struct dz_stub_event *ret_events, size_t max)
+size_t dz_stub_heard(struct host *h, struct dz_stub_event *ret_events, size_t max)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < h->words && count < max; i++) {
@@ -199,7 +201,7 @@ static size_t sweep(struct host *h, struct dz_stub_event *ret_events, size_t max
 
 static size_t look(struct host *h, struct dz_stub_event *ret_events, size_t max)
 {
-    size_t count = heard(h, ret_events, max);
+    size_t count = dz_stub_heard(h, ret_events, max);
     for (uint32_t i = 2; h->dead && i < numbers_used(h) && count < max; i++)
         if (h->threads[i].state == T_DEAD)
             count += take(h, i, &ret_events[count]);
@@ -233,13 +235,17 @@ static bool comes(const struct host *h)
     return h->running || h->dead;
 }
 
+void dz_stub_arm(struct host *h, bool on)
+{
+    h->armed = on;
+    atomic_store(&bell_of(h)->asleep, on);
+}
+
 /* The bell stays armed for fd() if there was no event. */
 static int told(struct host *h, size_t count)
 {
-    if (count && h->armed) {
-        h->armed = false;
-        atomic_store(&bell_of(h)->asleep, 0);
-    }
+    if (count && h->armed)
+        dz_stub_arm(h, false);
     return (int)count;
 }
 
@@ -253,14 +259,10 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
     if (count || !max)
         return told(h, count);
     const int64_t began = dz_clock_mono_ns();
-    for (int64_t now = began; timeout_ns != 0 && now - began < h->o.spin_ns && h->running;
-         now = dz_clock_mono_ns()) {
-        for (int i = 0; i < 64; i++) {
-            count = heard(h, ret_events, max);
-            if (count)
-                return told(h, count);
-            __builtin_ia32_pause();
-        }
+    if (timeout_ns != 0) {
+        count = dz_stub_spin_poll(h, ret_events, max);
+        if (count)
+            return told(h, count);
     }
     for (;;) {
         const int64_t now = dz_clock_mono_ns();
@@ -274,10 +276,11 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
             left_ms = began + timeout_ns <= now
                           ? 0
                           : (began + timeout_ns - now + DZ_NS_PER_MS - 1) / DZ_NS_PER_MS;
-        h->armed = true;
-        atomic_store(&bell_of(h)->asleep, 1);
+        dz_stub_arm(h, true);
         count += look(h, ret_events + count, max - count);
         if (!count) {
+            if (left_ms || !h->running)
+                dz_stub_spin_stop(h);
             sleep_until(h, (int)left_ms);
             count = look(h, ret_events, max);
         }
@@ -285,6 +288,16 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
             break;
     }
     return told(h, count);
+}
+static int turn_soon(struct dz_stub *s, struct dz_stub_event *ret_events, size_t max)
+{
+    struct host *h = host_of(s);
+    max = max < DZ_STUB_EVENTS_MAX ? max : DZ_STUB_EVENTS_MAX;
+    dz_stub_spin_begin(h); /* on one processor the stub often runs first, and rings at once */
+    size_t count = dz_stub_heard(h, ret_events, max);
+    if (!count)
+        count = dz_stub_spin_poll(h, ret_events, max);
+    return count ? told(h, count) : turn_wait(s, 0, ret_events, max);
 }
 static int turn_watch(struct dz_stub *s, int fd)
 {
@@ -311,6 +324,7 @@ void dz_stub_ops_turn(struct dz_stub_ops *ops)
     ops->known = turn_known;
     ops->interrupt = turn_interrupt;
     ops->wait = turn_wait;
+    ops->soon = turn_soon;
     ops->watch = turn_watch;
     ops->fd = turn_fd;
 }

@@ -75,9 +75,9 @@ static int number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number
     return 0;
 }
 
-static void start(uint32_t spin_ns)
+static void start(void)
 {
-    const struct dz_stub_host_opts o = {.files = {.number = number}, .spin_ns = spin_ns};
+    const struct dz_stub_host_opts o = {.files = {.number = number}};
     struct dz_err err = {.code = 0};
     if (dz_stub_host_open(&o, &stub, &err) < 0) {
         printf("# %s\n", err.msg);
@@ -141,7 +141,7 @@ static uint64_t word(uint32_t t, uint64_t at)
 
 TEST(host_hello)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_hello);
     struct dz_stub_event e = run(t);
     CHECK_INT(e.kind, DZ_STUB_CALL);
@@ -164,7 +164,7 @@ TEST(host_hello)
 
 TEST(host_faults)
 {
-    start(0);
+    start();
     static const struct {
         const uint8_t *code;
         uint64_t at;
@@ -202,7 +202,7 @@ TEST(host_faults)
 
 TEST(host_registers)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_count);
     struct dz_stub_regs r = {.r8 = 8,
                              .r9 = 9,
@@ -266,7 +266,7 @@ TEST(host_registers)
 
 TEST(host_interrupts)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_spin);
     stub->ops->run(stub, t);
     struct dz_stub_event e;
@@ -289,7 +289,7 @@ TEST(host_interrupts)
 
 TEST(host_bytes_and_pages)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_hello);
     CHECK_INT(stub->ops->write(stub, t, DATA + PAGES * 4096 - 2, "abcd", 4), 2);
     CHECK_INT(stub->ops->write(stub, t, DATA + PAGES * 4096, "abcd", 4), -EFAULT);
@@ -318,7 +318,7 @@ TEST(host_bytes_and_pages)
 /* A thread spins on a word with locked increments, another one's swaps lose none of them. */
 TEST(host_swaps)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_loop);
     uint32_t other = 0, word = 0, was = 0, added = 0;
     CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_THREAD, &other), 0);
@@ -354,7 +354,7 @@ TEST(host_swaps)
 /* A descriptor of the caller's ends a wait while it is readable, and is no event. */
 TEST(host_watches)
 {
-    start(0);
+    start();
     int fds[2];
     struct dz_stub_event e;
     CHECK_INT(pipe(fds), 0);
@@ -380,7 +380,7 @@ TEST(host_lists)
     enum {
         MANY = 1000
     };
-    start(0);
+    start();
     const uint32_t t = process(guest_hello);
     static struct dz_mm_call calls[MANY];
     for (size_t i = 0; i < MANY; i++)
@@ -427,7 +427,7 @@ TEST(host_threads)
         THREADS = 8,
         TURNS = 4000
     };
-    start(0);
+    start();
     uint32_t t[THREADS] = {process(guest_loop)};
     for (int i = 1; i < THREADS; i++) {
         CHECK_INT(stub->ops->clone(stub, t[0], DZ_STUB_THREAD, &t[i]), 0);
@@ -461,7 +461,7 @@ TEST(host_threads)
 
 TEST(host_forks)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_store);
     uint32_t c = 0, v = 0, again = 0;
     CHECK_INT(stub->ops->write(stub, t, DATA, "p", 1), 1);
@@ -485,7 +485,7 @@ TEST(host_forks)
 
 TEST(host_ends)
 {
-    start(0);
+    start();
     struct dz_stub_event e;
     const uint32_t t = process(guest_spin);
     uint32_t c = 0;
@@ -520,7 +520,7 @@ TEST(host_ends)
 
 TEST(host_numbers_come_again)
 {
-    start(0);
+    start();
     uint32_t highest = 0;
     for (int i = 0; i < 300; i++) {
         const uint32_t t = process(guest_count);
@@ -541,7 +541,7 @@ TEST(host_numbers_come_again)
 
 TEST(host_other_abis)
 {
-    start(0);
+    start();
     uint32_t t = process(guest_int80);
     struct dz_stub_event e = run(t);
     CHECK_INT(e.kind, DZ_STUB_CALL);
@@ -561,7 +561,7 @@ TEST(host_other_abis)
 #include <poll.h>
 TEST(host_descriptor)
 {
-    start(0);
+    start();
     const uint32_t t = process(guest_count);
     struct dz_stub_event e;
     for (int i = 0; i < 50; i++) {
@@ -590,19 +590,9 @@ TEST(host_descriptor)
     end();
 }
 
-TEST(host_spins)
-{
-    start(50000);
-    const uint32_t t = process(guest_loop);
-    for (int i = 0; i < 2000; i++)
-        CHECK_INT(run(t).kind, DZ_STUB_CALL);
-    CHECK_INT(word(t, DATA), 2000);
-    end();
-}
-
 TEST(host_answers_what_it_knows)
 {
-    start(0);
+    start();
     uint32_t t = process(guest_known);
     struct dz_stub_known known = {true, 11, 12, 13, 14, 15, UINT32_MAX};
     stub->ops->known(stub, t, &known);
@@ -647,7 +637,7 @@ static pid_t tid_of(uint32_t t)
 
 TEST(host_places_its_threads)
 {
-    start(0);
+    start();
     const int all = cpus_of(0);
     const uint32_t a = process(guest_spin);
     if (all < 2) {
@@ -674,6 +664,65 @@ TEST(host_places_its_threads)
     end();
 }
 
+/* A file that says so many threads of this machine are runnable. */
+static void set_load(const char *text)
+{
+    struct host *h = (struct host *)(void *)stub;
+    if (h->load_fd >= 0)
+        (void)close(h->load_fd);
+    h->load_fd = memfd_create("load", MFD_CLOEXEC);
+    CHECK(write(h->load_fd, text, strlen(text)) > 0);
+}
+static struct dz_stub_event run_soon(uint32_t t)
+{
+    struct dz_stub_event e = {.kind = DZ_STUB_ENDED, .thread = 0};
+    stub->ops->run(stub, t);
+    if (stub->ops->soon(stub, &e, 1) == 0)
+        CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
+    return e;
+}
+
+TEST(host_polls_while_calls_are_close_together)
+{
+    start();
+    const struct host *h = (const struct host *)(void *)stub;
+    const uint32_t t = process(guest_loop), other = process(guest_spin);
+    const int cpu = sched_getcpu();
+    if (stub->ops->place(stub, cpu) < 0) {
+        end();
+        SKIP("this machine has one processor");
+    }
+    set_load("9 9 9 99999/99999 1\n"); /* others need every processor */
+    uint64_t calls = 0;
+    for (; calls < 2000; calls++)
+        CHECK_INT(run_soon(t).kind, DZ_STUB_CALL);
+    CHECK(h->spin.polled_ns == 0 && cpus_of(0) == 1);
+    set_load("0 0 0 1/9 1\n");
+    for (int i = 0; i < 200000 && !h->spin.polled_ns; i++, calls++)
+        CHECK_INT(run_soon(t).kind, DZ_STUB_CALL);
+    CHECK(h->spin.polled_ns > 0); /* on a busy machine this takes longer, but it comes */
+    for (int i = 0; i < 200000 && !h->spin.on; i++, calls++)
+        CHECK_INT(run_soon(t).kind, DZ_STUB_CALL);
+    cpu_set_t set;
+    CHECK_INT(sched_getaffinity(0, sizeof set, &set), 0);
+    CHECK(h->spin.on && !CPU_ISSET((size_t)cpu, &set)); /* they are on two processors */
+    CHECK(cpus_of(tid_of(t)) == 1);
+    stub->ops->run(stub, other); /* it makes no call, so this side returns and sleeps */
+    CHECK_INT(atomic_load(&ctx_of(h, t)->spin), 0);
+    struct dz_stub_event e;
+    for (int i = 0; i < 1000 && h->spin.on; i++) /* now and then it checks the load instead */
+        CHECK_INT(stub->ops->soon(stub, &e, 1), 0);
+    CHECK(!h->spin.on);
+    CHECK_INT(stub->ops->wait(stub, 1000 * 1000, &e, 1), 0);
+    CHECK_INT(sched_getaffinity(0, sizeof set, &set), 0);
+    CHECK(!h->spin.on && CPU_COUNT(&set) == 1 && CPU_ISSET((size_t)cpu, &set));
+    stub->ops->interrupt(stub, other);
+    CHECK_INT(next().kind, DZ_STUB_STOPPED);
+    CHECK_INT(atomic_load(&ctx_of(h, other)->spin), 0);
+    CHECK_INT(word(t, DATA), calls);
+    end();
+}
+
 #include <sys/prctl.h>
 TEST(host_without_privileges)
 {
@@ -683,7 +732,7 @@ TEST(host_without_privileges)
         CHECK_INT(setresuid(65534, 65534, 65534), 0);
         CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0); /* /proc/self is ours again */
     }
-    start(0);
+    start();
     const uint32_t t = process(guest_store);
     uint32_t c = 0;
     CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &c), 0);
@@ -707,7 +756,7 @@ DZ_NORETURN static void open_where_programs_are_named(void)
 {
     struct dz_stub *s = NULL;
     struct dz_err err = {0};
-    const struct dz_stub_host_opts o = {.spin_ns = 0};
+    const struct dz_stub_host_opts o = {.patience_ms = 0};
     const int fd = open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, "1", 1) != 1)
         _exit(NO_SETTING);
