@@ -8,7 +8,7 @@ run: $(B)/doze $(BASE) ## one daemon of this build in the foreground, its data i
 DEMO_BUILD := build/release-gcc
 demo: setup ## set up, build and show the main job
 	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release $(DEMO_BUILD)/doze base
-	@DOZE_DATA=build/data images/build $(DEMO_BUILD)/doze base python
+	@DOZE_DATA=build/data images/build $(DEMO_BUILD)/doze base python debian
 	@DOZE_DATA=$(abspath build/data) scripts/demo $(DEMO_BUILD)/doze
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup

@@ -137,6 +137,10 @@ while True:
     run 1 doze create --snapshot "$snap" --keep memory && has err "cannot be kept" && doze ps w >ps && has ps "$(cat id)" && run 0 doze events w && lacks out crashed &&
     run 0 doze kill -s KILL w "$(cat id)" && run 0 doze suspend w && run 0 doze clone w --name copy && run 0 doze exec copy -- head -c 5 m && [ "$(cat out)" = MAPPS ]
 '
+linux_test 'git in the working directory, as root and as user' '
+    run 0 doze exec w -- bash -c "git init -q g && cd g && echo a >f && git add f && git -c user.name=n -c user.email=n@x commit -qm one && git log --format=%s" && [ "$(cat out)" = one ] &&
+    run 0 doze exec -u user w -- bash -c "git init -q h && git -C h status -s && git -C g log --format=%s" && [ "$(cat out)" = one ]
+'
 linux_test 'programs see the processor of the host' '
     run 0 doze exec w -- grep -E "^(vendor_id|flags)" /proc/cpuinfo && grep -E "^(vendor_id|flags)" /proc/cpuinfo | sort -u >want && sort -u out | cmp - want
 '
