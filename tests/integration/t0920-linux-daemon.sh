@@ -66,11 +66,11 @@ linux_test 'a shell on a terminal: size, job control, Ctrl-C, end of file' '
 	(b"bash -c \"echo up $((3)); exec sleep 3000\" &\n", b"up 3")
 	(b"jobs\n", b"Running")
 	(b"kill %2; kill -9 %1; wait; echo none $((4))\n", b"none 4")
-	(b"cat; echo got\n", b"got")
-	(b"a b\x04\x04", b"a ba b")
+	(b"bash -c \"echo up $((5)); cat; echo got $((6))\"\n", b"up 5")
+	(b"a b\x04\x04", b"a ba bgot 6")
 	(b"exit 3\n", b"exit")
 	END
-' # "got" is first in the echo of the line
+'
 linux_test 'a terminal by the API: its size, its resize, stdin, a stopped job' '
     api 201 POST "$(s /w/exec)" "{\"cmd\":[\"bash\",\"-i\"],\"tty\":{\"cols\":91,\"rows\":33},\"stdin\":true,\"background\":true}" && x=$(field exec_id) &&
     typed "stty size\n" && until_true shows "33 91" && typed "bash -c \"echo up \$((5)); exec sleep 1000\"\n" && until_true shows "up 5" && typed "\032" && until_true shows Stopped &&
@@ -84,6 +84,7 @@ a" ] && run 0 doze cp -r w:/workspace/d got && [ "$(cat got/z)" = z ] && run 0 d
     run 0 doze files w:/workspace && has out tree && run 0 doze files mv w:/workspace/d/z /workspace/y && run 0 doze exec w -- cat y && [ "$(cat out)" = z ] &&
     run 0 doze files rm -r w:/workspace/tree && run 2 doze exec w -- ls tree && run 0 doze cp w:/usr/bin/bash bash && cmp <(sha256sum <bash) <(doze exec w -- sh -c "sha256sum </bin/bash")
 '
+written="select path, cast(content as text) from vfs where volume='workspace' and path in ('called', 'mapped') order by 1"
 linux_test 'SQL sees what programs have written, by calls and by mappings' '
     run 0 doze exec w -- python3 -c "
 import mmap
@@ -91,7 +92,7 @@ with open(\"/workspace/called\", \"w\") as f: f.write(\"text\")
 with open(\"/workspace/mapped\", \"w+b\") as f:
     f.truncate(8)
     mmap.mmap(f.fileno(), 8)[:] = b\"by a map\"
-" && run 0 doze sql w "select path, cast(content as text) from vfs where volume='"'workspace'"' and path in ('"'called', 'mapped'"') order by 1" &&
+" && run 0 doze sql w "$written" &&
     [ "$(tail -n 2 out)" = "called	text
 mapped	by a map" ]
 '
