@@ -557,7 +557,7 @@ int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_e
     for (size_t i = 0; i < DZ_ARRAY_LEN(e->streams); i++)
         if (e->streams[i])
             (void)dz_kernel_stream_sink(x->machine->kernel, e->streams[i]);
-    int rc = dz_cell_machine_commit(x->machine, err);
+    int rc = dz_kernel_commit(x->machine->kernel, err);
     e->over = true;
     return rc;
 }

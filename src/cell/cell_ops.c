@@ -199,6 +199,8 @@ static void run(void *arg)
     struct dz_op *op = arg;
     struct dz_err err = {0};
     int rc = op->cancelled ? dz_fail(&err, DZ_ECANCELED, "canceled") : check_places(op, &err);
+    if (rc == 0 && op->ops->serve->up)
+        rc = dz_kernel_sync(op->ops->serve->machine.kernel, &err);
     if (rc == 0)
         rc = functions[op->type](op, &err);
     if (rc == 0)

@@ -372,7 +372,9 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
                        "suspend the machine: the memory of native Linux programs cannot be kept; "
                        "let them end, or keep the files only");
     if (dz_cell_machine_native(&s->machine)) { /* the copy has the files, but not the memory */
-        const int copied = dz_kernel_flush(k, err);
+        int copied = dz_kernel_sync(k, err);
+        if (copied == 0)
+            copied = dz_kernel_flush(k, err);
         return copied < 0 ? copied : dz_kernel_commit(k, err);
     }
     for (int i = 0; i < VFORK_TURNS && !dz_kernel_settled(k); i++)

@@ -284,7 +284,9 @@ struct dz_kernel_pages {
     int (*read)(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n);
     int (*write)(void *arg, uint64_t ino, uint64_t off, const void *buf, size_t n);
     void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* the file has been truncated */
-    int (*sync)(void *arg, uint64_t ino);      /* ino 0: all; before each commit for output */
+    /* Write to the disk. ino 0: the files that are small enough for each commit of output;
+     * UINT64_MAX: all. */
+    int (*sync)(void *arg, uint64_t ino);
     uint32_t (*maps)(void *arg, uint64_t ino); /* number of shared mappings of the file */
     void *arg;
 };
@@ -385,7 +387,10 @@ void dz_kernel_interrupt(struct dz_kernel *k);
 /* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Any thread, or a signal
  * handler. */
 void dz_kernel_stop(struct dz_kernel *k);
-/* Write mapped files to the disk, and commit: the disk is as programs see it. */
+/* Write what programs have changed in mapped files to the disk, which is then as they see it,
+ * before others read it. */
+int dz_kernel_sync(struct dz_kernel *k, struct dz_err *err);
+/* The same for files that are small enough, and commit. */
 int dz_kernel_commit(struct dz_kernel *k, struct dz_err *err);
 int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, then deliver output */
 

@@ -220,11 +220,22 @@ static bool has_output(const struct dz_kernel *k, const struct dz_stream *s)
     return !s->blocked && !s->closed && (t ? t->out_len : s->out_len) > 0;
 }
 
+static int sync_mapped(struct dz_kernel *k, uint64_t ino, struct dz_err *err)
+{
+    int e = k->pages ? k->pages->sync(k->pages->arg, ino) : 0;
+    return e ? dz_fail_sys(err, -e, "cannot write mapped files to the disk") : 0;
+}
+
+int dz_kernel_sync(struct dz_kernel *k, struct dz_err *err)
+{
+    return sync_mapped(k, UINT64_MAX, err);
+}
+
 int dz_kernel_commit(struct dz_kernel *k, struct dz_err *err)
 {
-    int e = k->pages ? k->pages->sync(k->pages->arg, 0) : 0;
-    if (e)
-        return dz_fail_sys(err, -e, "cannot write mapped files to the disk");
+    int rc = sync_mapped(k, 0, err);
+    if (rc < 0)
+        return rc;
     return k->ops.commit ? k->ops.commit(k->ops.arg, err) : dz_vfs_commit(k->vfs, err);
 }
 

@@ -668,11 +668,11 @@ static int pages_sync(void *arg, uint64_t ino)
 {
     struct dz_linux *l = arg;
     int rc = 0;
-    if (ino)
+    if (ino && ino != UINT64_MAX)
         return dz_linux_file_sync(l, ino);
     for (int i = 0; i < LINUX_FILES_HASH && l->files.count; i++)
         for (struct linux_file *f = l->files.hash[i]; f; f = f->next)
-            if (is_shared(f) && f->written && f->bytes <= SYNC_BYTES && rc == 0) {
+            if (is_shared(f) && f->written && (ino || f->bytes <= SYNC_BYTES) && rc == 0) {
                 rc = write_back(l, f);
                 rc = rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
             }

@@ -84,7 +84,6 @@ a" ] && run 0 doze cp -r w:/workspace/d got && [ "$(cat got/z)" = z ] && run 0 d
     run 0 doze files w:/workspace && has out tree && run 0 doze files mv w:/workspace/d/z /workspace/y && run 0 doze exec w -- cat y && [ "$(cat out)" = z ] &&
     run 0 doze files rm -r w:/workspace/tree && run 2 doze exec w -- ls tree && run 0 doze cp w:/usr/bin/bash bash && cmp <(sha256sum <bash) <(doze exec w -- sh -c "sha256sum </bin/bash")
 '
-written="select path, cast(content as text) from vfs where volume='workspace' and path in ('called', 'mapped') order by 1"
 linux_test 'SQL sees what programs have written, by calls and by mappings' '
     run 0 doze exec w -- python3 -c "
 import mmap
@@ -92,9 +91,21 @@ with open(\"/workspace/called\", \"w\") as f: f.write(\"text\")
 with open(\"/workspace/mapped\", \"w+b\") as f:
     f.truncate(8)
     mmap.mmap(f.fileno(), 8)[:] = b\"by a map\"
-" && run 0 doze sql w "$written" &&
+" && run 0 doze sql w "select path, cast(content as text) from vfs where path in ('"'"'called'"'"', '"'"'mapped'"'"') order by 1" &&
     [ "$(tail -n 2 out)" = "called	text
 mapped	by a map" ]
+'
+linux_test 'files that a running program has mapped are read as it sees them, large ones too' '
+    doze exec -d w -- python3 -c "
+import mmap, time
+f = open(\"/workspace/large\", \"w+b\")
+f.truncate(16 << 20)
+m = mmap.mmap(f.fileno(), 0)
+m[15 << 20:(15 << 20) + 4] = b\"seen\"
+open(\"/workspace/mapped-now\", \"w\")
+time.sleep(1000)" >id && until_true doze exec w -- test -e /workspace/mapped-now && doze cp w:/workspace/large got-large && [ "$(tail -c +$(((15 << 20) + 1)) got-large | head -c 4)" = seen ] &&
+    doze snapshot w >snap && doze create -q --snapshot "$(cat snap)" --name s && doze cat s:/workspace/large | tail -c +$(((15 << 20) + 1)) | head -c 4 >got4 && [ "$(cat got4)" = seen ] &&
+    run 0 doze kill -s KILL w "$(cat id)" && run 0 doze rm --force s
 '
 linux_test 'a watch reports what programs do' '
     { curl -sSN --max-time 30 --unix-socket "$SOCK" "http://d$(s "/w/files/watch?path=/workspace&recursive=true")" >sse & } && curl=$! && until_true test -s sse &&
