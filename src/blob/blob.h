@@ -52,6 +52,7 @@ struct dz_blobs_ops {
 };
 struct dz_blobs { /* the head of every back end */
     const struct dz_blobs_ops *ops;
+    bool far; /* its calls wait for another machine */
 };
 
 /* Size of an object; DZ_ENOENT. */
@@ -63,7 +64,8 @@ DZ_NODISCARD int dz_blobs_remove(struct dz_blobs *s, const char *key, struct dz_
 DZ_NODISCARD int dz_blobs_list(struct dz_blobs *s,
                                int (*fn)(void *arg, const char *key, uint64_t size), void *arg,
                                struct dz_err *err);
-/* Remove the remains of writers that never committed. There must be no writer. */
+/* Remove the remains of writers that never committed. There must be no writer, except of a store
+ * that is far: of such a one, remains are removed when they are old. */
 DZ_NODISCARD int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err);
 void dz_blobs_free(struct dz_blobs *s); /* close its readers and writers first; NULL is fine */
 

@@ -237,5 +237,5 @@ int dz_cold_drop(const struct dz_cold *c, const char *id, unsigned which, struct
 int dz_cold_sweep(const struct dz_cold *c, struct dz_err *err)
 {
     int rc = dz_blobs_sweep(c->live, err);
-    return rc < 0 ? rc : dz_blobs_sweep(c->store, err);
+    return rc < 0 || c->store->far ? rc : dz_blobs_sweep(c->store, err);
 }

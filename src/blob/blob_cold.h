@@ -100,7 +100,8 @@ DZ_NODISCARD int dz_cold_verify(const struct dz_cold *c, const char *id,
 DZ_NODISCARD int dz_cold_drop(const struct dz_cold *c, const char *id, unsigned files,
                               struct dz_err *err);
 
-/* At start-up: remove what unfinished writers left. */
+/* At start-up: remove what unfinished writers left. A store that is far is not swept here, because
+ * that may take long (dz_sandboxes_collect). */
 DZ_NODISCARD int dz_cold_sweep(const struct dz_cold *c, struct dz_err *err);
 
 /* --- the archive's format, also for archives that come from elsewhere -------------------- */

@@ -20,6 +20,7 @@
 #include "blob/blob_s3_int.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,10 @@ static struct s3_call about(const struct s3_store *s, const char *method, const 
     (void)snprintf(c.key, sizeof c.key, "%s%s", s->place.prefix, key);
     return c;
 }
+
+/* An object's name in messages: s3://BUCKET/PREFIX/KEY. */
+#define NAME     "s3://%s/%s%s"
+#define NAMED(o) (o)->store->place.bucket, (o)->store->place.prefix, (o)->key
 
 static int no_memory(const char *key, struct dz_err *err)
 {
@@ -196,11 +201,11 @@ static int end_block(struct s3_in *in, struct block *b, struct dz_err *err)
     int rc = dz_s3_end(in->line, &b->call, err);
     b->asked = false;
     if (rc == DZ_EEXIST || rc == DZ_ENOENT)
-        rc = dz_fail(err, DZ_EIO, "read %s from S3: the object was replaced or removed meanwhile",
-                     in->key);
+        rc = dz_fail(err, DZ_EIO, "read " NAME ": the object was replaced or removed meanwhile",
+                     NAMED(in));
     else if (rc == 0 && b->call.got != b->size)
-        rc = dz_fail(err, DZ_EIO, "read %s from S3: the server sent %zu bytes instead of %zu",
-                     in->key, b->call.got, b->size);
+        rc = dz_fail(err, DZ_EIO, "read " NAME ": the server sent %zu bytes instead of %zu",
+                     NAMED(in), b->call.got, b->size);
     if (rc < 0)
         b->number = 0;
     return rc;
@@ -220,7 +225,9 @@ static int check(struct s3_in *in, const struct block *b, struct dz_err *err)
     in->hashed = UINT64_MAX;
     if (rc == 0 && memcmp(digest, in->hash, sizeof digest) != 0)
         rc = dz_fail(err, DZ_ECORRUPT,
-                     "read %s from S3: its bytes differ from those that were stored", in->key);
+                     "read " NAME ": its bytes differ from those that were stored; restore the "
+                     "object from a backup or an older version",
+                     NAMED(in));
     return rc;
 }
 
@@ -298,7 +305,7 @@ static int learn_checksum(struct s3_in *in, struct dz_err *err)
         in->has_hash = hash_of_checksum(c.checksum, (in->head.size + PART - 1) / PART, in->hash);
     dz_s3_call_release(&c);
     return rc == DZ_EEXIST
-               ? dz_fail(err, DZ_EIO, "read %s from S3: the object was replaced meanwhile", in->key)
+               ? dz_fail(err, DZ_EIO, "read " NAME ": the object was replaced meanwhile", NAMED(in))
                : rc;
 }
 
@@ -322,13 +329,13 @@ static int open_object(struct s3_in *in, struct dz_err *err)
     if (rc < 0)
         return rc;
     if (b->call.length < 0 || !b->call.etag[0])
-        return dz_fail(err, DZ_EIO, "read %s from S3: the server sent no length", in->key);
+        return dz_fail(err, DZ_EIO, "read " NAME ": the server sent no length", NAMED(in));
     in->head.size = (uint64_t)b->call.length;
     (void)snprintf(in->etag, sizeof in->etag, "%s", b->call.etag);
     b->size = in->head.size ? part_size(in->head.size, 1) : 0;
     if (b->call.got != b->size)
-        return dz_fail(err, DZ_EIO, "read %s from S3: the server sent %zu bytes instead of %zu",
-                       in->key, b->call.got, b->size);
+        return dz_fail(err, DZ_EIO, "read " NAME ": the server sent %zu bytes instead of %zu",
+                       NAMED(in), b->call.got, b->size);
     in->has_hash = dz_sha256_parse(dz_str(b->call.hash), in->hash, NULL) == 0;
     if (b->size == 0)
         return 0;
@@ -426,7 +433,7 @@ static int begin_upload(struct s3_out *o, struct dz_err *err)
     if (rc == 0)
         rc = dz_s3_answer_read(c.text.p, c.text.len, on_upload_id, o, err);
     if (rc == 0 && !o->id[0])
-        rc = dz_fail(err, DZ_EIO, "write %s to S3: the server gave the upload no id", o->key);
+        rc = dz_fail(err, DZ_EIO, "write " NAME ": the server gave the upload no id", NAMED(o));
     dz_s3_call_release(&c);
     return rc;
 }
@@ -437,7 +444,7 @@ static int end_part(struct s3_out *o, struct upload *u, struct dz_err *err)
         return 0;
     int rc = dz_s3_end(o->line, &u->call, err);
     if (rc == 0 && !u->call.etag[0])
-        rc = dz_fail(err, DZ_EIO, "write %s to S3: the server gave a part no tag", o->key);
+        rc = dz_fail(err, DZ_EIO, "write " NAME ": the server gave a part no tag", NAMED(o));
     if (rc == 0)
         memcpy(o->parts[u->number - 1].etag, u->call.etag, S3_ETAG_MAX);
     dz_s3_call_release(&u->call);
@@ -449,8 +456,8 @@ static int end_part(struct s3_out *o, struct upload *u, struct dz_err *err)
 static int grow_parts(struct s3_out *o, struct dz_err *err)
 {
     if (o->count == DZ_S3_PARTS_MAX)
-        return dz_fail(err, DZ_ELIMIT, "write %s to S3: an object has at most %d parts of %d MiB",
-                       o->key, DZ_S3_PARTS_MAX, PART >> 20);
+        return dz_fail(err, DZ_ELIMIT, "write " NAME ": an object has at most %d parts of %d MiB",
+                       NAMED(o), DZ_S3_PARTS_MAX, PART >> 20);
     if (o->count < o->room)
         return 0;
     unsigned room = o->room ? 2 * o->room : 16;
@@ -509,7 +516,7 @@ static int out_write(struct dz_blob_out *head, const void *data, size_t n, struc
     struct s3_out *o = (struct s3_out *)head;
     while (n > 0) {
         if (o->rc < 0)
-            return dz_fail(err, o->rc, "write %s to S3: an earlier part of it failed", o->key);
+            return dz_fail(err, o->rc, "write " NAME ": an earlier part of it failed", NAMED(o));
         if (o->now && o->now->size == PART)
             o->rc = send_part(o, err);
         if (o->rc == 0 && !o->now)
@@ -539,7 +546,7 @@ static bool is_ours(struct s3_out *o)
 
 static int not_new(const struct s3_out *o, struct dz_err *err)
 {
-    return dz_fail(err, DZ_EEXIST, "write %s to S3: the object already exists", o->key);
+    return dz_fail(err, DZ_EEXIST, "write " NAME ": the object already exists", NAMED(o));
 }
 
 static int put_whole(struct s3_out *o, struct dz_err *err)
@@ -604,7 +611,7 @@ static int out_commit(struct dz_blob_out *head, struct dz_err *err)
     struct s3_out *o = (struct s3_out *)head;
     int rc = o->rc;
     if (rc < 0)
-        return dz_fail(err, rc, "write %s to S3: a part of it failed", o->key);
+        return dz_fail(err, rc, "write " NAME ": a part of it failed", NAMED(o));
     if (o->count == 0) {
         rc = put_whole(o, err);
     } else {
@@ -701,7 +708,7 @@ struct listing {
     int (*fn)(void *arg, const char *key, uint64_t size); /* is called with each object */
     void *arg;
     char key[S3_KEY_MAX], id[S3_UPLOAD_ID_MAX]; /* of the entry that is being read */
-    int64_t size;
+    int64_t size, began_ms; /* began_ms: of an upload; 0: the server did not say */
     char next[2 * S3_KEY_MAX], next_id[S3_UPLOAD_ID_MAX]; /* where the next page begins */
     bool more, over;
     struct dz_err *err;
@@ -732,6 +739,19 @@ static int on_object(struct listing *l)
     return 0;
 }
 
+/* Abort an upload if it is one of this store's objects, and old. A bucket may have other users, and
+ * other uploads of this store may be under way. */
+static int on_upload(struct listing *l)
+{
+    size_t n = strlen(l->store->place.prefix);
+    int64_t now = dz_clock_real_ms() + atomic_load(&l->store->skew_s) * 1000, began = l->began_ms;
+    l->began_ms = 0;
+    if (!dz_s3_decode(l->key) || !l->id[0] || strncmp(l->key, l->store->place.prefix, n) != 0 ||
+        !dz_blob_is_key(l->key + n) || began == 0 || now - began < l->store->abandoned_ms)
+        return 0;
+    return abort_upload(l->store, l->key, l->id, l->err);
+}
+
 static int on_list(void *arg, const char *outer, const char *name, const char *text)
 {
     struct listing *l = arg;
@@ -744,6 +764,9 @@ static int on_list(void *arg, const char *outer, const char *name, const char *t
             l->size = size_of(text);
         else if (strcmp(name, "UploadId") == 0)
             keep(l->id, sizeof l->id, text);
+        else if (strcmp(name, "Initiated") == 0 &&
+                 dz_rfc3339_parse(dz_str(text), &l->began_ms, NULL) < 0)
+            l->began_ms = 0;
     } else if (strcmp(name, "IsTruncated") == 0) {
         l->more = strcmp(text, "true") == 0;
     } else if (strcmp(name, "NextContinuationToken") == 0 || strcmp(name, "NextKeyMarker") == 0) {
@@ -753,7 +776,7 @@ static int on_list(void *arg, const char *outer, const char *name, const char *t
     } else if (strcmp(name, "Contents") == 0) {
         return on_object(l);
     } else if (strcmp(name, "Upload") == 0) {
-        return dz_s3_decode(l->key) && l->id[0] ? abort_upload(l->store, l->key, l->id, l->err) : 0;
+        return on_upload(l);
     }
     return 0;
 }
@@ -855,6 +878,8 @@ static int fill_in(struct s3_store *s, const struct dz_s3_opts *o, struct dz_err
         return rc;
     s->tries = o->tries ? o->tries : DZ_S3_TRIES;
     s->patience_ms = o->patience_ms ? o->patience_ms : DZ_S3_PATIENCE_MS;
+    s->abandoned_ms = o->abandoned_ms ? o->abandoned_ms : DZ_S3_ABANDONED_MS;
+    s->stop = o->stop;
     if (ca && ca[0] && !(s->ca_file = dz_strndup(ca, strlen(ca))))
         return no_memory("", err);
     for (size_t i = 0; (text = text_of(&s->again, i)); i++) {
@@ -875,7 +900,7 @@ int dz_blobs_open_s3(const struct dz_s3_opts *o, struct dz_blobs **ret_store, st
     struct s3_store *s = dz_zalloc(sizeof *s);
     if (!s)
         return dz_fail(err, DZ_ENOMEM, "open a store in S3: out of memory");
-    s->head.ops = &s3_ops;
+    s->head = (struct dz_blobs){&s3_ops, true};
     (void)pthread_mutex_init(&s->mutex, NULL);
     dz_list_init(&s->lines);
     rc = fill_in(s, o, err);

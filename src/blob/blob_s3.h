@@ -30,6 +30,7 @@ enum {
     DZ_S3_PARTS_MAX = 10000, /* of an object, which so has at most 78 GiB */
     DZ_S3_TRIES = 8,
     DZ_S3_PATIENCE_MS = 60000,
+    DZ_S3_ABANDONED_MS = 24 * 3600 * 1000,
 };
 
 /* All texts are borrowed for the call. NULL or "" means the value of the environment variable, and
@@ -40,6 +41,9 @@ struct dz_s3_opts {
     /* The URL is asked first. http[s]://HOST[:PORT]; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL (Amazon)
      */
     const char *endpoint;
+    /* "true" or "false": is the bucket's name in the path, or in the host's name? The URL is asked
+     * first. (false for Amazon, true for other endpoints) */
+    const char *path_style;
     const char *region; /* AWS_REGION, AWS_DEFAULT_REGION (us-east-1) */
     /* Both keys or none. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (the file). */
     const char *access_key, *secret_key, *session_token;
@@ -48,6 +52,10 @@ struct dz_s3_opts {
     const char *ca_file;          /* PEM; AWS_CA_BUNDLE (the system's) */
     unsigned tries;               /* of a request; 0: DZ_S3_TRIES */
     int64_t patience_ms;          /* a request is not tried again after it; 0: DZ_S3_PATIENCE_MS */
+    int64_t
+        abandoned_ms; /* a sweep removes uploads that began so long ago; 0: DZ_S3_ABANDONED_MS */
+    const _Atomic bool *stop; /* set by another thread: requests end soon, with DZ_ECANCELED; it
+                                 must outlive the store. NULL: nobody does that */
 };
 
 /* Open a store. It makes no request. DZ_EINVAL: the URL, the endpoint or half a pair of keys is

@@ -520,6 +520,25 @@ static int64_t pause_of(const struct s3_try *t)
     return (int64_t)(dice % (uint64_t)(most + 1));
 }
 
+/* What to do about a failure. */
+static const char *advice(const struct s3_call *c)
+{
+    const char *code = c->error.code;
+    if (c->status == 0)
+        return "; check the network, the endpoint and its certificate";
+    if (strcmp(code, "NoSuchBucket") == 0)
+        return "; create the bucket, or correct its name in the URL";
+    if (strcmp(code, "SignatureDoesNotMatch") == 0 || strcmp(code, "InvalidAccessKeyId") == 0)
+        return "; check the access key and the secret key";
+    if (strcmp(code, "ExpiredToken") == 0)
+        return "; get new keys, because the session token has expired";
+    if (c->status == 401 || c->status == 403)
+        return "; the keys must be allowed to get, put, list and delete objects there";
+    if (c->status == 501)
+        return "; the server lacks a function that doze needs";
+    return c->status >= 500 || c->status == 429 ? "; the server is overloaded or broken" : "";
+}
+
 /* Write the sentence of a call that has failed for good. */
 static int refuse(struct s3_try *t, CURLcode code)
 {
@@ -537,8 +556,8 @@ static int refuse(struct s3_try *t, CURLcode code)
         (void)snprintf(tries, sizeof tries, " (tried %u times)", c->tries);
     if (c->status == 0)
         return dz_fail(e, code == CURLE_OUT_OF_MEMORY ? DZ_ENOMEM : DZ_EIO,
-                       "%s s3://%s/%s at %s: %s%s", c->what, p->bucket, c->key, p->host,
-                       lib.curl_easy_strerror_(code), tries);
+                       "%s s3://%s/%s at %s: %s%s%s", c->what, p->bucket, c->key, p->host,
+                       lib.curl_easy_strerror_(code), tries, advice(c));
     if (region[0] && strcmp(region, p->region) != 0 &&
         (c->status == 301 || c->status == 307 || c->status == 400))
         return dz_fail(e, DZ_EINVAL,
@@ -548,8 +567,8 @@ static int refuse(struct s3_try *t, CURLcode code)
         (void)snprintf(said, sizeof said, ", %s: %s", c->error.code, c->error.message);
     else if (code != CURLE_OK)
         (void)snprintf(said, sizeof said, ", %s", lib.curl_easy_strerror_(code));
-    return dz_fail(e, rc, "%s s3://%s/%s: the server answered %d%s%s", c->what, p->bucket, c->key,
-                   c->status, said, tries);
+    return dz_fail(e, rc, "%s s3://%s/%s: the server answered %d%s%s%s", c->what, p->bucket, c->key,
+                   c->status, said, tries, advice(c));
 }
 
 /* A try has ended: end the call, or let another try follow. */
@@ -658,6 +677,12 @@ int dz_s3_end(struct s3_line *line, struct s3_call *c, struct dz_err *err)
     struct s3_try *t = c->try;
     assert(t && t->line == line);
     while (t->phase != OVER) {
+        const struct s3_store *s = line->store;
+        if (s->stop && atomic_load(s->stop)) {
+            t->rc = dz_fail(&t->err, DZ_ECANCELED, "%s s3://%s/%s: doze is stopping", c->what,
+                            s->place.bucket, c->key);
+            break;
+        }
         int running, wait = begin_paused(line);
         CURLMcode m = lib.curl_multi_perform_(line->multi, &running);
         take_ends(line);

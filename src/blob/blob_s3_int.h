@@ -101,8 +101,9 @@ struct s3_store {
     struct s3_place place;
     char *ca_file; /* or NULL */
     unsigned tries;
-    int64_t patience_ms;
-    _Atomic int64_t skew_s; /* the server's clock, less ours */
+    int64_t patience_ms, abandoned_ms;
+    const _Atomic bool *stop; /* or NULL */
+    _Atomic int64_t skew_s;   /* the server's clock, less ours */
 
     pthread_mutex_t mutex; /* of what follows */
     struct s3_keys keys;

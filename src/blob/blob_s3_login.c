@@ -159,7 +159,7 @@ int dz_s3_place_of(const struct dz_s3_opts *o, struct s3_place *ret_place, struc
             &p,
             first_of(u.endpoint, o->endpoint,
                      first_of(getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"), NULL)),
-            u.path_style, err);
+            first_of(u.path_style, o->path_style, NULL), err);
     if (rc == 0)
         *ret_place = p;
     return rc;
@@ -257,7 +257,7 @@ int dz_s3_keys_of(const struct dz_s3_opts *o, struct s3_keys *ret_keys, struct d
     if (first_of(o->access_key, o->secret_key, NULL))
         return take_keys(ret_keys, o->access_key, o->secret_key, o->session_token, "the settings",
                          err);
-    if (!o->credentials_file && first_of(access, secret, NULL))
+    if (!first_of(o->credentials_file, NULL, NULL) && first_of(access, secret, NULL))
         return take_keys(ret_keys, access, secret, getenv("AWS_SESSION_TOKEN"), "the environment",
                          err);
     (void)snprintf(standard, sizeof standard, "%s/.aws/credentials", home ? home : "/root");

@@ -10,11 +10,14 @@
 #include "base/fd.h"
 #include "cell/cell_disk.h"
 #include "cli/cli_env.h"
+#include "cli/local_config.h"
 #include "cli/local_image.h"
+#include "daemon/daemon.h"
 #include "db/db.h"
 #include "vfs/vfs.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Recovery may have to finish an operation: the functions below do that in file-only cells. No cell
@@ -86,10 +89,35 @@ static int open_dir(const char *data, const char *name, char path[static DZ_PATH
     return dz_blobs_open_dir(path, ret_store, err);
 }
 
-static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err *err)
+/* Open the cold storage of this data directory. The settings name it, unless they are those of
+ * another data directory. */
+static int open_cold(struct dz_cli *c, const char *data, struct dz_cli_registry *r,
+                     struct dz_err *err)
 {
-    char cold[DZ_PATH_MAX];
-    int rc = open_dir(data, "cold", cold, &r->cold.store, err);
+    char path[DZ_PATH_MAX], owner[DZ_BLOB_OWNER_TEXT];
+    struct dz_config config;
+    int rc = dz_cli_config(c, false, &config, err);
+    if (rc < 0)
+        return rc;
+    struct dz_blobs_place place = dz_daemon_cold(&config);
+    if (!place.url[0] || strcmp(config.doze_data, data) != 0) {
+        rc = open_dir(data, "cold", path, &r->cold.store, err);
+    } else {
+        rc = dz_blob_owner_of(data, owner, err);
+        place.owner = owner;
+        if (rc == 0)
+            rc = dz_blobs_open(&place, &r->cold.store, err);
+        if (rc < 0)
+            rc = dz_wrap(err, rc, "setting cold.url");
+    }
+    dz_config_release(&config);
+    return rc;
+}
+
+static int open_files(struct dz_cli *c, const char *data, struct dz_cli_registry *r,
+                      struct dz_err *err)
+{
+    int rc = open_cold(c, data, r, err);
     if (rc == 0)
         rc = open_dir(data, "live", r->live, &r->cold.live, err);
     r->cold.expand = dz_cell_expand;
@@ -129,7 +157,7 @@ int dz_cli_registry_open(struct dz_cli *c, bool create, bool files, struct dz_cl
                        name);
     if (rc == DZ_EBUSY)
         return dz_fail(err, rc, "%s is in use by a daemon; use that daemon, or stop it", name);
-    return rc < 0 || !files ? rc : open_files(data, r, err);
+    return rc < 0 || !files ? rc : open_files(c, data, r, err);
 }
 
 int dz_cli_registry_close(struct dz_cli_registry *r, int rc, struct dz_err *err)

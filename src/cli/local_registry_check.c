@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "cli/cli_remote.h"
 #include "cli/cli_term.h"
+#include "cli/local_config.h"
 #include "cli/local_registry.h"
 
 #include <inttypes.h>
@@ -49,6 +50,8 @@ static int run(struct dz_cli *c, bool repair, struct dz_err *err)
     int rc = dz_cli_registry_open(c, false, true, &r, err);
     if (rc == 0 && repair)
         rc = dz_sandboxes_recover(r.k, err);
+    if (rc == 0)
+        dz_loop_settle(r.loop); /* operations may still wait for a bucket */
     if (rc == 0 && dz_sandboxes_busy(r.k) > 0)
         rc = dz_fail(err, DZ_EIO,
                      "repair: some files cannot be removed; check the disk, and repair again");
@@ -92,6 +95,7 @@ const struct dz_cli_command dz_cmd_registry_check = {
     .options =
         (const struct dz_cli_option[]){
             DZ_CLI_OPTIONS_REGISTRY,
+            DZ_CLI_OPTION_CONFIG,
             {"local", 0, NULL, "open the registry in this process; no daemon may be using it"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
@@ -113,8 +117,9 @@ const struct dz_cli_command dz_cmd_registry_repair = {
     .summary = "finish interrupted operations and remove orphaned files",
     .args = "",
     .max_args = 0,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_CONFIG,
+                                       DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "First does what the daemon does when it starts: interrupted operations are\n"
             "undone or finished, and running sandboxes are suspended. Then removes orphaned\n"
             "files, and marks sandboxes whose file is missing. Make sure that this is the\n"

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/local_cell.h"
+#include "cli/local_config.h"
 #include "cli/local_registry.h"
 
 #include <errno.h>
@@ -83,6 +84,7 @@ const struct dz_cli_command dz_cmd_registry_register = {
             {"name", 0, "NAME", "name it; names are unique within a tenant"},
             {"keep", 0, "WHAT", "keep memory or only files when suspended"},
             DZ_CLI_OPTIONS_REGISTRY,
+            DZ_CLI_OPTION_CONFIG,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
     .help = "FILE, a disk, is copied into the live directory as the sandbox's own, with the\n"

@@ -100,6 +100,20 @@
       "cells-cpu", "PERCENT", "CPU time of all sandboxes in per cent of one core (0: no limit)") \
     X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \
       "cells-processes", "N", "processes of all sandboxes, limited by a cgroup (0: no limit)") \
+    X(cold, url, TEXT, "", 0, 0, 0, "cold-url", "URL", \
+      "cold storage: s3://BUCKET/PREFIX or file:///DIR (default: cold in the data directory)") \
+    X(s3, endpoint, TEXT, "", 0, 0, 0, "s3-endpoint", "URL", \
+      "server of buckets (default: AWS_ENDPOINT_URL, else Amazon's)") \
+    X(s3, region, TEXT, "", 0, 0, 0, "s3-region", "NAME", \
+      "region of buckets (default: AWS_REGION, else us-east-1)") \
+    X(s3, addressing, WORD, "auto", 0, 0, 0, "s3-addressing", "auto|path|host", \
+      "where a bucket's name stands in requests (auto: in the host name for Amazon)") \
+    X(s3, credentials_file, PATH, "", 0, 0, 0, "s3-credentials-file", "FILE", \
+      "keys and session token (default: AWS_ACCESS_KEY_ID, else ~/.aws/credentials)") \
+    X(s3, profile, TEXT, "", 0, 0, 0, "s3-profile", "NAME", \
+      "section of the credentials file (default: AWS_PROFILE, else default)") \
+    X(s3, ca_file, PATH, "", 0, 0, 0, "s3-ca-file", "FILE", \
+      "PEM file with the authorities trusted for buckets (default: the system's)") \
     X(daemon, drain_timeout, DURATION, "30s", 1000, INT64_C(3600) * 1000, RELOAD, "drain-timeout", \
       "DURATION", "time for suspending all sandboxes when the daemon stops") \
     X(log, level, WORD, "info", 0, 0, RELOAD, "log-level", "error|warn|info|debug", \

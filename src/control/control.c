@@ -18,8 +18,9 @@
 #include <string.h>
 
 enum {
-    POOL_AFTER_MS = 6, /* delay between a start and the forks that refill the pool */
-    TIDY_MS = 100,     /* after the last change: checkpoint the registry's WAL */
+    COLLECT_MS = 3600 * 1000, /* between two sweeps of a cold storage that is far */
+    POOL_AFTER_MS = 6,        /* delay between a start and the forks that refill the pool */
+    TIDY_MS = 100,            /* after the last change: checkpoint the registry's WAL */
 };
 
 /* --- events -------------------------------------------------------------------------- */
@@ -201,14 +202,49 @@ static int path_in(const char *data, const char *name, char **ret_path, struct d
     return *ret_path ? 0 : dz_fail(err, DZ_ENOMEM, "the path of the data directory is too long");
 }
 
-static int open_stores(struct dz_control *e, struct dz_err *err)
+/* Open the cold storage, claimed for this data directory. A bucket that cannot be reached now does
+ * not keep the daemon from starting. */
+static int open_cold(struct dz_control *e, const struct dz_blobs_place *place, struct dz_err *err)
 {
-    DZ_AUTO(dz_freep) char *cold = NULL;
+    DZ_AUTO(dz_freep) char *path = NULL;
+    char owner[DZ_BLOB_OWNER_TEXT];
+    struct dz_blobs_place p = *place;
+    e->cold.expand = dz_cell_expand;
+    if (!p.url || !p.url[0]) {
+        int rc = path_in(e->data_path, "cold", &path, err);
+        return rc < 0 ? rc : dz_blobs_open_dir(path, &e->cold.store, err);
+    }
+    int rc = dz_blob_owner_of(e->data_path, owner, err);
+    p.owner = owner;
+    p.s3.stop = &e->cold_stop;
+    if (rc == 0)
+        rc = dz_blobs_open(&p, &e->cold.store, err);
+    return rc < 0 ? dz_wrap(err, rc, "setting cold.url") : 0;
+}
+
+static void on_collected(void *control, size_t removed, const struct dz_err *err)
+{
+    struct dz_control *e = control;
+    if (err)
+        dz_log(DZ_LOG_WARN, "cold_not_swept", dz_log_err(err));
+    else if (removed > 0)
+        dz_log(DZ_LOG_INFO, "cold_swept", dz_log_uint("removed", removed));
+    dz_timer_after(e->collection, COLLECT_MS);
+}
+
+static void on_collection(void *control)
+{
+    struct dz_control *e = control;
+    struct dz_err err;
+    if (dz_sandboxes_collect(e->sandboxes, on_collected, e, &err) < 0)
+        on_collected(e, 0, &err);
+}
+
+static int open_stores(struct dz_control *e, const struct dz_blobs_place *cold, struct dz_err *err)
+{
     DZ_AUTO(dz_freep) char *share = NULL;
     DZ_AUTO(dz_freep) char *snapshots = NULL;
     int rc = path_in(e->data_path, "live", &e->live_path, err);
-    if (rc == 0)
-        rc = path_in(e->data_path, "cold", &cold, err);
     if (rc == 0)
         rc = path_in(e->data_path, "share", &share, err);
     if (rc == 0)
@@ -226,8 +262,7 @@ static int open_stores(struct dz_control *e, struct dz_err *err)
     if (rc == 0)
         rc = e->live_fd = dz_fd_open(AT_FDCWD, e->live_path, O_RDONLY | O_DIRECTORY, 0, err);
     if (rc >= 0)
-        rc = dz_blobs_open_dir(cold, &e->cold.store, err);
-    e->cold.expand = dz_cell_expand;
+        rc = open_cold(e, cold, err);
     if (rc == 0)
         rc = dz_image_store_open(e->data_path, &e->images, err);
     return rc < 0 ? rc : dz_control_builds_sweep(e, err);
@@ -256,7 +291,7 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
     if (rc == DZ_EBUSY)
         return dz_fail(err, rc, "%s is in use by another daemon", opts->registry);
     if (rc == 0)
-        rc = open_stores(e, err);
+        rc = open_stores(e, &opts->cold, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_notify, e, &e->notify, err);
     if (rc == 0)
@@ -267,6 +302,8 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
         rc = dz_timer_new(e->loop, dz_control_sweep, e, &e->sweep, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, dz_usages_measure, e, &e->measure, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_collection, e, &e->collection, err);
     if (rc < 0)
         return rc;
     dz_registry_on_event(e->registry, on_change, e);
@@ -334,6 +371,8 @@ int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_er
     dz_prealloc_fill(e);
     dz_timer_after(e->sweep, 0);
     dz_timer_after(e->measure, 0);
+    if (e->cold.store->far)
+        dz_timer_after(e->collection, 0);
     return rc;
 }
 
@@ -419,6 +458,12 @@ void dz_control_drain(struct dz_control *e, int64_t deadline_ms,
     dz_sandboxes_drain(e->sandboxes, deadline_ms, done, arg);
 }
 
+void dz_control_stop_far(struct dz_control *e)
+{
+    if (e)
+        e->cold_stop = true;
+}
+
 void dz_control_free(struct dz_control *e)
 {
     if (!e)
@@ -442,6 +487,7 @@ void dz_control_free(struct dz_control *e)
     dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);
     dz_timer_free(e->measure);
+    dz_timer_free(e->collection);
     dz_space_close(e);
     dz_control_keys_release(e);
     dz_usages_release(e);

@@ -6,6 +6,7 @@
 #define DZ_CONTROL_CONTROL_DAEMON_H
 
 #include "base/hash.h"
+#include "blob/blob_open.h"
 #include "control/control_quota.h"
 #include "control/control_space.h"
 #include "control/control_why.h"
@@ -22,6 +23,7 @@ struct dz_control_opts {
     struct dz_idle_policy idle_policy;
     struct dz_quotas quotas; /* for tenants without quotas of their own; DZ_QUOTA_NONE: no limit */
     struct dz_space_opts space;
+    struct dz_blobs_place cold; /* without an owner; url NULL or "": "cold" in the data directory */
     uint64_t held_tenant, held_all; /* limits of dz_control_account(); 0: the defaults */
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */
@@ -41,6 +43,9 @@ void dz_control_drain(struct dz_control *e, int64_t deadline_ms,
 void dz_control_set_idle_policy(struct dz_control *e, const struct dz_idle_policy *policy);
 /* 0: recovered and not draining; otherwise DZ_EBUSY and the reason. */
 DZ_NODISCARD int dz_control_check_ready(const struct dz_control *e, struct dz_err *err);
+/* Before the loop is settled for the last time: requests to a cold storage that is far end now.
+ * Their operations are undone, or recovery finishes them. NULL is fine. */
+void dz_control_stop_far(struct dz_control *e);
 void dz_control_free(struct dz_control *e); /* NULL is fine */
 
 struct dz_control_counts {

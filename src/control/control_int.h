@@ -90,6 +90,8 @@ struct dz_control {
     bool fences_logged;
     struct dz_registry *registry;
     struct dz_cold cold;
+    _Atomic bool cold_stop;      /* requests to the cold storage end */
+    struct dz_timer *collection; /* sweeps the cold storage, if that is far */
     struct dz_blobs *snapshots;
     struct dz_blobs *share; /* public files, until they are open */
     struct dz_prealloc prealloc;

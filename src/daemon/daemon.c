@@ -30,7 +30,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct daemon {
@@ -77,6 +79,7 @@ static void on_stop(void *arg)
 
 static void release(struct daemon *d)
 {
+    dz_control_stop_far(d->control);
     if (d->loop)
         dz_loop_settle(d->loop); /* its ends lead to the control plane, and to requests */
     dz_api_free(d->api);
@@ -181,6 +184,56 @@ static void on_watchdog(void *arg)
     dz_timer_after(d->watchdog, d->manager.watchdog_ms / 2);
 }
 
+/* --- secrets in the environment --------------------------------------------------------- */
+
+/* Cells are forked from a copy of this process, so secrets are taken out of the environment until
+ * that copy exists. Meanwhile they are in a page that no child gets. */
+static const char *const secret_variables[] = {"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
+
+struct secrets {
+    char values[DZ_ARRAY_LEN(secret_variables)][4096];
+    bool set[DZ_ARRAY_LEN(secret_variables)];
+};
+
+static int hide_secrets(struct secrets **ret_secrets, struct dz_err *err)
+{
+    struct secrets *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (s == MAP_FAILED)
+        return dz_fail_sys(err, errno, "keep the secrets of the environment from cells");
+    if (madvise(s, sizeof *s, MADV_DONTFORK) < 0) {
+        (void)munmap(s, sizeof *s);
+        return dz_fail_sys(err, errno, "keep the secrets of the environment from cells");
+    }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(secret_variables); i++) {
+        char *value = getenv(secret_variables[i]);
+        if (!value)
+            continue;
+        if (strlen(value) >= sizeof s->values[i]) {
+            (void)munmap(s, sizeof *s);
+            return dz_fail(err, DZ_ELIMIT, "the variable %s is longer than %zu bytes",
+                           secret_variables[i], sizeof s->values[i] - 1);
+        }
+        (void)snprintf(s->values[i], sizeof s->values[i], "%s", value);
+        s->set[i] = true;
+        explicit_bzero(value, strlen(value));
+        (void)unsetenv(secret_variables[i]);
+    }
+    *ret_secrets = s;
+    return 0;
+}
+
+static int restore_secrets(struct secrets *s, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(secret_variables); i++)
+        if (s->set[i] && setenv(secret_variables[i], s->values[i], 1) < 0)
+            rc = dz_fail(err, DZ_ENOMEM, "read the environment: out of memory");
+    explicit_bzero(s, sizeof *s);
+    (void)munmap(s, sizeof *s);
+    return rc;
+}
+
 /* --- the start ------------------------------------------------------------------------ */
 
 static int lock(struct daemon *d, struct dz_err *err)
@@ -217,6 +270,22 @@ static int find_dead(struct daemon *d, struct dz_err *err)
     return rc;
 }
 
+struct dz_blobs_place dz_daemon_cold(const struct dz_config *c)
+{
+    const char *addressing = c->s3_addressing;
+    return (struct dz_blobs_place){
+        .url = c->cold_url,
+        .s3 = {.endpoint = c->s3_endpoint,
+               .region = c->s3_region,
+               .path_style = strcmp(addressing, "path") == 0   ? "true"
+                             : strcmp(addressing, "host") == 0 ? "false"
+                                                               : "",
+               .credentials_file = c->s3_credentials_file,
+               .profile = c->s3_profile,
+               .ca_file = c->s3_ca_file},
+    };
+}
+
 static uint64_t quota(uint64_t n)
 {
     return n ? n : DZ_QUOTA_NONE;
@@ -231,6 +300,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .registry = d->config->doze_registry,
         .idle_policy = idle_policy_of(d->config),
         .space = space_of(d->config),
+        .cold = dz_daemon_cold(d->config),
         .quotas =
             {
                 .sandboxes = quota(d->config->quotas_sandboxes),
@@ -333,8 +403,15 @@ static int start_pool(struct daemon *d, struct dz_err *err)
 
 static int start(struct daemon *d, struct dz_err *err)
 {
-    int rc = start_pool(d, err);
+    struct secrets *secrets = NULL;
+    int rc = hide_secrets(&secrets, err);
+    if (rc < 0)
+        return rc;
+    rc = start_pool(d, err);
     dz_cell_call_never_fork(); /* secrets come next: settings, registry, keys */
+    int restored = restore_secrets(secrets, rc < 0 ? NULL : err);
+    if (rc == 0)
+        rc = restored;
     if (rc == 0)
         rc = lock(d, err);
     if (rc == 0)

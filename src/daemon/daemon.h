@@ -7,6 +7,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "blob/blob_open.h"
 #include "config/config.h"
 
 /* Serve until SIGTERM or SIGINT, then suspend every sandbox. To be called before the process
@@ -16,5 +17,9 @@
  * recovery is complete and while it suspends sandboxes, it answers that it is not ready.
  * DZ_EBUSY: another daemon has the data directory. */
 DZ_NODISCARD int dz_daemon_run(struct dz_config *config, struct dz_err *err);
+
+/* The cold storage that the settings describe, without an owner. Its texts are those of `config`.
+ * An url of "" means the directory "cold" of the data directory. */
+struct dz_blobs_place dz_daemon_cold(const struct dz_config *config);
 
 #endif

@@ -79,6 +79,12 @@ int dz_loop_work(struct dz_loop *loop, void (*work)(void *arg), void (*done)(voi
     return loop->ops->work(loop, work, done, arg, err);
 }
 
+int dz_loop_work_slow(struct dz_loop *loop, void (*work)(void *arg), void (*done)(void *arg),
+                      void *arg, struct dz_err *err)
+{
+    return loop->ops->work_slow(loop, work, done, arg, err);
+}
+
 int dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *arg, int events), void *arg,
                 struct dz_poll **ret_poll, struct dz_err *err)
 {

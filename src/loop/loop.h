@@ -111,6 +111,13 @@ static inline void dz_loop_task_cancel(struct dz_loop_task *t)
  * arg refers to until done. DZ_ENOMEM: neither is called. */
 DZ_NODISCARD int dz_loop_work(struct dz_loop *loop, void (*work)(void *arg),
                               void (*done)(void *arg), void *arg, struct dz_err *err);
+/* The same on one of DZ_LOOP_SLOW_MAX other threads, for work that may wait long for another
+ * machine: it delays only other slow work. */
+enum {
+    DZ_LOOP_SLOW_MAX = 8,
+};
+DZ_NODISCARD int dz_loop_work_slow(struct dz_loop *loop, void (*work)(void *arg),
+                                   void (*done)(void *arg), void *arg, struct dz_err *err);
 
 /* --- descriptors and signals ------------------------------------------------------ */
 

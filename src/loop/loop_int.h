@@ -24,6 +24,8 @@ struct dz_loop_ops {
     void (*post)(struct dz_loop *l, struct dz_loop_task *t); /* one that is not posted */
     int (*work)(struct dz_loop *l, void (*work)(void *), void (*done)(void *), void *arg,
                 struct dz_err *err);
+    int (*work_slow)(struct dz_loop *l, void (*work)(void *), void (*done)(void *), void *arg,
+                     struct dz_err *err);
     int (*poll_new)(struct dz_loop *l, int fd, void (*fn)(void *, int), void *arg,
                     struct dz_poll **ret, struct dz_err *err);
     int (*poll_set)(struct dz_poll *p, int events, struct dz_err *err);

@@ -366,6 +366,7 @@ static const struct dz_loop_ops sim_ops = {
     .timer_free = sim_timer_free,
     .post = sim_post,
     .work = sim_work,
+    .work_slow = sim_work,
     .poll_new = sim_poll_new,
     .poll_set = sim_poll_set,
     .poll_free = sim_poll_free,

@@ -27,6 +27,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -46,7 +48,17 @@ struct uv_dz_loop {
     uv_loop_t uv;
     int clock_fd; /* readable when the clock is set; -1: not supported */
     uv_poll_t clock;
-    size_t works;         /* under way */
+    size_t works; /* under way, slow ones too */
+    struct {
+        pthread_mutex_t mutex; /* of what follows, except async and works */
+        pthread_cond_t more;
+        struct dz_list todo, over; /* of struct uv_job */
+        pthread_t threads[DZ_LOOP_SLOW_MAX];
+        unsigned count, idle; /* threads, and those that wait for a job */
+        bool ends;
+        uv_async_t async; /* a job is over; keeps the loop running while works > 0 */
+        size_t works;
+    } slow;
     int polls_fd;         /* the epoll set of all polls */
     uv_poll_t polls;      /* the same, watched by libuv; */
     size_t polled;        /* it keeps the loop running while so many polls wait for an event */
@@ -92,6 +104,7 @@ struct uv_signal {
 
 struct uv_job {
     uv_work_t uv;
+    struct dz_list link; /* slow work: in todo, then in over */
     struct uv_dz_loop *loop;
     void (*work)(void *arg);
     void (*done)(void *arg);
@@ -302,6 +315,119 @@ static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void
     return 0;
 }
 
+/* --- slow work: threads of our own, made when they are needed ----------------------- */
+
+static void *slow_thread(void *arg)
+{
+    struct uv_dz_loop *l = arg;
+    (void)pthread_mutex_lock(&l->slow.mutex);
+    for (;;) {
+        struct uv_job *j = DZ_LIST_FIRST(struct uv_job, &l->slow.todo, link);
+        if (!j && l->slow.ends)
+            break;
+        if (!j) {
+            l->slow.idle++;
+            (void)pthread_cond_wait(&l->slow.more, &l->slow.mutex);
+            l->slow.idle--;
+            continue;
+        }
+        dz_list_remove(&j->link);
+        (void)pthread_mutex_unlock(&l->slow.mutex);
+        j->work(j->arg);
+        (void)pthread_mutex_lock(&l->slow.mutex);
+        dz_list_push_back(&l->slow.over, &j->link);
+        (void)uv_async_send(&l->slow.async);
+    }
+    (void)pthread_mutex_unlock(&l->slow.mutex);
+    return NULL;
+}
+
+static void on_slow_over(uv_async_t *async)
+{
+    struct uv_dz_loop *l = async->data;
+    for (;;) {
+        (void)pthread_mutex_lock(&l->slow.mutex);
+        struct uv_job *j = DZ_LIST_FIRST(struct uv_job, &l->slow.over, link);
+        if (j)
+            dz_list_remove(&j->link);
+        (void)pthread_mutex_unlock(&l->slow.mutex);
+        if (!j)
+            return;
+        l->works--;
+        if (--l->slow.works == 0)
+            uv_unref((uv_handle_t *)async);
+        void (*done)(void *arg) = j->done;
+        void *of = j->arg;
+        dz_free(j);
+        call(l, "work", done, of);
+    }
+}
+
+/* Start one more thread if each idle one has a job to take already. The caller has the mutex. */
+static int more_threads(struct uv_dz_loop *l, struct dz_err *err)
+{
+    sigset_t all, before;
+    if (dz_list_count(&l->slow.todo) < l->slow.idle || l->slow.count == DZ_LOOP_SLOW_MAX)
+        return 0;
+    (void)sigfillset(&all); /* signals are for the loop's thread */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&l->slow.threads[l->slow.count], NULL, slow_thread, l);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        l->slow.count++;
+    return rc == 0 || l->slow.count > 0 ? 0 : dz_fail_sys(err, rc, "start a thread");
+}
+
+static int uv_work_slow(struct dz_loop *loop, void (*work)(void *), void (*done)(void *), void *arg,
+                        struct dz_err *err)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    struct uv_job *j = dz_zalloc(sizeof *j);
+    if (!j)
+        return dz_fail(err, DZ_ENOMEM, "give work to a thread: out of memory");
+    *j = (struct uv_job){.loop = l, .work = work, .done = done, .arg = arg};
+    dz_list_init(&j->link);
+    int rc = 0;
+    if (!l->slow.async.data) {
+        rc = uv_async_init(&l->uv, &l->slow.async, on_slow_over);
+        if (rc == 0) {
+            l->slow.async.data = l;
+            uv_unref((uv_handle_t *)&l->slow.async);
+        } else {
+            rc = fail_uv(err, rc, "give work to a thread");
+        }
+    }
+    (void)pthread_mutex_lock(&l->slow.mutex);
+    if (rc == 0)
+        rc = more_threads(l, err);
+    if (rc == 0) {
+        dz_list_push_back(&l->slow.todo, &j->link);
+        (void)pthread_cond_signal(&l->slow.more);
+    }
+    (void)pthread_mutex_unlock(&l->slow.mutex);
+    if (rc < 0) {
+        dz_free(j);
+        return rc;
+    }
+    l->works++;
+    if (l->slow.works++ == 0)
+        uv_ref((uv_handle_t *)&l->slow.async);
+    return 0;
+}
+
+static void end_slow(struct uv_dz_loop *l)
+{
+    assert(l->slow.works == 0);
+    (void)pthread_mutex_lock(&l->slow.mutex);
+    l->slow.ends = true;
+    (void)pthread_cond_broadcast(&l->slow.more);
+    (void)pthread_mutex_unlock(&l->slow.mutex);
+    for (unsigned i = 0; i < l->slow.count; i++)
+        (void)pthread_join(l->slow.threads[i], NULL);
+    (void)pthread_cond_destroy(&l->slow.more);
+    (void)pthread_mutex_destroy(&l->slow.mutex);
+}
+
 /* --- polls and signals ------------------------------------------------------------ */
 
 /* An error counts as all events and clears the poll's events, because the loop would spin
@@ -425,6 +551,7 @@ static void uv_dz_loop_free(struct dz_loop *loop)
 {
     struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
     uv_dz_loop_settle(loop); /* while the handles are open, because done callbacks may post tasks */
+    end_slow(l);
     uv_walk(&l->uv, close_handle, NULL);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&l->uv);
@@ -468,6 +595,7 @@ static const struct dz_loop_ops uv_ops = {
     .timer_free = uv_timer_release,
     .post = uv_post,
     .work = uv_work,
+    .work_slow = uv_work_slow,
     .poll_new = uv_dz_poll_new,
     .poll_set = uv_dz_poll_set,
     .poll_free = uv_dz_poll_free,
@@ -556,6 +684,10 @@ int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err)
     dz_list_init(&l->wall);
     dz_list_init(&l->tasks);
     dz_list_init(&l->freed);
+    dz_list_init(&l->slow.todo);
+    dz_list_init(&l->slow.over);
+    (void)pthread_mutex_init(&l->slow.mutex, NULL);
+    (void)pthread_cond_init(&l->slow.more, NULL);
     (void)uv_idle_init(&l->uv, &l->idle); /* cannot fail */
     (void)uv_check_init(&l->uv, &l->check);
     l->check.data = l;

@@ -44,6 +44,15 @@ struct listed {
 };
 DZ_VEC(listing, struct listed);
 
+/* The size of an object of a store that is far, which a worker asks for (dz_sandboxes_look). */
+struct asking {
+    char key[DZ_COLD_KEY]; /* "": none */
+    bool answered;
+    int rc;
+    uint64_t size;
+    struct dz_err err;
+};
+
 struct checking {
     struct dz_sandboxes *all;
     bool repair;
@@ -52,9 +61,28 @@ struct checking {
     void (*fn)(void *arg, const struct dz_sandbox_finding *f);
     void *arg;
     uint64_t left;
-    int rc;
+    int rc; /* 1: compare this file or row again when `asking` is answered */
     struct dz_err *err;
+    struct asking asking;
 };
+
+/* The size of a file, or of an object: of one that is far, the answer that a worker got. Returns 1
+ * if the worker has to be asked first. */
+static int size_of(struct checking *c, struct dz_blobs *store, const char *key, uint64_t *ret_size,
+                   struct dz_err *err)
+{
+    struct asking *a = &c->asking;
+    if (!c->files || !store->far)
+        return dz_blobs_stat(store, key, ret_size, err);
+    if (!a->answered || strcmp(a->key, key) != 0) {
+        (void)snprintf(a->key, sizeof a->key, "%s", key);
+        a->answered = false;
+        return 1;
+    }
+    *ret_size = a->size;
+    *err = a->err;
+    return a->rc;
+}
 
 static void report(struct checking *c, const char *id, const char *what, const char *text,
                    bool repairable)
@@ -102,18 +130,17 @@ static void report_busy(struct checking *c, const char *id)
 
 /* --- files ------------------------------------------------------------------------------- */
 
-/* Was the file removed after it was listed? */
+/* Was the file removed after it was listed? Also true if that is not known (c->rc). */
 static bool gone_since(struct checking *c, const char *key)
 {
     struct dz_err why = {0};
     uint64_t size = 0;
-    int rc = c->files ? dz_blobs_stat(c->store, key, &size, &why) : 0;
-    if (rc < 0 && rc != DZ_ENOENT) {
-        if (c->err)
-            *c->err = why;
+    int rc = c->files ? size_of(c, c->store, key, &size, &why) : 0;
+    if (rc < 0 && rc != DZ_ENOENT && c->err)
+        *c->err = why;
+    if (rc != DZ_ENOENT)
         c->rc = rc;
-    }
-    return rc < 0;
+    return rc != 0;
 }
 
 /* Is a sandbox being created from this file, and its row not written yet? */
@@ -215,11 +242,17 @@ static void check_missing(struct checking *c, const struct dz_instance *row)
     uint64_t size = 0;
     if (file == DZ_COLD_FILES || was_listed(c, row, file))
         return;
-    int rc = dz_cold_has(&c->all->opts.cold, row->id, file, &size, c->err);
-    if (rc < 0) {
+    const struct dz_cold *cold = &c->all->opts.cold;
+    struct dz_err why = {0};
+    int rc = size_of(c, file == DZ_COLD_LIVE ? cold->live : cold->store,
+                     dz_cold_key(row->id, file, key), &size, &why);
+    if (rc < 0 && rc != DZ_ENOENT && c->err)
+        *c->err = why;
+    if (rc != 0 && rc != DZ_ENOENT) {
         c->rc = rc;
         return;
     }
+    rc = rc == 0;
     bool cut = rc == 1 && file != DZ_COLD_LIVE && size != (uint64_t)row->cold_size;
     if (rc == 1 && !cut)
         return;
@@ -261,8 +294,9 @@ static size_t check_some_rows(struct checking *c, char after[static DZ_COLD_KEY]
     const struct dz_registry_filter f = {.after = after, .limit = limit};
     c->rc = dz_registry_list(c->all->opts.registry, &f, &rows, c->err);
     for (size_t i = 0; c->rc == 0 && i < rows.n; i++) {
-        (void)snprintf(after, DZ_COLD_KEY, "%s", rows.p[i].id);
         check_row(c, &rows.p[i]);
+        if (c->rc != 1)
+            (void)snprintf(after, DZ_COLD_KEY, "%s", rows.p[i].id);
     }
     return rows.n;
 }
@@ -303,7 +337,7 @@ struct dz_sandboxes_look {
     struct dz_cold cold; /* a copy for the worker */
     struct listing files;
     bool listing_live;
-    bool listing, dropped; /* a worker is listing the files; the check was dropped */
+    bool listing, dropped; /* a worker lists the files or asks for a size; the check was dropped */
     int rc;                /* result of the worker */
     struct dz_err err;
     size_t at; /* index of the next file */
@@ -375,18 +409,44 @@ static void listed(void *arg)
         dz_timer_after(l->turn, 0);
 }
 
+static void ask_size(void *arg)
+{
+    struct dz_sandboxes_look *l = arg;
+    struct asking *a = &l->c.asking;
+    a->err = (struct dz_err){0};
+    a->rc = dz_blobs_stat(l->cold.store, a->key, &a->size, &a->err);
+}
+
+static void size_known(void *arg)
+{
+    struct dz_sandboxes_look *l = arg;
+    l->listing = false;
+    l->c.asking.answered = true;
+    if (l->dropped)
+        dz_sandboxes_look_drop(l);
+    else
+        dz_timer_after(l->turn, 0);
+}
+
 static void on_turn(void *arg)
 {
     struct dz_sandboxes_look *l = arg;
     struct checking *c = &l->c;
     size_t n = 0;
-    for (; c->rc == 0 && n < LOOK_BATCH && l->at < l->files.n; n++, l->at++) {
+    for (; c->rc == 0 && n < LOOK_BATCH && l->at < l->files.n; n++) {
         const struct listed *f = &l->files.p[l->at];
         c->store = f->live ? l->cold.live : l->cold.store;
         c->rc = check_file(c, f->key, f->size);
+        l->at += c->rc != 1;
     }
     if (c->rc == 0 && n == 0)
         n = check_some_rows(c, l->after, LOOK_BATCH);
+    if (c->rc == 1) {
+        c->rc = dz_loop_work_slow(c->all->opts.loop, ask_size, size_known, l, &l->err);
+        l->listing = c->rc == 0;
+        if (l->listing)
+            return;
+    }
     if (c->rc < 0 || n == 0)
         end(l, c->rc);
     else
@@ -411,7 +471,8 @@ int dz_sandboxes_look(struct dz_sandboxes *all, const struct dz_sandboxes_look_o
     all->look = l;
     int rc = dz_timer_new(all->opts.loop, on_turn, l, &l->turn, err);
     if (rc == 0)
-        rc = dz_loop_work(all->opts.loop, list, listed, l, err);
+        rc = (all->opts.cold.store->far ? dz_loop_work_slow : dz_loop_work)(all->opts.loop, list,
+                                                                            listed, l, err);
     if (rc < 0) {
         dz_sandboxes_look_drop(l);
         return rc;
@@ -419,4 +480,116 @@ int dz_sandboxes_look(struct dz_sandboxes *all, const struct dz_sandboxes_look_o
     l->listing = true;
     *ret_look = l;
     return 0;
+}
+
+/* --- collecting what deleted sandboxes left ---------------------------------------------- */
+
+DZ_VEC(ids, char *);
+
+struct dz_collect {
+    struct dz_sandboxes *all;
+    struct dz_blobs *store;
+    struct ids keys, dead; /* objects listed; those of deleted sandboxes */
+    bool sweep;            /* the worker's next task is to sweep and list, not to remove */
+    void (*done)(void *arg, size_t removed, const struct dz_err *err);
+    void *arg;
+    size_t removed;
+    int rc;
+    struct dz_err err;
+};
+
+static int collect_one(void *arg, const char *key, uint64_t size)
+{
+    struct dz_collect *g = arg;
+    char id[DZ_COLD_KEY], *copy;
+    enum dz_cold_file file;
+    (void)size;
+    if (!dz_cold_parse_key(key, id, &file))
+        return 0;
+    copy = dz_str_dup(dz_str(key));
+    g->rc = copy ? dz_vec_push(&g->keys, copy) : DZ_ENOMEM;
+    if (g->rc < 0)
+        dz_free(copy);
+    return g->rc;
+}
+
+static void collect_work(void *arg)
+{
+    struct dz_collect *g = arg;
+    if (g->sweep) {
+        g->rc = dz_blobs_sweep(g->store, &g->err);
+        if (g->rc == 0) {
+            int rc = dz_blobs_list(g->store, collect_one, g, &g->err);
+            g->rc = rc < 0 ? rc : g->rc < 0 ? dz_fail(&g->err, g->rc, "out of memory") : 0;
+        }
+        return;
+    }
+    for (size_t i = 0; g->rc == 0 && i < g->dead.n; i++) {
+        g->rc = dz_blobs_remove(g->store, g->dead.p[i], &g->err);
+        g->removed += g->rc == 0;
+    }
+}
+
+/* Which of the listed objects belong to deleted sandboxes? Objects whose sandbox is unknown stay:
+ * the registry may be an older one. */
+static void choose_dead(struct dz_collect *g)
+{
+    for (size_t i = 0; g->rc == 0 && i < g->keys.n; i++) {
+        DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+        char id[DZ_COLD_KEY];
+        enum dz_cold_file file;
+        struct dz_sandbox *s;
+        if (!dz_cold_parse_key(g->keys.p[i], id, &file))
+            continue;
+        s = dz_map_get(&g->all->map, dz_str(id));
+        if ((s && (s->op || s->taken)) ||
+            dz_registry_get(g->all->opts.registry, id, &row, NULL) != DZ_EGONE)
+            continue;
+        g->rc = dz_vec_push(&g->dead, g->keys.p[i]);
+        if (g->rc < 0)
+            (void)dz_fail(&g->err, g->rc, "out of memory");
+    }
+}
+
+static void collected(void *arg)
+{
+    struct dz_collect *g = arg;
+    if (g->sweep && g->rc == 0)
+        choose_dead(g);
+    bool more = g->sweep && g->rc == 0 && g->dead.n > 0;
+    g->sweep = false;
+    if (more) {
+        g->rc = dz_loop_work_slow(g->all->opts.loop, collect_work, collected, g, &g->err);
+        if (g->rc == 0)
+            return;
+    }
+    g->all->collecting = false;
+    g->done(g->arg, g->removed, g->rc < 0 ? &g->err : NULL);
+    for (size_t i = 0; i < g->keys.n; i++)
+        dz_free(g->keys.p[i]);
+    dz_vec_release(&g->keys);
+    dz_vec_release(&g->dead);
+    dz_free(g);
+}
+
+int dz_sandboxes_collect(struct dz_sandboxes *all,
+                         void (*done)(void *arg, size_t removed, const struct dz_err *err),
+                         void *arg, struct dz_err *err)
+{
+    struct dz_collect *g = all->collecting ? NULL : dz_zalloc(sizeof *g);
+    if (!g)
+        return dz_fail(err, all->collecting ? DZ_EBUSY : DZ_ENOMEM,
+                       "sweep the cold storage: it is being swept, or memory is short");
+    *g = (struct dz_collect){.all = all,
+                             .store = all->opts.cold.store,
+                             .keys = DZ_VEC_INIT(LOOK_MAX),
+                             .dead = DZ_VEC_INIT(LOOK_MAX),
+                             .sweep = true,
+                             .done = done,
+                             .arg = arg};
+    int rc = dz_loop_work_slow(all->opts.loop, collect_work, collected, g, err);
+    if (rc < 0)
+        dz_free(g);
+    all->collecting = rc == 0;
+    return rc;
 }

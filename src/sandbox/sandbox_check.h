@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct dz_sandboxes;
@@ -40,5 +41,14 @@ struct dz_sandboxes_look_opts {
 DZ_NODISCARD int dz_sandboxes_look(struct dz_sandboxes *all, const struct dz_sandboxes_look_opts *o,
                                    struct dz_sandboxes_look **ret_look, struct dz_err *err);
 void dz_sandboxes_look_drop(struct dz_sandboxes_look *l); /* NULL is fine */
+
+/* For a cold storage that is far: remove what unfinished writers left long ago, and the objects of
+ * sandboxes that were deleted while the store could not be reached. Objects of sandboxes that the
+ * registry does not know stay, because the registry may have been restored from a backup. done is
+ * called once, err NULL for success. One at a time: DZ_EBUSY. */
+DZ_NODISCARD int dz_sandboxes_collect(struct dz_sandboxes *all,
+                                      void (*done)(void *arg, size_t removed,
+                                                   const struct dz_err *err),
+                                      void *arg, struct dz_err *err);
 
 #endif

@@ -286,7 +286,9 @@ int dz_sandbox_op_finalize(struct op *op, bool failed, struct dz_err *err)
         if (s->now.last_active > to.last_active)
             to.last_active = s->now.last_active;
         set |= DZ_COLUMN(state) | DZ_COLUMN(suspended_at) | DZ_COLUMN(last_active);
-        stop_timeout(&op->row, op->all->clock_on ? to.suspended_at : last_sign(op->all, &op->row),
+        stop_timeout(&op->row,
+                     !op->recovered && op->all->clock_on ? to.suspended_at
+                                                         : last_sign(op->all, &op->row),
                      &to, &set);
         event = op->cell_dead ? "crashed" : "suspended";
         s->warm = false;

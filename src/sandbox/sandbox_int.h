@@ -48,6 +48,7 @@ struct dz_sandboxes {
     size_t ops;                     /* operations in progress */
     struct dz_map waiters;          /* ticket -> struct waiter */
     struct dz_sandboxes_look *look; /* in progress, or NULL */
+    bool collecting;                /* dz_sandboxes_collect is in progress */
     uint64_t next_ticket;
     size_t background;     /* operations in progress that the clock started */
     struct dz_map shares;  /* tenant -> struct share */
@@ -164,12 +165,14 @@ struct op {
     bool anew;                /* explicit wake or revival: the sandbox's timeout begins anew */
     bool stale;               /* the row was changed by others: read it again before the commit */
     bool committed;
-    bool unwritten;  /* a wake whose beginning is not in the row, because most wakes end before it
-                        would be */
-    int64_t late_ms; /* the operation's deadline; the timer is set to it when unwritten ends */
-    bool unsynced;   /* the row must be flushed before the next step */
-    bool flushing;   /* a worker is flushing the row */
-    bool written;    /* the COMMIT step is done except for the flush */
+    bool recovered;   /* an earlier process began it */
+    bool left_behind; /* DROP or the undo could not remove objects of a store that is far */
+    bool unwritten;   /* a wake whose beginning is not in the row, because most wakes end before it
+                         would be */
+    int64_t late_ms;  /* the operation's deadline; the timer is set to it when unwritten ends */
+    bool unsynced;    /* the row must be flushed before the next step */
+    bool flushing;    /* a worker is flushing the row */
+    bool written;     /* the COMMIT step is done except for the flush */
 
     bool keep_memory;
     bool only_files; /* ARCHIVE: drop machine, memory and records */

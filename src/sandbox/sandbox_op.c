@@ -80,6 +80,19 @@ static const struct dz_cold *cold_of(const struct op *op)
     return &op->all->opts.cold;
 }
 
+/* The same for work that uses cold storage. If that is far away, recovery does not wait for it
+ * either: the operation goes on beside the first requests. */
+static int run_with_store(struct op *op, int (*work)(struct op *op, struct dz_err *err),
+                          struct dz_err *err)
+{
+    if (!cold_of(op)->store->far)
+        return run_on_worker(op, work, err);
+    op->work = work;
+    op->work_err = (struct dz_err){0};
+    int rc = dz_loop_work_slow(op->all->opts.loop, on_work, on_work_done, op, err);
+    return rc < 0 ? rc : 1;
+}
+
 /* --- steps: files ------------------------------------------------------------------------ */
 
 static int work_checkpoint(struct op *op, struct dz_err *err)
@@ -114,15 +127,45 @@ static int work_hash(struct op *op, struct dz_err *err)
     return rc;
 }
 
+#define IN_STORE (DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE))
+
+/* A bucket that cannot be reached must not keep a sandbox from being used or deleted, so its
+ * objects are left behind then. The row remembers them (leave_behind), or the sandbox's tombstone
+ * does (dz_sandboxes_collect). */
 static int work_drop(struct op *op, struct dz_err *err)
 {
     const char *id = op->phase == OP_UNDO && op->clone_id ? op->clone_id : op->sandbox->id;
-    return dz_cold_drop(cold_of(op), id, op->drop, err);
+    const struct dz_cold *cold = cold_of(op);
+    op->left_behind = false;
+    if (!cold->store->far)
+        return dz_cold_drop(cold, id, op->drop, err);
+    int rc = dz_cold_drop(cold, id, op->drop & ~IN_STORE, err);
+    if (rc == 0)
+        op->left_behind = dz_cold_drop(cold, id, op->drop & IN_STORE, NULL) < 0;
+    return rc;
 }
 
 static int drop_files(struct op *op, struct dz_err *err)
 {
-    return op->drop ? run_on_worker(op, work_drop, err) : 0;
+    return op->drop == 0         ? 0
+           : op->drop & IN_STORE ? run_with_store(op, work_drop, err)
+                                 : run_on_worker(op, work_drop, err);
+}
+
+/* Write to the row that the store may still have an object that no state of the row needs: as a
+ * cold copy that is older than the file. The next wake or freeze, or the deletion, removes it. */
+static int leave_behind(struct op *op, struct dz_err *err)
+{
+    char key[DZ_COLD_KEY];
+    const struct dz_instance to = {.cold_uri = dz_cold_key(op->sandbox->id, DZ_COLD_FROZEN, key)};
+    const struct row_change change = {.set = DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) |
+                                             DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation),
+                                      .to = &to};
+    bool needed = op->row.is == DZ_STATE_FROZEN || op->row.is == DZ_STATE_ARCHIVED;
+    if (!op->left_behind || needed || op->kind == DZ_OP_DELETE)
+        return 0;
+    op->left_behind = false;
+    return dz_sandbox_op_change(op, &change, err);
 }
 
 static int work_make(struct op *op, struct dz_err *err)
@@ -219,7 +262,7 @@ static int step_fetch(struct op *op, struct dz_err *err)
     if (op->row.cold_uri[0]) {
         op->rung = DZ_RUNG_COLD;
         int rc = read_copy(op, err);
-        return rc < 0 ? rc : run_on_worker(op, work_thaw, err);
+        return rc < 0 ? rc : run_with_store(op, work_thaw, err);
     }
     op->rung = DZ_RUNG_FRESH;
     if (op->row.is == DZ_STATE_CREATED && op->kind == DZ_OP_ACTIVATE)
@@ -332,17 +375,17 @@ static int do_step(struct op *op, struct dz_err *err)
     case DZ_STEP_START:
         return step_start(op, err);
     case DZ_STEP_COPY:
-        return run_on_worker(op, work_freeze, err);
+        return run_with_store(op, work_freeze, err);
     case DZ_STEP_COMPACT:
         return run_on_worker(op, work_compact, err);
     case DZ_STEP_PACK:
-        return run_on_worker(op, work_pack, err);
+        return run_with_store(op, work_pack, err);
     case DZ_STEP_VERIFY:
-        return run_on_worker(op, work_verify, err);
+        return run_with_store(op, work_verify, err);
     case DZ_STEP_TRANSFER:
         return run_on_worker(op, work_transfer, err);
     case DZ_STEP_HASH:
-        return run_on_worker(op, work_hash, err);
+        return run_with_store(op, work_hash, err);
     case DZ_STEP_COMMIT:
         return dz_sandbox_op_commit(op, err);
     case DZ_STEP_DROP:
@@ -528,7 +571,7 @@ static int erase_clone(struct op *op, struct dz_err *err)
 static void undone(struct op *op)
 {
     struct dz_err err;
-    int rc = op->clone_id ? erase_clone(op, &err) : 0;
+    int rc = op->clone_id ? erase_clone(op, &err) : leave_behind(op, &err);
     if (rc == 0)
         rc = dz_sandbox_op_finalize(op, true, &err);
     /* another owner has the row now, and we must not write it */
@@ -655,8 +698,10 @@ static unsigned superfluous_files(const struct op *op)
         return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(ARCHIVE);
     case DZ_OP_ARCHIVE:
         return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(FROZEN);
-    case DZ_OP_DELETE:
-        return (1u << DZ_COLD_FILES) - 1;
+    case DZ_OP_DELETE: /* a bucket is only asked if it may have an object */
+        return cold_of(op)->store->far && !op->row.cold_uri[0]
+                   ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(SCRATCH)
+                   : (1u << DZ_COLD_FILES) - 1;
     case DZ_OP_NONE:
     case DZ_OP_SUSPEND:
     case DZ_OP_PREFETCH:
@@ -674,8 +719,11 @@ static void complete(struct op *op)
     struct dz_err err;
     int rc = 0;
     op->rc = 0;
-    if (*(op->step - 1) != DZ_STEP_ERASE && op->row.op[0])
-        rc = dz_sandbox_op_finalize(op, false, &err);
+    if (*(op->step - 1) != DZ_STEP_ERASE && op->row.op[0]) {
+        rc = leave_behind(op, &err);
+        if (rc == 0)
+            rc = dz_sandbox_op_finalize(op, false, &err);
+    }
     if (rc < 0 && rc != DZ_EBUSY) {
         op->step--; /* repeat the last step after the pause */
         answer_all(op, 0);
@@ -1078,6 +1126,7 @@ int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, stru
     struct op *op = s ? make_op(s, kind == DZ_OP_NONE ? DZ_OP_SUSPEND : kind, row, err) : NULL;
     if (!op)
         return rc < 0 ? rc : dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
+    op->recovered = true;
     op->cell_dead = true; /* the cell died with the process that started the operation */
     op->rc = DZ_ECANCELED;
     op->step = step;

@@ -2,27 +2,15 @@
 # doze restore and doze replica with S3: versitygw as a server that checks signatures, litestream as the
 # other end (make bench-peers; with DZ_TEST_MUST_RUN=t0811-replica-s3 both must be there).
 . "$(dirname "$0")/lib.sh"
-unset AWS_CA_BUNDLE AWS_SESSION_TOKEN AWS_PROFILE
-litestream=$DOZE_PEERS/bin/litestream gateway=$DOZE_PEERS/bin/versitygw
-export litestream AWS_ACCESS_KEY_ID=testkey AWS_SECRET_ACCESS_KEY=testsecret123 AWS_REGION=us-east-1
+. "$LIB_ROOT/tests/integration/s3.sh"
+trap 's3_stop; rm -rf "$LIB_SCRATCH"' EXIT
+litestream=$DOZE_PEERS/bin/litestream
+export litestream
 need() {
-    [ -x "$gateway" ] || skip 'versitygw is not installed: make bench-peers'
+    need_s3
     [ "${1:-}" != litestream ] || [ -x "$litestream" ] || skip 'litestream is not installed: make bench-peers'
 }
-listens() { (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
-server=
-if [ -x "$gateway" ]; then
-    mkdir -p s3/bucket
-    for _ in 1 2 3 4 5; do # another program may take the port first
-        port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-        ROOT_ACCESS_KEY=testkey ROOT_SECRET_KEY=testsecret123 "$gateway" --port "127.0.0.1:$port" posix s3 >gateway.log 2>&1 &
-        server=$!
-        while kill -0 $server 2>/dev/null && ! listens; do sleep 0.02; done
-        listens && break
-    done
-    trap 'kill $server; wait $server 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
-fi
-export url="s3://bucket/some/where?endpoint=http://127.0.0.1:${port:-1}"
+export url="s3://bucket/some/where?endpoint=http://127.0.0.1:$port"
 theirs() { echo "s3://bucket/$1?endpoint=http://127.0.0.1:$port&forcePathStyle=true"; }
 sqlite3 a.db ".output /dev/null" "pragma journal_mode=wal; pragma wal_autocheckpoint=0; create table t(id integer primary key, b blob);" \
     "with recursive c(n) as (select 1 union all select n+1 from c where n<250) insert into t(b) select randomblob(100000) from c;" \

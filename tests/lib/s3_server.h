@@ -68,7 +68,8 @@ static struct {
     int64_t skew_s;     /* error of the server's clock */
     bool no_conditions; /* the server does not support If-None-Match */
     bool no_checksums;
-    struct s3_keys keys; /* the keys that it accepts */
+    const char *initiated; /* when all uploads began */
+    struct s3_keys keys;   /* the keys that it accepts */
 } s3d = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 struct s3d_request {
@@ -363,8 +364,10 @@ static void s3d_list(const struct s3d_request *r, bool uploads, struct s3d_answe
     dz_buf_addf(&a->body, "<List><IsTruncated>%s</IsTruncated>", n > S3D_PAGE ? "true" : "false");
     for (; shown < n && shown < S3D_PAGE; shown++)
         if (uploads)
-            dz_buf_addf(&a->body, "<Upload><Key>%s</Key><UploadId>%u</UploadId></Upload>",
-                        all[shown]->key, all[shown]->id);
+            dz_buf_addf(&a->body,
+                        "<Upload><Key>%s</Key><UploadId>%u</UploadId><Initiated>%s</Initiated>"
+                        "</Upload>",
+                        all[shown]->key, all[shown]->id, s3d.initiated);
         else
             dz_buf_addf(&a->body, "<Contents><Key>%s</Key><Size>%zu</Size></Contents>",
                         all[shown]->key, all[shown]->bytes.n);
@@ -543,6 +546,7 @@ static void s3d_start(void)
     s3d.requests = s3d.refused = s3d.thread_count = 0;
     s3d.skew_s = 0;
     s3d.no_conditions = s3d.no_checksums = false;
+    s3d.initiated = "2020-01-31T10:00:00.000Z";
     s3d.keys = (struct s3_keys){"AKID", "secret/+key", ""};
     CHECK_INT(pthread_create(&s3d.accepts, NULL, s3d_accept, NULL), 0);
 }

@@ -410,10 +410,22 @@ TEST(uploads_of_writers_that_gave_up_are_gone_or_swept_up)
         set_faults(NULL);
         CHECK_INT(uploads_left(), i);
     }
+    char now[DZ_RFC3339_TEXT];
+    s3d.initiated = dz_rfc3339_print(dz_clock_real_ms() - DZ_S3_ABANDONED_MS + 60000, now);
+    CHECK_INT(dz_blobs_sweep(s, NULL), 0);
+    CHECK_INT(uploads_left(), 4); /* another writer may still be at it */
+    s3d.initiated = "soon";
+    CHECK_INT(dz_blobs_sweep(s, NULL), 0);
+    CHECK_INT(uploads_left(), 4);
+    s3d.initiated = "2020-01-31T10:00:00.000Z";
+    struct dz_blobs *above = open_with("s3://bucket", 1);
+    CHECK_INT(dz_blobs_sweep(above, NULL), 0);
+    CHECK_INT(uploads_left(), 4); /* its keys have no slash */
     CHECK_INT(dz_blobs_sweep(s, NULL), 0);
     CHECK_INT(uploads_left(), 1); /* of another store in the bucket */
     CHECK_INT(dz_blobs_sweep(beside, NULL), 0);
     CHECK_INT(uploads_left(), 0);
+    dz_blobs_free(above);
     dz_blobs_free(beside);
     close_all(s);
 }

@@ -297,6 +297,61 @@ TEST(settling_waits_for_work_and_for_what_its_end_gives_out)
     }
 }
 
+/* --- slow work -------------------------------------------------------------------- */
+
+struct slow_job {
+    pthread_mutex_t *gate;
+    struct job job;
+};
+static void do_slow_job(void *arg)
+{
+    struct slow_job *j = arg;
+    (void)pthread_mutex_lock(j->gate);
+    (void)pthread_mutex_unlock(j->gate);
+    do_job(&j->job);
+}
+static void end_slow_job(void *arg)
+{
+    end_job(&((struct slow_job *)arg)->job);
+}
+
+struct quick_job {
+    struct job job;
+    pthread_mutex_t *gate;
+};
+static void end_quick_job(void *arg)
+{
+    struct quick_job *j = arg;
+    end_job(&j->job);
+    (void)pthread_mutex_unlock(j->gate);
+}
+
+/* Jobs that wait, more than there are threads for them, hold up no other work. */
+TEST(slow_work_delays_only_slow_work)
+{
+    struct dz_loop *l = open_loop(0);
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    struct slow_job slow[3 * DZ_LOOP_SLOW_MAX];
+    struct quick_job quick = {.gate = &gate};
+    (void)pthread_mutex_lock(&gate);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(slow); i++) {
+        slow[i] = (struct slow_job){.gate = &gate};
+        CHECK_INT(dz_loop_work_slow(l, do_slow_job, end_slow_job, &slow[i], NULL), 0);
+    }
+    CHECK_INT(dz_loop_work(l, do_job, end_quick_job, &quick, NULL), 0);
+    dz_loop_settle(l);
+    CHECK_INT(quick.job.done, 1);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(slow); i++) {
+        CHECK_INT(slow[i].job.done, 1);
+        CHECK(!pthread_equal(slow[i].job.on, pthread_self()));
+    }
+    struct slow_job last = {.gate = &gate};
+    CHECK_INT(dz_loop_work_slow(l, do_slow_job, end_slow_job, &last, NULL), 0);
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    CHECK_INT(last.job.done, 1);
+    dz_loop_free(l);
+}
+
 TEST(freeing_the_loop_waits_for_work)
 {
     struct dz_loop *l = open_loop(0);
