@@ -101,7 +101,7 @@
     X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \
       "cells-processes", "N", "processes of all sandboxes, limited by a cgroup (0: no limit)") \
     X(cold, url, TEXT, "", 0, 0, 0, "cold-url", "URL", \
-      "cold storage: s3://BUCKET/PREFIX or file:///DIR (default: cold in the data directory)") \
+      "cold storage: s3://BUCKET/PREFIX or file:///DIR (default: DATA/cold)") \
     X(s3, endpoint, TEXT, "", 0, 0, 0, "s3-endpoint", "URL", \
       "server of buckets (default: AWS_ENDPOINT_URL, else Amazon's)") \
     X(s3, region, TEXT, "", 0, 0, 0, "s3-region", "NAME", \
