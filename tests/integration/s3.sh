@@ -1,19 +1,19 @@
 # shellcheck shell=bash
 # s3.sh - a real server of S3 that checks signatures: versitygw (make bench-peers). Source it after
-# lib.sh. The directory s3 has the buckets; $port is the server's. need_s3 skips a test without it.
+# lib.sh. The directory s3 has the buckets; $S3_PORT is the server's. need_s3 skips a test without it.
 unset AWS_CA_BUNDLE AWS_SESSION_TOKEN AWS_PROFILE AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3
-gateway=$DOZE_PEERS/bin/versitygw
+S3_GATEWAY=$DOZE_PEERS/bin/versitygw
 export AWS_ACCESS_KEY_ID=testkey AWS_SECRET_ACCESS_KEY=testsecret123 AWS_REGION=us-east-1
-need_s3() { [ -x "$gateway" ] || skip 'versitygw is not installed: make bench-peers'; }
-listens() { (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
-s3_server='' port=1
+need_s3() { [ -x "$S3_GATEWAY" ] || skip 'versitygw is not installed: make bench-peers'; }
+listens() { (: <"/dev/tcp/127.0.0.1/$S3_PORT") 2>/dev/null; }
+s3_server='' S3_PORT=1
 # s3_start: the server, at the port that it had before
 s3_start() {
     local try
     for try in 1 2 3 4 5; do # another program may take the port first
-        [ "$port" != 1 ] && [ "$try" = 1 ] ||
-            port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-        ROOT_ACCESS_KEY=testkey ROOT_SECRET_KEY=testsecret123 "$gateway" --port "127.0.0.1:$port" posix "$LIB_SCRATCH/work/s3" >>gateway.log 2>&1 &
+        [ "$S3_PORT" != 1 ] && [ "$try" = 1 ] ||
+            S3_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+        ROOT_ACCESS_KEY=testkey ROOT_SECRET_KEY=testsecret123 "$S3_GATEWAY" --port "127.0.0.1:$S3_PORT" posix "$LIB_SCRATCH/work/s3" >>gateway.log 2>&1 &
         s3_server=$!
         echo $s3_server >"$LIB_SCRATCH/s3.pid"
         while kill -0 $s3_server 2>/dev/null && ! listens; do read -rt 0.02 <> <(:) || :; done
@@ -31,4 +31,4 @@ s3_stop() { # also from a test, which is a subshell
     return 1
 }
 mkdir -p s3/bucket
-[ ! -x "$gateway" ] || s3_start || { echo 'Bail out! versitygw does not start'; exit 1; }
+[ ! -x "$S3_GATEWAY" ] || s3_start || { echo 'Bail out! versitygw does not start'; exit 1; }

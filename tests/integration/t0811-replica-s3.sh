@@ -10,8 +10,8 @@ need() {
     need_s3
     [ "${1:-}" != litestream ] || [ -x "$litestream" ] || skip 'litestream is not installed: make bench-peers'
 }
-export url="s3://bucket/some/where?endpoint=http://127.0.0.1:$port"
-theirs() { echo "s3://bucket/$1?endpoint=http://127.0.0.1:$port&forcePathStyle=true"; }
+export url="s3://bucket/some/where?endpoint=http://127.0.0.1:$S3_PORT"
+theirs() { echo "s3://bucket/$1?endpoint=http://127.0.0.1:$S3_PORT&forcePathStyle=true"; }
 sqlite3 a.db ".output /dev/null" "pragma journal_mode=wal; pragma wal_autocheckpoint=0; create table t(id integer primary key, b blob);" \
     "with recursive c(n) as (select 1 union all select n+1 from c where n<250) insert into t(b) select randomblob(100000) from c;" \
     ".shell cp a.db 1.doze; cp a.db-wal 1.doze-wal" "update t set b=zeroblob(9000) where id%7=0;" ".shell cp a.db 2.doze; cp a.db-wal 2.doze-wal"
@@ -27,7 +27,7 @@ test_that 'a push stores objects under the names of litestream, large ones in pa
 
 test_that 'a restore from the bucket is the database byte by byte' '
     need && run 0 doze restore -o new.db "$url" && cmp new.db 2.want && run 0 doze restore -o one.db --txid 1 "$url" && cmp one.db 1.want &&
-    run 1 doze restore -o x.db "s3://bucket/else?endpoint=http://127.0.0.1:$port" && has err "no files" && [ ! -e x.db ]
+    run 1 doze restore -o x.db "s3://bucket/else?endpoint=http://127.0.0.1:$S3_PORT" && has err "no files" && [ ! -e x.db ]
 '
 
 test_that 'a wrong key is refused, and named without its secret' '
@@ -45,7 +45,7 @@ test_that 'doze restores what litestream uploaded' '
     need litestream && sqlite3 s.db "pragma journal_mode=wal; create table t(a); insert into t values(1);" >/dev/null && for i in 2 3; do
         run 0 "$litestream" replicate -once s.db "$(theirs ls)" && sqlite3 s.db "insert into t values($i)" || exit 1
     done
-    run 0 "$litestream" replicate -once s.db "$(theirs ls)" && u="s3://bucket/ls?endpoint=http://127.0.0.1:$port" && run 0 doze replica verify "$u" && run 0 doze restore -o from.db "$u" &&
+    run 0 "$litestream" replicate -once s.db "$(theirs ls)" && u="s3://bucket/ls?endpoint=http://127.0.0.1:$S3_PORT" && run 0 doze replica verify "$u" && run 0 doze restore -o from.db "$u" &&
     run 0 "$litestream" restore -o ref.db "$(theirs ls)" && cmp from.db ref.db && [ "$(sqlite3 from.db "select sum(a) from t")" = 6 ]
 '
 

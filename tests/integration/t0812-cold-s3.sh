@@ -5,7 +5,7 @@
 . "$LIB_ROOT/tests/integration/daemon.sh"
 . "$LIB_ROOT/tests/integration/s3.sh"
 trap 's3_stop; [ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
-export DOZE_COLD_URL="s3://bucket/cold/one" DOZE_S3_ENDPOINT="http://127.0.0.1:$port"
+export DOZE_COLD_URL="s3://bucket/cold/one" DOZE_S3_ENDPOINT="http://127.0.0.1:$S3_PORT"
 cold=$PWD/s3/bucket/cold/one
 objects() { (cd "$cold" 2>/dev/null && find . -type f ! -name doze-owner -printf '%f\n' | sort | tr '\n' ' '); }
 local_files() { (cd data/live && find . -name 'sbx_*' -printf '%f ' | sort); }
@@ -25,7 +25,7 @@ says() {
     cat out
     return 1
 }
-[ ! -x "$gateway" ] || start || exit 1
+[ ! -x "$S3_GATEWAY" ] || start || exit 1
 
 test_that 'a frozen sandbox is one object in the bucket, no local file, and goes on where it was' '
     need_s3 && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"lab\"}" && grep -oE "sbx_[a-z0-9]{20}" out | head -1 >id && counts lab && says lab "n is 1" &&
@@ -58,7 +58,7 @@ test_that 'another data directory may not use the prefix' '
 '
 test_that 'without the server a freeze fails and says where, and every sandbox can be used and deleted' '
     need_s3 && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"ice\"}" && run 0 doze exec ice true && api 200 POST "$(s /ice/suspend)" && run 0 doze freeze ice && ice=$(objects) && [ -n "$ice" ] &&
-    api 200 POST "$(s /lab/suspend)" && s3_stop && run 1 doze freeze lab && has err "s3://bucket/cold/one/$(cat id).sqlite at 127.0.0.1:$port" && has err "check the network" &&
+    api 200 POST "$(s /lab/suspend)" && s3_stop && run 1 doze freeze lab && has err "s3://bucket/cold/one/$(cat id).sqlite at 127.0.0.1:$S3_PORT" && has err "check the network" &&
     more lab && says lab "n is 7" && run 1 doze wake ice && has err "s3://bucket" && run 0 doze rm -f ice && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"new\"}" && run 0 doze rm -f new &&
     [ "$(objects)" = "$ice" ]
 '
