@@ -169,7 +169,7 @@ $(B)/gen/vfs_template_bytes.o: $(B)/make_template
 
 # the program in the processes of native guests: no C library, no data, at an address of its own; as C
 $(B)/libstub.a: $(B)/gen/stub_program.o
-$(B)/stub_program: src/stub/stub_guest.c src/stub/stub_page.h
+$(B)/stub_program: src/stub/stub_guest.c src/stub/stub_page.h src/stub/stub_ahead.h
 	@mkdir -p $(@D)
 	$(CC) -Isrc -std=gnu17 $(WARN) -O2 -ffreestanding -fPIE -fvisibility=hidden -fno-stack-protector -fcf-protection=none \
 	  -fno-asynchronous-unwind-tables -mgeneral-regs-only -fno-strict-aliasing -nostdlib -static \

@@ -809,6 +809,15 @@ int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void
                       uint64_t off);
 /* SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE */
 int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence);
+/* For a runner that answers calls on a descriptor itself: the description behind it, if only calls
+ * by this descriptor use it, and nobody can notice when it is closed. That is a regular file of the
+ * disk, open for reading, which no process maps to write, while no file is locked. */
+struct dz_alone {
+    uint32_t file; /* dz_fd.file */
+    uint64_t ino, pos;
+    struct dz_kstat stat;
+};
+bool dz_kernel_alone(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_alone *ret_alone);
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size);
 int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size);
 /* mode: 0, FALLOC_FL_KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others are EOPNOTSUPP. Nothing is reserved.

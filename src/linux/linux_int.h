@@ -107,6 +107,18 @@ int dz_linux_pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool in
 size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_t from,
                      uint8_t *flat, size_t n, bool into);
 
+/* struct stat of x86-64. */
+struct linux_stat {
+    uint64_t dev, ino, nlink;
+    uint32_t mode, uid, gid, pad;
+    uint64_t rdev;
+    int64_t size, blksize, blocks;
+    int64_t atime[2], mtime[2], ctime[2];
+    int64_t unused[3];
+};
+_Static_assert(sizeof(struct linux_stat) == 144, "the ABI's");
+void dz_linux_stat(const struct dz_kstat *st, struct linux_stat *ret_stat);
+
 /* Times: nanoseconds of a struct timespec or timeval; -EFAULT, -EINVAL for an invalid one. More
  * than 292 years is INT64_MAX. at 0: -1, no time. */
 int dz_linux_timespec(const linux_call *c, uint64_t at, int64_t *ret_ns);

@@ -489,6 +489,7 @@ int dz_linux_back_file(struct dz_linux *l, const struct linux_back *b, struct dz
     const uint64_t end = b->offset + b->size; /* mm/ refuses what overflows */
     f->mapped_end = end >= b->offset && end > f->mapped_end ? end : f->mapped_end;
     f->written = f->written || (b->shared && b->writable);
+    l->files.shares += b->shared && b->writable;
     rc = fill(l, f, b->offset, end < b->offset ? UINT64_MAX : end);
     if (rc == 0)
         rc = give_number(l, f);

@@ -15,16 +15,6 @@
 
 #include "vfs/vfs_at.h"
 
-/* struct stat of x86-64. */
-struct linux_stat {
-    uint64_t dev, ino, nlink;
-    uint32_t mode, uid, gid, pad;
-    uint64_t rdev;
-    int64_t size, blksize, blocks;
-    int64_t atime[2], mtime[2], ctime[2];
-    int64_t unused[3];
-};
-_Static_assert(sizeof(struct linux_stat) == 144, "the ABI's");
 _Static_assert(sizeof(struct statx) == 256, "the ABI's");
 _Static_assert(sizeof(struct statfs) == 120, "the ABI's");
 
@@ -97,9 +87,9 @@ LINUX_CALL(creat)
 
 /* ---- what a file is ------------------------------------------------------------------- */
 
-static int64_t put_stat(const linux_call *c, uint64_t to, const struct dz_kstat *st)
+void dz_linux_stat(const struct dz_kstat *st, struct linux_stat *ret_stat)
 {
-    struct linux_stat s = {
+    *ret_stat = (struct linux_stat){
         .dev = st->dev,
         .ino = st->ino,
         .nlink = st->nlink,
@@ -111,9 +101,14 @@ static int64_t put_stat(const linux_call *c, uint64_t to, const struct dz_kstat 
         .blksize = st->blksize,
         .blocks = (int64_t)st->blocks,
     };
-    dz_linux_split(st->atime, s.atime);
-    dz_linux_split(st->mtime, s.mtime);
-    dz_linux_split(st->ctime, s.ctime);
+    dz_linux_split(st->atime, ret_stat->atime);
+    dz_linux_split(st->mtime, ret_stat->mtime);
+    dz_linux_split(st->ctime, ret_stat->ctime);
+}
+static int64_t put_stat(const linux_call *c, uint64_t to, const struct dz_kstat *st)
+{
+    struct linux_stat s;
+    dz_linux_stat(st, &s);
     return dz_linux_put(c, to, &s, sizeof s);
 }
 

@@ -85,6 +85,7 @@ static void number_clear(struct dz_linux_thread *t)
 {
     if (t->number == 0)
         return;
+    dz_linux_ahead_drop(t);
     t->l->threads[t->number] = NULL;
     t->l->count--;
     t->l->running -= t->running;
@@ -245,6 +246,7 @@ static void let_go(struct dz_linux_thread *t)
     if (t->since >= t->l->vdso.due)
         dz_linux_vdso_update(&t->l->vdso, &(struct dz_linux_clocks){clock_mono, clock_real, t});
     publish(t);
+    dz_linux_ahead_give(t);
     t->running = true;
     t->l->running++;
     linux_ops(t->l)->run(t->l->o.stub, t->number);
@@ -347,6 +349,7 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
         answer(t, result);
         break;
     case DZ_LINUX_DONE:
+        dz_linux_ahead_called(t, result);
         answer(t, result);
         if (!t->group->broken && t->group->ran_ns < DZ_KERNEL_SLICE_NS) {
             let_go(t);
@@ -457,6 +460,7 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
     t->running = false;
     t->l->running--;
     t->group->ran_ns += dz_kernel_now(t->task->kernel) - t->since;
+    dz_linux_ahead_take(t);
     switch (e->kind) {
     case DZ_STUB_CALL:
         on_call(t, e);

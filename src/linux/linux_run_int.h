@@ -4,6 +4,7 @@
  *
  *     linux_run.c     events, threads, signals, time, memory accounts: struct dz_kernel_runner
  *     linux_space.c   address spaces: lists executed, guest bytes, futex words, loading programs
+ *     linux_ahead.c   answers that a stub gives by itself
  *     linux_pages.c   the backing of mapped files and shared memory
  *     linux_memory.c  calls on memory
  *     linux_place.c   the choice of processors
@@ -56,6 +57,17 @@ struct dz_linux_group {
     int64_t ran_ns; /* run time of its threads since its accounts were taken */
 };
 
+/* What its stub may answer: linux_ahead.c. */
+struct linux_ahead {
+    bool given;    /* the stub may use answers, or has used them: take them back after an event */
+    bool actions;  /* give the actions of signals, too */
+    bool has_file; /* the ctx has a file's content, */
+    int32_t fd;    /* behind this descriptor, */
+    uint32_t file; /* and its description, */
+    uint64_t changes; /* as of this state of the disk */
+    uint64_t pos;     /* the offset that was given */
+};
+
 struct dz_linux_thread {
     struct dz_linux *l;
     struct dz_task *task;
@@ -73,6 +85,7 @@ struct dz_linux_thread {
     struct dz_linux_thread *gone; /* next in l->gone, */
     bool is_gone;                 /* if it is in that list */
     struct dz_linux_trap trap;    /* the last exception, shown in frames of signals */
+    struct linux_ahead ahead;
     struct dz_linux_call call;
     struct dz_linux_mem mem;
 };
@@ -93,6 +106,7 @@ struct linux_files {
     uint32_t generation; /* the last one assigned */
     uint64_t object;     /* the last number of shared memory assigned */
     bool loose;          /* something was unmapped since the last sweep */
+    uint64_t shares;     /* mappings that programs can change files by, so far */
     int64_t swept;       /* kernel time of the last sweep */
     uint8_t *chunk;      /* a buffer for copying */
     uint32_t pack, vdso; /* the stub's numbers */
@@ -134,6 +148,8 @@ struct dz_linux {
     uint32_t count, running;      /* threads that have a number; that run */
     struct dz_linux_thread *gone; /* ended in the stub, which the kernel has not processed yet */
     uint64_t serial, space;       /* the last ones assigned */
+    uint64_t changes;             /* state of the disk when answers were last checked; */
+    uint32_t files_given;         /* threads that may answer from a file's content */
     struct dz_linux_space *spaces;
     struct linux_files files;
     struct dz_linux_vdso vdso;
@@ -196,6 +212,15 @@ int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 uint32_t dz_linux_space_thread(const struct dz_linux *l, const struct dz_linux_space *s);
 
 uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus */
+
+/* linux_ahead.c. Before its thread is run; after each event of it; after a call of it. */
+void dz_linux_ahead_give(struct dz_linux_thread *t);
+void dz_linux_ahead_take(struct dz_linux_thread *t);
+void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result);
+/* Every file's offset is now the kernel's; no running thread answers from a file any more. */
+void dz_linux_ahead_settle(struct dz_linux *l);
+/* The thread has lost its number. */
+void dz_linux_ahead_drop(struct dz_linux_thread *t);
 
 /* linux_place.c. next: only the decision. */
 void dz_linux_place_begin(struct dz_linux *l);

@@ -80,9 +80,12 @@ int dz_linux_apply(struct dz_linux_thread *t)
     int rc = l->calls.err ? -ENOMEM : 0;
     for (size_t i = 0; i < l->calls.n && rc == 0; i++)
         rc = prepare(l, &l->calls.p[i]);
+    const struct dz_stub_ops *ops = linux_ops(l);
+    const bool alone = t->group->threads == 1 && t->group->space->groups == 1;
     if (rc == 0 && l->calls.n > 0)
-        rc =
-            t->number ? linux_ops(l)->memory(l->o.stub, t->number, l->calls.p, l->calls.n) : -ESRCH;
+        rc = !t->number            ? -ESRCH
+             : alone && ops->later ? ops->later(l->o.stub, t->number, l->calls.p, l->calls.n)
+                                   : ops->memory(l->o.stub, t->number, l->calls.p, l->calls.n);
     l->calls.n = 0;
     l->calls.err = 0;
     t->group->broken = t->group->broken || rc < 0;

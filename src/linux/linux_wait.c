@@ -6,7 +6,7 @@
  * Futexes with priority inheritance are refused (ENOSYS), as by a Linux built without them.
  */
 #include "linux/linux_frame.h"
-#include "linux/linux_int.h"
+#include "linux/linux_run_int.h"
 
 #include <linux/futex.h>
 #include <sys/wait.h>
@@ -194,6 +194,8 @@ LINUX_CALL(set_tid_address)
 }
 LINUX_CALL(pidfd_getfd)
 {
+    if (c->thread) /* it may take a descriptor of a thread that answers reads by itself */
+        dz_linux_ahead_settle(c->thread->l);
     return arg_u32(c, 2) ? -EINVAL : dz_sys_pidfd_getfd(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
 }
 

@@ -32,6 +32,7 @@
 #include "base/err.h"
 #include "base/vec.h"
 #include "mm/mm.h"
+#include "stub/stub_ahead.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,6 +120,10 @@ struct dz_stub_ops {
     /* Stopped: from the next run() on the stub answers these calls, which are then no events,
      * except in an ABI that guests are not offered. NULL: every call is an event. */
     void (*known)(struct dz_stub *s, uint32_t thread, const struct dz_stub_known *known);
+    /* Stopped: the place for answers that the stub uses from the next run() on (stub_ahead.h),
+     * which the caller empties after the event. Valid until the thread ends. Running: only `file`
+     * may be set, to DZ_AHEAD_NONE. NULL, also as its result: every call is an event. */
+    struct dz_stub_ahead *(*ahead)(struct dz_stub *s, uint32_t thread);
     /* Running: it stops with STOPPED, or with an event that came first. Stopped: does nothing. A
      * thread that does not stop in time is killed with its process: see wait(). */
     void (*interrupt)(struct dz_stub *s, uint32_t thread);
@@ -126,6 +131,10 @@ struct dz_stub_ops {
     /* Stopped: execute a list of mm.h in its memory. DZ_MM_SYNC is skipped. A call that fails ends
      * the list with its errno; memory then differs from the list, so end() the process. */
     int (*memory)(struct dz_stub *s, uint32_t thread, const struct dz_mm_call *calls, size_t n);
+    /* The same, but the list may be executed as late as at the next function that uses the memory,
+     * or by run(): a call that fails then ends the process. For a process of one thread whose
+     * memory no other process shares. NULL: this back end executes at once. */
+    int (*later)(struct dz_stub *s, uint32_t thread, const struct dz_mm_call *calls, size_t n);
     /* Bytes of its memory, accessed with the guest's own rights: returns how many were moved before
      * an inaccessible one, -EFAULT if none. */
     int64_t (*read)(struct dz_stub *s, uint32_t thread, uint64_t at, void *ret_bytes, size_t n);

@@ -171,7 +171,7 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
                                      [DZ_STUB_SHARE] = STUB_CLONE_SHARE,
                                      [DZ_STUB_THREAD] = STUB_CLONE_THREAD};
     struct group *parent = h->threads[from].group;
-    if (h->threads[from].state == T_DEAD || parent->killed)
+    if (h->threads[from].state == T_DEAD || parent->killed || dz_stub_flush(h, from) < 0)
         return -ESRCH;
     const uint32_t number = number_new(h);
     if (!number)

@@ -7,13 +7,16 @@
  * writes there holds the guest's registers, and the kernel's side reads and changes them in place.
  * The handler reports that it waits, executes commands, and at RUN returns from the signal. All
  * signals are blocked meanwhile: a fault in this code kills the process, which happens to a guest
- * that unmaps or rewrites it.
+ * that unmaps or rewrites it. The handler of calls leaves SIGSEGV and SIGBUS open, because it
+ * copies bytes of the guest when it answers a call itself: a fault of the copy ends the copy, and
+ * any other fault kills the process there, too.
  *
  * SS_AUTODISARM keeps the frame at the same place, wherever the guest's stack pointer is.
  */
 #define _GNU_SOURCE
 #include "stub/stub_page.h"
 
+#include <errno.h>
 #include <linux/audit.h>
 #include <signal.h>
 #include <stddef.h>
@@ -109,6 +112,15 @@ INLINE int64_t clone_thread(uint64_t flags, uint64_t child)
     return r;
 }
 
+/* Do all calls return what their rows say? */
+INLINE int execute(const struct stub_ctx *c, const struct stub_call *calls)
+{
+    for (uint32_t i = 0, n = c->count; i < n && i < CTX_CALLS_MAX; i++)
+        if (raw(&calls[i]) != calls[i].result)
+            return 0;
+    return 1;
+}
+
 __attribute__((noreturn)) static void serve(struct stub_ctx *c)
 {
     struct stub_call *calls = (struct stub_call *)((char *)c + CTX_CALLS_AT); /* NOLINT */
@@ -117,8 +129,13 @@ __attribute__((noreturn)) static void serve(struct stub_ctx *c)
         wait_for_command(c);
         switch (c->command) {
         case STUB_RUN:
+            if (!execute(c, calls)) {
+                c->failed = 1;
+                break;
+            }
             if (c->bases & STUB_BASES_SET)
                 bases_set(c);
+            c->inside = 0;
             __asm__ volatile("mov %0, %%rsp\n mov $15, %%eax\n syscall\n ud2" ::"r"(c->frame));
             __builtin_unreachable();
         case STUB_CALLS:
@@ -146,6 +163,7 @@ __attribute__((noreturn)) static void serve(struct stub_ctx *c)
 void dz_stub_child(struct stub_ctx *c);
 __attribute__((used, noreturn)) void dz_stub_child(struct stub_ctx *c)
 {
+    c->inside = 1;
     CALL(SYS_madvise, (uint64_t)c, PAGE_CTX_SIZE, MADV_DONTFORK);
     CALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if ((uint32_t)CALL(SYS_getppid) != c->parent) /* which died before */
@@ -154,12 +172,10 @@ __attribute__((used, noreturn)) void dz_stub_child(struct stub_ctx *c)
 }
 
 /* Calls whose results the kernel's side has stored in the ctx. */
-INLINE int answered(const struct stub_ctx *c, const siginfo_t *info, ucontext_t *u)
+INLINE int answered(const struct stub_ctx *c, greg_t *g)
 {
-    greg_t *rax = &u->uc_mcontext.gregs[REG_RAX];
+    greg_t *rax = &g[REG_RAX];
     enum ctx_known which;
-    if (!c->knows || info->si_arch != AUDIT_ARCH_X86_64)
-        return 0;
     if (*rax == SYS_getpid)
         which = CTX_PID;
     else if (*rax == SYS_gettid)
@@ -178,11 +194,182 @@ INLINE int answered(const struct stub_ctx *c, const siginfo_t *info, ucontext_t 
     return 1;
 }
 
+/* ---- answers given ahead ------------------------------------------------------------------- */
+
+/* int stub_copy(to, from, n): 0, or 1 when it meets a bad address. */
+__asm__("stub_copy: mov %rdx, %rcx\n rep movsb\n"
+        "stub_copied: xor %eax, %eax\n ret\n"
+        "stub_copy_fault: mov $1, %eax\n ret\n");
+#define HIDDEN __attribute__((visibility("hidden")))
+HIDDEN int stub_copy(void *to, const void *from, uint64_t n);
+extern HIDDEN const char stub_copied[], stub_copy_fault[];
+
+/* The guest's bytes; never the stub's own memory, which the host's kernel would let pass. */
+INLINE int is_guest(uint64_t at, uint64_t n)
+{
+    return n <= PAGE_CTX && (at + n <= PAGE_TEXT || at >= PAGE_END);
+}
+INLINE int give(uint64_t at, const void *from, uint64_t n)
+{
+    return is_guest(at, n) && !stub_copy((void *)at, from, n); /* NOLINT */
+}
+INLINE int get(void *to, uint64_t at, uint64_t n)
+{
+    return is_guest(at, n) && !stub_copy(to, (const void *)at, n); /* NOLINT */
+}
+
+/* An action that is asked for, or the default action where that is the action already: then
+ * nothing but the answer to the next question changes, and the kernel's side may learn it later. */
+INLINE int answer_action(struct dz_stub_ahead *a, greg_t *g)
+{
+    const uint64_t signo = (uint32_t)g[REG_RDI], set = (uint64_t)g[REG_RSI],
+                   old = (uint64_t)g[REG_RDX];
+    const uint64_t matters = 3; /* SA_NOCLDSTOP, SA_NOCLDWAIT */
+    struct dz_stub_action was, now;
+    if (!(a->on & DZ_AHEAD_ACTIONS) || signo < 1 || signo > DZ_AHEAD_SIGNALS || g[REG_R10] != 8)
+        return 0;
+    was = a->action[signo - 1];
+    if (set && (signo == SIGKILL || signo == SIGSTOP || !get(&now, set, sizeof now) ||
+                now.handler || was.handler || ((now.flags ^ was.flags) & matters)))
+        return 0;
+    if (old && !give(old, &was, sizeof was))
+        return 0;
+    if (set) {
+        a->action[signo - 1] = now;
+        a->changed |= UINT64_C(1) << (signo - 1);
+    }
+    g[REG_RAX] = 0;
+    return 1;
+}
+INLINE int answer_mask(const struct dz_stub_ahead *a, greg_t *g)
+{
+    if (!(a->on & DZ_AHEAD_MASK) || g[REG_RSI] || g[REG_R10] != 8 ||
+        (g[REG_RDX] && !give((uint64_t)g[REG_RDX], &a->mask, sizeof a->mask)))
+        return 0;
+    g[REG_RAX] = 0;
+    return 1;
+}
+
+/* Bytes at an offset, if all of them are here. */
+INLINE int answer_read(struct dz_stub_ahead *a, greg_t *g, uint64_t pos, int moves)
+{
+    const uint64_t left = pos < a->size ? a->size - pos : 0;
+    uint64_t n = (uint64_t)g[REG_RDX];
+    n = n < left ? n : left;
+    if (g[REG_RDX] < 0 || a->have > DZ_AHEAD_BYTES || (n && (pos > a->have || n > a->have - pos)) ||
+        !give((uint64_t)g[REG_RSI], a->bytes + pos, n))
+        return 0;
+    if (moves)
+        a->pos = pos + n;
+    a->reads++;
+    a->read_size += n;
+    g[REG_RAX] = (greg_t)n;
+    return 1;
+}
+INLINE int answer_seek(struct dz_stub_ahead *a, greg_t *g)
+{
+    const int whence = (int)g[REG_RDX]; /* SEEK_SET, SEEK_CUR, SEEK_END */
+    const int64_t base = whence == 0   ? 0
+                         : whence == 1 ? (int64_t)a->pos
+                         : whence == 2 ? (int64_t)a->size
+                                       : -1;
+    int64_t to;
+    if (base < 0 || __builtin_add_overflow(base, (int64_t)g[REG_RSI], &to) || to < 0)
+        return 0;
+    a->pos = (uint64_t)to;
+    g[REG_RAX] = to;
+    return 1;
+}
+INLINE int answer_stat(const struct dz_stub_ahead *a, greg_t *g, uint64_t to)
+{
+    if (!give(to, a->stat, sizeof a->stat))
+        return 0;
+    g[REG_RAX] = 0;
+    return 1;
+}
+INLINE int answer_file(struct dz_stub_ahead *a, greg_t *g)
+{
+    char first;
+    switch (g[REG_RAX]) {
+    case SYS_read:
+        return answer_read(a, g, a->pos, 1);
+    case SYS_pread64:
+        return g[REG_R10] >= 0 && answer_read(a, g, (uint64_t)g[REG_R10], 0);
+    case SYS_lseek:
+        return answer_seek(a, g);
+    case SYS_fstat:
+        return answer_stat(a, g, (uint64_t)g[REG_RSI]);
+    case SYS_newfstatat: /* with an empty path, as fstat in C libraries */
+        return (uint32_t)g[REG_R10] == 0x1000 /* AT_EMPTY_PATH */ &&
+               get(&first, (uint64_t)g[REG_RSI], 1) && !first &&
+               answer_stat(a, g, (uint64_t)g[REG_RDX]);
+    case SYS_ioctl:
+        if ((uint32_t)g[REG_RSI] != 0x5401 /* TCGETS */)
+            return 0;
+        g[REG_RAX] = -ENOTTY;
+        return 1;
+    default: /* close */
+        a->closed = 1;
+        g[REG_RAX] = 0;
+        return 1;
+    }
+}
+INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
+{
+    struct dz_stub_ahead *a = (struct dz_stub_ahead *)((char *)c + CTX_AHEAD_AT); /* NOLINT */
+    uint32_t ready = DZ_AHEAD_READY, busy = DZ_AHEAD_BUSY;
+    switch (g[REG_RAX]) {
+    case SYS_rt_sigaction:
+        return answer_action(a, g);
+    case SYS_rt_sigprocmask:
+        return answer_mask(a, g);
+    case SYS_read:
+    case SYS_pread64:
+    case SYS_lseek:
+    case SYS_fstat:
+    case SYS_newfstatat:
+    case SYS_ioctl:
+    case SYS_close:
+        break;
+    default:
+        return 0;
+    }
+    if ((int32_t)g[REG_RDI] != a->fd || !atomic_compare_exchange_strong(&a->file, &ready, busy))
+        return 0;
+    const int done = answer_file(a, g);
+    /* set to NONE meanwhile: it stays so */
+    (void)atomic_compare_exchange_strong(&a->file, &busy,
+                                         a->closed ? DZ_AHEAD_NONE : DZ_AHEAD_READY);
+    return done;
+}
+
+/* ---- the handler ------------------------------------------------------------------------------
+ */
+
+static int is_answered(struct stub_ctx *c, const siginfo_t *info, ucontext_t *u)
+{
+    return c->knows && info->si_arch == AUDIT_ARCH_X86_64 &&
+           (answered(c, u->uc_mcontext.gregs) || answer_ahead(c, u->uc_mcontext.gregs));
+}
+
 static void on_signal(int signo, siginfo_t *info, void *frame)
 {
     struct stub_ctx *c = (struct stub_ctx *)((uint64_t)frame & ~(PAGE_CTX_SIZE - 1)); /* NOLINT */
-    if (signo == SIGSYS && answered(c, info, frame))
-        return; /* to stub_restore */
+    if (signo == SIGSYS) {
+        c->inside = 1;
+        if (is_answered(c, info, frame)) {
+            c->inside = 0;
+            return; /* to stub_restore */
+        }
+    } else if (signo == SIGSEGV || signo == SIGBUS) {
+        greg_t *rip = &((ucontext_t *)frame)->uc_mcontext.gregs[REG_RIP];
+        if (*rip >= (greg_t)stub_copy && *rip < (greg_t)stub_copied) {
+            *rip = (greg_t)stub_copy_fault;
+            return;
+        }
+        if (c->inside)
+            __builtin_trap(); /* its signal is blocked, so the host ends the process */
+    }
     c->frame = (uint64_t)frame;
     bases_get(c);
     serve(c);
@@ -202,12 +389,13 @@ void dz_stub_start(void);
 __attribute__((used, noreturn)) void dz_stub_start(void)
 {
     static const uint8_t signals[] = {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGUSR1};
+    const uint64_t faults = UINT64_C(1) << (SIGSEGV - 1) | UINT64_C(1) << (SIGBUS - 1);
     for (unsigned i = 0; i < sizeof signals; i++) {
-        const struct kernel_sigaction action = {.handler = on_signal,
-                                                .flags = 0x04000000 /* SA_RESTORER */ | SA_SIGINFO |
-                                                         SA_ONSTACK,
-                                                .restorer = stub_restore,
-                                                .mask = ~UINT64_C(0)};
+        const struct kernel_sigaction action = {
+            .handler = on_signal,
+            .flags = 0x04000000 /* SA_RESTORER */ | SA_SIGINFO | SA_ONSTACK,
+            .restorer = stub_restore,
+            .mask = signals[i] == SIGSYS ? ~faults : ~UINT64_C(0)};
         CALL(SYS_rt_sigaction, signals[i], (uint64_t)&action, 0, 8);
     }
     CALL(SYS_mmap, PAGE_CTX, PAGE_CTX_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,

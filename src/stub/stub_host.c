@@ -33,9 +33,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum {
+    HANDLER_STACK = 2048, /* bytes that the stub's own functions use, at most */
+};
 #define MEMORY_SIZE ((size_t)DZ_STUB_THREADS_MAX * PAGE_CTX_SIZE)
 
 _Static_assert(PAGE_CTX + (uint64_t)DZ_STUB_THREADS_MAX * PAGE_CTX_SIZE == DZ_STUB_RESERVED_END &&
+                   PAGE_END == DZ_STUB_RESERVED_END &&
                    PAGE_TEXT >> 32 == (DZ_STUB_RESERVED_START >> 32) + 2,
                "the reserved range is what stubs have");
 _Static_assert(DZ_STUB_THREADS_MAX / 64 == DZ_ARRAY_LEN(((struct stub_bell *)0)->ready),
@@ -350,6 +354,7 @@ static int zygote_frame(struct host *h, struct dz_err *err)
         said[1] > DZ_STUB_XSTATE_MAX)
         return dz_fail(err, DZ_EUNSUPPORTED, "a signal's frame has no extended registers");
     h->frame_at = at;
+    h->nests = at - CTX_STACK_AT > PAGE_CTX_SIZE - at + HANDLER_STACK;
     h->fp_at = fp;
     h->fp_size = said[1];
     h->frame = dz_alloc(PAGE_CTX_SIZE - at);

@@ -85,6 +85,7 @@ struct thread {
     uint32_t process;    /* NULL: it has been reaped */
     int status;          /* T_DEAD: status to report */
     uint32_t interrupts; /* 1 + ticks since interrupt(); 0: none */
+    uint32_t pending;    /* calls of later() in its ctx, not executed yet */
     struct dz_stub_regs regs;
 };
 struct group { /* a process of the host */
@@ -135,6 +136,7 @@ struct host {
     uint8_t *memory; /* bell and every ctx */
     int memory_fd, socket, bell_fd, listener, epoll;
     bool direct;           /* STUB_BASES_DIRECT */
+    bool nests;            /* a handler's stack has room for a second frame */
     bool armed;            /* the caller waits on fd(): an event rings the bell */
     bool rung;             /* the bell has an unread value */
     bool watches, watched; /* the caller has a descriptor watched; it was readable */
@@ -212,6 +214,9 @@ int dz_stub_calls(struct host *h, uint32_t number, struct stub_call *calls, size
 int dz_stub_close_there(struct host *h, int fd);
 void dz_stub_notified(struct host *h); /* answer one notification, if any */
 void dz_stub_bell_read(struct host *h);
+
+/* stub_mem.c: execute the calls of later(). 0 or -ESRCH, after its process was killed. */
+int dz_stub_flush(struct host *h, uint32_t number);
 
 /* stub_host.c */
 void dz_stub_ring(struct host *h); /* make fd() readable */

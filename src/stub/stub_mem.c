@@ -59,14 +59,18 @@ static int call_of(const struct host *h, const struct dz_mm_call *c, struct stub
     return 1;
 }
 
+/* What a call returns when it does what it shall. */
+static uint64_t wanted(const struct stub_call *c)
+{
+    return c->number == SYS_mmap ? c->args[0] : c->number == SYS_mremap ? c->args[4] : 0;
+}
+
 static int execute(struct host *h, uint32_t thread, struct stub_call *calls, size_t n)
 {
     int rc = n ? dz_stub_calls(h, thread, calls, n) : 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         const int64_t r = calls[i].result;
-        const uint64_t want = calls[i].number == SYS_mmap     ? calls[i].args[0]
-                              : calls[i].number == SYS_mremap ? calls[i].args[4]
-                                                              : 0;
+        const uint64_t want = wanted(&calls[i]);
         if (r < 0 && r > -4096)
             rc = (int)r;
         else if ((uint64_t)r != want) /* the host says no such thing */
@@ -79,7 +83,7 @@ static int mem_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_cal
 {
     struct host *h = host_of(s);
     struct stub_call part[CTX_CALLS_MAX];
-    if (stopped_of(h, thread)->state == T_DEAD)
+    if (stopped_of(h, thread)->state == T_DEAD || dz_stub_flush(h, thread) < 0)
         return -ESRCH;
     size_t count = 0;
     int rc = 0;
@@ -93,6 +97,50 @@ static int mem_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_cal
     }
     const int last = execute(h, thread, part, count);
     return rc < 0 ? rc : last;
+}
+
+static struct stub_call *list_of(const struct host *h, uint32_t thread)
+{
+    return (void *)(ctx_bytes(h, thread) + CTX_CALLS_AT);
+}
+
+int dz_stub_flush(struct host *h, uint32_t number)
+{
+    struct thread *t = &h->threads[number];
+    const uint32_t n = t->pending;
+    t->pending = 0;
+    if (n == 0)
+        return 0;
+    ctx_of(h, number)->count = n;
+    int rc = dz_stub_order(h, number, STUB_CALLS);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        const struct stub_call done = list_of(h, number)[i];
+        rc = (uint64_t)done.result == wanted(&done) ? 0 : -ESRCH;
+    }
+    if (rc < 0 && t->group)
+        dz_stub_kill(h, t->group);
+    return rc;
+}
+
+static int mem_later(struct dz_stub *s, uint32_t thread, const struct dz_mm_call *calls, size_t n)
+{
+    struct host *h = host_of(s);
+    struct thread *t = stopped_of(h, thread);
+    if (t->pending + n > CTX_CALLS_MAX)
+        return mem_memory(s, thread, calls, n);
+    if (t->state == T_DEAD)
+        return -ESRCH;
+    for (size_t i = 0; i < n; i++) {
+        struct stub_call call;
+        const int rc = call_of(h, &calls[i], &call);
+        if (rc < 0)
+            return rc;
+        if (rc > 0)
+            continue;
+        call.result = (int64_t)wanted(&call);
+        list_of(h, thread)[t->pending++] = call;
+    }
+    return 0;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------- */
@@ -116,6 +164,8 @@ static int64_t mem_read(struct dz_stub *s, uint32_t thread, uint64_t at, void *r
     const struct thread *t = thread_of(host_of(s), thread);
     if (t->state == T_DEAD)
         return -ESRCH;
+    if (dz_stub_flush(host_of(s), thread) < 0)
+        return -ESRCH;
     const size_t can = reachable(at, n);
     if (!can)
         return n ? -EFAULT : 0;
@@ -127,6 +177,8 @@ static int64_t mem_write(struct dz_stub *s, uint32_t thread, uint64_t at, const 
 {
     const struct thread *t = thread_of(host_of(s), thread);
     if (t->state == T_DEAD)
+        return -ESRCH;
+    if (dz_stub_flush(host_of(s), thread) < 0)
         return -ESRCH;
     const size_t can = reachable(at, n);
     if (!can)
@@ -143,6 +195,8 @@ static int mem_swap(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t wa
     if (at % sizeof was || !reachable(at, sizeof was))
         return -EFAULT;
     (void)stopped_of(h, thread);
+    if (dz_stub_flush(h, thread) < 0)
+        return -ESRCH;
     c->swap_at = at;
     c->swap_was = was;
     c->swap_now = now;
@@ -200,7 +254,7 @@ static int mem_changed(struct dz_stub *s, uint32_t thread, uint64_t start, uint6
                        struct dz_stub_runs *runs)
 {
     const struct thread *t = thread_of(host_of(s), thread);
-    if (t->state == T_DEAD)
+    if (t->state == T_DEAD || dz_stub_flush(host_of(s), thread) < 0)
         return -ESRCH;
     DZ_AUTO(dz_fd_close) int fd = open_proc(t->tid, "pagemap");
     if (fd < 0)
@@ -311,6 +365,7 @@ static void mem_file_close(struct dz_stub *s, uint32_t number)
 void dz_stub_ops_mem(struct dz_stub_ops *ops)
 {
     ops->memory = mem_memory;
+    ops->later = mem_later;
     ops->read = mem_read;
     ops->write = mem_write;
     ops->swap = mem_swap;

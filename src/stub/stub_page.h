@@ -10,12 +10,15 @@
  *     memory file            in a process                       ctx
  *     0        bell          PAGE_CTX                           0x0000 struct stub_ctx
  *     64K * n  ctx of        PAGE_CTX + 64K * n: those of       0x1000 calls
- *              thread n      its own threads only               0x8000 room for zygote's arguments
+ *              thread n      its own threads only               0x3000 struct dz_stub_ahead
+ *                                                               0x8000 room for zygote's arguments
  *                                                               ..end   the handler's stack, whose
  *                                                                       top is the signal's frame
  */
 #ifndef DZ_STUB_STUB_PAGE_H
 #define DZ_STUB_STUB_PAGE_H
+
+#include "stub/stub_ahead.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,10 +27,12 @@
 #define PAGE_TEXT_SIZE UINT64_C(0x10000)
 #define PAGE_CTX       UINT64_C(0x600010000000)
 #define PAGE_CTX_SIZE  UINT64_C(0x10000)
+#define PAGE_END       UINT64_C(0x600020000000) /* of the last ctx */
 
 enum {
     CTX_CALLS_AT = 0x1000,
     CTX_CALLS_MAX = 128, /* of one list */
+    CTX_AHEAD_AT = 0x3000,
     CTX_ROOM_AT = 0x8000,
     CTX_ROOM_SIZE = 0x1000,
     CTX_START_STACK = 0xa000, /* top of the stack before the first signal */
@@ -58,7 +63,8 @@ enum stub_state { /* struct stub_ctx.state */
     STUB_GO = 2,    /* a command is there */
 };
 enum stub_command {
-    STUB_RUN = 1, /* load the registers from the frame */
+    STUB_RUN = 1, /* execute the calls, then load the registers from the frame; if a call's result
+                     is not the one in its row, wait again instead */
     STUB_CALLS,
     STUB_CLONE,
     STUB_SWAP,
@@ -78,15 +84,21 @@ struct stub_ctx {
     uint32_t command, count; /* count: number of calls */
     _Atomic uint32_t spin;   /* turns of the loop that polls for a command; may change meanwhile */
     uint32_t bases;
-    uint32_t parent, unused; /* the process that is the parent of every stub */
-    uint64_t frame;          /* address of the frame's ucontext */
+    uint32_t parent; /* the process that is the parent of every stub */
+    uint32_t failed; /* RUN did not load the registers */
+    uint64_t frame;  /* address of the frame's ucontext */
     uint64_t fs_base, gs_base;
     uint64_t clone_flags, clone_ctx; /* clone_ctx: address of the child's */
     int64_t clone_result;
     uint64_t swap_at;
     uint32_t swap_was, swap_now;      /* swap_was: then the old value */
     uint32_t knows, known[CTX_KNOWN]; /* knows: the stub answers the calls of enum ctx_known */
+    uint32_t inside; /* in the handler of a call, during which a fault is no event */
 };
+_Static_assert(sizeof(struct stub_ctx) <= CTX_CALLS_AT &&
+                   CTX_CALLS_AT + CTX_CALLS_MAX * sizeof(struct stub_call) <= CTX_AHEAD_AT &&
+                   CTX_AHEAD_AT + sizeof(struct dz_stub_ahead) <= CTX_ROOM_AT,
+               "the parts of a ctx");
 struct stub_bell {
     _Atomic uint32_t asleep;
     uint32_t unused;

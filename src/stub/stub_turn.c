@@ -54,6 +54,10 @@ static void turn_run(struct dz_stub *s, uint32_t thread)
     if (t->state == T_DEAD)
         return;
     dz_stub_frame_write(h, thread);
+    struct stub_ctx *c = ctx_of(h, thread);
+    c->count = t->pending;
+    c->failed = 0;
+    t->pending = 0;
     t->state = T_RUNNING;
     t->interrupts = 0;
     h->running++;
@@ -71,6 +75,13 @@ static void turn_known(struct dz_stub *s, uint32_t thread, const struct dz_stub_
     (void)stopped_of(h, thread);
     memcpy(c->known, answers, sizeof answers);
     c->knows = known->on;
+}
+
+static struct dz_stub_ahead *turn_ahead(struct dz_stub *s, uint32_t thread)
+{
+    struct host *h = host_of(s);
+    (void)thread_of(h, thread);
+    return h->nests ? (void *)(ctx_bytes(h, thread) + CTX_AHEAD_AT) : NULL;
 }
 
 static struct dz_stub_regs *turn_regs(struct dz_stub *s, uint32_t thread)
@@ -151,6 +162,10 @@ static bool take(struct host *h, uint32_t number, struct dz_stub_event *ret_even
     struct thread *t = &h->threads[number];
     if (t->state == T_RUNNING && !t->group->killed &&
         atomic_load_explicit(&ctx_of(h, number)->state, memory_order_acquire) == STUB_WAITS) {
+        if (*(volatile uint32_t *)&ctx_of(h, number)->failed) {
+            dz_stub_kill(h, t->group); /* its memory is not what its map says */
+            return false;
+        }
         stopped(h, number, ret_event);
         return true;
     }
@@ -322,6 +337,7 @@ void dz_stub_ops_turn(struct dz_stub_ops *ops)
     ops->xstate_set = turn_xstate_set;
     ops->run = turn_run;
     ops->known = turn_known;
+    ops->ahead = turn_ahead;
     ops->interrupt = turn_interrupt;
     ops->wait = turn_wait;
     ops->soon = turn_soon;

@@ -475,14 +475,18 @@ static int read_file(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
 }
 
 /* Like relatime: update atime only if the file changed since, or once a day. */
-static void accessed(struct dz_vfs *v, struct dz_inode *ip)
+static bool access_counts(const struct dz_vfs *v, const struct dz_inode *ip)
 {
     if (v->noatime || v->readonly || !ip->here) /* reading must not copy an inode up */
+        return false;
+    return ip->atime_ns <= ip->mtime_ns || ip->atime_ns <= ip->ctime_ns ||
+           dz_now(v) - ip->atime_ns >= DAY_NS;
+}
+static void accessed(struct dz_vfs *v, struct dz_inode *ip)
+{
+    if (!access_counts(v, ip))
         return;
-    int64_t now = dz_now(v);
-    if (ip->atime_ns > ip->mtime_ns && ip->atime_ns > ip->ctime_ns && now - ip->atime_ns < DAY_NS)
-        return;
-    ip->atime_ns = now;
+    ip->atime_ns = dz_now(v);
     dz_idirty(v, ip, DZ_DIRTY_ATIME);
 }
 
@@ -524,6 +528,15 @@ ssize_t dz_vfs_read(struct dz_vfs *v, uint64_t ino, uint64_t off, void *buf, siz
         done += step;
     }
     return (ssize_t)n;
+}
+
+ssize_t dz_vfs_read_ahead(struct dz_vfs *v, uint64_t ino, void *buf, size_t n)
+{
+    struct dz_inode *ip;
+    const int rc = read_file(v, ino, &ip);
+    if (rc)
+        return rc;
+    return access_counts(v, ip) ? -EAGAIN : dz_vfs_read(v, ino, 0, buf, n);
 }
 
 /* ---- write -------------------------------------------------------------------------- */

@@ -279,6 +279,7 @@ struct dz_vfs {
     uint64_t
         packed_bytes; /* of the files in it, as the disk's own note says; 0 of an image below */
     bool readonly, noatime, stale, wrote, has_xattrs, image_xattrs;
+    uint64_t changes;    /* operations begun */
     bool in_op;          /* between dz_op_begin() and dz_op_end() */
     bool xattrs_noted;   /* meta says that there may be extended attributes */
     bool orphans_noted;  /* meta says that there may be orphans */

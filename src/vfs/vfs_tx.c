@@ -458,6 +458,11 @@ static void assert_dirty(const struct dz_vfs *v)
     assert_list(v->lazy, v->lazy_count, DZ_DIRTY_ATIME);
 }
 
+uint64_t dz_vfs_changes(const struct dz_vfs *v)
+{
+    return v->changes;
+}
+
 int dz_op_begin(struct dz_vfs *v)
 {
     assert(!v->in_op);
@@ -480,6 +485,7 @@ int dz_op_begin(struct dz_vfs *v)
     v->op_bytes = v->used_bytes;
     v->op_inodes = v->used_inodes;
     v->wrote = false;
+    v->changes++;
     v->in_op = true;
     return 0;
 }

@@ -25,7 +25,7 @@
 __asm__(".pushsection .rodata\n"
         ".globl guest_begin, guest_end, guest_hello, guest_spin, guest_count, guest_store\n"
         ".globl guest_load, guest_loop, guest_sse, guest_ud, guest_int80, guest_x32, guest_vsys\n"
-        ".globl guest_bases, guest_exit, guest_bp, guest_known\n"
+        ".globl guest_bases, guest_exit, guest_bp, guest_known, guest_rows\n"
         "guest_begin:\n"
         "guest_hello: mov $1, %edi\n lea 9f(%rip), %rsi\n mov $6, %edx\n mov $1, %eax\n syscall\n"
         " mov %rax, %rbx\n mov $60, %eax\n mov $7, %edi\n syscall\n ud2\n"
@@ -54,11 +54,15 @@ __asm__(".pushsection .rodata\n"
         " mov $104, %eax\n syscall\n mov %rax, 32(%rbx)\n"
         " mov $108, %eax\n syscall\n mov %rax, 40(%rbx)\n"
         " mov $110, %eax\n syscall\n jmp guest_known\n"
+        /* rows of struct call_row, from rbx on */
+        "guest_rows: mov (%rbx), %rax\n mov 8(%rbx), %rdi\n mov 16(%rbx), %rsi\n"
+        " mov 24(%rbx), %rdx\n mov 32(%rbx), %r10\n syscall\n mov %rax, 40(%rbx)\n"
+        " add $48, %rbx\n jmp guest_rows\n"
         "guest_end:\n"
         ".popsection\n");
 extern const uint8_t guest_begin[], guest_end[], guest_hello[], guest_spin[], guest_count[],
     guest_store[], guest_load[], guest_loop[], guest_sse[], guest_ud[], guest_int80[], guest_x32[],
-    guest_vsys[], guest_bases[], guest_exit[], guest_bp[], guest_known[];
+    guest_vsys[], guest_bases[], guest_exit[], guest_bp[], guest_known[], guest_rows[];
 
 static struct dz_stub *stub;
 static uint32_t text_number;
@@ -633,6 +637,201 @@ static int cpus_of(pid_t tid)
 static pid_t tid_of(uint32_t t)
 {
     return ((const struct host *)(void *)stub)->threads[t].tid;
+}
+
+/* What guest_rows executes, one row after the other: calls with four arguments. */
+struct call_row {
+    uint64_t number, args[4], result;
+};
+enum {
+    ROOM = 2 * 4096, /* in the guest's data: where its calls read and write */
+};
+/* Execute these rows; the event must be the last one's, whose number is that of no answer. */
+static void answers(uint32_t t, struct call_row *rows, size_t n)
+{
+    CHECK_INT(stub->ops->write(stub, t, DATA, rows, n * sizeof *rows), (int64_t)(n * sizeof *rows));
+    regs(t)->rip = TEXT + (uint64_t)(guest_rows - guest_begin);
+    regs(t)->rbx = DATA;
+    const struct dz_stub_event e = run(t);
+    CHECK_INT(e.kind, DZ_STUB_CALL);
+    CHECK_INT(regs(t)->rax, rows[n - 1].number);
+    CHECK_INT(regs(t)->rbx, DATA + (n - 1) * sizeof *rows);
+    CHECK_INT(stub->ops->read(stub, t, DATA, rows, n * sizeof *rows), (int64_t)(n * sizeof *rows));
+}
+static struct dz_stub_ahead *ahead_of(uint32_t t)
+{
+    struct dz_stub_ahead *a = stub->ops->ahead(stub, t);
+    const struct dz_stub_known known = {.on = true, .pid = 1};
+    stub->ops->known(stub, t, &known);
+    CHECK(a != NULL);
+    return a;
+}
+
+TEST(host_answers_from_a_file_given_ahead)
+{
+    start(0);
+    uint32_t t = process(guest_rows);
+    struct dz_stub_ahead *a = ahead_of(t);
+    const uint64_t to = DATA + ROOM;
+    a->fd = 7;
+    a->have = 10;
+    a->size = 10;
+    a->pos = 2;
+    memcpy(a->bytes, "0123456789", 10);
+    memset(a->stat, 's', sizeof a->stat);
+    a->file = DZ_AHEAD_READY;
+    struct call_row rows[] = {{SYS_read, {7, to, 3}, 0},
+                              {SYS_pread64, {7, to + 8, 100, 8}, 0},
+                              {SYS_lseek, {7, UINT64_MAX, SEEK_CUR}, 0},
+                              {SYS_read, {7, to + 16, 100}, 0},
+                              {SYS_read, {7, to, 100}, 0}, /* the end */
+                              {SYS_lseek, {7, 1, SEEK_END}, 0},
+                              {SYS_fstat, {7, to + 1024}, 0},
+                              {SYS_newfstatat, {7, to + 2048, to + 2048, 0x1000}, 0},
+                              {SYS_ioctl, {7, 0x5401, 0}, 0},
+                              {SYS_close, {7}, 0},
+                              {SYS_close, {7}, 0}};
+    char got[24] = "";
+    answers(t, rows, DZ_ARRAY_LEN(rows));
+    const int64_t want[] = {3, 2, 4, 6, 0, 11, 0, 0, -ENOTTY, 0};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(want); i++)
+        CHECK_INT((int64_t)rows[i].result, want[i]);
+    CHECK_INT(stub->ops->read(stub, t, to, got, sizeof got), sizeof got);
+    CHECK(memcmp(got, "234", 3) == 0 && memcmp(got + 8, "89", 2) == 0 &&
+          memcmp(got + 16, "456789", 6) == 0);
+    CHECK_INT(word(t, to + 1024 + 136), word(t, to + 2048));
+    CHECK_INT(word(t, to + 1024), 0x7373737373737373);
+    CHECK_INT(a->pos, 11);
+    CHECK_INT(a->closed, 1);
+    CHECK_INT(a->reads, 4);
+    CHECK_INT(a->read_size, 11);
+    end();
+}
+
+/* What a stub cannot answer is an event, and has changed nothing. */
+TEST(host_leaves_other_calls_on_a_file_to_its_kernel)
+{
+    static const struct call_row last[] = {
+        {SYS_read, {8, DATA, 1}, 0},                    /* another descriptor */
+        {SYS_read, {7, 0x1000, 1}, 0},                  /* bad addresses, */
+        {SYS_read, {7, DATA + PAGES * 4096 - 2, 3}, 0}, /* of its last byte, */
+        {SYS_read, {7, UINT64_C(1) << 63, 1}, 0},       /* of no processor, */
+        {SYS_read, {7, PAGE_CTX, 1}, 0},                /* of the stub */
+        {SYS_fstat, {7, PAGE_END - 1}, 0},
+        {SYS_read, {7, DATA + ROOM, UINT64_MAX}, 0},
+        {SYS_read, {7, DATA + ROOM, 11}, 0}, /* more than there is */
+        {SYS_pread64, {7, DATA + ROOM, 1, UINT64_MAX}, 0},
+        {SYS_pread64, {7, DATA + ROOM, 2, 9}, 0},
+        {SYS_lseek, {7, UINT64_MAX, SEEK_SET}, 0},
+        {SYS_lseek, {7, 0, SEEK_DATA}, 0},
+        {SYS_newfstatat, {7, DATA, DATA + ROOM, 0x1000}, 0}, /* a path */
+        {SYS_newfstatat, {7, DATA + ROOM, DATA + ROOM, 0}, 0},
+        {SYS_ioctl, {7, 0x5402, 0}, 0},
+        {SYS_write, {7, DATA, 1}, 0},
+    };
+    start(0);
+    uint32_t t = process(guest_rows);
+    struct dz_stub_ahead *a = ahead_of(t);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(last); i++) {
+        struct call_row row = last[i];
+        a->fd = 7;
+        a->have = 10;
+        a->size = 20;
+        a->pos = 0;
+        a->closed = a->reads = 0;
+        a->file = DZ_AHEAD_READY;
+        answers(t, &row, 1);
+        CHECK(a->pos == 0 && a->closed == 0 && a->reads == 0);
+    }
+    a->file = DZ_AHEAD_NONE; /* withdrawn */
+    struct call_row row = {SYS_read, {7, DATA + ROOM, 1}, 0};
+    answers(t, &row, 1);
+    end();
+}
+
+TEST(host_answers_for_actions_and_the_mask)
+{
+    static const struct dz_stub_action ignore = {1, 2, 3, 4}, handler = {0x400000, 5, 6, 7},
+                                       plain = {0, 0x04000000, 9, 8}, stops = {0, 1, 0, 0};
+    start(0);
+    uint32_t t = process(guest_rows);
+    struct dz_stub_ahead *a = ahead_of(t);
+    const uint64_t set = DATA + ROOM, old = DATA + ROOM + 64;
+    CHECK_INT(stub->ops->write(stub, t, set, &plain, sizeof plain), sizeof plain);
+    a->on = DZ_AHEAD_ACTIONS | DZ_AHEAD_MASK;
+    a->action[SIGINT - 1] = ignore;
+    a->action[SIGUSR1 - 1] = handler;
+    a->mask = 0x1234;
+    struct call_row rows[] = {{SYS_rt_sigaction, {SIGINT, 0, old, 8}, 0},
+                              {SYS_rt_sigaction, {SIGUSR1, 0, old + 32, 8}, 0},
+                              {SYS_rt_sigaction, {SIGTERM, set, old + 64, 8}, 0},
+                              {SYS_rt_sigaction, {SIGTERM, 0, old + 96, 8}, 0},
+                              {SYS_rt_sigprocmask, {77, 0, old + 128, 8}, 0},
+                              {SYS_rt_sigaction, {SIGINT, set, 0, 8}, 0}}; /* no longer ignored */
+    answers(t, rows, DZ_ARRAY_LEN(rows));
+    struct dz_stub_action got[4];
+    CHECK_INT(stub->ops->read(stub, t, old, got, sizeof got), sizeof got);
+    const struct dz_stub_action none = {0};
+    CHECK(memcmp(&got[0], &ignore, sizeof ignore) == 0);
+    CHECK(memcmp(&got[1], &handler, sizeof handler) == 0);
+    CHECK(memcmp(&got[2], &none, sizeof none) == 0);
+    CHECK(memcmp(&got[3], &plain, sizeof plain) == 0);
+    CHECK_INT(word(t, old + 128), 0x1234);
+    CHECK_INT((int64_t)a->changed, INT64_C(1) << (SIGTERM - 1));
+    static const struct call_row last[] = {
+        {SYS_rt_sigaction, {SIGUSR1, set, 0, 8}, 0}, {SYS_rt_sigaction, {SIGKILL, set, 0, 8}, 0},
+        {SYS_rt_sigaction, {0, 0, set, 8}, 0},       {SYS_rt_sigaction, {65, 0, set, 8}, 0},
+        {SYS_rt_sigaction, {SIGHUP, 0, set, 4}, 0},  {SYS_rt_sigaction, {SIGHUP, 0, 8, 8}, 0},
+        {SYS_rt_sigaction, {SIGHUP, 8, 0, 8}, 0},    {SYS_rt_sigprocmask, {0, set, 0, 8}, 0},
+        {SYS_rt_sigprocmask, {0, 0, 8, 8}, 0},       {SYS_rt_sigprocmask, {0, 0, set, 4}, 0}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(last); i++) {
+        struct call_row row = last[i];
+        a->changed = 0;
+        answers(t, &row, 1);
+        CHECK_INT((int64_t)a->changed, 0);
+    }
+    /* the default action of SIGCHLD differs from itself by these flags */
+    CHECK_INT(stub->ops->write(stub, t, set, &stops, sizeof stops), sizeof stops);
+    struct call_row row = {SYS_rt_sigaction, {SIGCHLD, set, 0, 8}, 0};
+    answers(t, &row, 1);
+    end();
+}
+
+TEST(host_executes_lists_later)
+{
+    start(0);
+    uint32_t t = process(guest_store);
+    const struct dz_mm_call more = anon(0x600000, 4096, PROT_READ | PROT_WRITE);
+    regs(t)->rdi = 0x600000;
+    CHECK_INT(stub->ops->later(stub, t, &more, 1), 0);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL); /* it could store */
+    CHECK_INT(word(t, 0x600000), 1);
+    /* a function that needs the memory executes the list first */
+    struct dz_mm_call less = {.op = DZ_MM_MUNMAP, .at = 0x600000, .size = 4096};
+    uint8_t byte;
+    CHECK_INT(stub->ops->later(stub, t, &less, 1), 0);
+    CHECK_INT(stub->ops->read(stub, t, 0x600000, &byte, 1), -EFAULT);
+    uint32_t child = 0;
+    CHECK_INT(stub->ops->later(stub, t, &more, 1), 0);
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &child), 0);
+    CHECK_INT(stub->ops->read(stub, child, 0x600000, &byte, 1), 1);
+    /* a list may be longer than what fits */
+    struct dz_mm_call many[CTX_CALLS_MAX + 1];
+    for (size_t i = 0; i < DZ_ARRAY_LEN(many); i++)
+        many[i] = i % 2 ? less : more;
+    CHECK_INT(stub->ops->later(stub, t, many, DZ_ARRAY_LEN(many)), 0);
+    CHECK_INT(stub->ops->later(stub, t, many, CTX_CALLS_MAX), 0);
+    CHECK_INT(stub->ops->read(stub, t, 0x600000, &byte, 1), -EFAULT);
+    /* when the host refuses, the process ends: before an instruction of the guest, or at once */
+    const struct dz_mm_call bad = {
+        .op = DZ_MM_MPROTECT, .at = 0x700000, .size = 4096, .prot = PROT_READ};
+    CHECK_INT(stub->ops->later(stub, t, &bad, 1), 0);
+    regs(t)->rip = TEXT + (uint64_t)(guest_spin - guest_begin);
+    CHECK_INT(run(t).kind, DZ_STUB_ENDED);
+    CHECK_INT(stub->ops->later(stub, child, &bad, 1), 0);
+    CHECK_INT(stub->ops->read(stub, child, DATA, &byte, 1), -ESRCH);
+    stub->ops->end(stub, child);
+    end();
 }
 
 TEST(host_places_its_threads)

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files whose content a thread's stub may answer from, and actions of signals: what python3 sees
+ * here must be what it sees on this machine, also when descriptors are shared, files change, and
+ * processes talk without a call. */
+#define TAP_ALARM_S 110
+#include "tap.h"
+
+#include "../lib/native_python.h"
+
+static struct nrig r;
+
+/* The first read of a file sets its access time, so a file is answered from when it is opened
+ * again. `again` reads it first. */
+#define HEAD                                                                               \
+    "import ctypes, errno, fcntl, mmap, os, resource, select, signal, socket, sys, time\n" \
+    "libc = ctypes.CDLL(None, use_errno=True)\n"                                           \
+    "def say(f, *a):\n"                                                                    \
+    "    try: print(f(*a))\n"                                                              \
+    "    except OSError as e: print(errno.errorcode[e.errno])\n"                           \
+    "def sys_call(n, *a):\n"                                                               \
+    "    r = libc.syscall(ctypes.c_long(n), *[ctypes.c_long(x) for x in a])\n"             \
+    "    return errno.errorcode[ctypes.get_errno()] if r < 0 else r\n"                     \
+    "def put(name, text):\n"                                                               \
+    "    with open(name, 'wb') as f: f.write(text)\n"                                      \
+    "def again(name):\n"                                                                   \
+    "    time.sleep(0.02)\n"                                                               \
+    "    with open(name, 'rb') as f: f.read()\n"                                           \
+    "    return os.open(name, os.O_RDONLY)\n"                                              \
+    "def size(s): return (s.st_size, s.st_mode, s.st_nlink)\n"
+#define PY(text) NRIG_SAME(&r, NULL, "/usr/bin/python3.11", "-c", HEAD text)
+
+TEST(offsets_are_the_descriptor_s)
+{
+    nrig_python(&r);
+    PY("put('a', bytes(range(200)) * 5)\n"
+       "fd = again('a')\n"
+       "say(os.read, fd, 3); say(os.pread, fd, 2, 998); say(os.lseek, fd, 0, 1)\n"
+       "say(os.lseek, fd, -4, 2); say(os.read, fd, 100); say(os.read, fd, 100)\n"
+       "say(os.lseek, fd, 5000, 0); say(os.read, fd, 1); say(os.lseek, fd, -1, 0)\n"
+       "say(os.lseek, fd, 10, 0)\n"
+       "two = os.dup(fd)\n"
+       "say(os.read, fd, 2); say(os.read, two, 2); say(os.read, fd, 2)\n"
+       "os.close(fd); say(os.read, fd, 1); say(os.read, two, 2); say(os.close, fd)\n"
+       "fd = again('a')\n"
+       "os.read(fd, 50)\n"
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    os.read(fd, 30)\n"
+       "    os._exit(0)\n"
+       "os.waitpid(pid, 0)\n"
+       "say(os.read, fd, 3)\n"
+       "fd = again('a')\n"
+       "os.lseek(fd, 77, 0)\n"
+       "say(lambda: [l for l in open('/proc/self/fdinfo/%d' % fd)][0])\n"
+       "other = os.open('/proc/self/fd/%d' % fd, 0)\n"
+       "say(os.read, other, 2); say(os.read, fd, 2)\n"
+       "os.dup2(other, fd); say(os.read, fd, 2); say(os.read, other, 1)\n"
+       "a, b = socket.socketpair()\n"
+       "fd = again('a'); os.read(fd, 5)\n"
+       "socket.send_fds(a, [b'x'], [fd])\n"
+       "got = socket.recv_fds(b, 1, 1)[1][0]\n"
+       "say(os.read, fd, 1); say(os.read, got, 1); say(os.read, fd, 1)\n"
+       "fd = again('a')\n"
+       "say(lambda: os.readv(fd, [bytearray(3), bytearray(2)])); say(os.read, fd, 1)\n"
+       "say(os.sendfile, a.fileno(), fd, None, 4); say(os.read, fd, 1); say(os.fstat(fd).st_size)\n");
+    nrig_stop(&r);
+}
+
+TEST(closed_means_closed)
+{
+    nrig_python(&r);
+    PY("put('a', b'text')\n"
+       "fd = again('a'); os.close(fd)\n"
+       "for f in os.read, os.pread:\n"
+       "    say(f, fd, *([1] if f == os.read else [1, 0]))\n"
+       "say(os.fstat, fd); say(os.lseek, fd, 0, 1); say(os.close, fd); say(os.ttyname, fd)\n"
+       "fd = again('a'); os.close(fd)\n"
+       "say(lambda: os.open('a', 0) == fd); os.close(fd)\n"
+       "fd = again('a'); os.close(fd)\n"
+       "say(lambda: str(fd) in os.listdir('/proc/self/fd'))\n"
+       "fd = again('a'); os.close(fd)\n"
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    try: os.fstat(fd)\n"
+       "    except OSError: os._exit(9)\n"
+       "    os._exit(0)\n"
+       "print(os.waitpid(pid, 0)[1])\n"
+       "resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
+       "say(lambda: [os.close(again('a')) for i in range(100)][-1])\n"
+       "held = os.open('a', os.O_RDWR); fcntl.lockf(held, fcntl.LOCK_EX)\n"
+       "os.close(again('a'))\n" /* which ends the process's locks on the file */
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    try: fcntl.lockf(os.open('a', os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+       "    except OSError: os._exit(9)\n"
+       "    os._exit(0)\n"
+       "print(os.waitpid(pid, 0)[1])\n");
+    nrig_stop(&r);
+}
+
+TEST(a_file_that_changes_is_read_as_it_is)
+{
+    nrig_python(&r);
+    PY("put('a', b'old text')\n"
+       "fd = again('a'); say(os.read, fd, 3)\n"
+       "put('a', b'new, longer text'); say(os.read, fd, 99); say(size, os.fstat(fd))\n"
+       "fd = again('a'); os.truncate('a', 2); say(os.read, fd, 99); say(size, os.fstat(fd))\n"
+       "fd = again('a'); os.chmod('a', 0o600); say(size, os.fstat(fd))\n"
+       "fd = again('a'); os.link('a', 'b'); say(size, os.fstat(fd))\n"
+       "fd = again('a'); os.unlink('b'); os.unlink('a'); say(size, os.fstat(fd)); say(os.read, fd, 9)\n"
+       "put('a', b'0123456789')\n"
+       "fd = again('a')\n"
+       "w = os.open('a', os.O_RDWR)\n"
+       "m = mmap.mmap(w, 10)\n"
+       "m[0:2] = b'ab'\n"
+       "say(os.read, fd, 4); m[4:6] = b'ef'; say(os.read, fd, 4)\n"
+       "f2 = os.open('a', 0); m[0:2] = b'AB'; say(os.read, f2, 3); say(os.pread, f2, 2, 0)\n"
+       "put('c', b'text'); os.utime('c', (1, 2)); fd = os.open('c', 0); say(os.read, fd, 2)\n"
+       "say(lambda: os.fstat(fd).st_atime > 1)\n");
+    nrig_stop(&r);
+}
+
+/* Two processes with a word of common memory: one changes the file and says so without a call of
+ * the other. The other must not read what it was given before. */
+TEST(a_change_told_by_memory_is_seen)
+{
+    nrig_python(&r);
+    PY("m = mmap.mmap(-1, 4096)\n"
+       "bad = 0\n"
+       "put('a', b'\\x00' * 100)\n"
+       "time.sleep(0.02); open('a', 'rb').read()\n"
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    w = os.open('a', os.O_WRONLY)\n"
+       "    for i in range(1, 60):\n"
+       "        while m[0] != i: pass\n"
+       "        os.pwrite(w, bytes([i]), 0)\n"
+       "        m[1] = i\n"
+       "    os._exit(0)\n"
+       "for i in range(1, 60):\n"
+       "    open('a', 'rb').read()\n"
+       "    fd = os.open('a', 0)\n"
+       "    m[0] = i\n"
+       "    while m[1] != i: pass\n"
+       "    bad += os.read(fd, 1)[0] != i\n"
+       "    os.close(fd)\n"
+       "print(os.waitpid(pid, 0)[1], bad)\n");
+    nrig_stop(&r);
+}
+
+TEST(bad_addresses_of_calls_that_a_stub_answers)
+{
+    nrig_python(&r);
+    PY("put('a', b'0123456789')\n"
+       "fd = again('a')\n"
+       "p = mmap.mmap(-1, 8192)\n"
+       "at = ctypes.addressof(ctypes.c_char.from_buffer(p))\n"
+       "libc.mprotect(ctypes.c_void_p(at + 4096), 4096, 0)\n"
+       "for where in 0, 8, at + 4096, at + 4090, -1, -4096, 1 << 63, (1 << 47) - 2:\n"
+       "    say(sys_call, 0, fd, where, 10)\n"
+       "    say(os.lseek, fd, 0, 1)\n"
+       "    say(sys_call, 5, fd, where)\n"
+       "    say(sys_call, 13, 15, 0, where, 8)\n"
+       "    say(sys_call, 13, 15, where, 0, 8)\n"
+       "    say(sys_call, 14, 0, 0, where, 8)\n"
+       "    say(sys_call, 262, fd, where, at, 0x1000)\n"
+       "print(p[4090:4096])\n");
+    nrig_stop(&r);
+}
+
+TEST(actions_that_are_set_again_are_reported)
+{
+    nrig_python(&r);
+    PY("def ask(n):\n"
+       "    b = (ctypes.c_ulong * 4)()\n"
+       "    r = libc.syscall(13, n, None, b, 8)\n"
+       "    return r, list(b)\n"
+       "def put_(n, *a):\n"
+       "    b = (ctypes.c_ulong * 4)(*a)\n"
+       "    return libc.syscall(13, n, b, None, 8)\n"
+       "for n in 10, 15, 17, 64, 65, 0, 9:\n"
+       "    say(ask, n); say(put_, n, 0, 0x10000000, 0, 5); say(ask, n)\n"
+       "print(os.spawnv(os.P_WAIT, '/bin/cat', ['cat', '/nowhere']))\n"
+       "say(ask, 10)\n"
+       "say(put_, 17, 0, 2, 0, 0); say(ask, 17)\n" /* SA_NOCLDWAIT: children leave no zombie */
+       "pid = os.fork()\n"
+       "if pid == 0: os._exit(0)\n"
+       "say(os.waitpid, pid, 0); say(put_, 17, 0, 0, 0, 0)\n"
+       "say(put_, 10, 1, 0, 0, 0); os.kill(os.getpid(), 10); say(ask, 10)\n"
+       "say(put_, 10, 0, 0, 0, 0); say(ask, 10)\n"
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    put_(15, 0, 0, 0, 0); ask(15)\n"
+       "    while True: pass\n"
+       "os.kill(pid, 15); print(os.waitpid(pid, 0)[1])\n"
+       "for s in [signal.SIGUSR2], []:\n"
+       "    signal.pthread_sigmask(2, s)\n"
+       "    say(signal.pthread_sigmask, 0, [])\n");
+    nrig_stop(&r);
+}
