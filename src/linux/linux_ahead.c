@@ -49,6 +49,8 @@ static bool may_have(const struct dz_linux_thread *t)
     return !t->l->o.trace && t->group->threads == 1;
 }
 
+/* ---- files -------------------------------------------------------------------------------- */
+
 static void take_offset(struct dz_linux_thread *t, const struct dz_stub_ahead *place)
 {
     const uint64_t pos = *(const volatile uint64_t *)&place->pos;
@@ -58,26 +60,47 @@ static void take_offset(struct dz_linux_thread *t, const struct dz_stub_ahead *p
     (void)dz_sys_lseek(t->task->kernel, t->task->proc, t->ahead.fd, (int64_t)pos, SEEK_SET);
 }
 
-/* ---- giving ------------------------------------------------------------------------------ */
+static void take_file(struct dz_linux_thread *t, struct dz_stub_ahead *place)
+{
+    struct linux_ahead *a = &t->ahead;
+    struct dz_kernel *k = t->task->kernel;
+    struct dz_proc *p = t->task->proc;
+    const volatile struct dz_stub_ahead *claim = place;
+    const uint64_t size = claim->read_size;
+    const uint32_t reads = claim->reads, closed = claim->closed;
+    t->l->files_given--;
+    a->file_given = false;
+    atomic_store(&place->file, DZ_AHEAD_NONE);
+    p->io[0] += size < COUNT_MAX * (uint64_t)DZ_AHEAD_BYTES ? size : 0;
+    p->io[2] += reads < COUNT_MAX ? reads : 0;
+    take_offset(t, place);
+    if (closed) {
+        (void)dz_sys_close(k, p, a->fd);
+        a->has_file = false;
+    }
+}
 
-/* Invariant 2: the disk has changed, and the caller is about to let a thread run. */
-static void withdraw(struct dz_linux *l, bool settles)
+/* No running thread answers from a file any more. */
+static void withdraw(struct dz_linux *l)
 {
     for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++) {
         struct dz_linux_thread *t = l->threads[i];
         seen += t != NULL;
-        if (!t || !t->running || !t->ahead.has_file)
+        if (!t || !t->running || !t->ahead.file_given)
             continue;
         struct dz_stub_ahead *place = place_of(t);
-        if (atomic_exchange(&place->file, DZ_AHEAD_NONE) == DZ_AHEAD_READY && settles)
-            take_offset(t, place);
+        const bool busy = atomic_exchange(&place->file, DZ_AHEAD_NONE) == DZ_AHEAD_BUSY;
+        if (!busy) /* else its offset follows at its event: its call and ours are concurrent */
+            take_file(t, place);
     }
 }
 void dz_linux_ahead_settle(struct dz_linux *l)
 {
     if (l->files_given > 0)
-        withdraw(l, true);
+        withdraw(l);
 }
+
+/* ---- giving ------------------------------------------------------------------------------ */
 
 /* Is the content in its ctx still that of the descriptor? */
 static bool is_current(const struct dz_linux_thread *t, struct dz_alone *ret_now)
@@ -95,7 +118,7 @@ void dz_linux_ahead_give(struct dz_linux_thread *t)
     struct dz_stub_ahead *place = place_of(t);
     struct dz_alone now;
     if (l->files_given > 0 && l->changes != changes_of(l))
-        withdraw(l, false);
+        withdraw(l); /* invariant 2 */
     l->changes = changes_of(l);
     if (!place)
         return;
@@ -119,29 +142,11 @@ void dz_linux_ahead_give(struct dz_linux_thread *t)
     place->closed = place->reads = 0;
     place->read_size = 0;
     atomic_store(&place->file, DZ_AHEAD_READY);
+    a->file_given = true;
     l->files_given++;
 }
 
 /* ---- taking back ---------------------------------------------------------------------------- */
-
-static void take_file(struct dz_linux_thread *t, struct dz_stub_ahead *place)
-{
-    struct linux_ahead *a = &t->ahead;
-    struct dz_kernel *k = t->task->kernel;
-    struct dz_proc *p = t->task->proc;
-    const volatile struct dz_stub_ahead *claim = place;
-    const uint64_t size = claim->read_size;
-    const uint32_t reads = claim->reads, closed = claim->closed;
-    t->l->files_given--;
-    atomic_store(&place->file, DZ_AHEAD_NONE);
-    p->io[0] += size < COUNT_MAX * (uint64_t)DZ_AHEAD_BYTES ? size : 0;
-    p->io[2] += reads < COUNT_MAX ? reads : 0;
-    take_offset(t, place);
-    if (closed) {
-        (void)dz_sys_close(k, p, a->fd);
-        a->has_file = false;
-    }
-}
 
 static void take_actions(const struct dz_linux_thread *t, const struct dz_stub_ahead *place)
 {
@@ -169,13 +174,13 @@ void dz_linux_ahead_take(struct dz_linux_thread *t)
     if (a->actions)
         take_actions(t, place);
     a->actions = false;
-    if (a->has_file)
+    if (a->file_given)
         take_file(t, place);
 }
 
 void dz_linux_ahead_drop(struct dz_linux_thread *t)
 {
-    t->l->files_given -= t->ahead.given && t->ahead.has_file;
+    t->l->files_given -= t->ahead.file_given;
     t->ahead = (struct linux_ahead){.given = false};
 }
 

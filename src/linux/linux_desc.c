@@ -6,7 +6,7 @@
  * Calls of the last group wait with a timeout that the kernel keeps as a deadline. From that
  * deadline, poll and select report the time left, as on Linux.
  */
-#include "linux/linux_int.h"
+#include "linux/linux_run_int.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -280,6 +280,8 @@ LINUX_CALL(inotify_add_watch)
     char text[PATH_MAX];
     const int e = dz_linux_string(c, c->arg[1], text, sizeof text);
     const struct dz_at at = {AT_FDCWD, e < 0 ? NULL : text, 0};
+    if (c->thread) /* a watch reports reads, which a stub does not */
+        dz_linux_ahead_settle(c->thread->l);
     /* Linux looks at the other arguments first. */
     const int64_t r = dz_sys_inotify_add_watch(LINUX_K(c), arg_int(c, 0), at, arg_u32(c, 2));
     return r == -EFAULT && e < 0 ? e : r;

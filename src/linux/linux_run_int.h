@@ -59,11 +59,12 @@ struct dz_linux_group {
 
 /* What its stub may answer: linux_ahead.c. */
 struct linux_ahead {
-    bool given;    /* the stub may use answers, or has used them: take them back after an event */
-    bool actions;  /* give the actions of signals, too */
-    bool has_file; /* the ctx has a file's content, */
-    int32_t fd;    /* behind this descriptor, */
-    uint32_t file; /* and its description, */
+    bool given;      /* the stub may use answers, or has used them: take them back after an event */
+    bool actions;    /* give the actions of signals, too */
+    bool file_given; /* the stub may use a file's content, or has used it */
+    bool has_file;   /* the ctx has a file's content, */
+    int32_t fd;      /* behind this descriptor, */
+    uint32_t file;   /* and its description, */
     uint64_t changes; /* as of this state of the disk */
     uint64_t pos;     /* the offset that was given */
 };
@@ -217,7 +218,7 @@ uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus *
 void dz_linux_ahead_give(struct dz_linux_thread *t);
 void dz_linux_ahead_take(struct dz_linux_thread *t);
 void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result);
-/* Every file's offset is now the kernel's; no running thread answers from a file any more. */
+/* Afterwards all descriptors are as the kernel's rows say. */
 void dz_linux_ahead_settle(struct dz_linux *l);
 /* The thread has lost its number. */
 void dz_linux_ahead_drop(struct dz_linux_thread *t);

@@ -149,6 +149,19 @@ TEST(a_change_told_by_memory_is_seen)
     nrig_stop(&r);
 }
 
+TEST(watches_see_every_read_and_close)
+{
+    nrig_python(&r);
+    PY("put('a', b'0123456789')\n"
+       "fd = again('a'); os.read(fd, 1)\n"
+       "w = libc.inotify_init()\n"
+       "libc.inotify_add_watch(w, b'a', 0x19)\n" /* IN_ACCESS, IN_CLOSE */
+       "os.read(fd, 1); os.close(fd)\n"
+       "fd = os.open('a', 0); os.read(fd, 1); os.read(fd, 1); os.close(fd)\n"
+       "say(os.read, w, 4096)\n");
+    nrig_stop(&r);
+}
+
 TEST(bad_addresses_of_calls_that_a_stub_answers)
 {
     nrig_python(&r);
