@@ -669,7 +669,7 @@ static struct dz_stub_ahead *ahead_of(uint32_t t)
 
 TEST(host_answers_from_a_file_given_ahead)
 {
-    start(0);
+    start();
     uint32_t t = process(guest_rows);
     struct dz_stub_ahead *a = ahead_of(t);
     const uint64_t to = DATA + ROOM;
@@ -729,7 +729,7 @@ TEST(host_leaves_other_calls_on_a_file_to_its_kernel)
         {SYS_ioctl, {7, 0x5402, 0}, 0},
         {SYS_write, {7, DATA, 1}, 0},
     };
-    start(0);
+    start();
     uint32_t t = process(guest_rows);
     struct dz_stub_ahead *a = ahead_of(t);
     for (size_t i = 0; i < DZ_ARRAY_LEN(last); i++) {
@@ -753,7 +753,7 @@ TEST(host_answers_for_actions_and_the_mask)
 {
     static const struct dz_stub_action ignore = {1, 2, 3, 4}, handler = {0x400000, 5, 6, 7},
                                        plain = {0, 0x04000000, 9, 8}, stops = {0, 1, 0, 0};
-    start(0);
+    start();
     uint32_t t = process(guest_rows);
     struct dz_stub_ahead *a = ahead_of(t);
     const uint64_t set = DATA + ROOM, old = DATA + ROOM + 64;
@@ -799,7 +799,7 @@ TEST(host_answers_for_actions_and_the_mask)
 
 TEST(host_executes_lists_later)
 {
-    start(0);
+    start();
     uint32_t t = process(guest_store);
     const struct dz_mm_call more = anon(0x600000, 4096, PROT_READ | PROT_WRITE);
     regs(t)->rdi = 0x600000;
