@@ -21,7 +21,7 @@
 
 /* Where in a program its instructions are: a call (2 bytes before), an access, work. */
 enum {
-    RIP_CALL = 0x12,
+    RIP_CALL = DZ_PLAY_CALLED,
     RIP_ACCESS = 0x20,
     RIP_WORK = 0x30,
     RIP_END = 0x3f,
@@ -583,10 +583,12 @@ static void body(void *arg)
     struct dz_play *t = arg;
     const struct dz_stub_event illegal = {
         .kind = DZ_STUB_FAULT, .signo = SIGILL, .code = ILL_ILLOPN};
-    dz_play_fn *fn = t->first ? t->first : program_at(t->of, t->regs.rip);
+    /* a thread of a saved machine may be anywhere in a program */
+    const uint64_t start = t->regs.rip & ~(uint64_t)(PROGRAM_SIZE - 1);
+    dz_play_fn *fn = t->first ? t->first : program_at(t->of, start);
     if (fn) {
         if (!t->first)
-            t->program = t->regs.rip;
+            t->program = start;
         fn(t, t->of->o.arg);
     }
     for (;;)

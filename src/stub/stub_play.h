@@ -10,13 +10,14 @@
  *     }
  *     struct dz_play_program programs[] = {{0x400000, hello}};
  *
- * A program's address stands for its code: a thread whose rip is there when it runs executes the
- * function. So exec is a new process with rip at a program. A signal is delivered by setting rip to
- * a handler; the deliverer keeps the old registers. When the handler returns, its thread issues
- * rt_sigreturn, and continues with the registers that it then has. A call whose rip is moved back
- * by 2 is issued again. A function that returns without being a handler has reached an invalid
- * instruction: SIGILL, each time that it runs. wait() lets each running thread execute once if its
- * timeout is not negative, else until one has stopped.
+ * A program's address stands for its code: a thread that first runs with its rip in these 64 bytes
+ * executes the function from the start. If rip is DZ_PLAY_CALLED above the address, the thread was
+ * saved in a call, whose result is in rax now. So exec is a new process with rip at a program. A
+ * signal is delivered by setting rip to a handler; the deliverer keeps the old registers. When the
+ * handler returns, its thread issues rt_sigreturn, and continues with the registers that it then
+ * has. A call whose rip is moved back by 2 is issued again. A function that returns without being a
+ * handler has reached an invalid instruction: SIGILL, each time that it runs. wait() lets each
+ * running thread execute once if its timeout is not negative, else until one has stopped.
  *
  * Differences from processes: memory is pages of this heap, at most DZ_PLAY_PAGES_MAX for each
  * memory; bytes beyond the end of a file read as zeros; extended registers are only kept.
@@ -29,6 +30,7 @@
 enum {
     DZ_PLAY_PAGES_MAX = 1 << 16,
     DZ_PLAY_XSTATE = 832, /* bytes */
+    DZ_PLAY_CALLED = 0x12,
 };
 
 struct dz_play; /* a thread, as its function sees it */

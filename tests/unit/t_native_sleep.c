@@ -26,7 +26,7 @@ static void move_now(struct nrig *rig)
     }
     left--;
     moves++;
-    const int rc = nsleep_move(rig, &err);
+    const int rc = nrig_move(rig, &err);
     if (rc < 0) {
         printf("# %s\n", err.msg);
         CHECK_INT(rc, 0);
