@@ -123,9 +123,9 @@ enum {
     TERMIOS_CC = 19,
     TERMIOS_SIZE = 4 * 4 + 1 + TERMIOS_CC,
     TERMIOS2_SIZE = TERMIOS_SIZE + 2 * 4,
-    TERMIOS2_GET = 0x802c542a, /* TCGETS2, which glibc's headers do not have */
     TERMIOS2_SET = 0x402c542b, /* TCSETS2; TCSETSW2 and TCSETSF2 follow */
 };
+#define TERMIOS2_GET UINT32_C(0x802c542a) /* TCGETS2, which glibc's headers do not have */
 _Static_assert(offsetof(struct dz_termios, cc) == TERMIOS_SIZE - TERMIOS_CC, "begins as Linux's");
 
 /* Bits per second of a mode. No line has a speed here: the speed in struct termios2 is that of the

@@ -224,7 +224,7 @@ LINUX_CALL(setsockopt)
     const int what[2] = {arg_int(c, 1), arg_int(c, 2)};
     const uint32_t size = arg_u32(c, 4);
     struct dz_sockopt value = {0};
-    int32_t number;
+    int32_t number = 0;
     int e = check(c, arg_int(c, 0));
     if (e == 0 && size > INT32_MAX)
         e = -EINVAL;

@@ -134,7 +134,7 @@ static void lplay_run(struct dz_play *me, void *arg)
     struct dz_stub_regs *r = dz_play_regs(me);
     bool called = r->rip % 64 == DZ_PLAY_CALLED;
     int64_t result = (int64_t)r->rax;
-    const uint64_t base = r->fs_base ? r->fs_base : LPLAY_DATA;
+    uint64_t base = r->fs_base ? r->fs_base : LPLAY_DATA;
     (void)arg;
     if (!called && base == LPLAY_DATA && !lplay_word(me, base + 4))
         lplay_first(me);
@@ -154,8 +154,9 @@ static void lplay_run(struct dz_play *me, void *arg)
         }
         called = false;
         if (s->child && result == 0) {
-            lplay_run(me, arg);
-            return;
+            base = r->fs_base ? r->fs_base : LPLAY_DATA;
+            lplay_put(me, base + 4, 1);
+            continue;
         }
         if (s->want == POSITIVE ? result <= 0 : s->want == ZERO && result != 0)
             return; /* an invalid instruction */
