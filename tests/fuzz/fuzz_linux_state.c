@@ -24,8 +24,7 @@ static void begin(void)
     lplay_disk(&disk);
     lplay_machine(&asleep, &disk, 0);
     lplay_spawn(&asleep);
-    while (lplay_turn(&asleep) && !strstr(lplay.out, "thread\n"))
-        continue;
+    lplay_settle(&asleep);
     if (asleep_save(&saved, asleep.l, asleep.k, NULL) != 0)
         abort();
 }

@@ -175,6 +175,18 @@ static void lplay_run(struct dz_play *me, void *arg)
 
 /* ---- the machine --------------------------------------------------------------------------- */
 
+/* One event, and none the next time: then each turn of the kernel serves one call. */
+static struct dz_stub_ops lplay_ops;
+static int (*lplay_wait)(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event *ret_events,
+                         size_t max);
+static int lplay_wait_one(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event *ret_events,
+                          size_t max)
+{
+    static bool had;
+    had = timeout_ns == 0 && !had && max > 0;
+    return timeout_ns == 0 && !had ? 0 : lplay_wait(s, timeout_ns, ret_events, 1);
+}
+
 static int64_t lplay_now(void *arg)
 {
     (void)arg;
@@ -241,6 +253,10 @@ static inline void lplay_machine(struct lplay *p, struct rig *disk, uint64_t see
         .programs = &program, .program_count = 1, .seed = seed, .files = dz_linux_files(p->l)};
     if (dz_stub_play_open(&po, &p->stub, &err) < 0)
         abort();
+    lplay_ops = *p->stub->ops;
+    lplay_wait = lplay_ops.wait;
+    lplay_ops.wait = lplay_wait_one;
+    p->stub->ops = &lplay_ops;
     const struct dz_linux_opts lo = {
         .stub = p->stub, .vfs = disk->v, .pack = {.fd = -1}, .cpus = 2, .file_bytes = 1 << 20};
     const struct dz_kernel_ops ops = {.mono_ns = lplay_now,
@@ -295,6 +311,16 @@ static inline bool lplay_turn(struct lplay *p)
     const int64_t wait = at == INT64_MAX ? 0 : at - dz_kernel_now(p->k);
     lplay.now += wait > 0 && wait < INT64_MAX / 4 ? wait : 0;
     return at != INT64_MAX;
+}
+
+/* Run until main waits for its child, which sleeps. */
+static inline void lplay_settle(struct lplay *p)
+{
+    const struct dz_thread *t;
+    while (lplay_turn(p) &&
+           (!strstr(lplay.out, "thread\n") ||
+            !(t = dz_kernel_row(p->k, DZ_KERNEL_TABLE_THREAD, 1)) || !t->call[0].parked))
+        continue;
 }
 
 #endif
