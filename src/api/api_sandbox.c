@@ -54,15 +54,14 @@ static void put_timeout(const struct dz_api *a, struct dz_json *j, const struct 
     dz_json_end(j);
 }
 
-static void put_capabilities(struct dz_json *j, const struct dz_instance *row)
+static void put_capabilities(struct dz_json *j)
 {
-    const bool memory = strcmp(row->kind, "wasm") == 0; /* may be kept and copied */
-    const struct {
+    static const struct {
         const char *name;
         bool has;
-    } all[] = {{"suspend", true},   {"resume", true},        {"hibernate", memory},
-               {"fork_disk", true}, {"fork_memory", memory}, {"network", false},
-               {"pty", true},       {"preview", false},      {"desktop", false}};
+    } all[] = {{"suspend", true},   {"resume", true},      {"hibernate", true},
+               {"fork_disk", true}, {"fork_memory", true}, {"network", false},
+               {"pty", true},       {"preview", false},    {"desktop", false}};
     dz_json_key(j, "capabilities");
     dz_json_object(j);
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
@@ -109,7 +108,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_text(j, "keep", row->keep);
     dz_json_put_bool(j, "persistent", row->ephemeral == 0);
     put_timeout(a, j, row);
-    put_capabilities(j, row);
+    put_capabilities(j);
     dz_api_put_time(j, "created_at", row->created);
     /* updated is in whole seconds: rounded down, it may lie before created. */
     dz_api_put_time(j, "updated_at",

@@ -240,16 +240,6 @@ static bool has_kind(const struct dz_cell_machine *m, uint32_t kind)
     return !kinds[kind].native || m->native;
 }
 
-bool dz_cell_machine_native(const struct dz_cell_machine *m)
-{
-    for (uint32_t i = 1; m->native && i <= dz_kernel_rows(m->kernel, DZ_KERNEL_TABLE_PROC); i++) {
-        const struct dz_task *t = dz_kernel_task(m->kernel, i);
-        if (t && t->program.kind == DZ_KIND_LINUX)
-            return true;
-    }
-    return false;
-}
-
 static int on_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
                           struct dz_program *ret_program, struct dz_err *err)
 {

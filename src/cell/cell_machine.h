@@ -64,6 +64,7 @@ struct dz_cell_machine {
     const char *policy;
     struct dz_machine *keep; /* the machine in the file */
     struct dz_machine_ops keep_ops;
+    struct dz_machine_native keep_native; /* used where `native` is set */
     struct dz_os_dirty *dirty;
     struct dz_buf *trace; /* takes lines about the system calls of native programs; NULL: none */
     struct dz_cell_native *native; /* NULL: it runs no native programs */
@@ -86,8 +87,6 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start
                        struct dz_err *err);
 /* Start a program. DZ_ENOENT: no such program; DZ_ESTATE: no such user or directory. */
 int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err);
-/* Is there a process of a native program? Its memory cannot be written into the file. */
-bool dz_cell_machine_native(const struct dz_cell_machine *m);
 /* Commit the output of commands, with their records: the output gate. */
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err);
 /* End the machine: only the files stay in the file. Commits and closes it. */

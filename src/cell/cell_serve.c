@@ -367,16 +367,6 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_cell_inputs in = {0};
-    if (dz_cell_machine_native(&s->machine) && !goes_on)
-        return dz_fail(err, DZ_EUNSUPPORTED,
-                       "suspend the machine: the memory of native Linux programs cannot be kept; "
-                       "let them end, or keep the files only");
-    if (dz_cell_machine_native(&s->machine)) { /* the copy has the files, but not the memory */
-        int copied = dz_kernel_sync(k, err);
-        if (copied == 0)
-            copied = dz_kernel_flush(k, err);
-        return copied < 0 ? copied : dz_kernel_commit(k, err);
-    }
     for (int i = 0; i < VFORK_TURNS && !dz_kernel_settled(k); i++)
         (void)run(s, VFORK_NS);
     int rc = dz_kernel_settle(k, err);
@@ -420,7 +410,8 @@ static void suspend(struct dz_serve *s)
     if (memory)
         dz_execs_report_ended(s->machine.execs);
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
-    f.stream = memory && dz_kernel_runnable(s->machine.kernel);
+    f.stream =
+        memory && (dz_kernel_runnable(s->machine.kernel) || dz_kernel_away(s->machine.kernel));
     (void)dz_out_add(&s->out, &f, NULL, true);
     (void)dz_out_flush(&s->out, true);
     if (memory)

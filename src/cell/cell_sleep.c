@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * cell_sleep.c - the cell's part in suspending and waking its machine: finding dirty pages
- * (os/os_dirty.h), finding programs, and saving input that is in flight. machine/ does the rest.
+ * (os/os_dirty.h), native programs (linux/linux_sleep.h), finding programs, and saving input that
+ * is in flight. machine/ does the rest.
  */
 #include "cell/cell_sleep.h"
 
 #include "base/hash.h"
+#include "base/mem.h"
 #include "db/db.h"
+#include "linux/linux_run.h"
+#include "linux/linux_sleep.h"
 #include "machine/machine.h"
 #include "os/os_fault.h"
 #include "vfs/vfs.h"
@@ -122,6 +126,107 @@ static bool on_base_map(void *arg, void *at, const uint8_t *part, size_t size)
     return dz_modules_map(((struct dz_cell_machine *)arg)->modules, at, part, size);
 }
 
+/* --- native programs ------------------------------------------------------------------- */
+
+_Static_assert((int)DZ_MACHINE_PRIVATE == (int)DZ_LINUX_PRIVATE &&
+                   (int)DZ_MACHINE_OBJECT == (int)DZ_LINUX_OBJECT &&
+                   sizeof(struct dz_machine_pages) == sizeof(struct dz_linux_pages) &&
+                   offsetof(struct dz_machine_pages, zeros) ==
+                       offsetof(struct dz_linux_pages, zeros),
+               "memories and pages are passed on unchanged");
+
+static struct dz_linux *runner_of(void *arg)
+{
+    return ((struct dz_cell_machine *)arg)->native->runner;
+}
+
+static struct dz_linux_memory memory_of(const struct dz_machine_memory *mem)
+{
+    return (struct dz_linux_memory){(enum dz_linux_memory_kind)mem->kind, mem->id};
+}
+
+static int native_hold(void *arg, struct dz_err *err)
+{
+    return dz_linux_hold(runner_of(arg), err);
+}
+
+static void native_release(void *arg)
+{
+    dz_linux_release(runner_of(arg));
+}
+
+static int native_save(void *arg, struct dz_kernel *k, struct dz_buf *to, struct dz_err *err)
+{
+    return dz_linux_save(runner_of(arg), k, to, err);
+}
+
+static int native_restore(void *arg, struct dz_kernel *k, const void *bytes, size_t size,
+                          struct dz_err *err)
+{
+    return dz_linux_restore(runner_of(arg), k, bytes, size, err);
+}
+
+struct each {
+    int (*fn)(void *arg, const struct dz_machine_memory *mem, struct dz_err *err);
+    void *arg;
+};
+
+static int each_memory(void *arg, const struct dz_linux_memory *mem, struct dz_err *err)
+{
+    const struct each *e = arg;
+    const struct dz_machine_memory it = {(enum dz_machine_memory_kind)mem->kind, mem->id};
+    return e->fn(e->arg, &it, err);
+}
+
+static int native_each(void *arg,
+                       int (*fn)(void *fn_arg, const struct dz_machine_memory *mem,
+                                 struct dz_err *err),
+                       void *fn_arg, struct dz_err *err)
+{
+    struct each e = {fn, fn_arg};
+    return dz_linux_memories(runner_of(arg), each_memory, &e, err);
+}
+
+static void copy_pages(const struct dz_linux_pages_list *from, struct dz_machine_pages_list *to)
+{
+    for (size_t i = 0; i < from->n; i++)
+        dz_vec_push(
+            to, ((struct dz_machine_pages){from->p[i].first, from->p[i].count, from->p[i].zeros}));
+}
+
+static int native_changed(void *arg, const struct dz_machine_memory *mem,
+                          struct dz_machine_pages_list *ret_own,
+                          struct dz_machine_pages_list *ret_written, struct dz_err *err)
+{
+    const struct dz_linux_memory it = memory_of(mem);
+    struct dz_linux_pages_list own = DZ_VEC_INIT(DZ_LINUX_PAGES_MAX);
+    struct dz_linux_pages_list written = DZ_VEC_INIT(DZ_LINUX_PAGES_MAX);
+    int rc = dz_linux_changed(runner_of(arg), &it, &own, err);
+    if (rc == 0) {
+        copy_pages(&own, ret_own);
+        copy_pages(&own, ret_written);
+    }
+    dz_vec_release(&own);
+    dz_vec_release(&written);
+    return rc;
+}
+
+static int native_read(void *arg, const struct dz_machine_memory *mem,
+                       const struct dz_machine_pages *pages, size_t n, uint8_t *ret_bytes,
+                       struct dz_err *err)
+{
+    const struct dz_linux_memory it = memory_of(mem);
+    return dz_linux_read(runner_of(arg), &it, (const void *)pages, n, ret_bytes, err);
+}
+
+static int native_write(void *arg, const struct dz_machine_memory *mem,
+                        const struct dz_machine_pages *pages, size_t n, const uint8_t *bytes,
+                        struct dz_err *err)
+{
+    const struct dz_linux_memory it = memory_of(mem);
+    return dz_linux_write(runner_of(arg), &it, (const void *)pages, n, bytes, err);
+}
+
 /* --- finding --------------------------------------------------------------------------- */
 
 static int allowed(enum dz_machine_found found, const struct dz_started *s, struct dz_err *err)
@@ -161,7 +266,17 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .watch = need ? on_watch : NULL,
                                           .base_get = on_base_get,
                                           .base_map = on_base_map,
+                                          .native = m->native ? &m->keep_native : NULL,
                                           .arg = m};
+    m->keep_native = (struct dz_machine_native){.hold = native_hold,
+                                                .release = native_release,
+                                                .save = native_save,
+                                                .restore = native_restore,
+                                                .each = native_each,
+                                                .changed = native_changed,
+                                                .read = native_read,
+                                                .write = native_write,
+                                                .arg = m};
     const struct dz_machine_opts opts = {.db = m->db,
                                          .image = m->image,
                                          .ops = &m->keep_ops,
@@ -275,6 +390,9 @@ void dz_cell_sleep_end(struct dz_cell_machine *m)
     m->vfs = NULL;
     dz_machine_tidy(m->keep);
     (void)dz_cell_sleep_close(m, NULL); /* an error loses nothing, because the WAL has everything */
+    if (m->native) /* the processes are held, and end before another cell opens the file's machine
+                    */
+        m->native->stub->ops->close(m->native->stub);
 }
 
 int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)

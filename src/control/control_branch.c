@@ -177,12 +177,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
     DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     const struct dz_instance as_row = {
         .id = b->snap.id, .config = b->snap.config, .metadata = b->snap.metadata};
-    const char *kind = "wasm", *keep = NULL, *idle_mode = NULL;
     int rc = dz_sandbox_config_of(&as_row, &c, err);
-    if (rc == 0)
-        rc = dz_control_kind_of(b->e, b->snap.image, &kind, err);
-    if (rc == 0)
-        rc = dz_control_kind_settings(kind, s, &keep, &idle_mode, err);
     if (rc < 0)
         return rc;
     const struct dz_control_spec merged = {
@@ -202,8 +197,8 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
     b->ephemeral = s->ephemeral;
     b->no_start = s->no_start;
     if (!b->config || !b->metadata || own(&b->tenant, who->tenant) < 0 ||
-        own(&b->name, s->name) < 0 || own(&b->keep, keep) < 0 ||
-        own(&b->idle_mode, idle_mode) < 0 ||
+        own(&b->name, s->name) < 0 || own(&b->keep, s->keep) < 0 ||
+        own(&b->idle_mode, s->idle_mode) < 0 ||
         own(&b->timeout_action, s->timeout_ms ? s->timeout_action : NULL) < 0 ||
         own(&b->owner, who->token) < 0)
         return dz_fail(err, DZ_ENOMEM, "create: out of memory");

@@ -258,12 +258,6 @@ int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_why *why);
 /* The kind of an image's programs, "wasm" or "linux"; "wasm" if there is no image (""). */
 int dz_control_kind_of(struct dz_control *e, const char *sha256, const char **ret_kind,
                        struct dz_err *err);
-/* keep and the idle mode of a sandbox of this kind, from those that its creator gives (NULL: none).
- * The memory of native programs is lost when their sandbox is suspended. So such a sandbox keeps
- * only its files, and is suspended only on request, unless its creator gives it an idle time.
- * DZ_EUNSUPPORTED: the memory cannot be kept. */
-int dz_control_kind_settings(const char *kind, const struct dz_control_spec *s,
-                             const char **ret_keep, const char **ret_idle_mode, struct dz_err *err);
 /* The memory limit of a machine: the given one, else the image's, else the policy's. */
 int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *policy,
                          uint64_t given_bytes, uint64_t *ret_bytes, struct dz_err *err);

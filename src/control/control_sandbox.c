@@ -59,7 +59,7 @@ static struct order *make_order(struct dz_control *e, dz_sandbox_done_fn *done, 
 struct making {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
     char *config, *metadata;
-    const char *kind, *keep, *idle_mode;
+    const char *kind;
     uint64_t memory_bytes, limit_bytes;
     struct dz_instance row;
 };
@@ -68,19 +68,6 @@ static void making_release(struct making *m)
 {
     dz_free(m->config);
     dz_free(m->metadata);
-}
-
-int dz_control_kind_settings(const char *kind, const struct dz_control_spec *s,
-                             const char **ret_keep, const char **ret_idle_mode, struct dz_err *err)
-{
-    const bool native = strcmp(kind, "linux") == 0;
-    if (native && s->keep && strcmp(s->keep, "files") != 0)
-        return dz_fail(err, DZ_EUNSUPPORTED,
-                       "keep: the memory of native Linux programs cannot be kept; files can");
-    *ret_keep = s->keep || !native ? s->keep : "files";
-    *ret_idle_mode =
-        s->idle_mode || !native || s->idle_ms != DZ_IDLE_INHERIT ? s->idle_mode : "never";
-    return 0;
 }
 
 /* The kind is the image's. */
@@ -92,9 +79,6 @@ static int check_kind(struct dz_control *e, const struct dz_control_spec *s, str
     if (s->kind && strcmp(s->kind, m->kind) != 0)
         return dz_why(why, DZ_EINVAL, "kind", "kind: the image %s is of kind %s, not %s", s->image,
                       m->kind, s->kind);
-    struct dz_err err;
-    if (dz_control_kind_settings(m->kind, s, &m->keep, &m->idle_mode, &err) < 0)
-        return dz_why_unsupported(why, "keep", err.msg);
     return 0;
 }
 
@@ -131,8 +115,8 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         .image = m->sha256,
         .config = m->config,
         .metadata = m->metadata,
-        .keep = m->keep,
-        .idle_mode = m->idle_mode,
+        .keep = s->keep,
+        .idle_mode = s->idle_mode,
         .suspend_ms = s->idle_ms,
         .deployment = dz_deployment_name(DZ_DEPLOYMENT_DEPLOYED),
         .timeout_ms = s->timeout_ms,

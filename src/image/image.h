@@ -201,10 +201,6 @@ const char *dz_image_status_text(enum dz_image_status status);
 struct dz_image_build {
     const char *recipe;   /* a file, in `files` if that is given; or NULL: */
     const char *from_dir; /* a directory that becomes the root */
-    /* An OCI image: a layout's directory, an archive of one, or an archive of `docker save`. */
-    const char *oci;
-    const char *oci_name; /* its name in there, where there are several; NULL */
-    const char *pull;     /* an image of a registry: HOST/NAME[:TAG] or HOST/NAME@sha256:DIGITS */
     const char *from;     /* image or file to build on instead of the recipe's; NULL */
     const char *name;     /* NAME[:TAG], instead of the recipe's; NULL */
     const char *guest;    /* directory of doze-cc and its parts; NULL: compiling fails */
@@ -216,8 +212,6 @@ struct dz_image_build {
     void (*status)(void *arg, enum dz_image_status status);
     /* Reports progress. total 0: not known. */
     void (*step)(void *arg, const char *what, uint64_t done, uint64_t total);
-    /* The same for bytes that are fetched. NULL: not shown. */
-    void (*bytes)(void *arg, const char *what, uint64_t done, uint64_t total);
     /* Gets the output that a compiler, package manager or script printed before it failed. NULL: it
      * is only in the log. */
     void (*output)(void *arg, struct dz_str text);
@@ -235,9 +229,6 @@ DZ_NODISCARD int dz_image_relock(struct dz_image_store *s, const struct dz_image
 /* Path of the log of the last build of NAME:TAG. */
 DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
                               struct dz_err *err);
-
-/* Does the file begin like an archive that may hold an OCI image? */
-bool dz_image_is_oci(int fd);
 
 /* Write an image and its names to a descriptor, at its current offset. */
 DZ_NODISCARD int dz_image_export(struct dz_image_store *s, const char *sha256, int to,

@@ -151,7 +151,7 @@ uint64_t dz_machine_memory_bytes(const struct dz_machine *m)
     uint64_t pages = 0;
     for (size_t i = 0; i < m->mem.spaces.n; i++)
         pages += m->mem.spaces.p[i].s.pages;
-    return pages * DZ_MACHINE_PAGE;
+    return (pages + m->native.pages) * DZ_MACHINE_PAGE;
 }
 
 void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats)

@@ -243,7 +243,8 @@ const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_siz
 /* When the earliest deadline of a sleeping machine is due, in ns since 1970; INT64_MAX: it has
  * none. */
 int64_t dz_machine_wake_at(const struct dz_machine *m);
-/* The size of all linear memories of a sleeping machine, in bytes. */
+/* The size of all linear memories of a sleeping machine, and of what native programs wrote, in
+ * bytes. */
 uint64_t dz_machine_memory_bytes(const struct dz_machine *m);
 
 /* --- waking, sleeping ------------------------------------------------------------------ */

@@ -133,8 +133,6 @@ static int read_memory(struct look *p, struct dz_err *err)
         rc = dz_mem_grow_homes(s, err);
     }
     if (rc == 0)
-        rc = dz_native_read_list(m, err);
-    if (rc == 0)
         rc = dz_mem_read_all(m, count_piece, m, &p->total.memory_bytes, err);
     if (rc == 0)
         rc = dz_native_map(m, false, err);

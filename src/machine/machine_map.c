@@ -561,8 +561,6 @@ int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     int rc = based ? dz_machine_base_get(m, err) : 0;
     if (rc == 0)
         rc = bind_spaces(m, k, err);
-    if (rc == 0)
-        rc = dz_native_read_list(m, err);
     if (rc < 0)
         return rc;
     if (m->below) /* the memories of modules are in the base already */

@@ -163,9 +163,9 @@ int dz_native_write_list(struct dz_machine *m, struct dz_native_change *c, struc
 void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c);
 void dz_native_change_free(struct dz_native_change *c);
 
-/* A wake. read_list: where are the pages? piece: write the pages of a run into their memory.
- * map: the rest; listed: the rows in m->mem.rows were not read. map_below: all pages come from the
- * image's rows. */
+/* A wake. read_list: where are the pages? m->section is known. piece: write the pages of a run into
+ * their memory. map: the rest; listed: the rows in m->mem.rows were not read. map_below: all pages
+ * come from the image's rows. */
 int dz_native_read_list(struct dz_machine *m, struct dz_err *err);
 int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
                     struct dz_err *err);

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "kernel/kernel_wasm.h"
+#include "machine/machine_mem.h"
 #include "machine/machine_state.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
@@ -310,7 +311,7 @@ static void put_head(struct out *o, const struct dz_machine_how *how)
     h.forks = misc.forks;
     h.next_pid = misc.next_pid;
     memcpy(h.load, misc.load, sizeof h.load);
-    if (dz_kernel_runnable(o->k))
+    if (dz_kernel_runnable(o->k) || dz_kernel_away(o->k))
         next = misc.now_ns;
     if (next != INT64_MAX &&
         __builtin_add_overflow(h.slept_real_ns, next - misc.now_ns, &h.wake_real_ns))
@@ -751,7 +752,9 @@ int dz_machine_state_load(struct dz_machine *m, struct dz_err *err)
         return dz_fail(err, rows.err, "the machine in the file has too large a state");
     if (rc == 0)
         rc = dz_machine_state_unpack(&rows, &m->state, err);
-    return rc < 0 ? rc : cut(m, err);
+    if (rc == 0)
+        rc = cut(m, err);
+    return rc == 0 && dz_view_left(&m->section[DZ_STATE_NATIVE]) ? dz_native_read_list(m, err) : rc;
 }
 
 int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)

@@ -4,9 +4,12 @@
 . "$(dirname "$0")/lib.sh"
 . "$LIB_ROOT/tests/integration/linux_daemon.sh"
 # for until_true; tests set id and x, a command
-id='' x=''
+id='' x='' was=0
 none_of() { doze exec w -- ps -eo args >out && lacks out "$1" >/dev/null; } # ARGS
 printed() { doze logs w "$id" >out && has out "$1" >/dev/null; }
+count_of() { doze exec "$1" -- cat /workspace/n; }
+more_in() { [ "$(count_of "$1")" -gt "$was" ]; } # SANDBOX
+goes_on() { was=$(count_of "$1") && until_true more_in "$1"; }
 shows() { doze logs w "$x" >out && has out "$1" >/dev/null; }
 busy() { doze top --json >out && [ "$(cpu_ms w)" -gt 1000 ]; }
 typed() { # FORMAT: typed at the terminal of the command $x
@@ -15,11 +18,10 @@ typed() { # FORMAT: typed at the terminal of the command $x
 }
 start
 
-linux_test 'a sandbox has the kind of its image, and says what that kind cannot do' '
-    run 0 doze create -q --name w debian && api 200 GET "$(s /w)" && has out "\"kind\":\"linux\"" && has out "\"keep\":\"files\"" &&
-    has out "\"mode\":\"never\"" && has out "\"hibernate\":false" && has out "\"fork_memory\":false" && has out "\"pty\":true" &&
-    run 1 doze create --kind wasm debian && has err "is of kind linux, not wasm" && run 1 doze create --kind linux base && has err "of kind wasm" &&
-    api 400 POST "$(s)" "{\"image\":\"debian\",\"keep\":\"memory\"}" && has out "\"reason\":\"unsupported\"" && has out "\"field\":\"keep\""
+linux_test 'a sandbox has the kind of its image, and keeps memory like others' '
+    run 0 doze create -q --name w debian && api 200 GET "$(s /w)" && has out "\"kind\":\"linux\"" && has out "\"keep\":\"memory\"" &&
+    has out "\"mode\":\"activity\"" && has out "\"hibernate\":true" && has out "\"fork_memory\":true" && has out "\"pty\":true" &&
+    run 1 doze create --kind wasm debian && has err "is of kind linux, not wasm" && run 1 doze create --kind linux base && has err "of kind wasm"
 '
 linux_test 'exit status, signals, output of both streams, bytes' '
     run 7 doze exec w -- bash -c "echo out; echo err >&2; exit 7" && [ "$(cat out)" = out ] && [ "$(cat err)" = err ] &&
@@ -122,32 +124,31 @@ linux_test 'top, ps, stats, metrics and last_active_at count native programs' '
     api 200 GET /metrics && has out "doze_execs_total" && run 0 doze kill -s KILL w "$(cat id)" && until_true none_of "while True"
 '
 linux_test 'an idle time that was asked for holds: a program that computes is not idle, one that sleeps is' '
-    created --name busy --idle 1s && created --name lazy --idle 1s && doze exec -d busy -- python3 -c "while True: pass" >id &&
+    created --name busy --idle 1s --keep files && created --name lazy --idle 1s --keep files && doze exec -d busy -- python3 -c "while True: pass" >id &&
     doze exec -d lazy -- python3 -c "import time; open(\"/workspace/f\", \"w\").write(\"kept\"); time.sleep(1000)" >lazy.id &&
     until_state lazy suspended && sleep 2 && until_state busy active && run 0 doze exec lazy -- cat /workspace/f && [ "$(cat out)" = kept ] &&
     run 0 doze ps -a lazy && grep -q "$(cat lazy.id) .*lost" out && run 0 doze kill -s KILL busy "$(cat id)" && until_state busy suspended
 '
-linux_test 'suspend on request keeps files, also of shared mappings, and not processes' '
-    doze exec -d w -- python3 -c "
+linux_test 'keep=files: a suspend keeps files, also of shared mappings, and not processes' '
+    created --name f --keep files && doze exec -d f -- python3 -c "
 import mmap
 f = open(\"/workspace/m\", \"w+b\")
 f.truncate(4096)
 m = mmap.mmap(f.fileno(), 0)
 m[0:5] = b\"MAPPS\"
 open(\"/workspace/ready\", \"w\")
-while True: pass" >id && until_true doze exec w -- test -e /workspace/ready && run 0 doze suspend w && until_state w suspended &&
-    run 0 doze exec w -- head -c 5 /workspace/m && [ "$(cat out)" = MAPPS ] && doze ps -a w >ps && grep -q "$(cat id) .*lost" ps && run 0 doze events w && has out suspended
+while True: pass" >id && until_true doze exec f -- test -e /workspace/ready && run 0 doze suspend f && until_state f suspended &&
+    run 0 doze exec f -- head -c 5 /workspace/m && [ "$(cat out)" = MAPPS ] && doze ps -a f >ps && grep -q "$(cat id) .*lost" ps && run 0 doze events f && has out suspended
 '
-linux_test 'a snapshot and a fork of one that computes have its files, and it runs on' '
+linux_test 'a snapshot and a fork of one that computes run on, like itself' '
     doze exec -d w -- python3 -c "
 n = 0
 while True:
     n += 1
-    with open(\"/workspace/n\", \"w\") as f: f.write(str(n))" >id && until_true doze exec w -- test -e /workspace/n && run 0 doze snapshot w && snap=$(cat out) &&
-    run 0 doze fork w && run 0 doze create -q --snapshot "$snap" --name of && api 200 GET "$(s /of)" && has out "\"keep\":\"files\"" && has out "\"mode\":\"never\"" &&
-    run 0 doze exec of -- bash -c "[ -e n ] && head -c 5 m" && [ "$(cat out)" = MAPPS ] &&
-    run 1 doze create --snapshot "$snap" --keep memory && has err "cannot be kept" && doze ps w >ps && has ps "$(cat id)" && run 0 doze events w && lacks out crashed &&
-    run 0 doze kill -s KILL w "$(cat id)" && run 0 doze suspend w && run 0 doze clone w --name copy && run 0 doze exec copy -- head -c 5 m && [ "$(cat out)" = MAPPS ]
+    with open(\"/workspace/n\", \"w\") as f: f.write(str(n))" >id && until_true doze exec w -- test -s /workspace/n && run 0 doze snapshot w && snap=$(cat out) &&
+    run 0 doze fork -q --count 1 w && forked=$(cat out) && run 0 doze create -q --snapshot "$snap" --name of && api 200 GET "$(s /of)" && has out "\"keep\":\"memory\"" &&
+    goes_on w && goes_on "$forked" && goes_on of && doze ps w >ps && has ps "$(cat id)" && run 0 doze events w && lacks out crashed &&
+    run 0 doze kill -s KILL w "$(cat id)" && run 0 doze suspend w && run 0 doze clone w --name copy && run 0 doze exec copy -- test -s n
 '
 linux_test 'git in the working directory, as root and as user' '
     run 0 doze exec w -- bash -c "git init -q g && cd g && echo a >f && git add f && git -c user.name=n -c user.email=n@x commit -qm one && git log --format=%s" && [ "$(cat out)" = one ] &&

@@ -45,10 +45,6 @@ static void programs(struct mrig *r)
     mrig_input(r, c, "one"); /* while the other computes */
     while (c->seen < 3)
         (void)mrig_step(r);
-    CHECK_INT(dz_cell_suspend(r->cell, false, &r->err), 0); /* refused: it goes on */
-    while (r->last != DZ_CELL_AWAKE)
-        (void)mrig_step(r);
-    CHECK_INT(r->end.code, DZ_EUNSUPPORTED);
     CHECK_INT(dz_cell_exec_signal(r->cell, s->exec, SIGKILL, false, &r->err), 0);
     mrig_until(r, s, DZ_CELL_EXITED);
     CHECK_INT(s->end.signal, SIGKILL);
