@@ -46,7 +46,8 @@ NEEDS_stub := base os mm
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides
-NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob replica sandbox image daemon
+NEEDS_cli_local := tree config db vfs wasm kernel linux cell machine lifecycle loop registry blob
+NEEDS_cli_local += replica sandbox image daemon
 NEEDS_wasm := base
 NEEDS_db   := base
 NEEDS_vfs  := base db

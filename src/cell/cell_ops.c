@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "cell/cell_serve.h"
+#include "linux/linux_inspect.h"
 #include "machine/machine_inspect.h"
 #include "vfs/vfs.h"
 
@@ -171,7 +172,11 @@ int dz_op_hold(struct dz_op *op, struct dz_err *err)
     if (o->holds || o->serve->up || dz_machine_found(m) != DZ_MACHINE_ASLEEP)
         return 0;
     o->holds = true;
+    size_t size;
+    const void *native = dz_machine_native_bytes(m, &size);
     int rc = dz_machine_inspect_inodes(m, hold, o, err);
+    if (rc == 0)
+        rc = dz_linux_inspect_inodes(native, size, hold, o, err);
     return rc == 0 && o->held.err ? dz_fail(err, o->held.err, "inspect the sleeping machine") : rc;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/local_hash.h"
 #include "cli/local_jail.h"
 #include "image/image.h"
+#include "linux/linux_inspect.h"
 #include "machine/machine_inspect.h"
 
 #include <errno.h>
@@ -151,6 +152,10 @@ static int open_around_sleeper(struct dz_disk *d, struct dz_vfs_opts *opts, stru
     int rc = dz_vfs_open(opts, &d->vfs, err);
     if (rc == 0 && d->sleeper)
         rc = dz_machine_inspect_inodes(m, hold, d->vfs, err);
+    size_t size = 0;
+    const void *native = rc == 0 && d->sleeper ? dz_machine_native_bytes(m, &size) : NULL;
+    if (size)
+        rc = dz_linux_inspect_inodes(native, size, hold, d->vfs, err);
     dz_machine_close(m);
     return rc;
 }

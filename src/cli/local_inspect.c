@@ -9,17 +9,27 @@
 #include "cli/cli_stats.h"
 #include "cli/cli_table.h"
 #include "cli/local_disk.h"
+#include "linux/linux_inspect.h"
 #include "machine/machine_inspect.h"
 
 enum {
     JSON_MAX = 16 << 20,
 };
 
+struct space {
+    uint64_t number;
+    struct dz_buf maps;
+};
 struct look {
     struct dz_cli *c;
     DZ_VEC(, struct dz_inspect_proc) procs;
     DZ_VEC(, struct dz_inspect_fd) fds;
     struct dz_inspect_total total;
+    /* of native programs */
+    DZ_VEC(, struct dz_thread) threads;
+    DZ_VEC(, struct dz_linux_inspect_thread) natives;
+    DZ_VEC(, struct dz_linux_inspect_file) mapped;
+    DZ_VEC(, struct space) spaces;
 };
 
 static int on_proc(void *arg, const struct dz_inspect_proc *p, struct dz_err *err)
@@ -34,8 +44,41 @@ static int on_fd(void *arg, const struct dz_inspect_fd *f, struct dz_err *err)
     return dz_vec_push(&l->fds, *f) < 0 ? dz_fail(err, l->fds.err, "list descriptors") : 0;
 }
 
+static int on_thread(void *arg, const struct dz_thread *t, struct dz_err *err)
+{
+    struct look *l = arg;
+    return dz_vec_push(&l->threads, *t) < 0 ? dz_fail(err, l->threads.err, "list threads") : 0;
+}
+static int on_native(void *arg, const struct dz_linux_inspect_thread *t, struct dz_err *err)
+{
+    struct look *l = arg;
+    return dz_vec_push(&l->natives, *t) < 0 ? dz_fail(err, l->natives.err, "list threads") : 0;
+}
+static int on_space(void *arg, uint64_t number, const struct dz_buf *maps, struct dz_err *err)
+{
+    struct look *l = arg;
+    struct space s = {.number = number, .maps = DZ_BUF_INIT(JSON_MAX)};
+    dz_buf_add(&s.maps, maps->p, maps->len);
+    if (s.maps.err || dz_vec_push(&l->spaces, s) < 0) {
+        dz_buf_release(&s.maps);
+        return dz_fail(err, DZ_ENOMEM, "list mappings");
+    }
+    return 0;
+}
+static int on_mapped(void *arg, const struct dz_linux_inspect_file *f, struct dz_err *err)
+{
+    struct look *l = arg;
+    return dz_vec_push(&l->mapped, *f) < 0 ? dz_fail(err, l->mapped.err, "list mapped files") : 0;
+}
+
 static void release(struct look *l)
 {
+    for (size_t i = 0; i < l->spaces.n; i++)
+        dz_buf_release(&l->spaces.p[i].maps);
+    dz_vec_release(&l->threads);
+    dz_vec_release(&l->natives);
+    dz_vec_release(&l->mapped);
+    dz_vec_release(&l->spaces);
     dz_vec_release(&l->procs);
     dz_vec_release(&l->fds);
 }
@@ -109,6 +152,101 @@ static int print_fds(struct look *l, struct dz_err *err)
     int rc = dz_cli_table_print(&t, l->c, err);
     dz_cli_table_release(&t);
     return rc;
+}
+
+/* --- native programs --------------------------------------------------------------------- */
+
+static int32_t pid_of(const struct look *l, uint32_t proc)
+{
+    for (size_t i = 0; i < l->procs.n; i++)
+        if (l->procs.p[i].row.index == proc)
+            return l->procs.p[i].row.pid;
+    return 0;
+}
+static int32_t tid_of(const struct look *l, uint32_t thread)
+{
+    for (size_t i = 0; i < l->threads.n; i++)
+        if (l->threads.p[i].index == thread)
+            return l->threads.p[i].tid;
+    return 0;
+}
+
+static int print_natives(struct look *l, struct dz_err *err)
+{
+    static const struct dz_cli_column columns[] = {{"TID", true}, {"PID", true}, {"MEMORY", true},
+                                                   {"RIP", true}, {"RSP", true}, {"CALL", false}};
+    struct dz_cli_table t;
+    dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
+    for (size_t i = 0; i < l->natives.n; i++) {
+        const struct dz_linux_inspect_thread *n = &l->natives.p[i];
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%d", tid_of(l, n->thread));
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%d", pid_of(l, n->proc));
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%llu", (unsigned long long)n->space);
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%llx", (unsigned long long)n->regs.rip);
+        dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%llx", (unsigned long long)n->regs.rsp);
+        dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(n->dead ? "killed" : n->call));
+    }
+    int rc = dz_cli_table_print(&t, l->c, err);
+    dz_cli_table_release(&t);
+    for (size_t i = 0; i < l->spaces.n; i++)
+        (void)fprintf(l->c->out, "\nmemory %llu:\n%s", (unsigned long long)l->spaces.p[i].number,
+                      l->spaces.p[i].maps.p);
+    for (size_t i = 0; i < l->mapped.n; i++) {
+        const struct dz_linux_inspect_file *f = &l->mapped.p[i];
+        char size[DZ_CLI_SIZE_TEXT];
+        (void)fprintf(l->c->out, "%s%s %llu: %s%s\n", i ? "" : "\n", f->kind,
+                      (unsigned long long)f->id, dz_cli_size(f->size, size),
+                      f->in_memory ? ", among the pages" : "");
+    }
+    return rc;
+}
+
+static void put_natives(struct dz_json *j, const struct look *l)
+{
+    static const char *const names[] = {"r8",  "r9",  "r10", "r11",    "r12",     "r13",    "r14",
+                                        "r15", "rdi", "rsi", "rbp",    "rbx",     "rdx",    "rax",
+                                        "rcx", "rsp", "rip", "rflags", "fs_base", "gs_base"};
+    char text[24];
+    dz_json_key(j, "threads");
+    dz_json_array(j);
+    for (size_t i = 0; i < l->natives.n; i++) {
+        const struct dz_linux_inspect_thread *n = &l->natives.p[i];
+        uint64_t regs[DZ_ARRAY_LEN(names)];
+        _Static_assert(sizeof regs == sizeof n->regs, "a name for each register");
+        memcpy(regs, &n->regs, sizeof regs);
+        dz_json_object(j);
+        dz_json_put_i64(j, "tid", tid_of(l, n->thread));
+        dz_json_put_i64(j, "pid", pid_of(l, n->proc));
+        dz_json_put_u64(j, "memory", n->space);
+        dz_json_put_strz(j, "call", n->call[0] ? n->call : NULL);
+        for (size_t r = 0; r < DZ_ARRAY_LEN(names) && !n->dead; r++) {
+            (void)snprintf(text, sizeof text, "0x%llx", (unsigned long long)regs[r]);
+            dz_json_put_strz(j, names[r], text);
+        }
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+    dz_json_key(j, "memories");
+    dz_json_array(j);
+    for (size_t i = 0; i < l->spaces.n; i++) {
+        dz_json_object(j);
+        dz_json_put_u64(j, "memory", l->spaces.p[i].number);
+        dz_json_put_strz(j, "maps", l->spaces.p[i].maps.p);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+    dz_json_key(j, "mapped_files");
+    dz_json_array(j);
+    for (size_t i = 0; i < l->mapped.n; i++) {
+        const struct dz_linux_inspect_file *f = &l->mapped.p[i];
+        dz_json_object(j);
+        dz_json_put_strz(j, "kind", f->kind);
+        dz_json_put_u64(j, f->kind[0] == 's' && f->kind[7] == 'm' ? "number" : "inode", f->id);
+        dz_json_put_u64(j, "size", f->size);
+        dz_json_put_bool(j, "in_pages", f->in_memory);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
 }
 
 static void print_total(const struct look *l)
@@ -236,6 +374,8 @@ static int print_json(struct look *l, enum dz_machine_found found, struct dz_db 
     if (!top) {
         if (found == DZ_MACHINE_ASLEEP)
             put_fds(&j, l);
+        if (l->natives.n)
+            put_natives(&j, l);
         dz_json_key(&j, "volumes");
         dz_json_array(&j);
         rc = each_volume(db, l->c, &j, err);
@@ -285,6 +425,10 @@ static int print(struct look *l, enum dz_machine_found found, struct dz_db *db, 
         (void)fprintf(l->c->out, "\n");
         rc = print_fds(l, err);
     }
+    if (rc == 0 && l->natives.n) {
+        (void)fprintf(l->c->out, "\n");
+        rc = print_natives(l, err);
+    }
     (void)fprintf(l->c->out, "\n");
     return rc < 0 ? rc : each_volume(db, l->c, NULL, err);
 }
@@ -294,12 +438,22 @@ static int look_at(struct dz_cli *c, struct dz_disk *d, bool top, struct dz_err 
     static const struct dz_machine_ops none;
     const struct dz_machine_opts opts = {.db = d->db, .ops = &none};
     struct look l = {.c = c, .procs.max = DZ_KERNEL_PROCS_MAX, .fds.max = DZ_KERNEL_FILES_MAX};
-    const struct dz_inspect_ops ops = {.proc = on_proc, .fd = top ? NULL : on_fd, .arg = &l};
+    const struct dz_inspect_ops ops = {
+        .proc = on_proc, .fd = top ? NULL : on_fd, .thread = top ? NULL : on_thread, .arg = &l};
+    const struct dz_linux_inspect_ops native = {
+        .thread = on_native, .space = on_space, .file = on_mapped, .arg = &l};
+    l.threads.max = l.natives.max = DZ_KERNEL_THREADS_MAX;
+    l.mapped.max = l.spaces.max = DZ_MACHINE_MEMORIES_MAX;
     struct dz_machine *m = NULL;
     int rc = dz_machine_open(&opts, &m, err);
     enum dz_machine_found found = rc == 0 ? dz_machine_found(m) : DZ_MACHINE_NONE;
     if (rc == 0 && found == DZ_MACHINE_ASLEEP)
         rc = dz_machine_inspect(m, &ops, &l.total, err);
+    if (rc == 0 && found == DZ_MACHINE_ASLEEP && !top) {
+        size_t size;
+        const void *bytes = dz_machine_native_bytes(m, &size);
+        rc = dz_linux_inspect(bytes, size, &native, err);
+    }
     if (rc == 0 && top)
         sort_by_cpu(&l);
     if (rc == 0)

@@ -16,64 +16,10 @@
 
 #include "linux/linux_cpu.h"
 #include "linux/linux_run_int.h"
+#include "linux/linux_sleep_int.h"
 
 #include <sys/syscall.h>
 
-#define STATE_MAGIC "dozenat1"
-
-enum chunk_tag {
-    CHUNK_CPU = 1,
-    CHUNK_COUNTERS,
-    CHUNK_VDSO,
-    CHUNK_PACKED,
-    CHUNK_FILES,
-    CHUNK_SPACES,
-    CHUNK_GROUPS,
-    CHUNK_THREADS,
-    CHUNKS, /* one more than there are */
-};
-struct state_head {
-    char magic[8];
-    uint32_t version, chunks;
-};
-struct chunk_head {
-    uint32_t tag, pad;
-    uint64_t size;
-};
-struct counters {
-    uint64_t space, object;
-    uint32_t generation, pad;
-};
-struct space_head {
-    uint64_t id, mm_size;
-    uint32_t aux_count, pad;
-};
-enum {
-    GROUP_BORROWS = 1, /* a vfork child: its parent counts the memory */
-    GROUP_DEAD = 2,    /* the host has ended it, or it cannot run on: SIGKILL is pending */
-    GROUP_FLAGS = 3,
-};
-struct group_row {
-    uint64_t space;
-    uint32_t proc, flags; /* proc: index of the kernel's row */
-};
-enum {
-    THREAD_PARKED = 1,
-    THREAD_IS_CLONE = 2,
-    THREAD_DEAD = 4,
-    THREAD_FLAGS = 7,
-};
-struct thread_row {
-    uint32_t thread, group; /* thread: index of the kernel's row; group: from 0 on */
-    uint32_t flags, xstate; /* xstate: bytes that follow */
-    uint64_t number, arg[6];
-    uint64_t trap, error, address;
-    struct dz_stub_regs regs;
-};
-_Static_assert(sizeof(struct state_head) == 16 && sizeof(struct chunk_head) == 16 &&
-                   sizeof(struct counters) == 24 && sizeof(struct space_head) == 24 &&
-                   sizeof(struct group_row) == 16 && sizeof(struct thread_row) == 256,
-               "docs/format/linux-state.md");
 enum {
     LAY_AT_ONCE = 4096, /* VMAs of one list */
 };
@@ -260,48 +206,25 @@ int dz_linux_save(struct dz_linux *l, struct dz_kernel *k, struct dz_buf *to, st
     return rc;
 }
 
-/* ---- restoring: chunks --------------------------------------------------------------------- */
+/* ---- restoring: parts ---------------------------------------------------------------------- */
 
-struct view {
-    const uint8_t *p;
-    size_t left;
-};
-static bool take(struct view *v, void *to, size_t n)
-{
-    if (n > v->left)
-        return false;
-    memcpy(to, v->p, n);
-    v->p += n;
-    v->left -= n;
-    return true;
-}
-static bool cut(struct view *v, uint64_t n, struct view *ret_part)
-{
-    if (n > v->left)
-        return false;
-    *ret_part = (struct view){v->p, (size_t)n};
-    v->p += n;
-    v->left -= (size_t)n;
-    return true;
-}
-
-#define BAD(err, ...) dz_fail((err), DZ_ECORRUPT, "saved native programs: " __VA_ARGS__)
-
-static int split(struct view all, struct view chunks[static CHUNKS], struct dz_err *err)
+int dz_linux_state_split(struct linux_view all, struct linux_view chunks[static CHUNKS],
+                         struct dz_err *err)
 {
     struct state_head h;
     struct chunk_head c;
-    if (!take(&all, &h, sizeof h) || memcmp(h.magic, STATE_MAGIC, sizeof h.magic) != 0)
-        return BAD(err, "the head is not valid");
+    if (!linux_take(&all, &h, sizeof h) || memcmp(h.magic, STATE_MAGIC, sizeof h.magic) != 0)
+        return LINUX_BAD(err, "the head is not valid");
     if (h.version != DZ_LINUX_STATE_VERSION)
         return dz_fail(err, DZ_EUNSUPPORTED,
                        "native programs were saved in version %u, this doze "
                        "reads %d",
                        h.version, DZ_LINUX_STATE_VERSION);
     for (uint32_t i = 1; i < CHUNKS; i++)
-        if (!take(&all, &c, sizeof c) || c.tag != i || c.pad || !cut(&all, c.size, &chunks[i]))
-            return BAD(err, "part %u is not valid", i);
-    return h.chunks != CHUNKS - 1 || all.left ? BAD(err, "there are unknown parts") : 0;
+        if (!linux_take(&all, &c, sizeof c) || c.tag != i || c.pad ||
+            !linux_cut(&all, c.size, &chunks[i]))
+            return LINUX_BAD(err, "part %u is not valid", i);
+    return h.chunks != CHUNKS - 1 || all.left ? LINUX_BAD(err, "there are unknown parts") : 0;
 }
 
 /* ---- restoring: address spaces ----------------------------------------------------------------
@@ -350,13 +273,13 @@ static int moved(void *arg, uint64_t size, struct dz_mm_back *back)
     return 0;
 }
 
-static int restore_space(struct wake *w, const struct space_head *h, struct view aux,
-                         struct view row, struct dz_err *err)
+static int restore_space(struct wake *w, const struct space_head *h, struct linux_view aux,
+                         struct linux_view row, struct dz_err *err)
 {
     struct dz_linux *l = w->l;
     for (size_t i = 0; i < w->spaces.n; i++)
         if (w->spaces.p[i]->id == h->id)
-            return BAD(err, "two address spaces are number %llu", (unsigned long long)h->id);
+            return LINUX_BAD(err, "two address spaces are number %llu", (unsigned long long)h->id);
     struct dz_linux_space *s = dz_linux_space_new(l);
     if (!s || dz_vec_push(&w->spaces, s) != 0) {
         if (s)
@@ -379,21 +302,21 @@ static int restore_space(struct wake *w, const struct space_head *h, struct view
     for (size_t i = 0; i < s->mm.vmas.n && rc == 0; i++)
         rc = dz_linux_back_restore(l, &s->mm.vmas.p[i]);
     if (rc == -EBADF)
-        return BAD(err, "a mapping has no file");
+        return LINUX_BAD(err, "a mapping has no file");
     return rc < 0 ? dz_fail_sys(err, -rc, "fill the mapped files of native programs") : 0;
 }
 
-static int restore_spaces(struct wake *w, struct view v, struct dz_err *err)
+static int restore_spaces(struct wake *w, struct linux_view v, struct dz_err *err)
 {
     struct space_head h;
-    struct view aux, row;
+    struct linux_view aux, row;
     const uint64_t last = w->l->space;
     int rc = 0;
     while (v.left && rc == 0) {
-        if (!take(&v, &h, sizeof h) || h.pad || h.id == 0 || h.id > last ||
-            h.aux_count > DZ_LINUX_AUX_MAX || !cut(&v, h.aux_count * UINT64_C(16), &aux) ||
-            !cut(&v, h.mm_size, &row))
-            return BAD(err, "an address space is not valid");
+        if (!linux_take(&v, &h, sizeof h) || h.pad || h.id == 0 || h.id > last ||
+            h.aux_count > DZ_LINUX_AUX_MAX || !linux_cut(&v, h.aux_count * UINT64_C(16), &aux) ||
+            !linux_cut(&v, h.mm_size, &row))
+            return LINUX_BAD(err, "an address space is not valid");
         rc = restore_space(w, &h, aux, row, err);
     }
     w->l->space = last; /* the new structs were numbered, too */
@@ -452,18 +375,18 @@ static int check_thread(const struct wake *w, const struct thread_row *row,
     const struct dz_thread *t = dz_kernel_row(w->k, DZ_KERNEL_TABLE_THREAD, row->thread);
     const bool parked = row->flags & THREAD_PARKED, clone = row->flags & THREAD_IS_CLONE;
     if (!t || t->proc != g->proc || dz_kernel_thread_task(w->k, row->thread))
-        return BAD(err, "thread row %u does not exist, or exists twice", row->thread);
+        return LINUX_BAD(err, "thread row %u does not exist, or exists twice", row->thread);
     if ((row->flags & ~(uint32_t)THREAD_FLAGS) || (clone && !parked) ||
         ((g->flags & GROUP_DEAD) && !(row->flags & THREAD_DEAD)) ||
         ((row->flags & THREAD_DEAD) && row->xstate))
-        return BAD(err, "the state of thread %d is not valid", t->tid);
+        return LINUX_BAD(err, "the state of thread %d is not valid", t->tid);
     if (t->depth || t->frame || (t->call[0].parked && !parked) ||
         (t->call[0].parked && !clone && is_never_parked(row->number)) ||
         (t->state == DZ_THREAD_VFORK && !clone))
-        return BAD(err, "thread %d waits in a call that it does not make", t->tid);
+        return LINUX_BAD(err, "thread %d waits in a call that it does not make", t->tid);
     if (canonical(row->regs.fs_base) != row->regs.fs_base ||
         canonical(row->regs.gs_base) != row->regs.gs_base)
-        return BAD(err, "thread %d has an impossible segment base", t->tid);
+        return LINUX_BAD(err, "thread %d has an impossible segment base", t->tid);
     return 0;
 }
 
@@ -486,7 +409,7 @@ static int make_thread(struct wake *w, const struct dz_linux_group *g, uint32_t 
 }
 
 static int restore_registers(struct dz_linux_thread *t, const struct thread_row *row,
-                             struct view xstate, struct dz_err *err)
+                             struct linux_view xstate, struct dz_err *err)
 {
     struct dz_linux *l = t->l;
     uint8_t x[DZ_STUB_XSTATE_MAX];
@@ -504,7 +427,8 @@ static int restore_registers(struct dz_linux_thread *t, const struct thread_row 
 
 /* group: of the threads before; NULL: this is its first. */
 static int restore_thread(struct wake *w, const struct thread_row *row, const struct group_row *g,
-                          struct view xstate, struct dz_linux_group **group, struct dz_err *err)
+                          struct linux_view xstate, struct dz_linux_group **group,
+                          struct dz_err *err)
 {
     struct dz_linux *l = w->l;
     struct dz_task *task = NULL;
@@ -549,28 +473,29 @@ static int restore_thread(struct wake *w, const struct thread_row *row, const st
     return t->number ? restore_registers(t, row, xstate, err) : 0;
 }
 
-static int check_groups(const struct wake *w, struct view v, struct dz_err *err)
+static int check_groups(const struct wake *w, struct linux_view v, struct dz_err *err)
 {
     struct group_row g, other;
-    const struct view all = v;
+    const struct linux_view all = v;
     if (v.left % sizeof g || v.left / sizeof g > DZ_KERNEL_PROCS_MAX)
-        return BAD(err, "the processes are not valid");
-    while (take(&v, &g, sizeof g)) {
-        struct view before = {all.p, all.left - v.left - sizeof g};
+        return LINUX_BAD(err, "the processes are not valid");
+    while (linux_take(&v, &g, sizeof g)) {
+        struct linux_view before = {all.p, all.left - v.left - sizeof g};
         if ((g.flags & ~(uint32_t)GROUP_FLAGS) || !space_find(w, g.space))
-            return BAD(err, "process row %u has no memory", g.proc);
-        while (take(&before, &other, sizeof other))
+            return LINUX_BAD(err, "process row %u has no memory", g.proc);
+        while (linux_take(&before, &other, sizeof other))
             if (other.proc == g.proc)
-                return BAD(err, "process row %u exists twice", g.proc);
+                return LINUX_BAD(err, "process row %u exists twice", g.proc);
     }
     return 0;
 }
 
-static int restore_threads(struct wake *w, struct view groups, struct view v, struct dz_err *err)
+static int restore_threads(struct wake *w, struct linux_view groups, struct linux_view v,
+                           struct dz_err *err)
 {
     struct thread_row row;
     struct group_row g;
-    struct view xstate;
+    struct linux_view xstate;
     const size_t count = groups.left / sizeof g;
     int rc = check_groups(w, groups, err);
     if (rc < 0)
@@ -580,8 +505,9 @@ static int restore_threads(struct wake *w, struct view groups, struct view v, st
         return dz_fail(err, DZ_ENOMEM, "no memory for native programs");
     w->l->wake = &w->next;
     while (v.left && rc == 0) {
-        if (!take(&v, &row, sizeof row) || row.group >= count || !cut(&v, row.xstate, &xstate)) {
-            rc = BAD(err, "a thread is cut off");
+        if (!linux_take(&v, &row, sizeof row) || row.group >= count ||
+            !linux_cut(&v, row.xstate, &xstate)) {
+            rc = LINUX_BAD(err, "a thread is cut off");
             break;
         }
         memcpy(&g, groups.p + row.group * sizeof g, sizeof g);
@@ -594,12 +520,12 @@ static int restore_threads(struct wake *w, struct view groups, struct view v, st
 
 /* ---- restoring ------------------------------------------------------------------------------ */
 
-static int restore_counters(struct dz_linux *l, struct view v, struct dz_err *err)
+static int restore_counters(struct dz_linux *l, struct linux_view v, struct dz_err *err)
 {
     struct counters c;
-    if (!take(&v, &c, sizeof c) || v.left || c.pad || c.space >= LINUX_OBJECT_SNAPSHOT ||
+    if (!linux_take(&v, &c, sizeof c) || v.left || c.pad || c.space >= LINUX_OBJECT_SNAPSHOT ||
         c.object >= LINUX_OBJECT_SNAPSHOT)
-        return BAD(err, "the counters are not valid");
+        return LINUX_BAD(err, "the counters are not valid");
     l->space = c.space;
     l->files.object = c.object;
     l->files.generation = c.generation;
@@ -611,12 +537,12 @@ int dz_linux_restore(struct dz_linux *l, struct dz_kernel *k, const void *bytes,
 {
     assert(l->count == 0 && !l->spaces && !l->held);
     struct wake w = {.l = l, .k = k};
-    struct view c[CHUNKS];
+    struct linux_view c[CHUNKS];
     w.spaces.max = DZ_KERNEL_PROCS_MAX;
     w.moves.max = SIZE_MAX / sizeof *w.moves.p;
     l->held = true;
     l->kernel = k;
-    int rc = split((struct view){bytes, size}, c, err);
+    int rc = dz_linux_state_split((struct linux_view){bytes, size}, c, err);
     if (rc == 0)
         rc = dz_linux_cpu_check(l, c[CHUNK_CPU].p, c[CHUNK_CPU].left, err);
     if (rc == 0)

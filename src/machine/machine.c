@@ -141,6 +141,12 @@ const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_siz
     return m->section[DZ_STATE_HOST].at;
 }
 
+const void *dz_machine_native_bytes(const struct dz_machine *m, size_t *ret_size)
+{
+    *ret_size = dz_view_left(&m->section[DZ_STATE_NATIVE]);
+    return m->section[DZ_STATE_NATIVE].at;
+}
+
 int64_t dz_machine_wake_at(const struct dz_machine *m)
 {
     return m->head.wake_real_ns;

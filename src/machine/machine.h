@@ -240,6 +240,9 @@ bool dz_machine_untouched(const struct dz_machine *m);
 /* The policy under which a sleeping machine ran, and the bytes that the embedder stored with it. */
 const char *dz_machine_policy(const struct dz_machine *m);
 const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);
+/* What the embedder's save() of a sleeping machine's native programs wrote. Size 0: there are
+ * none. */
+const void *dz_machine_native_bytes(const struct dz_machine *m, size_t *ret_size);
 /* When the earliest deadline of a sleeping machine is due, in ns since 1970; INT64_MAX: it has
  * none. */
 int64_t dz_machine_wake_at(const struct dz_machine *m);

@@ -293,6 +293,8 @@ static int report_all(struct look *p, struct dz_err *err)
         rc = report_proc(p, &procs.p[i], err);
     for (size_t i = 0; rc == 0 && p->ops->fd && i < procs.n; i++)
         rc = report_fds(p, &procs.p[i], false, &none, err);
+    for (size_t i = 0; rc == 0 && p->ops->thread && i < p->threads.n; i++)
+        rc = p->ops->thread(p->ops->arg, &p->threads.p[i], err);
     p->total.procs = (uint32_t)procs.n;
     dz_vec_release(&procs);
     return rc;

@@ -46,6 +46,8 @@ struct dz_inspect_ops {
                 struct dz_err *err); /* called with each process, by its index */
     int (*fd)(void *arg, const struct dz_inspect_fd *f,
               struct dz_err *err); /* called with each descriptor; NULL: skip them */
+    int (*thread)(void *arg, const struct dz_thread *row,
+                  struct dz_err *err); /* called with each thread; NULL: skip them */
     void *arg;
 };
 

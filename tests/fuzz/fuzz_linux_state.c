@@ -6,7 +6,7 @@
  * end. */
 #include "../lib/linux_play.h"
 
-#include <assert.h>
+#include "linux/linux_inspect.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,6 +33,30 @@ static void end(void)
     asleep_release(&saved);
     lplay_free(&asleep);
     rig_free(&disk);
+}
+
+static int on_thread(void *arg, const struct dz_linux_inspect_thread *t, struct dz_err *err)
+{
+    (void)err;
+    *(size_t *)arg += strlen(t->call);
+    return 0;
+}
+static int on_space(void *arg, uint64_t space, const struct dz_buf *maps, struct dz_err *err)
+{
+    (void)space, (void)err;
+    *(size_t *)arg += strlen(maps->p);
+    return 0;
+}
+static void on_inode(void *arg, uint64_t ino)
+{
+    *(size_t *)arg += ino;
+}
+static void inspect(const void *bytes, size_t size)
+{
+    size_t n = 0;
+    const struct dz_linux_inspect_ops ops = {.thread = on_thread, .space = on_space, .arg = &n};
+    (void)!dz_linux_inspect(bytes, size, &ops, NULL);
+    (void)!dz_linux_inspect_inodes(bytes, size, on_inode, &n, NULL);
 }
 
 static size_t change(const uint8_t *data, size_t size, uint8_t *state, size_t n)
@@ -68,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.state.len = change(data, size, state, saved.state.len);
     state = realloc(state, s.state.len ? s.state.len : 1);
     s.state.p = (char *)state;
+    inspect(state, s.state.len);
     lplay_machine(&to, &disk, 0);
     const int rc = asleep_wake(&s, asleep.k, to.k, to.l, NULL);
     dz_linux_release(to.l);

@@ -7,6 +7,8 @@
 
 #include "../lib/linux_play.h"
 
+#include "linux/linux_inspect.h"
+
 enum {
     TURNS = 400,
 };
@@ -202,5 +204,63 @@ TEST(lies)
     lie(8, REGS + 16 * 8, UINT64_C(1) << 60, 8, 0);           /* rip: the guest's affair */
     lie(8, 256, UINT64_C(1) << 5, 8, DZ_ECORRUPT);            /* a component that does not come */
     lie(8, 256 + 8 + 24, UINT32_MAX, 4, DZ_ECORRUPT);         /* MXCSR */
+    end();
+}
+
+/* ---- inspection ------------------------------------------------------------------------------ */
+
+static struct {
+    int threads, files, spaces;
+    uint64_t inode;
+    char calls[512];
+    char maps[4096];
+} seen;
+static int on_thread(void *arg, const struct dz_linux_inspect_thread *t, struct dz_err *err)
+{
+    (void)arg, (void)err;
+    seen.threads++;
+    CHECK(!t->dead && t->regs.rip >= LPLAY_CODE && t->regs.rip < LPLAY_CODE + 64);
+    (void)snprintf(seen.calls + strlen(seen.calls), sizeof seen.calls - strlen(seen.calls), "%s\n",
+                   t->call);
+    return 0;
+}
+static int on_space(void *arg, uint64_t space, const struct dz_buf *maps, struct dz_err *err)
+{
+    (void)arg, (void)err;
+    seen.spaces++;
+    CHECK(space > 0);
+    (void)snprintf(seen.maps, sizeof seen.maps, "%s", maps->p);
+    return 0;
+}
+static int on_file(void *arg, const struct dz_linux_inspect_file *f, struct dz_err *err)
+{
+    (void)arg, (void)err;
+    seen.files++;
+    CHECK((strcmp(f->kind, "shared memory") == 0) == (f->in_memory && f->size == 16384));
+    return 0;
+}
+static void on_inode(void *arg, uint64_t ino)
+{
+    (void)arg;
+    seen.inode = ino == rig_ino(&disk, "/file") ? ino : seen.inode;
+}
+TEST(inspect)
+{
+    const struct dz_linux_inspect_ops ops = {on_thread, on_space, on_file, NULL};
+    struct dz_err err = {0};
+    begin();
+    memset(&seen, 0, sizeof seen);
+    CHECK_INT(dz_linux_inspect(saved.state.p, saved.state.len, &ops, &err), 0);
+    CHECK_INT(seen.threads, 3);
+    CHECK_INT(seen.spaces, 2);
+    CHECK(seen.files >= 3); /* the program, /file, the object */
+    CHECK(strstr(seen.calls, "wait4(0xffffffffffffffff, ") && strstr(seen.calls, "nanosleep(") &&
+          strstr(seen.calls, "futex(0x10000000, 0, "));
+    CHECK(strstr(seen.maps, "10000000-10004000 rw-s 00000000 ") && strstr(seen.maps, "[vdso]") &&
+          strstr(seen.maps, "inode "));
+    CHECK_INT(dz_linux_inspect_inodes(saved.state.p, saved.state.len, on_inode, NULL, &err), 0);
+    CHECK(seen.inode);
+    CHECK_INT(dz_linux_inspect(saved.state.p, 0, &ops, &err), 0);
+    CHECK_INT(dz_linux_inspect(saved.state.p, saved.state.len - 1, &ops, &err), DZ_ECORRUPT);
     end();
 }
