@@ -669,6 +669,10 @@ struct dz_futex {
  * EINTR. */
 int64_t dz_sys_futex_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t value,
                           uint32_t bits, int64_t deadline);
+/* Wait for any of n futexes, whose words must have these values: the index of the one that was
+ * woken; the rest as above. */
+int64_t dz_sys_futex_waitv(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex *f,
+                           const uint32_t *values, size_t n, int64_t deadline);
 /* Wake at most n threads; returns how many. */
 int64_t dz_sys_futex_wake(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t n,
                           uint32_t bits);
@@ -786,8 +790,14 @@ int64_t dz_sys_dup2(struct dz_kernel *k, struct dz_proc *p, int fd, int to);
 int64_t dz_sys_dup3(struct dz_kernel *k, struct dz_proc *p, int fd, int to, int flags);
 int64_t dz_sys_pipe2(struct dz_kernel *k, struct dz_proc *p, int flags, int ret_fds[2]);
 /* F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ,
- * F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS */
+ * F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS, F_SETLEASE, F_GETLEASE, F_SETSIG, F_GETSIG */
 int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, int64_t arg);
+/* F_SETOWN_EX, or with to NULL F_GETOWN_EX. kind: F_OWNER_*. */
+struct dz_owner {
+    int32_t kind, id;
+};
+int64_t dz_sys_owner(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_owner *to,
+                     struct dz_owner *ret_owner);
 /* F_GETLK, F_SETLK, F_SETLKW and the F_OFD_ ones. */
 struct dz_flock {
     int16_t type, whence; /* F_RDLCK, F_WRLCK, F_UNLCK; SEEK_* */
@@ -992,6 +1002,14 @@ int64_t dz_sys_getsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const 
                           struct dz_sockopt *ret_value); /* what: level, name */
 int64_t dz_sys_setsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
                           const struct dz_sockopt *value);
+
+/* kcmp(2): 0: both are the same; 1, 2: the first comes before, after the second. */
+struct dz_kcmp {
+    int pid[2], type;      /* KCMP_* */
+    uint64_t fd[2];        /* KCMP_FILE, KCMP_EPOLL_TFD: of the first, the epoll of the second */
+    uint32_t watched, nth; /* KCMP_EPOLL_TFD: the descriptor in the epoll, among equal ones */
+};
+int64_t dz_sys_kcmp(struct dz_kernel *k, struct dz_proc *p, const struct dz_kcmp *c);
 
 /* The slot of a descriptor, for its rights and preopen; NULL: EBADF. Valid until
  * the next call that makes or closes a descriptor. */

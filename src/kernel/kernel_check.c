@@ -152,7 +152,7 @@ static void assert_waiters(const struct dz_kernel *k)
 
 static void assert_futexes(const struct dz_kernel *k)
 {
-    uint32_t waiting = 0;
+    uint32_t waiting = 0, alls = 0;
     for (uint32_t b = 0; b < DZ_K_HASH; b++) {
         uint64_t order = 0;
         for (const struct dz_thread *t = dz_k_thread(k, k->futex_hash[b]); t;
@@ -167,10 +167,12 @@ static void assert_futexes(const struct dz_kernel *k)
         bool parked = false;
         for (uint32_t d = 0; d <= t->depth; d++)
             parked |= t->call[d].parked != 0;
-        assert(t->futex_bits == 0 || parked);
+        assert((t->futex_bits == 0 && t->futex_all == 0) || parked);
+        assert(t->futex_bits == 0 || t->futex_all == 0);
         waiting -= t->futex_bits != 0;
+        alls += t->futex_all != 0;
     }
-    assert(waiting == 0);
+    assert(waiting == 0 && alls == k->futex_alls);
 }
 
 /* ---- kernel_fd.c, and what descriptions refer to --------------------------------------- */
@@ -194,11 +196,13 @@ static void count_files(const struct dz_kernel *k)
 
 static void assert_files(const struct dz_kernel *k)
 {
+    uint32_t leases = 0;
     count_files(k);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     {
         uint32_t access = f->flags & O_ACCMODE;
         assert(f->refs > 0 && f->refs == tally.file[f->index]);
+        leases += f->lease != 0;
         if (f->kind == DZ_FILE_PIPE) {
             tally.readers[f->obj] += access != O_WRONLY;
             tally.writers[f->obj] += access != O_RDONLY;
@@ -213,6 +217,7 @@ static void assert_files(const struct dz_kernel *k)
             assert(dz_k_socket(k, f->obj)->file == f->index);
         }
     }
+    assert(leases == k->leases);
     DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
     assert(s->files == tally.stream[s->index]);
 }

@@ -139,6 +139,7 @@ void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f)
         dz_vfs_lock_drop(k->vfs, f->locks, 0);
         dz_k_wake(k, &k->wait_lock);
     }
+    dz_k_lease_drop(k, f);
     if (ops->close)
         ops->close(k, f);
     dz_k_blob_free(k, f->path);
@@ -297,6 +298,19 @@ int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, in
     case F_ADD_SEALS:
     case F_GET_SEALS:
         return dz_k_seals_fcntl(k, f, cmd, (uint32_t)arg);
+    case F_SETLEASE:
+        return f->flags & O_PATH ? -EBADF : dz_k_lease_fcntl(k, p, fd, arg);
+    case F_GETLEASE:
+        return f->flags & O_PATH ? -EBADF : dz_k_lease_get(k, f);
+    case F_GETSIG:
+        return f->flags & O_PATH ? -EBADF : (int64_t)f->sig;
+    case F_SETSIG:
+        if (f->flags & O_PATH)
+            return -EBADF;
+        if (arg < 0 || arg > DZ_KERNEL_SIGNALS)
+            return -EINVAL;
+        f->sig = (uint32_t)arg;
+        return 0;
     case F_GETPIPE_SZ:
     case F_SETPIPE_SZ:
         return f->kind == DZ_FILE_PIPE ? dz_k_pipe_size(k, f, cmd, arg) : -EBADF;

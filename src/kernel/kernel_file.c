@@ -391,7 +391,9 @@ int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
     return e ? e : set_size(k, p, f->node.ino, size);
 }
 
-int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size)
+/* Truncate a path, or wait for leases on its file. */
+static int64_t truncate_walked(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                               uint64_t size)
 {
     struct dz_node n;
     struct dz_kstat st;
@@ -404,10 +406,19 @@ int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     if (n.fs != DZ_KERNEL_FS_DISK)
         return -EACCES;
     const struct dz_vfs_who who = dz_k_who(p);
+    int64_t wait = dz_vfs_access(k->vfs, n.ino, &who.cred, W_OK);
+    wait = wait ? wait : dz_k_lease_break(k, p, n.ino, O_WRONLY);
+    if (wait)
+        return wait;
     const struct dz_file sealed = {.node = n, .seals = k->memfds ? dz_k_seals_of(k, n.ino) : 0};
-    e = dz_vfs_access(k->vfs, n.ino, &who.cred, W_OK);
-    e = e ? e : dz_k_seals_check(k, &sealed, size, false);
+    e = dz_k_seals_check(k, &sealed, size, false);
     return e ? e : set_size(k, p, n.ino, size);
+}
+
+int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size)
+{
+    dz_k_sig_sync(k, p);
+    return dz_k_lease_end(k, p, truncate_walked(k, p, at, size));
 }
 
 /* Zero [off, off + n), on the disk and in mappings. */

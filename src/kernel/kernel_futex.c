@@ -7,6 +7,9 @@
  * still waits in its old position, even if it was requeued. The word itself is checked once, when
  * the wait begins. A wake clears the bits; the thread, made runnable, sees that and returns 0.
  *
+ * A thread that waits for several futexes is not in the hash: its row names a blob with the keys. A
+ * wake looks through such threads last. The wake frees the blob and leaves the index of the futex.
+ *
  * The runner does the atomic changes (struct dz_word). No wake can come between the check of a word
  * and the wait, because the kernel serves one call at a time.
  *
@@ -15,7 +18,8 @@
  *      it leaves, assert_linked when it enters, dz_k_assert_all for all);
  *   2. a bucket is in the order of futex_order (assert_linked);
  *   3. only a thread inside of dz_sys_futex_wait() has futex_bits: some call of it is
- *      parked (dz_k_assert_all; a row does not say which call that is).
+ *      parked (dz_k_assert_all; a row does not say which call that is);
+ *   4. k->futex_alls threads have futex_all, and these have no futex_bits (dz_k_assert_all).
  */
 #include "kernel/kernel_int.h"
 
@@ -38,8 +42,18 @@ static uint32_t *bucket_of(struct dz_kernel *k, const struct dz_thread *t)
     return bucket(k, (const uint64_t[2]){t->futex_space, t->futex_at});
 }
 
+static void drop_all(struct dz_kernel *k, struct dz_thread *t)
+{
+    if (t->futex_all == 0)
+        return;
+    dz_k_blob_free(k, t->futex_all);
+    t->futex_all = 0;
+    k->futex_alls--;
+}
+
 void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t)
 {
+    drop_all(k, t);
     if (t->futex_bits == 0)
         return;
     uint32_t *at = bucket_of(k, t);
@@ -65,6 +79,7 @@ static void assert_linked(const struct dz_kernel *k, const struct dz_thread *t,
 void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t)
 {
     t->futex_next = 0;
+    k->futex_alls += t->futex_all != 0;
     if (t->futex_bits == 0)
         return;
     uint32_t *at = bucket_of(k, t);
@@ -82,6 +97,7 @@ void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t)
 /* Append to the line. */
 static void join(struct dz_kernel *k, struct dz_thread *t, const uint64_t key[2], uint32_t bits)
 {
+    assert(t->futex_all == 0);
     t->futex_space = key[0];
     t->futex_at = key[1];
     t->futex_bits = bits;
@@ -92,6 +108,29 @@ static void join(struct dz_kernel *k, struct dz_thread *t, const uint64_t key[2]
 static bool waits_for(const struct dz_thread *t, const uint64_t key[2])
 {
     return t->futex_space == key[0] && t->futex_at == key[1];
+}
+
+/* Wake threads that wait for this futex among several. */
+static uint32_t wake_alls(struct dz_kernel *k, const uint64_t key[2], uint32_t n)
+{
+    uint32_t woken = 0;
+    if (k->futex_alls == 0)
+        return 0;
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    {
+        size_t size = 0;
+        const uint64_t(*keys)[2] = dz_k_blob(k, t->futex_all, &size);
+        size_t i = 0, count = size / sizeof *keys;
+        while (i < count && (keys[i][0] != key[0] || keys[i][1] != key[1]))
+            i++;
+        if (woken == n || i >= count)
+            continue;
+        drop_all(k, t);
+        t->futex_at = i;
+        dz_k_ready(k, t);
+        woken++;
+    }
+    return woken;
 }
 
 static uint32_t wake(struct dz_kernel *k, const uint64_t key[2], uint32_t n, uint32_t bits)
@@ -106,7 +145,7 @@ static uint32_t wake(struct dz_kernel *k, const uint64_t key[2], uint32_t n, uin
         dz_k_ready(k, t);
         woken++;
     }
-    return woken;
+    return woken < n ? woken + wake_alls(k, key, n - woken) : woken;
 }
 
 static uint32_t requeue(struct dz_kernel *k, const uint64_t from[2], const uint64_t to[2],
@@ -189,6 +228,55 @@ int64_t dz_sys_futex_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_fute
     if (c->intr)
         return dz_k_end(k, p, -EINTR);
     return dz_k_block(k, p);
+}
+
+static int64_t begin_all(struct dz_kernel *k, struct dz_thread *t, const struct dz_futex *f,
+                         const uint32_t *values, size_t n)
+{
+    uint64_t keys[DZ_KERNEL_FUTEXES_MAX][2];
+    for (size_t i = 0; i < n; i++) {
+        uint32_t word;
+        int64_t r = key_of(k, t, f[i], keys[i]);
+        r = r ? r : load(k, t, f[i].at, &word);
+        if (r || word != values[i])
+            return r ? r : -EAGAIN;
+    }
+    t->futex_all = dz_k_blob_new(k, keys, n * sizeof keys[0]);
+    k->futex_alls += t->futex_all != 0;
+    return t->futex_all ? 0 : -ENOMEM;
+}
+
+int64_t dz_sys_futex_waitv(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex *f,
+                           const uint32_t *values, size_t n, int64_t deadline)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    const struct dz_thread *t = dz_k_me(k, p);
+    if (!(c->flags & DZ_CALL_BEGUN)) {
+        const int64_t r = n == 0 || n > DZ_KERNEL_FUTEXES_MAX
+                              ? -EINVAL
+                              : begin_all(k, dz_k_me(k, p), f, values, n);
+        if (r)
+            return dz_k_end(k, p, r);
+        c->flags = DZ_CALL_BEGUN;
+        c->deadline = deadline;
+    }
+    if (t->futex_all == 0)
+        return dz_k_end(k, p, (int64_t)t->futex_at);
+    if (dz_kernel_now(k) >= c->deadline)
+        return dz_k_end(k, p, -ETIMEDOUT);
+    if (c->intr)
+        return dz_k_end(k, p, -EINTR);
+    return dz_k_block(k, p);
+}
+
+bool dz_k_futex_ok(const struct dz_kernel *k, const struct dz_thread *t)
+{
+    size_t size = 0;
+    if (t->futex_order > INT64_MAX || t->futex_all == 0)
+        return t->futex_order <= INT64_MAX;
+    return t->futex_bits == 0 && dz_k_blob(k, t->futex_all, &size) && size > 0 &&
+           size % (2 * sizeof(uint64_t)) == 0 &&
+           size <= DZ_KERNEL_FUTEXES_MAX * 2 * sizeof(uint64_t);
 }
 
 int64_t dz_sys_futex_wake(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t n,

@@ -108,9 +108,11 @@ struct dz_kernel {
     uint64_t memory_used; /* bytes: linear memories and blobs */
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
-    struct dz_err why;  /* why the last file that was executed was no program */
-    int64_t next_alarm; /* no process has an earlier alarm_at */
-    uint32_t timerfds;  /* open */
+    struct dz_err why;   /* why the last file that was executed was no program */
+    int64_t next_alarm;  /* no process has an earlier alarm_at */
+    uint32_t timerfds;   /* open */
+    uint32_t futex_alls; /* threads that wait for several futexes */
+    uint32_t leases;     /* descriptions that hold one */
     int64_t mono_offset;
     int64_t boot_real_ns;
     uint64_t generation;
@@ -335,6 +337,7 @@ void dz_k_task_free(struct dz_kernel *k, struct dz_thread *t);
 
 void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t); /* it waits for none any longer */
 void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t); /* after a thaw */
+bool dz_k_futex_ok(const struct dz_kernel *k, const struct dz_thread *t);
 /* Handle what an ending thread leaves: its robust list, and its number at clear_tid. */
 void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t);
 
@@ -347,6 +350,20 @@ void dz_k_timer_drop(struct dz_kernel *k, const struct dz_proc *p); /* all of th
 /* A pending signal of a timer was taken or dropped: fill in its overrun. */
 void dz_k_timer_taken(struct dz_kernel *k, struct dz_siginfo *info);
 bool dz_k_timer_ok(const struct dz_kernel *k, const struct dz_timer *t);
+
+/* ---- leases: kernel_lease.c --------------------------------------------------------------------
+ */
+
+/* Before a file is opened (flags: O_*) or truncated (O_WRONLY): 0 when no lease is in the way;
+ * DZ_KBLOCK, or -errno. */
+int64_t dz_k_lease_break(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags);
+/* The result of a call that may have waited for that. */
+int64_t dz_k_lease_end(struct dz_kernel *k, struct dz_proc *p, int64_t r);
+int64_t dz_k_lease_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t arg);
+int64_t dz_k_lease_get(struct dz_kernel *k, const struct dz_file *f);
+void dz_k_lease_drop(struct dz_kernel *k, struct dz_file *f);
+int64_t dz_k_owner_set(struct dz_kernel *k, struct dz_file *f, uint32_t kind, int32_t id);
+bool dz_k_lease_ok(const struct dz_file *f);
 
 /* ---- inotify: kernel_inotify.c -------------------------------------------------------------- */
 

@@ -471,19 +471,23 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     return -ENXIO;
 }
 
-int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
-                      uint32_t mode)
+/* Before a file of the disk is opened, which the caller may do. */
+static int64_t break_leases(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags)
+{
+    const struct dz_vfs_who who = dz_k_who(p);
+    if ((flags & O_PATH) || ((flags & O_CREAT) && (flags & O_EXCL)) ||
+        dz_vfs_access(k->vfs, ino, &who.cred, access_mask(flags)) != 0)
+        return 0; /* the open fails */
+    return dz_k_lease_break(k, p, ino, flags & O_TRUNC ? flags | O_RDWR : flags);
+}
+
+/* Open a path, or wait for leases on its file. */
+static int64_t open_walked(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
+                           uint32_t mode)
 {
     struct dz_k_walk w;
     uint64_t ino;
     bool nofollow = (flags & O_NOFOLLOW) || ((flags & O_CREAT) && (flags & O_EXCL));
-    if (!(k->caps & DZ_CAP_DISK))
-        return -ENOSYS;
-    if (!at.path)
-        return -EFAULT;
-    dz_k_sig_sync(k, p);
-    if (dz_k_my_call(k, p)->parked) /* only opening a FIFO waits; its name may be gone now */
-        return dz_k_fifo_wait(k, p, flags);
     at.flags |= nofollow ? DZ_AT_NOFOLLOW : 0;
     int e = dz_k_walk(k, p, at, &w);
     if (e)
@@ -495,6 +499,11 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     } else if (w.dir.fs != DZ_KERNEL_FS_DISK) {
         return flags & O_CREAT ? -EACCES : -ENOENT;
     }
+    if (w.node.ino != 0 && k->leases > 0) {
+        const int64_t r = break_leases(k, p, w.node.ino, flags);
+        if (r)
+            return r;
+    }
     if (w.dot)
         return open_inode(k, p, w.node.ino, flags);
     int fd = dz_k_fd_free(k, p, 0); /* create nothing that cannot be opened afterwards */
@@ -505,6 +514,20 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     if (!e && (flags & O_TRUNC))
         dz_k_disk_cut(k, ino);
     return e ? e : disk_opened(k, p, ino, flags, at.path);
+}
+
+int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
+                      uint32_t mode)
+{
+    if (!(k->caps & DZ_CAP_DISK))
+        return -ENOSYS;
+    if (!at.path)
+        return -EFAULT;
+    dz_k_sig_sync(k, p);
+    const struct dz_call *c = dz_k_my_call(k, p);
+    if (c->parked && !(c->flags & DZ_CALL_LEASE)) /* it opens a FIFO, whose name may be gone now */
+        return dz_k_fifo_wait(k, p, flags);
+    return dz_k_lease_end(k, p, open_walked(k, p, at, flags, mode));
 }
 
 /* ---- what a node is ---------------------------------------------------------------------- */

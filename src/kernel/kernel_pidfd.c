@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_pidfd.c - descriptors that stand for a process: pidfd_open, CLONE_PIDFD.
+ * kernel_pidfd.c - descriptors that stand for a process: pidfd_open, CLONE_PIDFD; and what two
+ * processes share: kcmp.
  *
  * The description holds the process's number and, because numbers are reused, its lock owner
  * number, which is not (dz_file.pos). When the process has been reaped, the descriptor refers to no
@@ -10,6 +11,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -84,6 +86,14 @@ int64_t dz_sys_pidfd_open(struct dz_kernel *k, struct dz_proc *p, int pid, int f
     return dz_k_install(k, p, f, O_CLOEXEC);
 }
 
+/* May p look at the resources of another process, as a debugger may? */
+static bool may_debug(const struct dz_proc *p, const struct dz_proc *of)
+{
+    const bool own = p->uid == of->uid && p->uid == of->euid && p->uid == of->suid &&
+                     p->gid == of->gid && p->gid == of->egid && p->gid == of->sgid;
+    return of == p || (own && !(of->flags & DZ_PROC_SECRET)) || dz_k_capable(p, CAP_SYS_PTRACE);
+}
+
 int64_t dz_sys_pidfd_getfd(struct dz_kernel *k, struct dz_proc *p, int fd, int of)
 {
     const struct dz_file *f = pidfd(k, p, fd);
@@ -92,9 +102,7 @@ int64_t dz_sys_pidfd_getfd(struct dz_kernel *k, struct dz_proc *p, int fd, int o
     const struct dz_proc *from = process(k, f);
     if (!from || from->state == DZ_PROC_ZOMBIE)
         return -ESRCH;
-    const bool own = p->uid == from->uid && p->uid == from->euid && p->uid == from->suid &&
-                     p->gid == from->gid && p->gid == from->egid && p->gid == from->sgid;
-    if (from != p && ((!own || (from->flags & DZ_PROC_SECRET)) && !dz_k_capable(p, CAP_SYS_PTRACE)))
+    if (!may_debug(p, from))
         return -EPERM;
     struct dz_file *g = dz_k_fd_file(k, from, of);
     if (!g)
@@ -117,4 +125,73 @@ int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
     if (!to)
         return -ESRCH;
     return info ? dz_sys_sigqueue(k, p, to->pid, 0, info) : dz_sys_kill(k, p, to->pid, signo);
+}
+
+/* ---- kcmp ------------------------------------------------------------------------------------ */
+
+static int64_t order(uint64_t a, uint64_t b)
+{
+    return a == b ? 0 : a < b ? 1 : 2;
+}
+
+/* What identifies the address space of a process; 0: it has none any more. */
+static uint64_t space_of(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    struct dz_task *task = p->threads ? k->task[p->threads] : NULL;
+    uint64_t key[2] = {0, 0};
+    if (task && task->runner->key)
+        (void)task->runner->key(task->runner_arg, task, 4096, false, key);
+    return key[0];
+}
+
+/* The description that the nth item of this descriptor in an epoll watches. */
+static const struct dz_file *item_of(const struct dz_kernel *k, const struct dz_file *epoll,
+                                     const struct dz_kcmp *c)
+{
+    uint32_t n = 0;
+    for (const struct dz_epitem *i = dz_k_epitem(k, epoll->items); i;
+         i = dz_k_epitem(k, i->next_item))
+        if ((uint32_t)i->fd == c->watched && n++ == c->nth)
+            return dz_k_file(k, i->file);
+    return NULL;
+}
+
+int64_t dz_sys_kcmp(struct dz_kernel *k, struct dz_proc *p, const struct dz_kcmp *c)
+{
+    const struct dz_thread *t[2];
+    const struct dz_proc *of[2];
+    const struct dz_file *f[2];
+    for (int i = 0; i < 2; i++) {
+        t[i] = dz_k_thread_find(k, c->pid[i]);
+        of[i] = t[i] ? dz_k_proc_of(k, t[i]) : dz_k_find(k, c->pid[i]);
+        if (!of[i])
+            return -ESRCH;
+    }
+    if (!may_debug(p, of[0]) || !may_debug(p, of[1]))
+        return -EPERM;
+    switch (c->type) {
+    case KCMP_FILE:
+        for (int i = 0; i < 2; i++)
+            f[i] = c->fd[i] <= INT32_MAX ? dz_k_fd_file(k, of[i], (int)c->fd[i]) : NULL;
+        return f[0] && f[1] ? order(f[0]->index, f[1]->index) : -EBADF;
+    case KCMP_EPOLL_TFD:
+        for (int i = 0; i < 2; i++)
+            f[i] = c->fd[i] <= INT32_MAX ? dz_k_fd_file(k, of[i], (int)c->fd[i]) : NULL;
+        if (!f[0] || !f[1])
+            return -EBADF;
+        if (f[1]->kind != DZ_FILE_EPOLL)
+            return -EINVAL;
+        f[1] = item_of(k, f[1], c);
+        return f[1] ? order(f[0]->index, f[1]->index) : -ENOENT;
+    case KCMP_VM:
+        return order(space_of(k, of[0]), space_of(k, of[1]));
+    case KCMP_FILES:
+    case KCMP_FS:
+    case KCMP_SIGHAND:
+    case KCMP_IO:
+    case KCMP_SYSVSEM: /* threads share all of these, processes none */
+        return order(of[0]->index, of[1]->index);
+    default:
+        return -EINVAL;
+    }
 }

@@ -240,11 +240,11 @@ static bool thread_ok(struct dz_kernel *k, const struct dz_thread *t)
     ok = ok && (t->state == DZ_THREAD_READY || t->state == DZ_THREAD_WAIT || vfork) &&
          (vfork || t->vfork_child == 0);
     ok = ok && t->comm[15] == '\0' && t->depth <= DZ_KERNEL_HANDLERS_MAX &&
-         blob_or_none(k, t->frame) && t->futex_order <= INT64_MAX;
+         blob_or_none(k, t->frame) && dz_k_futex_ok(k, t);
     bool parked = false;
     for (uint32_t d = 0; ok && d <= t->depth; d++)
         parked |= t->call[d].parked != 0;
-    ok = ok && (t->futex_bits == 0 || parked);
+    ok = ok && ((t->futex_bits == 0 && t->futex_all == 0) || parked);
     return ok && k->task[t->index];
 }
 
@@ -259,7 +259,7 @@ static bool siginfo_ok(struct dz_kernel *k, const struct dz_siginfo *i)
 
 static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
 {
-    if (!node_ok(&f->node) || !is_text(k, f->path))
+    if (!node_ok(&f->node) || !is_text(k, f->path) || !dz_k_lease_ok(f))
         return false;
     switch (f->kind) {
     case DZ_FILE_DISK:
@@ -363,7 +363,7 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
             ok = ok && (fds[i].file == 0 || claim(seen, fds[i].preopen));
     }
     DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
-    ok = ok && claim(seen, t->frame);
+    ok = ok && claim(seen, t->frame) && claim(seen, t->futex_all);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     ok = ok && claim(seen, f->path);
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
@@ -454,6 +454,7 @@ static void reset_counts(struct dz_kernel *k)
         f->refs = f->wait_r = f->wait_w = f->watched = f->items = f->walk = 0;
         k->timerfds += f->kind == DZ_FILE_TIMERFD;
         k->memfds |= f->seals != 0;
+        k->leases += f->lease != 0;
     }
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
     {
@@ -641,6 +642,7 @@ void dz_kernel_unput(struct dz_kernel *k)
     (void)dz_vfs_observe(k->vfs, NULL);
     memset(k->watch_hash, 0, sizeof k->watch_hash);
     k->timerfds = 0;
+    k->leases = k->futex_alls = 0;
     k->socket_bytes = 0;
     k->in_flight = 0;
     memset(k->q_head, 0, sizeof k->q_head);

@@ -77,6 +77,7 @@ enum {
     DZ_KERNEL_SLICE_NS = 5000000,     /* longest time slice */
     DZ_KERNEL_SYNTH_MAX = 8192 << 10, /* bytes of a file in /proc */
     DZ_KERNEL_RLIMITS = 16,
+    DZ_KERNEL_FUTEXES_MAX = 128,     /* of one futex_waitv */
     DZ_KERNEL_ROBUST_MAX = 2048,     /* entries of a robust list that are handled */
     DZ_KERNEL_STACK_SLOTS = 1 << 19, /* of the engine, for each process */
 };
@@ -141,6 +142,12 @@ struct dz_file {
     uint32_t seals;      /* F_SEAL_* of a memfd, with DZ_SEAL_MEMFD; all descriptions of it agree */
     int64_t timer_at;    /* TIMERFD: kernel time when it expires next; 0 = off */
     int64_t timer_every; /* ns; 0 = once */
+    uint32_t sig;        /* F_SETSIG; 0: SIGIO */
+    uint32_t owner_kind; /* F_OWNER_*, */
+    int32_t owner;       /* and its number; 0: nobody */
+    uint32_t lease, lease_to; /* kernel_lease.c */
+    int32_t lease_fd;         /* the descriptor that its signal names */
+    int64_t lease_until;      /* being broken: kernel time when it is taken away */
 
     uint32_t wait_r, wait_w; /* link: waiters; of kinds that have no row of their own */
     uint32_t watched;        /* link: items of epoll that watch it */
@@ -487,6 +494,7 @@ enum {
     DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
     DZ_CALL_SEMOP = 8,     /* waits for the semaphore in `done` */
     DZ_CALL_LOCK = 16,     /* waits for a lock of the owner in `result` */
+    DZ_CALL_LEASE = 64,    /* waits for leases on the file that it opens or truncates */
     DZ_CALL_MQUEUE = 32,   /* waits for a message of the queue in `done` */
 };
 /* A call that was parked: the state that its next issue continues from. */
@@ -585,6 +593,7 @@ struct dz_thread {
     int32_t vfork_child;            /* pid, in state VFORK */
     uint64_t futex_space, futex_at; /* the futex that it waits for */
     uint64_t futex_order;           /* threads are woken in this order */
+    uint32_t futex_all;             /* blob: the keys of the futexes of a futex_waitv; 0 = none */
     uint32_t futex_bits;            /* 0 = none, or it was woken */
     uint32_t policy;                /* SCHED_*, SCHED_RESET_ON_FORK */
     uint64_t cpus;                  /* the first 64 processors that it may use; 0 = all */

@@ -91,6 +91,8 @@ const struct dz_k_text dz_k_sysctl_texts[] = {
     SAYS("sys/fs/inotify/max_queued_events", "16384"),
     SAYS("sys/fs/inotify/max_user_instances", "1024"),
     SAYS("sys/fs/inotify/max_user_watches", "65536"),
+    SAYS("sys/fs/lease-break-time", "45"),
+    SAYS("sys/fs/leases-enable", "1"),
     DIR("sys/fs/mqueue"),
     SAYS("sys/fs/mqueue/msg_default", "10"),
     SAYS("sys/fs/mqueue/msg_max", "10"),

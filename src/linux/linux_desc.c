@@ -97,10 +97,36 @@ static int64_t lock(const linux_call *c, int cmd)
     return dz_linux_put(c, c->arg[2], &f, sizeof f);
 }
 
+/* F_SETOWN and F_GETOWN name a process, or a group by its negative number. */
+static int64_t owner(const linux_call *c, int cmd)
+{
+    const int id = arg_int(c, 2);
+    struct dz_owner o = {F_OWNER_PID, id};
+    if (cmd == F_SETOWN && id == INT32_MIN)
+        return -EINVAL;
+    if (cmd == F_SETOWN && id < 0)
+        o = (struct dz_owner){F_OWNER_PGRP, -id};
+    if (cmd == F_SETOWN_EX && dz_linux_get(c, c->arg[2], &o, sizeof o) < 0)
+        return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EFAULT : -EBADF;
+    const bool sets = cmd == F_SETOWN || cmd == F_SETOWN_EX;
+    const int64_t r = dz_sys_owner(LINUX_K(c), arg_int(c, 0), sets ? &o : NULL, &o);
+    if (r < 0 || sets)
+        return r;
+    if (cmd == F_GETOWN_EX)
+        return dz_linux_put(c, c->arg[2], &o, sizeof o);
+    return o.kind == F_OWNER_PGRP ? -o.id : o.id;
+}
+_Static_assert(sizeof(struct dz_owner) == 8, "struct f_owner_ex");
+
 LINUX_CALL(fcntl)
 {
     const int cmd = arg_int(c, 1);
     switch (cmd) {
+    case F_SETOWN:
+    case F_GETOWN:
+    case F_SETOWN_EX:
+    case F_GETOWN_EX:
+        return owner(c, cmd);
     case F_GETLK:
     case F_SETLK:
     case F_SETLKW:

@@ -111,7 +111,7 @@ static enum layout layout_of(const struct dz_siginfo *i)
     for (size_t n = 0; n < DZ_ARRAY_LEN(own); n++)
         if (own[n].signo == i->signo && i->code > 0 && i->code <= own[n].codes)
             return own[n].layout;
-    return LAYOUT_SENDER;
+    return i->code > 0 && i->code <= 6 ? LAYOUT_POLL : LAYOUT_SENDER;
 }
 
 /* Three ints, and from byte 16 on the data of the signal. */

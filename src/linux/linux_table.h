@@ -352,7 +352,7 @@
     X(309, getcpu, "ppp")                           \
     N(310, process_vm_readv, "dpzpzx", ENOSYS)      \
     N(311, process_vm_writev, "dpzpzx", ENOSYS)     \
-    N(312, kcmp, "dddxx", ENOSYS)                   \
+    X(312, kcmp, "dddxx")                           \
     N(313, finit_module, "fsx", EPERM)              \
     X(314, sched_setattr, "dpx")                    \
     X(315, sched_getattr, "dpux")                   \
@@ -400,7 +400,7 @@
     N(446, landlock_restrict_self, "fx", ENOSYS)    \
     N(447, memfd_secret, "x", ENOSYS)               \
     N(448, process_mrelease, "fx", ENOSYS)          \
-    N(449, futex_waitv, "puxtc", ENOSYS)            \
+    X(449, futex_waitv, "puxtc")                    \
     N(450, set_mempolicy_home_node, "pzxx", ENOSYS) \
     X(452, fchmodat2, "FsoA")
 

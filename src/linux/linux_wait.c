@@ -9,6 +9,7 @@
 #include "linux/linux_run_int.h"
 
 #include <linux/futex.h>
+#include <linux/kcmp.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -186,6 +187,58 @@ LINUX_CALL(futex)
     default:
         return -ENOSYS;
     }
+}
+
+/* struct futex_waitv. */
+struct waiter {
+    uint64_t value, at;
+    uint32_t flags, reserved;
+};
+enum {
+    WAITER_32 = 2, /* FUTEX_32: the only size that futexes have */
+};
+
+LINUX_CALL(futex_waitv)
+{
+    struct waiter w[DZ_KERNEL_FUTEXES_MAX];
+    struct dz_futex f[DZ_KERNEL_FUTEXES_MAX];
+    uint32_t values[DZ_KERNEL_FUTEXES_MAX];
+    const uint32_t n = arg_u32(c, 1);
+    const int clock = arg_int(c, 4);
+    int64_t until;
+    if (arg_u32(c, 2) != 0 || n == 0 || n > DZ_KERNEL_FUTEXES_MAX || c->arg[0] == 0)
+        return -EINVAL;
+    if (c->arg[3] != 0 && clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)
+        return -EINVAL;
+    const int64_t e = deadline(c, true, clock, &until);
+    if (e < 0)
+        return e;
+    if (dz_linux_get(c, c->arg[0], w, n * sizeof *w) < 0)
+        return -EFAULT;
+    for (uint32_t i = 0; i < n; i++) {
+        if ((w[i].flags & ~(uint32_t)FUTEX_PRIVATE_FLAG) != WAITER_32 || w[i].reserved != 0)
+            return -EINVAL;
+        f[i] = (struct dz_futex){w[i].at, !(w[i].flags & FUTEX_PRIVATE_FLAG)};
+        values[i] = (uint32_t)w[i].value;
+    }
+    return dz_sys_futex_waitv(LINUX_K(c), f, values, n, until);
+}
+
+LINUX_CALL(kcmp)
+{
+    struct {
+        uint32_t epoll, watched, nth;
+    } slot; /* struct kcmp_epoll_slot */
+    struct dz_kcmp k = {
+        .pid = {arg_int(c, 0), arg_int(c, 1)}, .type = arg_int(c, 2), .fd = {c->arg[3], c->arg[4]}};
+    if (k.type == KCMP_EPOLL_TFD) {
+        if (dz_linux_get(c, c->arg[4], &slot, sizeof slot) < 0)
+            return -EFAULT;
+        k.fd[1] = slot.epoll;
+        k.watched = slot.watched;
+        k.nth = slot.nth;
+    }
+    return dz_sys_kcmp(LINUX_K(c), &k);
 }
 
 LINUX_CALL(set_tid_address)

@@ -372,6 +372,7 @@ static const struct dz_field thread_fields[] = {
     DZ_FIELD_ARRAY(T, 25, comm),
     DZ_FIELD(T, 26, policy),
     DZ_FIELD(T, 27, cpus),
+    DZ_FIELD(T, 28, futex_all),
 };
 #undef T
 
@@ -445,12 +446,16 @@ const struct dz_record dz_machine_proc1_record =
 
 #define T struct dz_file
 static const struct dz_field file_fields[] = {
-    DZ_FIELD(T, 1, kind),      DZ_FIELD(T, 2, obj),
-    DZ_FIELD(T, 3, flags),     DZ_FIELD_SUB(T, 4, node, &node),
-    DZ_FIELD(T, 5, pos),       DZ_FIELD(T, 6, locks),
-    DZ_FIELD(T, 7, path),      DZ_FIELD(T, 8, dir_synth),
-    DZ_FIELD(T, 9, flocked),   DZ_FIELD(T, 10, seals),
-    DZ_FIELD(T, 11, timer_at), DZ_FIELD(T, 12, timer_every),
+    DZ_FIELD(T, 1, kind),         DZ_FIELD(T, 2, obj),
+    DZ_FIELD(T, 3, flags),        DZ_FIELD_SUB(T, 4, node, &node),
+    DZ_FIELD(T, 5, pos),          DZ_FIELD(T, 6, locks),
+    DZ_FIELD(T, 7, path),         DZ_FIELD(T, 8, dir_synth),
+    DZ_FIELD(T, 9, flocked),      DZ_FIELD(T, 10, seals),
+    DZ_FIELD(T, 11, timer_at),    DZ_FIELD(T, 12, timer_every),
+    DZ_FIELD(T, 13, sig),         DZ_FIELD(T, 14, owner_kind),
+    DZ_FIELD(T, 15, owner),       DZ_FIELD(T, 16, lease),
+    DZ_FIELD(T, 17, lease_to),    DZ_FIELD(T, 18, lease_fd),
+    DZ_FIELD(T, 19, lease_until),
 };
 #undef T
 

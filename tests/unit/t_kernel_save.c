@@ -823,3 +823,53 @@ TEST(save_damaged_watches_and_queues_are_refused)
     dz_kernel_free(b.k);
     CHECK_INT(krig_stop(&a), 0);
 }
+
+/* ---- a wait for several futexes, and a lease
+ * ------------------------------------------------------
+ */
+
+static int waits_for_any(struct fib *f)
+{
+    const struct dz_futex any[2] = {{.at = 4}, {.at = 8}};
+    const uint32_t values[2] = {0, 0};
+    OK(f, SYS(f, dz_sys_futex_waitv(FK(f), any, values, 2, INT64_MAX)) == 1);
+    return 14; /* of the process, which ends with it */
+}
+static int has_lease(struct fib *f)
+{
+    if (dz_sys_gettid(FK(f)) != f->p->pid)
+        return waits_for_any(f);
+    if (!moved) {
+        OK(f, fib_open(f, "/tmp/l", O_CREAT | O_RDWR) == 0);
+        OK(f, dz_sys_fcntl(FK(f), 0, F_SETLEASE, F_WRLCK) == 0);
+        (void)fib_thread(f, waits_for_any);
+    }
+    fib_sleep(f, 60000);
+    OK(f, dz_sys_fcntl(FK(f), 0, F_GETLEASE, 0) == F_WRLCK);
+    OK(f, SYS(f, dz_sys_futex_wake(FK(f), (struct dz_futex){.at = 8}, 9, 1)) == 1);
+    fib_sleep(f, 1000);
+    return 1;
+}
+TEST(save_leases_and_waits_for_several_futexes_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    moved = false;
+    two_of(&a, &b, has_lease);
+    struct dz_file *l = dz_k_file(a.k, 1);
+    struct dz_thread *t = dz_k_row(&a.k->tab[DZ_KERNEL_TABLE_THREAD], 2);
+    uint32_t *const victims[] = {&l->lease, &l->lease_to, &l->sig, &l->owner_kind, &t->futex_all};
+    for (size_t n = 0; n < DZ_ARRAY_LEN(victims); n++) {
+        const uint32_t old = *victims[n];
+        *victims[n] = 77;
+        CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+        *victims[n] = old;
+        dz_kernel_free(b.k);
+        CHECK_INT(krig_kernel(&b, NULL, 0), 0);
+    }
+    moved = true;
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(WEXITSTATUS(job.status), 14);
+    end_two(&a, &b);
+}

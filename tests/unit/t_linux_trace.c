@@ -225,7 +225,6 @@ static int refuses(struct fib *f)
         {SYS_mbind, ENOSYS},
         {SYS_fanotify_init, EPERM},
         {SYS_name_to_handle_at, EOPNOTSUPP},
-        {SYS_kcmp, ENOSYS},
         {SYS_process_vm_readv, ENOSYS},
         {SYS_modify_ldt, ENOSYS},
         {SYS_iopl, EPERM},

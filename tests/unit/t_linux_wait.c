@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include <linux/futex.h>
+#include <linux/kcmp.h>
 
 #define LAST(n) (LRIG_RO - (n))
 #define NOWHERE UINT64_C(0x7fff00000000)
@@ -318,4 +319,99 @@ static int survives(struct fib *f)
 TEST(threads_leave_their_locks)
 {
     CHECK_INT(lrig_run(survives, 0), 0);
+}
+
+/* ---- several futexes, and what processes share --------------------------------------------------
+ */
+
+struct waiter {
+    uint64_t value, at;
+    uint32_t flags, reserved;
+};
+
+static uint64_t two_waiters(uint32_t flags)
+{
+    const struct waiter w[2] = {{0, A, flags, 0}, {0, B, flags, 0}};
+    return lmem_put(w, sizeof w);
+}
+
+static int waits_for_any(struct fib *f)
+{
+    GIVES(f, 1, futex_waitv, two_waiters(2 | PRIVATE), 2, 0, 0, 0);
+    GIVES(f, 0, futex_waitv, two_waiters(2 | PRIVATE), 2, 0, 0, 0);
+    return 0;
+}
+static int any(struct fib *f)
+{
+    const int64_t past[2] = {0, 1}, bad[2] = {0, -1};
+    const uint64_t over = lmem_put(past, sizeof past), no_time = lmem_put(bad, sizeof bad);
+    const uint64_t good = two_waiters(2 | PRIVATE);
+    GIVES(f, -EINVAL, futex_waitv, good, 2, 1, 0, 0);
+    GIVES(f, -EINVAL, futex_waitv, good, 0, 0, 0, 0);
+    GIVES(f, -EINVAL, futex_waitv, good, 129, 0, 0, 0);
+    GIVES(f, -EINVAL, futex_waitv, 0, 2, 0, 0, 0);
+    GIVES(f, -EINVAL, futex_waitv, good, 2, 0, over, CLOCK_BOOTTIME);
+    GIVES(f, -EINVAL, futex_waitv, good, 2, 0, no_time, CLOCK_MONOTONIC);
+    GIVES(f, -EFAULT, futex_waitv, LAST(40), 2, 0, 1, CLOCK_MONOTONIC);
+    GIVES(f, -EFAULT, futex_waitv, LRIG_END - 40, 2, 0, 0, 0);
+    GIVES(f, -EINVAL, futex_waitv, two_waiters(PRIVATE), 2, 0, 0, 0);
+    GIVES(f, -EINVAL, futex_waitv, two_waiters(2 | 4), 2, 0, 0, 0);
+    GIVES(f, -ETIMEDOUT, futex_waitv, good, 2, 0, over, CLOCK_MONOTONIC);
+    GIVES(f, -ETIMEDOUT, futex_waitv, good, 2, 0, over, CLOCK_REALTIME);
+    ((struct waiter *)lmem_at(good))[1].value = 1;
+    GIVES(f, -EAGAIN, futex_waitv, good, 2, 0, 0, 0);
+    ((struct waiter *)lmem_at(good))[1].at = B + 1;
+    GIVES(f, -EINVAL, futex_waitv, good, 2, 0, 0, 0);
+    OK(f, fib_thread(f, waits_for_any) > 0);
+    fib_sleep(f, 1);
+    GIVES(f, 0, futex, B, FUTEX_WAKE, 9, 0, 0, 0); /* shared: another one */
+    GIVES(f, 1, futex, B, FUTEX_WAKE | PRIVATE, 9, 0, 0, 0);
+    GIVES(f, 0, futex, A, FUTEX_WAKE | PRIVATE, 9, 0, 0, 0); /* it waits no longer */
+    fib_sleep(f, 1);
+    GIVES(f, 1, futex, A, FUTEX_WAKE | PRIVATE, 1, 0, 0, 0);
+    fib_sleep(f, 1);
+    return 0;
+}
+TEST(one_of_several_futexes_ends_the_wait)
+{
+    CHECK_INT(lrig_run(any, 1000), 0);
+}
+
+static int lives(struct fib *f)
+{
+    fib_sleep(f, 1000);
+    return 0;
+}
+static int shares(struct fib *f)
+{
+    const int64_t me = f->p->pid, child = fib_fork(f, lives);
+    struct epoll_event e = {.events = EPOLLIN};
+    uint32_t slot[3] = {4, 0, 0};
+    GIVES(f, 3, dup, 0);
+    GIVES(f, 0, kcmp, me, me, KCMP_FILE, 0, 3);
+    GIVES(f, 1, kcmp, me, me, KCMP_FILE, 0, 1);
+    GIVES(f, 2, kcmp, me, me, KCMP_FILE, 1, 0);
+    GIVES(f, 0, kcmp, me, child, KCMP_FILE, 2, 2);
+    GIVES(f, -EBADF, kcmp, me, child, KCMP_FILE, 0, 9);
+    GIVES(f, -EBADF, kcmp, me, child, KCMP_FILE, UINT64_MAX, 0);
+    for (int type = KCMP_VM; type <= KCMP_SYSVSEM; type++) {
+        GIVES(f, 0, kcmp, me, me, type, 0, 0);
+        GIVES(f, 1, kcmp, me, child, type, 0, 0);
+    }
+    GIVES(f, -EINVAL, kcmp, me, me, KCMP_TYPES, 0, 0);
+    GIVES(f, -ESRCH, kcmp, me, 9999, KCMP_VM, 0, 0);
+    GIVES(f, -EPERM, kcmp, me, 1, KCMP_VM, 0, 0);
+    GIVES(f, 4, epoll_create1, 0);
+    GIVES(f, 0, epoll_ctl, 4, EPOLL_CTL_ADD, 0, lmem_put(&e, sizeof e));
+    GIVES(f, 0, kcmp, me, me, KCMP_EPOLL_TFD, 3, lmem_put(slot, sizeof slot));
+    slot[1] = 1;
+    GIVES(f, -ENOENT, kcmp, me, me, KCMP_EPOLL_TFD, 3, lmem_put(slot, sizeof slot));
+    slot[0] = 1;
+    GIVES(f, -EINVAL, kcmp, me, me, KCMP_EPOLL_TFD, 3, lmem_put(slot, sizeof slot));
+    GIVES(f, -EFAULT, kcmp, me, me, KCMP_EPOLL_TFD, 3, 1);
+    return 0;
+}
+TEST(kcmp_knows_what_processes_share)
+{
+    CHECK_INT(lrig_run(shares, 1000), 0);
 }
