@@ -821,7 +821,8 @@ int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void
 int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence);
 /* For a runner that answers calls on a descriptor itself: the description behind it, if only calls
  * by this descriptor use it, and nobody can notice when it is closed. That is a regular file of the
- * disk, open for reading, which no process maps to write, while no file is locked or watched. */
+ * disk, open for reading, which no process maps to write, while no file is locked, watched or
+ * leased. */
 struct dz_alone {
     uint32_t file; /* dz_fd.file */
     uint64_t ino, pos;

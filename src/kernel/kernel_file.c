@@ -333,7 +333,7 @@ bool dz_kernel_alone(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_a
     struct dz_vfs_attr a;
     if (!f || f->kind != DZ_FILE_DISK || (f->flags & O_ACCMODE) != O_RDONLY || f->refs != 1 ||
         f->flocked || f->watched || f->seals || k->tab[DZ_KERNEL_TABLE_WATCH].used > 0 ||
-        is_mapped(k, f->node.ino) || dz_vfs_lock_at(k->vfs, 0, &any) == 1 ||
+        k->leases > 0 || is_mapped(k, f->node.ino) || dz_vfs_lock_at(k->vfs, 0, &any) == 1 ||
         dz_vfs_getattr(k->vfs, f->node.ino, &a) < 0 || !S_ISREG(a.mode))
         return false;
     *ret_alone = (struct dz_alone){.file = f->index, .ino = f->node.ino, .pos = f->pos};

@@ -29,7 +29,6 @@ struct dz_pty *dz_k_pty_new(struct dz_kernel *k, uint32_t uid, uint32_t gid)
     t->marks = dz_k_blob_new(k, NULL, DZ_KERNEL_TTY_IN);
     t->out = dz_k_blob_new(k, NULL, DZ_KERNEL_TTY_OUT);
     dz_k_ldisc_reset(&t->termios);
-    t->size = (struct dz_winsize){.rows = 24, .cols = 80};
     t->uid = uid;
     t->gid = gid;
     t->mode = 0620;

@@ -119,6 +119,7 @@ int dz_vfs_observe(struct dz_vfs *v, const struct dz_vfs_observer *o)
 {
     if (!v->watches && o)
         v->watches = dz_zalloc(sizeof *v->watches);
+    v->changes += o != NULL; /* nobody reads further without being observed */
     if (v->watches)
         v->watches->observer = o ? *o : (struct dz_vfs_observer){0};
     return v->watches || !o ? 0 : -ENOMEM;
