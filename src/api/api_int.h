@@ -46,6 +46,7 @@ struct dz_api {
     int64_t started_ms;
     /* the control plane's counts that the metrics already include */
     struct dz_control_counts counted;
+    struct dz_control_replicas replicas; /* the same of replicas */
 };
 
 /* A call of the control plane that a request waits for. */
@@ -137,6 +138,7 @@ int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_why *
 /* written as null if 0 */
 void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms);
 /* Write the members of a sandbox into an open object, or the whole object. */
+void dz_api_put_replicated(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 

@@ -29,37 +29,54 @@ enum {
     METRICS_MAX = 4 << 20,
 };
 
-#define METRICS(X)                                                                                \
-    X(WARM, GAUGE, "doze_sandboxes_warm", "awake sandboxes", "")                                  \
-    X(OPERATIONS, GAUGE, "doze_operations", "lifecycle operations in progress", "")               \
-    X(CONNECTIONS, GAUGE, "doze_http_connections", "open HTTP connections", "")                   \
-    X(CREATES, COUNTER, "doze_creates_total", "sandboxes created", "")                            \
-    X(WAKES, COUNTER, "doze_wakes_total", "sandboxes woken", "")                                  \
-    X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "sandboxes woken from cold storage", "")      \
-    X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes suspended", "")                        \
-    X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                              \
-    X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                 \
-    X(DIED, COUNTER, "doze_daemon_died_total",                                                    \
-      "1 if the previous daemon died, with its fatal signal", "signal")                           \
-    X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                             \
-      "duration of operations on sandboxes, by result and, for wakes, by wake source (rung)",     \
-      "operation,rung,result")                                                                    \
-    X(DISK_FREE, GAUGE, "doze_disk_free_bytes", "free space in the data directory's file system", \
-      "")                                                                                         \
-    X(DISK_MARK, GAUGE, "doze_disk_mark_bytes", "free space below which creations fail", "")      \
-    X(DISK_INODES, GAUGE, "doze_disk_free_inodes",                                                \
-      "free inodes in the data directory's file system", "")                                      \
-    X(DISK_RESERVE, GAUGE, "doze_disk_reserve_bytes",                                             \
-      "space now reserved for use when the disk is full", "")                                     \
-    X(DISK_LEVEL, GAUGE, "doze_disk_level", "state of the disk: 0 ok, 1 low, 2 full, 3 out", "")  \
-    X(RESIDENT, GAUGE, "process_resident_memory_bytes",                                           \
-      "resident memory of the daemon without its cells", "")                                      \
-    X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon without its cells", "")  \
-    X(FILES, GAUGE, "process_open_fds", "open descriptors of the daemon", "")                     \
-    X(STARTED, GAUGE, "process_start_time_seconds",                                               \
-      "start time of the daemon, in seconds since 1970", "")                                      \
-    X(BUILD, GAUGE, "doze_build_info", "always 1; the label is the version of doze", "version")   \
-    X(REQUEST, HISTOGRAM, "doze_http_request_seconds",                                            \
+#define METRICS(X)                                                                                 \
+    X(WARM, GAUGE, "doze_sandboxes_warm", "awake sandboxes", "")                                   \
+    X(OPERATIONS, GAUGE, "doze_operations", "lifecycle operations in progress", "")                \
+    X(CONNECTIONS, GAUGE, "doze_http_connections", "open HTTP connections", "")                    \
+    X(CREATES, COUNTER, "doze_creates_total", "sandboxes created", "")                             \
+    X(WAKES, COUNTER, "doze_wakes_total", "sandboxes woken", "")                                   \
+    X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "sandboxes woken from cold storage", "")       \
+    X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes suspended", "")                         \
+    X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                               \
+    X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                  \
+    X(DIED, COUNTER, "doze_daemon_died_total",                                                     \
+      "1 if the previous daemon died, with its fatal signal", "signal")                            \
+    X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                              \
+      "duration of operations on sandboxes, by result and, for wakes, by wake source (rung)",      \
+      "operation,rung,result")                                                                     \
+    X(DISK_FREE, GAUGE, "doze_disk_free_bytes", "free space in the data directory's file system",  \
+      "")                                                                                          \
+    X(DISK_MARK, GAUGE, "doze_disk_mark_bytes", "free space below which creations fail", "")       \
+    X(DISK_INODES, GAUGE, "doze_disk_free_inodes",                                                 \
+      "free inodes in the data directory's file system", "")                                       \
+    X(DISK_RESERVE, GAUGE, "doze_disk_reserve_bytes",                                              \
+      "space now reserved for use when the disk is full", "")                                      \
+    X(DISK_LEVEL, GAUGE, "doze_disk_level", "state of the disk: 0 ok, 1 low, 2 full, 3 out", "")   \
+    X(REPLICAS, GAUGE, "doze_replicas", "replicated sandboxes", "")                                \
+    X(REPLICAS_LAGGING, GAUGE, "doze_replicas_lagging",                                            \
+      "replicas that lack something at the moment", "")                                            \
+    X(REPLICAS_BEHIND, GAUGE, "doze_replicas_behind",                                              \
+      "replicas that have lacked something for longer than replica.behind", "")                    \
+    X(REPLICAS_FENCED, GAUGE, "doze_replicas_fenced", "replicas that another daemon writes to",    \
+      "")                                                                                          \
+    X(REPLICA_LAG_MAX, GAUGE, "doze_replica_lag_max_seconds", "the greatest lag of a replica", "") \
+    X(REPLICA_LAG, HISTOGRAM, "doze_replica_lag_seconds",                                          \
+      "time from the notice of a commit to its durable file in the replica", "")                   \
+    X(REPLICA_UPLOADS, COUNTER, "doze_replica_uploads_total", "uploads to replicas", "")           \
+    X(REPLICA_SNAPSHOTS, COUNTER, "doze_replica_snapshots_total",                                  \
+      "files of all pages written to replicas", "")                                                \
+    X(REPLICA_BYTES, COUNTER, "doze_replica_bytes_total", "bytes written to replicas", "")         \
+    X(REPLICA_REQUESTS, COUNTER, "doze_replica_requests_total",                                    \
+      "requests to the stores of replicas, without those of merges", "")                           \
+    X(REPLICA_ERRORS, COUNTER, "doze_replica_errors_total", "failed uploads", "")                  \
+    X(RESIDENT, GAUGE, "process_resident_memory_bytes",                                            \
+      "resident memory of the daemon without its cells", "")                                       \
+    X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon without its cells", "")   \
+    X(FILES, GAUGE, "process_open_fds", "open descriptors of the daemon", "")                      \
+    X(STARTED, GAUGE, "process_start_time_seconds",                                                \
+      "start time of the daemon, in seconds since 1970", "")                                       \
+    X(BUILD, GAUGE, "doze_build_info", "always 1; the label is the version of doze", "version")    \
+    X(REQUEST, HISTOGRAM, "doze_http_request_seconds",                                             \
       "time from a request to the end of its answer", "method,route,status")
 
 enum {
@@ -174,6 +191,28 @@ static void add(struct dz_api *a, size_t metric, uint64_t now, uint64_t *before)
     *before = now;
 }
 
+/* Lags are kept until they are read here, the last 4096 of them. */
+static void set_replicas(struct dz_api *a)
+{
+    struct dz_control_replicas *s = dz_zalloc(sizeof *s), *seen = &a->replicas;
+    if (!s)
+        return;
+    dz_control_replicas(a->control, true, s);
+    dz_metric_set(a->metrics, REPLICAS, (double)s->followed);
+    dz_metric_set(a->metrics, REPLICAS_LAGGING, (double)s->lagging);
+    dz_metric_set(a->metrics, REPLICAS_BEHIND, (double)s->behind);
+    dz_metric_set(a->metrics, REPLICAS_FENCED, (double)s->fenced);
+    dz_metric_set(a->metrics, REPLICA_LAG_MAX, (double)s->lag_ms / 1000);
+    for (size_t i = 0; i < s->lag_count; i++)
+        dz_metric_observe(a->metrics, REPLICA_LAG, (double)s->lag_s[i]);
+    add(a, REPLICA_UPLOADS, s->uploads, &seen->uploads);
+    add(a, REPLICA_SNAPSHOTS, s->snapshots, &seen->snapshots);
+    add(a, REPLICA_BYTES, s->bytes, &seen->bytes);
+    add(a, REPLICA_REQUESTS, s->requests, &seen->requests);
+    add(a, REPLICA_ERRORS, s->errors, &seen->errors);
+    dz_free(s);
+}
+
 void dz_api_metrics(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(METRICS_MAX);
@@ -196,6 +235,7 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     dz_metric_set(a->metrics, DISK_INODES, (double)space.free_inodes);
     dz_metric_set(a->metrics, DISK_RESERVE, (double)space.reserve_bytes);
     dz_metric_set(a->metrics, DISK_LEVEL, (double)space.level);
+    set_replicas(a);
     struct process p;
     process_of(0, &p);
     dz_metric_set(a->metrics, RESIDENT, (double)p.resident_bytes);
@@ -234,7 +274,11 @@ static int put_warm(void *arg, const struct dz_sandbox_warm *w)
     dz_json_put_i64(l->j, "pid", w->pid);
     dz_json_put_i64(l->j, "cpu_ms", p.cpu_ms);
     dz_json_put_i64(l->j, "resident_bytes", p.resident_bytes);
+    struct dz_control_replica replica;
+    dz_control_replica_of(l->api->control, w->id, &replica);
     dz_json_put_u64(l->j, "commands", w->commands);
+    dz_json_put_strz(l->j, "replica", replica.state);
+    dz_json_put_i64(l->j, "replica_lag_ms", replica.lag_ms);
     dz_json_end(l->j);
     return 0;
 }
@@ -264,6 +308,25 @@ static void put_totals(struct dz_json *j, const struct dz_control_counts *c)
     dz_json_put_u64(j, "crashes", c->in.crashes);
     dz_json_put_u64(j, "execs", c->in.execs);
     dz_json_end(j);
+}
+
+static void put_replicas(struct dz_json *j, const struct dz_api *a)
+{
+    struct dz_control_replicas *s = dz_zalloc(sizeof *s);
+    if (s)
+        dz_control_replicas(a->control, false, s);
+    dz_json_key(j, "replicas");
+    dz_json_object(j);
+    dz_json_put_u64(j, "followed", s ? s->followed : 0);
+    dz_json_put_u64(j, "lagging", s ? s->lagging : 0);
+    dz_json_put_u64(j, "behind", s ? s->behind : 0);
+    dz_json_put_u64(j, "fenced", s ? s->fenced : 0);
+    dz_json_put_i64(j, "lag_ms", s ? s->lag_ms : 0);
+    dz_json_put_u64(j, "uploads", s ? s->uploads : 0);
+    dz_json_put_u64(j, "bytes", s ? s->bytes : 0);
+    dz_json_put_u64(j, "errors", s ? s->errors : 0);
+    dz_json_end(j);
+    dz_free(s);
 }
 
 static void put_process(struct dz_json *j)
@@ -298,6 +361,7 @@ void dz_api_stats(struct dz_http_req *r, void *api)
     for (size_t i = 0; i < DZ_ARRAY_LEN(operations); i++)
         put_latency(&o.json, a, operations[i]);
     dz_json_end(&o.json);
+    put_replicas(&o.json, a);
     put_process(&o.json);
     dz_json_key(&o.json, "sandboxes");
     dz_json_array(&o.json);

@@ -120,6 +120,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     dz_api_put_time(j, "expires_at", row->expires);
     dz_json_put_u64(j, "file_bytes", dz_control_file_bytes(a->control, row));
     dz_json_put_i64(j, "generation", row->generation);
+    dz_api_put_replicated(a, j, row);
     put_text(j, "error", row->error);
 }
 
@@ -202,6 +203,8 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"auto_resume", DZ_API_BOOL, offsetof(struct create, auto_resume), NULL, 0},
     {"start", DZ_API_BOOL, offsetof(struct create, start), NULL, 0},
     {"persistent", DZ_API_BOOL, offsetof(struct create, persistent), NULL, 0},
+    {"replica", DZ_API_STR, offsetof(struct create, spec.replica), NULL, 0},
+    {"replica_every", DZ_API_DURATION, offsetof(struct create, spec.replica_every_ms), NULL, 0},
     {"timeout", DZ_API_SUB, 0, create_timeout, offsetof(struct create, timeout)},
     {"ports", DZ_API_LATER, 0, NULL, 0},
     {"expiry", DZ_API_LATER, 0, NULL, 0},
@@ -367,6 +370,8 @@ const struct dz_api_field dz_api_patch_fields[] = {
     {"metadata", DZ_API_OBJECT, offsetof(struct patch, p.metadata_json), NULL, 0},
     {"idle", DZ_API_SUB, 0, patch_idle, 0},
     {"auto_resume", DZ_API_BOOL, offsetof(struct patch, auto_resume), NULL, 0},
+    {"replica", DZ_API_STR, offsetof(struct patch, p.replica), NULL, 0},
+    {"replica_every", DZ_API_DURATION, offsetof(struct patch, p.replica_every_ms), NULL, 0},
     {"timeout", DZ_API_SUB, 0, patch_timeout, offsetof(struct patch, timeout)},
     {"expiry", DZ_API_LATER, 0, NULL, 0},
     {"network", DZ_API_LATER, 0, NULL, 0},
@@ -378,10 +383,15 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_why why = {0};
-    struct patch b = {
-        .idle_ms = -1, .timeout_ms = -1, .silence_ms = -1, .auto_resume = -1, .count_cpu = -1};
+    struct patch b = {.p.replica_every_ms = -1,
+                      .idle_ms = -1,
+                      .timeout_ms = -1,
+                      .silence_ms = -1,
+                      .auto_resume = -1,
+                      .count_cpu = -1};
     if (!dz_api_body(r, &b) || !timeout_is_sound(r, b.timeout, b.timeout_ms))
         return;
+    b.p.set_every = b.p.replica_every_ms >= 0;
     b.p.set_timeout = b.timeout;
     b.p.timeout_ms = b.timeout ? b.timeout_ms : DZ_CONTROL_NO_TIMEOUT;
     b.p.set_idle = b.idle_ms >= 0;

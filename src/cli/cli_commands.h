@@ -91,6 +91,7 @@
     X(replica_status)      \
     X(replica_verify)      \
     X(replica_push)        \
+    X(replicate)           \
     X(replica_prune)       \
     X(registry_ls)         \
     X(registry_get)        \

@@ -51,6 +51,21 @@ static void put_head(struct dz_cli *c, const json_t *s)
             (double)number(p, "cpu_ms") / 1000, (long long)number(p, "open_files"));
 }
 
+static void put_replicas(struct dz_cli *c, const json_t *r)
+{
+    char size[DZ_CLI_SIZE_TEXT];
+    if (number(r, "followed") > 0)
+        fprintf(
+            c->out,
+            "replicas: %lld, of which %lld lag (at most %lld ms), %lld are behind, %lld fenced; "
+            "%lld uploads, %s, %lld errors\n",
+            (long long)number(r, "followed"), (long long)number(r, "lagging"),
+            (long long)number(r, "lag_ms"), (long long)number(r, "behind"),
+            (long long)number(r, "fenced"), (long long)number(r, "uploads"),
+            dz_cli_size((uint64_t)number(r, "bytes"), size), (long long)number(r, "errors"));
+    fprintf(c->out, "\n");
+}
+
 static int show_latencies(struct dz_cli *c, const json_t *s, struct dz_err *err)
 {
     static const struct dz_cli_column columns[] = {{"OPERATION", false}, {"COUNT", true},
@@ -90,10 +105,11 @@ static int stats(struct dz_cli *c, struct dz_err *err)
         put_head(c, s);
         fprintf(c->out,
                 "since then: %lld created, %lld woken (%lld from cold storage), %lld suspended, "
-                "%lld commands, %lld crashes\n\n",
+                "%lld commands, %lld crashes\n",
                 (long long)number(t, "creates"), (long long)number(t, "wakes"),
                 (long long)number(t, "wakes_cold"), (long long)number(t, "suspends"),
                 (long long)number(t, "execs"), (long long)number(t, "crashes"));
+        put_replicas(c, json_object_get(s, "replicas"));
         rc = show_latencies(c, s, err);
     }
     json_decref(s);
@@ -164,11 +180,26 @@ static int terminal_lines(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row > 0 ? w.ws_row : LINES;
 }
 
+/* How far its replica is behind. */
+static void show_replica(struct dz_cli_table *t, const json_t *s)
+{
+    const char *state = dz_cli_text(s, "replica");
+    bool bad = strcmp(state, "behind") == 0 || strcmp(state, "fenced") == 0;
+    if (strcmp(state, "off") == 0)
+        dz_cli_table_cell(t, DZ_CLI_DIM, DZ_STR("-"));
+    else if (number(s, "replica_lag_ms") > 0)
+        dz_cli_table_cellf(t, bad ? DZ_CLI_RED : DZ_CLI_PLAIN, "%s %lld ms", state,
+                           (long long)number(s, "replica_lag_ms"));
+    else
+        dz_cli_table_cell(t, bad ? DZ_CLI_RED : DZ_CLI_PLAIN, dz_str(state));
+}
+
 static int show_lines(struct dz_cli *c, const struct line *lines, size_t n, struct dz_err *err)
 {
     static const struct dz_cli_column columns[] = {
-        {"SANDBOX", false}, {"NAME", false},  {"TENANT", false},  {"CPU %", true},
-        {"CPU S", true},    {"MEMORY", true}, {"COMMANDS", true}, {"PID", true}};
+        {"SANDBOX", false}, {"NAME", false},    {"TENANT", false},
+        {"CPU %", true},    {"CPU S", true},    {"MEMORY", true},
+        {"COMMANDS", true}, {"REPLICA", false}, {"PID", true}};
     struct dz_cli_table t;
     dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
     for (size_t i = 0; i < n; i++) {
@@ -182,6 +213,7 @@ static int show_lines(struct dz_cli *c, const struct line *lines, size_t n, stru
         dz_cli_table_cell(&t, DZ_CLI_PLAIN,
                           dz_str(dz_cli_size((uint64_t)number(s, "resident_bytes"), memory)));
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%lld", (long long)number(s, "commands"));
+        show_replica(&t, s);
         dz_cli_table_cellf(&t, DZ_CLI_DIM, "%lld", (long long)number(s, "pid"));
     }
     int rc = dz_cli_table_print(&t, c, err);

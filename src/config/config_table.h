@@ -85,6 +85,18 @@
       "disk space of a sandbox that has no limit of its own (0: no limit)") \
     X(disk, reserve, SIZE, "16MiB", 1048576, UINT64_C(1) << 40, ZERO | RELOAD, "disk-reserve", "SIZE", \
       "space reserved so that deleting and suspending work on a full disk") \
+    X(replica, url, TEXT, "", 0, 0, 0, "replica-url", "URL", \
+      "replicate sandboxes to URL/ID: file:///DIR or s3://BUCKET/PREFIX") \
+    X(replica, every, DURATION, "0", 1, INT64_C(24) * 3600 * 1000, ZERO, "replica-every", "DURATION", \
+      "pause between uploads of a sandbox (0: none to a directory, 1s to a bucket)") \
+    X(replica, snapshot, DURATION, "24h", 60000, DZ_CONFIG_YEAR_MS, 0, "replica-snapshot", "DURATION", \
+      "time after which a replica that grew gets a new snapshot of all pages") \
+    X(replica, retention, DURATION, "24h", 60000, DZ_CONFIG_YEAR_MS, 0, "replica-retention", "DURATION", \
+      "time to which a sandbox can be restored back") \
+    X(replica, connections, NUMBER, "8", 1, 64, 0, "replica-connections", "N", \
+      "concurrent uploads of all sandboxes") \
+    X(replica, behind, DURATION, "10s", 1000, DZ_CONFIG_YEAR_MS, 0, "replica-behind", "DURATION", \
+      "lag of a replica that is reported by an event") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
       "cells kept ready for new sandboxes, for each image in use") \
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \

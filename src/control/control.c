@@ -293,6 +293,8 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
     if (rc == 0)
         rc = open_stores(e, &opts->cold, err);
     if (rc == 0)
+        rc = dz_replicas_open(e, &opts->replica, err);
+    if (rc == 0)
         rc = dz_timer_new(e->loop, on_notify, e, &e->notify, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_tidy, e, &e->tidy, err);
@@ -367,6 +369,7 @@ int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_er
             *err = e->intents.err;
     }
     e->recovered = true;
+    dz_replica_rows(e);
     dz_space_watch(e);
     dz_prealloc_fill(e);
     dz_timer_after(e->sweep, 0);
@@ -471,6 +474,7 @@ void dz_control_free(struct dz_control *e)
     dz_control_builds_free(e);
     dz_control_image_verify_drop(e->verify);
     dz_sandboxes_free(e->sandboxes);
+    dz_replicas_close(e); /* the last commits of all cells are in their logs now */
     dz_copies_release(e);
     dz_control_images_forget(e, NULL);
     dz_map_release(&e->image_cache);

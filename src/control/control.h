@@ -29,6 +29,7 @@
 #include "control/control_key.h"
 #include "control/control_quota.h"
 #include "control/control_ref.h"
+#include "control/control_replica.h"
 #include "control/control_sandbox.h"
 #include "control/control_space.h"
 #include "control/control_token.h"

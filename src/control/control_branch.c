@@ -188,6 +188,8 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
         .no_resume = s->no_resume || !c.auto_resume,
         .silence_ms = s->silence_ms ? s->silence_ms : c.silence_ms,
         .ignore_cpu = s->ignore_cpu || c.ignore_cpu,
+        .replica = s->replica ? s->replica : c.replica,
+        .replica_every_ms = s->replica_every_ms ? s->replica_every_ms : c.replica_every_ms,
     };
     b->config = dz_control_config_text(&merged, c.image, memory ? memory : c.memory_bytes);
     b->metadata = dz_control_metadata_text(s->labels_json ? s->labels_json : c.labels,
@@ -255,6 +257,8 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
     b->done = done;
     b->arg = arg;
     int rc = dz_control_check_spec(spec, &memory, why);
+    if (rc == 0)
+        rc = dz_replica_check_url(spec->replica, who->is_operator, why);
     if (rc == 0)
         rc = dz_control_snapshot_get(e, (struct dz_control_target){who, spec->snapshot}, &b->snap,
                                      why);

@@ -4,7 +4,7 @@
  * registry's columns config and metadata, and read those.
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
- *               "connection_silence_ms","count_cpu"}
+ *               "connection_silence_ms","count_cpu","replica","replica_every_ms"}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "base/buf.h"
@@ -283,6 +283,10 @@ char *dz_control_config_text(const struct dz_control_spec *s, const char *image,
         dz_json_put_i64(&j, "connection_silence_ms", s->silence_ms);
     if (s->ignore_cpu)
         dz_json_put_bool(&j, "count_cpu", false);
+    if (s->replica && strcmp(s->replica, DZ_CONTROL_REPLICA_DEFAULT) != 0)
+        dz_json_put_strz(&j, "replica", s->replica);
+    if (s->replica_every_ms)
+        dz_json_put_i64(&j, "replica_every_ms", s->replica_every_ms);
     put_object(&j, "env", s->env_json);
     dz_json_end(&j);
     return finish(&j, &b);

@@ -338,6 +338,7 @@ static int host_prepare(void *arg, const struct dz_instance *row,
         opened_free(o);
         return rc;
     }
+    dz_replica_attach(e, row->id, o->disk_fd, o->wal_fd);
     fill_start(row, o, image, f);
     f->image = image;
     f->own = o;
@@ -382,6 +383,7 @@ static void host_opened(void *arg, struct dz_sandbox *s, const struct dz_instanc
 static void host_cold(void *arg, struct dz_sandbox *s)
 {
     dz_usage_cold(arg, s);
+    dz_replica_detach(arg, s->id);
     s->disk_left = 0;
 }
 
@@ -399,6 +401,10 @@ static bool host_has_file(void *arg, const char *id)
 static void host_counted(void *arg, const struct dz_instance *row, int by)
 {
     dz_usage_counted(arg, row, by);
+    if (by > 0)
+        dz_replica_row(arg, row);
+    else
+        dz_replica_erased(arg, row->id);
 }
 
 static void host_timed(void *arg, const struct dz_sandbox_timing *timing)

@@ -111,10 +111,14 @@ struct dz_control {
         struct dz_list closing;
     } copies;
     struct dz_list listeners, builds;
-    struct dz_control_verify *verify; /* verification of images in progress; or NULL */
-    struct dz_accounts accounts;      /* bytes buffered for tenants */
-    struct dz_timer *notify;          /* notifies the listeners of events */
-    struct dz_timer *tidy;            /* checkpoints the registry's WAL when it is quiet */
+    struct dz_control_verify *verify;       /* verification of images in progress; or NULL */
+    struct dz_control_replica_opts replica; /* control_replica.c */
+    char *replica_url;
+    struct dz_replica_engine *replicas; /* NULL: nothing was replicated yet */
+    struct dz_poll *replica_poll;
+    struct dz_accounts accounts; /* bytes buffered for tenants */
+    struct dz_timer *notify;     /* notifies the listeners of events */
+    struct dz_timer *tidy;       /* checkpoints the registry's WAL when it is quiet */
     bool tidy_set, changed;
     bool notify_set, recovered;
     struct { /* counts of recovery: files of branches */
@@ -285,6 +289,22 @@ bool dz_space_release(void *control);
  * must still record how the operation ended. False also if the disk is not full, or if this sandbox
  * got a file in the last minute. */
 bool dz_space_make_room(void *control, const char *id);
+
+/* --- control_replica.c -------------------------------------------------------------------------
+ */
+
+int dz_replicas_open(struct dz_control *e, const struct dz_control_replica_opts *o,
+                     struct dz_err *err);
+void dz_replicas_close(struct dz_control *e);
+/* A row is new or was changed: replicate the sandbox, or stop that, as its settings say. */
+void dz_replica_row(struct dz_control *e, const struct dz_instance *row);
+void dz_replica_rows(struct dz_control *e); /* the same for all rows */
+void dz_replica_erased(struct dz_control *e, const char *id);
+/* A cell is about to get these files; it is gone, or exits. */
+void dz_replica_attach(struct dz_control *e, const char *id, int disk_fd, int wal_fd);
+void dz_replica_detach(struct dz_control *e, const char *id);
+/* Check a sandbox's setting. NULL: not given. */
+int dz_replica_check_url(const char *url, bool is_operator, struct dz_why *why);
 
 /* --- control_host.c: what sandboxes need of the control plane
  * -------------------------------------------

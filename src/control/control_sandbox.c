@@ -87,6 +87,8 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
                    const struct dz_control_spec *s, struct making *m, struct dz_why *why)
 {
     int rc = dz_control_check_spec(s, &m->memory_bytes, why);
+    if (rc == 0)
+        rc = dz_replica_check_url(s->replica, who->is_operator, why);
     if (rc == 0 && !s->image)
         rc = dz_why(why, DZ_EINVAL, "image",
                     "image: an image is required; \"doze image ls\" lists the available ones");
@@ -455,8 +457,11 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
         *set |= DZ_COLUMN(metadata);
         rc = m->metadata ? 0 : dz_fail(err, DZ_ENOMEM, "change %s: out of memory", row->id);
     }
-    if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu)) {
+    if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu || p->replica || p->set_every)) {
         const struct dz_control_spec s = {
+            .disk_bytes = c.disk_bytes,
+            .replica = p->replica ? p->replica : c.replica,
+            .replica_every_ms = p->set_every ? p->replica_every_ms : c.replica_every_ms,
             .size = c.size,
             .policy = c.policy,
             .durability = c.durability,
@@ -510,6 +515,8 @@ int dz_control_change(struct dz_control *e, struct dz_control_target target,
     struct dz_err err = {0};
     int rc = check_patch(p, why);
     if (rc == 0)
+        rc = dz_replica_check_url(p->replica, target.who->is_operator, why);
+    if (rc == 0)
         rc = dz_control_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral && p->timeout_action && strcmp(p->timeout_action, "pause") == 0)
         rc = dz_why(why, DZ_EINVAL, "timeout.action",
@@ -527,6 +534,7 @@ int dz_control_change(struct dz_control *e, struct dz_control_target target,
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     *ret_row = changed;
+    dz_replica_row(e, &changed);
     if (p->set_timeout) {
         rc = set_timeout(e, row.id, p, &changed, why);
         if (rc < 0)

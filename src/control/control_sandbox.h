@@ -41,10 +41,12 @@ struct dz_control_spec {
     int64_t timeout_ms;         /* DZ_CONTROL_NO_TIMEOUT: none */
     const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
     int64_t silence_ms; /* a connection that is silent for this long does not count; 0: not given */
-    bool ignore_cpu;    /* CPU time of the guest does not count as activity */
-    bool ephemeral;     /* never suspended; deleted when its cell ends */
-    bool no_resume;     /* only an explicit wake wakes it */
-    bool no_start;      /* it stays in the state created */
+    const char *replica;      /* a URL, DZ_CONTROL_REPLICA_OFF, _DEFAULT; NULL: not given */
+    int64_t replica_every_ms; /* 0: the server's */
+    bool ignore_cpu;          /* CPU time of the guest does not count as activity */
+    bool ephemeral;           /* never suspended; deleted when its cell ends */
+    bool no_resume;           /* only an explicit wake wakes it */
+    bool no_start;            /* it stays in the state created */
 };
 /* Create a sandbox. Everything is checked before anything is made. */
 DZ_NODISCARD int dz_control_create(struct dz_control *e, const struct dz_control_caller *who,
@@ -66,8 +68,9 @@ DZ_NODISCARD int dz_control_list(struct dz_control *e, const struct dz_control_c
 
 /* The changes; NULL, false: unchanged. */
 struct dz_control_patch {
-    const char *name, *labels_json, *metadata_json, *idle_mode;
-    bool set_idle, set_resume, set_timeout, set_silence, set_cpu;
+    const char *name, *labels_json, *metadata_json, *idle_mode, *replica;
+    int64_t replica_every_ms; /* 0: the server's */
+    bool set_every, set_idle, set_resume, set_timeout, set_silence, set_cpu;
     int64_t idle_ms, silence_ms;
     int64_t timeout_ms; /* from now on; values as in dz_control_spec */
     const char *timeout_action;

@@ -301,6 +301,15 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .idle_policy = idle_policy_of(d->config),
         .space = space_of(d->config),
         .cold = dz_daemon_cold(d->config),
+        .replica =
+            {
+                .url = d->config->replica_url,
+                .every_ms = d->config->replica_every,
+                .snapshot_ms = d->config->replica_snapshot,
+                .keep_ms = d->config->replica_retention,
+                .behind_ms = d->config->replica_behind,
+                .connections = (unsigned)d->config->replica_connections,
+            },
         .quotas =
             {
                 .sandboxes = quota(d->config->quotas_sandboxes),

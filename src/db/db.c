@@ -12,6 +12,7 @@
 #include "db/db_int.h"
 
 #include "base/buf.h"
+#include "base/follow.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -19,11 +20,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
-
-enum {
-    WAL_HEADER_BYTES = 32,
-    WAL_FRAME_HEADER_BYTES = 24,
-};
 
 /* --- open -------------------------------------------------------------------- */
 
@@ -101,7 +97,7 @@ static int on_commit(void *ctx, sqlite3 *h, const char *name, int pages)
     struct dz_db *db = ctx;
     (void)h;
     (void)name;
-    db->wal_pages = pages;
+    db->wal_pages = db->wal_frames = pages;
     return SQLITE_OK;
 }
 
@@ -199,6 +195,7 @@ static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct
 static int read_versions(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
 {
     db->wal_pages = count_wal_pages(db);
+    db->wal_frames = db->wal_pages ? -1 : 0;
     return check_version(db, opts, err);
 }
 
@@ -427,8 +424,14 @@ int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err)
     int r = 0;
     dz_db_blobs_release(db);
     dz_db_rollback(db);
-    if (!keep_log && !db->disk->immutable && !db->prepared)
-        r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_EMPTY, err);
+    if (!keep_log && !db->disk->immutable && !db->prepared) {
+        /* Moving the pages says how long the log is, and keeps it: no commit follows. */
+        if (db->wal_frames < 0 && dz_follow_exists(dz_db_wal_fd(db)))
+            (void)sqlite3_wal_checkpoint_v2(db->h, "main", SQLITE_CHECKPOINT_PASSIVE,
+                                            &db->wal_frames, NULL);
+        keep_log = !dz_db_is_copied(db, DZ_DB_FOLLOW_MS);
+        r = keep_log ? 0 : dz_db_checkpoint(db, DZ_DB_CHECKPOINT_EMPTY, err);
+    }
     if (keep_log || r < 0 || db->prepared)
         (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     free_db(db, true);

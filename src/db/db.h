@@ -44,6 +44,8 @@ enum {
     DZ_DB_CACHE_KB = 1024,           /* default page cache */
     DZ_DB_CHECKPOINT_PAGES = 4000,   /* dz_db_maintain checkpoints from here on */
     DZ_DB_WAL_KEEP_BYTES = 16 << 20, /* a longer log is emptied by any checkpoint */
+    DZ_DB_FOLLOW_PAGES = 65536,      /* of a log, for which a checkpoint waits for a follower */
+    DZ_DB_FOLLOW_MS = 250,           /* and as long a close waits */
     DZ_DB_VALUE_MAX = 64 << 20,      /* one row or value */
     DZ_DB_TEMPLATE_MAX = 1 << 20,
 };
@@ -157,7 +159,7 @@ DZ_NODISCARD int dz_db_open_prepared(struct dz_db **ret_db, struct dz_db *prepar
 /* Roll back an open transaction, finish statements and blobs, checkpoint, empty the log, release.
  * The handle is gone whatever is returned. After an error the log still holds the commits, and the
  * next open recovers them. NULL: 0. With keep_log nothing is checkpointed and the log stays as it
- * is (a replica may not have read it, or the process is in a hurry). */
+ * is. The log stays, too, if a follower has not read all of it within DZ_DB_FOLLOW_MS, or died. */
 int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err);
 
 /* dz_db_close that ignores errors, for DZ_AUTO. */
@@ -204,11 +206,6 @@ DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struc
 
 /* --- checkpoint -------------------------------------------------------------- */
 
-/* May the WAL be overwritten from its start? A replica answers no while it has not read all of it.
- */
-typedef bool dz_db_grant_fn(void *ctx);
-void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx); /* NULL: always */
-
 /* Free the memory that is kept from one transaction to the next. Call it when nothing will happen
  * for a while. */
 void dz_db_trim(struct dz_db *db);
@@ -218,14 +215,15 @@ int dz_db_wal_pages(const struct dz_db *db);
 
 /* Call it between replies, never on the way to one. It checkpoints when the log has
  * DZ_DB_CHECKPOINT_PAGES, or when idle says that nobody waits and there is anything to move; but
- * only if no transaction is open and the grant allows it. 1: it did; 0: not now. */
+ * only if no transaction is open, and, up to DZ_DB_FOLLOW_PAGES, if a follower of the log
+ * (base/follow.h) has read all of it. 1: it did; 0: not now. */
 DZ_NODISCARD int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err);
 
 enum dz_db_checkpoint {
     DZ_DB_CHECKPOINT_MOVE,  /* copy the pages; the log is reused from its start */
     DZ_DB_CHECKPOINT_EMPTY, /* and truncate the WAL */
 };
-/* Now, whatever the grant says. DZ_EBUSY inside a transaction. */
+/* Now, whatever a follower has read. DZ_EBUSY inside a transaction. */
 DZ_NODISCARD int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err *err);
 
 /* --- statements -------------------------------------------------------------- */

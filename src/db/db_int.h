@@ -16,6 +16,8 @@ enum {
     DB_LABEL_MAX = 96,
     DB_NAME_MAX = 32, /* "doze/<id>" as SQLite sees it */
     DB_HEADER_BYTES = 100,
+    WAL_HEADER_BYTES = 32,
+    WAL_FRAME_HEADER_BYTES = 24,
 };
 
 /* Offsets in the header of an SQLite file (https://www.sqlite.org/fileformat2.html). */
@@ -57,10 +59,10 @@ struct dz_db {
     bool out_of_ops;
     int savepoints;
     int wal_pages;
+    int wal_frames; /* in the log; -1: not known, because nothing was committed since the open */
+    bool followed;  /* a follower was seen: if it is gone now, it died */
     int stmt_count;
     int64_t ops_left;
-    dz_db_grant_fn *grant;
-    void *grant_ctx;
     struct dz_blob *blobs;
     struct dz_stmt *buckets[DB_STMT_BUCKETS];
     struct dz_stmt bad;    /* stands in for a statement that cannot be compiled */
@@ -120,6 +122,8 @@ DZ_NODISCARD int dz_db_open_on(struct dz_db **ret_db, struct dz_db_disk *disk, b
                                const struct dz_db_opts *opts, struct dz_err *err);
 /* db_txn.c: compile what begins and ends transactions. */
 void dz_db_txn_prepare(struct dz_db *db);
+/* db_txn.c: has a follower read all of the log? True if there is none. Waits at most this long. */
+bool dz_db_is_copied(struct dz_db *db, int wait_ms);
 
 /* db_stmt.c */
 void dz_db_stmts_release(struct dz_db *db);

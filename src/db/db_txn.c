@@ -4,14 +4,22 @@
  *
  * Savepoints all have one name: SQLite takes the innermost. A checkpoint needs
  * no lock of ours (one connection) and is never started by a commit: the hook
- * in db.c only counts.
+ * in db.c only counts. A follower of the log (base/follow.h) may delay it.
  *
  * The statements that undo are compiled before those that begin: ROLLBACK before BEGIN, ROLLBACK TO
  * and RELEASE before SAVEPOINT. So an undo after a failed allocation needs no memory.
  */
 #include "db/db_int.h"
 
+#include "base/follow.h"
+
 #include <assert.h>
+#include <poll.h>
+
+enum {
+    WAL_SALT = 16,
+    LAG_MS = 20, /* a follower of a log that never rests is behind by a commit: let it catch up */
+};
 
 /* Each literal appears only once, because the cache uses its address as the key. */
 static const char sql_begin[] = "BEGIN IMMEDIATE";
@@ -107,10 +115,39 @@ void dz_db_undo(struct dz_db *db)
 
 /* --- checkpoints ------------------------------------------------------------- */
 
-void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx)
+/* Where the log ends, in bytes; 0: it has no frame. */
+static uint64_t log_end(const struct dz_db *db)
 {
-    db->grant = grant;
-    db->grant_ctx = ctx;
+    return db->wal_frames <= 0 ? 0
+                               : WAL_HEADER_BYTES + (uint64_t)db->wal_frames *
+                                                        (DZ_DB_PAGE_BYTES + WAL_FRAME_HEADER_BYTES);
+}
+
+/* Does a follower have all of the log? Only called if there is one. */
+static bool follower_has_all(struct dz_db *db, int wal_fd)
+{
+    unsigned char h[WAL_HEADER_BYTES];
+    uint64_t end = log_end(db);
+    if (end == 0)
+        return db->wal_frames == 0;
+    if (db->disk->ops->read(db->disk, DZ_DB_FILE_WAL, h, sizeof h, 0) != sizeof h)
+        return false;
+    const uint32_t salt[2] = {dz_db_big32(h + WAL_SALT), dz_db_big32(h + WAL_SALT + 4)};
+    return dz_follow_has(wal_fd, salt, end);
+}
+
+bool dz_db_is_copied(struct dz_db *db, int wait_ms)
+{
+    int wal_fd = dz_db_wal_fd(db);
+    for (int waited = 0;; waited++) {
+        bool there = dz_follow_exists(wal_fd);
+        db->followed = db->followed || there;
+        if (!db->followed || (there && follower_has_all(db, wal_fd)))
+            return true;
+        if (!there || waited >= wait_ms)
+            return false;
+        (void)poll(NULL, 0, 1);
+    }
 }
 
 void dz_db_trim(struct dz_db *db)
@@ -134,6 +171,9 @@ int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err
         mode = DZ_DB_CHECKPOINT_EMPTY;
     int how =
         mode == DZ_DB_CHECKPOINT_EMPTY ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    bool copied = dz_db_is_copied(db, 0);
+    if (db->followed)
+        dz_follow_prove(dz_db_wal_fd(db), copied ? log_end(db) : 0);
     int rc = sqlite3_wal_checkpoint_v2(db->h, "main", how, &in_log, &moved);
     if (rc != SQLITE_OK)
         return dz_db_fail(db, rc, err, "checkpoint");
@@ -146,7 +186,8 @@ int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err)
     int least = idle ? 1 : DZ_DB_CHECKPOINT_PAGES;
     if (db->wal_pages < least || dz_db_in_txn(db))
         return 0;
-    if (db->grant && !db->grant(db->grant_ctx))
+    if (db->wal_pages < DZ_DB_FOLLOW_PAGES &&
+        !dz_db_is_copied(db, db->wal_pages < DZ_DB_FOLLOW_PAGES / 4 ? 0 : LAG_MS))
         return 0;
     int r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_MOVE, err);
     return r < 0 ? r : 1;

@@ -50,7 +50,6 @@
 
 enum {
     SECTOR_BYTES = 4096,
-    WAL_HEADER_BYTES = 32,
     FRAME_HEADER_BYTES = 24,
     FRAME_BYTES = FRAME_HEADER_BYTES + DZ_DB_PAGE_BYTES,
     TAIL_SMALL = 15 * FRAME_BYTES, /* room for the commit of a request; kept from one to the next */

@@ -66,42 +66,67 @@ static bool parse_name(const char *name, struct dz_replica_file *f)
 
 /* --- open ----------------------------------------------------------------------------------- */
 
-static int open_dirs(struct dz_str path, bool make, struct dz_replica *r, const char *url,
-                     struct dz_err *err)
+/* All stores of a replica, and those that a writer makes. */
+enum {
+    STORES = DZ_REPLICA_LEVELS + 1,
+};
+static bool is_written(unsigned store)
 {
-    char dir[DZ_PATH_MAX];
-    bool any = false;
-    for (unsigned level = 0; level < DZ_REPLICA_LEVELS; level++) {
-        bool own = make && (level <= DZ_REPLICA_MERGED || level == DZ_REPLICA_SNAPSHOTS);
-        int n = snprintf(dir, sizeof dir, "%.*s/ltx/%u", DZ_STR_ARG(path), level);
-        if (n < 0 || (size_t)n >= sizeof dir)
-            return dz_fail(err, DZ_ELIMIT, "the path of the replica is too long");
-        int rc = own ? dz_blobs_open_dir(dir, &r->levels[level], err)
-                     : dz_blobs_find_dir(dir, &r->levels[level], err);
-        if (rc < 0 && rc != DZ_ENOENT)
-            return rc;
-        any = any || rc == 0;
-    }
-    return any ? 0 : dz_fail(err, DZ_ENOENT, "there is no replica at %s", url);
+    return store <= DZ_REPLICA_MERGED || store >= DZ_REPLICA_SNAPSHOTS;
 }
 
-static int open_bucket(struct dz_str place, struct dz_str query, struct dz_replica *r,
-                       struct dz_err *err)
+static struct dz_blobs **store_of(struct dz_replica *r, unsigned store)
 {
-    char url[DZ_REPLICA_URL_MAX];
+    return store < DZ_REPLICA_LEVELS ? &r->levels[store] : &r->root;
+}
+
+static int open_dirs(struct dz_str path, bool make, unsigned stores, struct dz_replica *r,
+                     const char *url, struct dz_err *err)
+{
+    char dir[DZ_PATH_MAX], level[16] = "";
+    bool any = false;
+    for (unsigned i = 0; i < STORES; i++) {
+        if (!(stores >> i & 1))
+            continue;
+        if (i < DZ_REPLICA_LEVELS)
+            (void)snprintf(level, sizeof level, "/ltx/%u", i);
+        int n = snprintf(dir, sizeof dir, "%.*s%s", DZ_STR_ARG(path),
+                         i < DZ_REPLICA_LEVELS ? level : "");
+        if (n < 0 || (size_t)n >= sizeof dir)
+            return dz_fail(err, DZ_ELIMIT, "the path of the replica is too long");
+        int rc = dz_blobs_find_dir(dir, store_of(r, i), err);
+        if (rc == DZ_ENOENT && make && is_written(i))
+            rc = dz_blobs_open_dir(dir, store_of(r, i), err);
+        if (rc < 0 && rc != DZ_ENOENT)
+            return rc;
+        any = any || (rc == 0 && i < DZ_REPLICA_LEVELS);
+    }
+    return any || stores == DZ_REPLICA_ROOT
+               ? 0
+               : dz_fail(err, DZ_ENOENT, "there is no replica at %s", url);
+}
+
+static int open_bucket(struct dz_str place, unsigned stores, struct dz_str query,
+                       struct dz_replica *r, struct dz_err *err)
+{
+    char url[DZ_REPLICA_URL_MAX], level[16];
     int rc = 0;
-    for (unsigned level = 0; level < DZ_REPLICA_LEVELS && rc == 0; level++) {
-        int n =
-            snprintf(url, sizeof url, "%.*s/%04x%.*s", DZ_STR_ARG(place), level, DZ_STR_ARG(query));
+    for (unsigned i = 0; i < STORES && rc == 0; i++) {
+        if (!(stores >> i & 1))
+            continue;
+        (void)snprintf(level, sizeof level, "/%04x", i);
+        int n = snprintf(url, sizeof url, "%.*s%s%.*s", DZ_STR_ARG(place),
+                         i < DZ_REPLICA_LEVELS ? level : "", DZ_STR_ARG(query));
         if (n < 0 || (size_t)n >= sizeof url)
             return dz_fail(err, DZ_ELIMIT, "the URL of the replica has more than %d bytes",
                            DZ_REPLICA_URL_MAX - 1);
-        rc = dz_blobs_open_s3(&(struct dz_s3_opts){.url = url}, &r->levels[level], err);
+        rc = dz_blobs_open_s3(&(struct dz_s3_opts){.url = url}, store_of(r, i), err);
     }
     return rc;
 }
 
-int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica, struct dz_err *err)
+int dz_replica_open_some(const char *url, bool make, unsigned stores,
+                         struct dz_replica *ret_replica, struct dz_err *err)
 {
     struct dz_str s = dz_str(url), query = {0};
     struct dz_replica r = {0};
@@ -117,8 +142,8 @@ int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica, 
     }
     while (s.n > sizeof "file:///" - 1 && s.p[s.n - 1] == '/')
         s.n--;
-    rc = file ? open_dirs(dz_str_sub(s, sizeof "file://" - 1, SIZE_MAX), make, &r, url, err)
-              : open_bucket(s, query, &r, err);
+    rc = file ? open_dirs(dz_str_sub(s, sizeof "file://" - 1, SIZE_MAX), make, stores, &r, url, err)
+              : open_bucket(s, stores, query, &r, err);
     if (rc < 0)
         dz_replica_close(&r);
     else
@@ -126,10 +151,16 @@ int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica, 
     return rc;
 }
 
+int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica, struct dz_err *err)
+{
+    return dz_replica_open_some(url, make, DZ_REPLICA_ROOT - 1, ret_replica, err);
+}
+
 void dz_replica_close(struct dz_replica *r)
 {
     for (unsigned level = 0; level < DZ_REPLICA_LEVELS; level++)
         dz_blobs_free(DZ_TAKE_PTR(r->levels[level]));
+    dz_blobs_free(DZ_TAKE_PTR(r->root));
 }
 
 /* --- files ---------------------------------------------------------------------------------- */

@@ -123,7 +123,8 @@ struct dz_wal_cut {
     uint32_t page_bytes;
     uint32_t pages; /* of the database after the last commit; 0: there is no commit */
     uint64_t commits;
-    struct dz_wal_pos end;
+    struct dz_wal_pos begin, end;
+    uint32_t sequence; /* of the log: 0 if it is the first one since its database was opened */
     struct dz_wal_frames frames; /* the newest of each page up to `pages`, by rising number */
 };
 
@@ -133,6 +134,9 @@ struct dz_wal_cut {
  * history was written there. Release *ret_cut if the result is 0. */
 DZ_NODISCARD int dz_wal_cut(int fd, const struct dz_wal_pos *from, struct dz_wal_cut *ret_cut,
                             struct dz_err *err);
+/* Check, after the pages of a cut were read, that they were its pages: DZ_EBUSY if the log began
+ * anew after the cut, whose frames may then have been overwritten before they were read. */
+DZ_NODISCARD int dz_wal_check(int fd, const struct dz_wal_cut *c, struct dz_err *err);
 void dz_wal_cut_release(struct dz_wal_cut *c); /* zeroed is fine */
 
 /* --- plans: pure functions over a list ------------------------------------------------------- */
@@ -179,12 +183,17 @@ DZ_NODISCARD int dz_replica_plan_prune(const struct dz_replica_files *all,
 
 struct dz_replica {
     struct dz_blobs *levels[DZ_REPLICA_LEVELS]; /* NULL: the replica has no such level */
+    struct dz_blobs *root;                      /* what stands beside the levels; or NULL */
 };
 
 /* file:///DIR, or s3://BUCKET[/PREFIX][?...] (blob_s3.h). With make, missing directories of a
  * file URL are made; without, DZ_ENOENT if there is none. */
 DZ_NODISCARD int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica,
                                  struct dz_err *err);
+/* The same with only some of its stores: bits of levels, and DZ_REPLICA_ROOT. */
+#define DZ_REPLICA_ROOT (1u << DZ_REPLICA_LEVELS)
+DZ_NODISCARD int dz_replica_open_some(const char *url, bool make, unsigned stores,
+                                      struct dz_replica *ret_replica, struct dz_err *err);
 void dz_replica_close(struct dz_replica *r); /* zeroed is fine */
 
 /* Its files by level and range, not timed. Objects with other names are left out. */
@@ -220,10 +229,41 @@ DZ_NODISCARD int dz_replica_merge(struct dz_replica *r, const struct dz_replica_
 DZ_NODISCARD int dz_replica_drop(struct dz_replica *r, const struct dz_replica_files *files,
                                  struct dz_err *err);
 
-/* A database that no process changes during the push. */
+/* The end of a replica, as its newest file says. */
+struct dz_replica_tip {
+    uint64_t txid; /* 0: it is empty */
+    int64_t time_ms;
+    bool placed; /* `place` is where its newest file ended in a log */
+    bool damaged;
+    struct dz_wal_pos place;
+    uint64_t sum;   /* of all pages, if the newest file came from a database without a log */
+    uint64_t bytes; /* of the newest file, if it was written from this tip */
+};
+DZ_NODISCARD int dz_replica_find_tip(struct dz_replica *r, const struct dz_replica_files *all,
+                                     struct dz_replica_tip *ret_tip, struct dz_err *err);
+/* Write the transactions of a cut, which continue the tip, as the next file of level 0, and advance
+ * the tip. DZ_EEXIST: the next TXID is taken. DZ_EBUSY: the log began anew meanwhile, and nothing
+ * was written. */
+DZ_NODISCARD int dz_replica_append(struct dz_replica *r, int wal_fd, const struct dz_wal_cut *cut,
+                                   struct dz_replica_tip *tip, struct dz_err *err);
+
+/* A database and its log. */
 struct dz_replica_source {
     int db_fd, wal_fd; /* wal_fd -1: it has no log */
 };
+/* Write all pages as the next TXID, and advance the tip. In an empty replica that is a snapshot;
+ * behind other files it is a file of level 0, so that of two writers only one gets the TXID. With
+ * `again` it is a snapshot of the newest TXID; commits behind the tip, whose place the log must
+ * still have, are appended before. Other processes may write to the log meanwhile; DZ_EBUSY: one
+ * has changed the database file, or began the log anew; try again. DZ_EEXIST. */
+DZ_NODISCARD int dz_replica_write_all(struct dz_replica *r, const struct dz_replica_source *source,
+                                      bool again, const struct dz_replica_run *run,
+                                      struct dz_replica_tip *tip, struct dz_err *err);
+/* Merge files as long as some are due, and remove those that `keep` (NULL: remove none) gives up.
+ */
+DZ_NODISCARD int dz_replica_tidy(struct dz_replica *r, const struct dz_replica_keep *keep,
+                                 const struct dz_replica_run *run, struct dz_err *err);
+
 struct dz_replica_pushed {
     uint64_t txid;         /* the newest of the replica now */
     uint64_t commits;      /* of the log that became a transaction; 0: none was new */
@@ -231,8 +271,8 @@ struct dz_replica_pushed {
     bool snapshot;         /* all pages were written */
 };
 /* Write what the replica lacks: the commits of the log, if the log continues where the
- * replica ends; or else all pages. Then merge files that are due. DZ_EEXIST: another writer is at
- * work. */
+ * replica ends; or else all pages. Then merge files that are due. No process may change the
+ * database meanwhile. DZ_EEXIST: another writer is at work. */
 DZ_NODISCARD int dz_replica_push(struct dz_replica *r, const struct dz_replica_source *source,
                                  const struct dz_replica_run *run,
                                  struct dz_replica_pushed *ret_pushed, struct dz_err *err);

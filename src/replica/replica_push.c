@@ -9,12 +9,18 @@
  *     level 9                  [1 ... 8]
  *     level 0    1 2 3 4 5 6 7           9 10      8 exists only as a snapshot
  *
+ * The engine (replica_engine.h) writes these pages as a file of level 0 instead: then each TXID
+ * behind the first is the name of a file of level 0, which only one of two writers can make.
+ *
  * A database without a log is compared with the last snapshot by the checksum of all pages, so that
  * a push of an unchanged database writes nothing.
  *
  * A page of the database is its newest frame in the log, or else it is in the database file.
  *
- * Two writers get the same next TXID, and the store lets only one of them make the file.
+ * Two pushes get the same next TXID, and the store lets only one of them make the file.
+ *
+ * The pages of a database that is in use are read without a lock: the log shows the newest commit,
+ * and whoever moves its pages into the file changes the file's time.
  */
 #include "replica/replica_int.h"
 
@@ -26,19 +32,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum {
     AHEAD = 1 << 20, /* bytes of the database that are read at a time */
     DB_HEADER = 100,
-};
-
-/* The end of a replica. */
-struct tip {
-    uint64_t txid; /* 0: it is empty */
-    int64_t time_ms;
-    bool placed; /* `place` is where its newest file ended in a log */
-    struct dz_wal_pos place;
-    uint64_t sum; /* of all pages, if the newest file came from a database without a log */
 };
 
 static uint64_t node_of(const struct dz_wal_pos *p)
@@ -53,14 +51,14 @@ static int check_room_after(uint64_t txid, struct dz_err *err)
                                        "push to a replica: its last TXID is the greatest there is");
 }
 
-static int find_tip(struct dz_replica *r, const struct dz_replica_files *all, struct tip *ret_tip,
-                    struct dz_err *err)
+int dz_replica_find_tip(struct dz_replica *r, const struct dz_replica_files *all,
+                        struct dz_replica_tip *ret_tip, struct dz_err *err)
 {
     const struct dz_replica_file *newest = NULL;
     for (size_t i = 0; i < all->n; i++)
         if (!newest || all->p[i].max_txid > newest->max_txid)
             newest = &all->p[i];
-    *ret_tip = (struct tip){0};
+    *ret_tip = (struct dz_replica_tip){0};
     if (!newest)
         return 0;
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *blob = NULL;
@@ -68,24 +66,49 @@ static int find_tip(struct dz_replica *r, const struct dz_replica_files *all, st
     int rc = dz_replica_file_open(r, newest, &blob, &in, err);
     if (rc == DZ_ECORRUPT || rc == DZ_EUNSUPPORTED) { /* a snapshot makes the replica whole again */
         ret_tip->txid = newest->max_txid;
+        ret_tip->damaged = true;
         return check_room_after(ret_tip->txid, err);
     }
     if (rc < 0)
         return rc;
     const struct dz_ltx_header *h = &in.head;
-    *ret_tip = (struct tip){
+    *ret_tip = (struct dz_replica_tip){
         .txid = h->max_txid,
         .time_ms = h->time_ms,
         .placed = h->wal_at > 0 && h->wal_bytes <= INT64_MAX - h->wal_at,
         .place = {.at = (uint64_t)h->wal_at + (uint64_t)h->wal_bytes,
                   .salt = {h->salt[0], h->salt[1]},
                   .sum = {(uint32_t)(h->node >> 32), (uint32_t)h->node}},
-        .sum = h->min_txid == 1 && h->wal_at == 0 ? h->node : 0,
+        .sum = h->wal_at == 0 ? h->node : 0,
     };
     return check_room_after(h->max_txid, err);
 }
 
 /* --- the database as pages ------------------------------------------------------------------ */
+
+/* Has anybody changed the database file between two of these? */
+struct stamp {
+    struct timespec written, changed;
+    int64_t size;
+};
+
+/* Writes within one tick of the kernel's clock leave the same time, so wait until that of the last
+ * write is over: each later write then leaves another one. */
+static int take_stamp(int fd, bool first, struct stamp *ret, struct dz_err *err)
+{
+    struct stat st;
+    for (int tries = 0;; tries++) {
+        struct timespec now;
+        if (fstat(fd, &st) < 0 || clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0)
+            return dz_fail_sys(err, errno, "look at the database");
+        bool old = st.st_mtim.tv_sec != now.tv_sec || st.st_mtim.tv_nsec != now.tv_nsec;
+        if (old || !first || tries > 100)
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = DZ_NS_PER_MS}, NULL);
+    }
+    *ret = (struct stamp){st.st_mtim, st.st_ctim, st.st_size};
+    return 0;
+}
 
 struct pages {
     const struct dz_replica_source *source;
@@ -93,10 +116,19 @@ struct pages {
     size_t next;                  /* frame of the log */
     uint32_t page_bytes, count;
     uint64_t file_bytes;
-    char *piece; /* of the database file */
+    struct stamp stamp; /* of the database file, from before its first page was read */
+    char *piece;        /* of the database file */
+    uint64_t written;   /* bytes of the file of all pages */
+    bool alone;         /* there is no second writer: a snapshot need not claim its TXID */
     uint64_t from;
     size_t have;
 };
+
+/* A file that another process makes shorter ends too early: look again. */
+static int shrank(int rc)
+{
+    return rc == DZ_EIO ? DZ_EBUSY : rc;
+}
 
 static void release_pages(struct pages *p)
 {
@@ -145,7 +177,7 @@ static int read_page(struct pages *p, uint32_t number, void *page, struct dz_err
     while (p->next < f->n && f->p[p->next].number < number)
         p->next++;
     if (p->next < f->n && f->p[p->next].number == number)
-        return dz_fd_pread(p->source->wal_fd, page, p->page_bytes, f->p[p->next].at, err);
+        return shrank(dz_fd_pread(p->source->wal_fd, page, p->page_bytes, f->p[p->next].at, err));
     if (at >= p->file_bytes) { /* the log made the database longer and did not write this page */
         memset(page, 0, p->page_bytes);
         return 0;
@@ -154,7 +186,7 @@ static int read_page(struct pages *p, uint32_t number, void *page, struct dz_err
         uint64_t left = p->file_bytes - at;
         p->from = at;
         p->have = left < AHEAD ? (size_t)left : AHEAD;
-        int rc = dz_fd_pread(p->source->db_fd, p->piece, p->have, at, err);
+        int rc = shrank(dz_fd_pread(p->source->db_fd, p->piece, p->have, at, err));
         if (rc < 0)
             return rc;
     }
@@ -187,8 +219,8 @@ static int sum_pages(struct pages *p, const struct dz_replica_run *run, uint64_t
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-static struct dz_ltx_header header_of(const struct tip *tip, const struct dz_wal_cut *log,
-                                      uint64_t from)
+static struct dz_ltx_header header_of(const struct dz_replica_tip *tip,
+                                      const struct dz_wal_cut *log, uint64_t from)
 {
     int64_t now = dz_clock_real_ms();
     struct dz_ltx_header h = {
@@ -205,21 +237,20 @@ static struct dz_ltx_header header_of(const struct tip *tip, const struct dz_wal
     return h;
 }
 
-/* Write a file of all pages. The place in the log is the log's end. */
-static int write_all(struct dz_replica *r, struct pages *p, struct dz_ltx_header h,
-                     const struct dz_replica_run *run, struct dz_err *err)
+/* Write a file of all pages. */
+static int write_pages(struct dz_replica *r, struct pages *p, const struct dz_replica_file *f,
+                       struct dz_ltx_header h, const struct dz_replica_run *run, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *blob = NULL;
     DZ_AUTO(dz_ltx_out_release) struct dz_ltx_out w = {0};
     DZ_AUTO(dz_freep) char *page = dz_alloc(p->page_bytes);
+    struct stamp after;
     h.page_bytes = p->page_bytes;
     h.pages = p->count;
-    h.min_txid = 1;
-    const struct dz_replica_file f = {
-        .min_txid = 1, .max_txid = h.max_txid, .level = DZ_REPLICA_SNAPSHOTS};
-    int rc = page ? 0 : dz_fail(err, DZ_ENOMEM, "write a snapshot: out of memory");
+    h.min_txid = f->min_txid;
+    int rc = page ? 0 : dz_fail(err, DZ_ENOMEM, "write all pages: out of memory");
     if (rc == 0)
-        rc = dz_replica_file_new(r, &f, h.time_ms, &blob, err);
+        rc = dz_replica_file_new(r, f, h.time_ms, &blob, err);
     if (rc == 0)
         rc = dz_ltx_out_begin(&w, blob, &h, err);
     for (uint32_t n = 1; rc == 0; n++) {
@@ -238,18 +269,64 @@ static int write_all(struct dz_replica *r, struct pages *p, struct dz_ltx_header
     }
     if (rc == 0)
         rc = dz_ltx_out_end(&w, err);
+    if (rc == 0)
+        rc = take_stamp(p->source->db_fd, false, &after, err);
+    if (rc == 0 && memcmp(&after, &p->stamp, sizeof after) != 0)
+        rc = dz_fail(err, DZ_EBUSY, "the database file was changed while it was copied");
+    if (rc == 0)
+        rc = dz_wal_check(p->source->wal_fd, p->log, err);
+    p->written = w.at;
     return rc < 0 ? rc : dz_blob_out_commit(blob, err);
 }
 
-/* Write the commits of a cut as a file of level 0. */
-static int write_cut(struct dz_replica *r, int wal_fd, const struct dz_wal_cut *c,
-                     struct dz_ltx_header h, struct dz_err *err)
+static void advance(struct dz_replica_tip *tip, const struct dz_ltx_header *h,
+                    const struct dz_wal_pos *end, uint64_t bytes)
+{
+    *tip = (struct dz_replica_tip){.txid = h->max_txid,
+                                   .time_ms = h->time_ms,
+                                   .placed = end->at > 0,
+                                   .place = *end,
+                                   .sum = end->at > 0 ? 0 : h->node,
+                                   .bytes = bytes};
+}
+
+/* Write all pages as the next TXID, or again as the newest one. */
+static int write_all(struct dz_replica *r, struct pages *p, bool again,
+                     const struct dz_replica_run *run, struct dz_replica_tip *tip,
+                     struct dz_err *err)
+{
+    struct dz_ltx_header h = header_of(tip, p->log, p->log->end.at);
+    int rc = 0;
+    if (p->log->end.at == 0) {
+        rc = sum_pages(p, run, &h.node, err);
+        if (rc == 0 && !again && tip->txid && tip->sum == h.node)
+            return 0;
+    }
+    if (again) {
+        h.max_txid = tip->txid;
+        h.time_ms = tip->time_ms;
+    }
+    bool whole = again || p->alone || tip->txid == 0 || tip->damaged;
+    const struct dz_replica_file f = {.min_txid = whole ? 1 : h.max_txid,
+                                      .max_txid = h.max_txid,
+                                      .level = whole ? DZ_REPLICA_SNAPSHOTS : 0};
+    if (rc == 0)
+        rc = write_pages(r, p, &f, h, run, err);
+    if (rc == 0)
+        advance(tip, &h, &p->log->end, p->written);
+    return rc < 0 ? rc : 1;
+}
+
+int dz_replica_append(struct dz_replica *r, int wal_fd, const struct dz_wal_cut *c,
+                      struct dz_replica_tip *tip, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *blob = NULL;
     DZ_AUTO(dz_ltx_out_release) struct dz_ltx_out w = {0};
     DZ_AUTO(dz_freep) char *page = dz_alloc(c->page_bytes);
+    struct dz_ltx_header h = header_of(tip, c, c->begin.at);
     h.page_bytes = c->page_bytes;
     h.pages = c->pages;
+    assert(tip->txid > 0 && c->pages > 0);
     const struct dz_replica_file f = {.min_txid = h.min_txid, .max_txid = h.max_txid};
     int rc = page ? 0 : dz_fail(err, DZ_ENOMEM, "write to a replica: out of memory");
     if (rc == 0)
@@ -259,17 +336,67 @@ static int write_cut(struct dz_replica *r, int wal_fd, const struct dz_wal_cut *
     for (size_t i = 0; i < c->frames.n && rc == 0; i++) {
         if (c->frames.p[i].number == dz_ltx_lock_page(c->page_bytes))
             continue;
-        rc = dz_fd_pread(wal_fd, page, c->page_bytes, c->frames.p[i].at, err);
+        rc = shrank(dz_fd_pread(wal_fd, page, c->page_bytes, c->frames.p[i].at, err));
         if (rc == 0)
             rc = dz_ltx_out_page(&w, c->frames.p[i].number, page, err);
     }
     if (rc == 0)
         rc = dz_ltx_out_end(&w, err);
-    return rc < 0 ? rc : dz_blob_out_commit(blob, err);
+    if (rc == 0)
+        rc = dz_wal_check(wal_fd, c, err);
+    if (rc == 0)
+        rc = dz_blob_out_commit(blob, err);
+    if (rc < 0)
+        return rc;
+    advance(tip, &h, &c->end, w.at);
+    return 0;
 }
 
-static int merge_due(struct dz_replica *r, const struct dz_replica_run *run, struct dz_err *err)
+/* Append the commits that have come since the tip, so that the tip is the end of this log. */
+static int append_rest(struct dz_replica *r, int wal_fd, const struct dz_wal_cut *log,
+                       struct dz_replica_tip *tip, struct dz_err *err)
 {
+    const struct dz_wal_pos *at = &tip->place, *end = &log->end;
+    if (end->at == 0 || (tip->placed && memcmp(at, end, sizeof *at) == 0))
+        return 0;
+    if (!tip->placed || memcmp(at->salt, end->salt, sizeof at->salt) != 0 || at->at >= end->at)
+        return dz_fail(err, DZ_EBUSY, "the log began anew before a snapshot");
+    struct dz_wal_cut rest = *log;
+    rest.begin = *at;
+    rest.frames = (struct dz_wal_frames)DZ_VEC_INIT(DZ_REPLICA_FRAMES_MAX);
+    for (size_t i = 0; i < log->frames.n; i++)
+        if (log->frames.p[i].at > at->at)
+            (void)dz_vec_push(&rest.frames, log->frames.p[i]);
+    int rc = rest.frames.err ? dz_fail(err, DZ_ENOMEM, "write a snapshot: out of memory")
+                             : dz_replica_append(r, wal_fd, &rest, tip, err);
+    dz_vec_release(&rest.frames);
+    return rc;
+}
+
+int dz_replica_write_all(struct dz_replica *r, const struct dz_replica_source *source, bool again,
+                         const struct dz_replica_run *run, struct dz_replica_tip *tip,
+                         struct dz_err *err)
+{
+    DZ_AUTO(dz_wal_cut_release) struct dz_wal_cut log = {0};
+    DZ_AUTO(release_pages) struct pages pages = {0};
+    struct stamp stamp;
+    int rc = take_stamp(source->db_fd, true, &stamp, err);
+    if (rc == 0 && source->wal_fd >= 0)
+        rc = dz_wal_cut(source->wal_fd, NULL, &log, err);
+    if (rc == 0)
+        rc = open_pages(source, &log, &pages, err);
+    pages.stamp = stamp;
+    if (rc == 0 && again)
+        rc = append_rest(r, source->wal_fd, &log, tip, err);
+    if (rc == 0)
+        rc = write_all(r, &pages, again, run, tip, err);
+    return rc < 0 ? rc : 0;
+}
+
+int dz_replica_tidy(struct dz_replica *r, const struct dz_replica_keep *keep,
+                    const struct dz_replica_run *run, struct dz_err *err)
+{
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files drop = DZ_REPLICA_FILES_INIT;
     for (int rc = 1; rc == 1;) {
         DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
         DZ_AUTO(dz_vec_releasep) struct dz_replica_files from = DZ_REPLICA_FILES_INIT;
@@ -279,14 +406,21 @@ static int merge_due(struct dz_replica *r, const struct dz_replica_run *run, str
         int merged = rc == 1 ? dz_replica_merge(r, &from, run, err) : 0;
         if (rc < 0 || merged < 0)
             return rc < 0 ? rc : merged;
+        if (rc == 1 || !keep)
+            continue;
+        rc = dz_replica_time(r, &all, run ? run->cancel : NULL, err);
+        if (rc == 0)
+            rc = dz_replica_plan_prune(&all, keep, &drop, err);
+        if (rc == 0)
+            rc = dz_replica_drop(r, &drop, err);
     }
     return 0;
 }
 
 /* Find the transactions in the log behind the replica's end. 1: there are some; 0: there are none;
  * DZ_ESTATE: the log does not show it. */
-static int cut_new(const struct dz_replica_source *s, const struct tip *tip, struct dz_wal_cut *ret,
-                   struct dz_err *err)
+static int cut_new(const struct dz_replica_source *s, const struct dz_replica_tip *tip,
+                   struct dz_wal_cut *ret, struct dz_err *err)
 {
     if (!tip->placed || s->wal_fd < 0)
         return DZ_ESTATE;
@@ -301,39 +435,36 @@ static int push(struct dz_replica *r, const struct dz_replica_source *s,
     DZ_AUTO(dz_wal_cut_release) struct dz_wal_cut log = {0};
     DZ_AUTO(dz_wal_cut_release) struct dz_wal_cut fresh = {0};
     DZ_AUTO(release_pages) struct pages pages = {0};
-    struct tip tip;
-    int rc = find_tip(r, all, &tip, err);
+    struct dz_replica_tip tip;
+    int rc = dz_replica_find_tip(r, all, &tip, err);
+    if (rc == 0)
+        rc = take_stamp(s->db_fd, true, &pages.stamp, err);
+    struct stamp stamp = pages.stamp;
     if (rc == 0 && s->wal_fd >= 0)
         rc = dz_wal_cut(s->wal_fd, NULL, &log, err);
     if (rc == 0)
         rc = open_pages(s, &log, &pages, err);
+    pages.stamp = stamp;
+    pages.alone = true;
     if (rc < 0)
         return rc;
     int cut = cut_new(s, &tip, &fresh, err);
     if (cut < 0 && cut != DZ_ESTATE)
         return cut;
-    uint64_t sum = 0;
-    if (cut < 0 && log.end.at == 0) {
-        rc = sum_pages(&pages, run, &sum, err);
-        if (rc == 0 && tip.txid && tip.sum == sum)
-            cut = 0;
-    }
     to->pages = pages.count;
     to->bytes = (uint64_t)pages.count * pages.page_bytes;
     to->txid = tip.txid + (cut != 0);
     if (cut == 1) {
         to->commits = fresh.commits;
-        rc = write_cut(r, s->wal_fd, &fresh, header_of(&tip, &fresh, tip.place.at), err);
+        rc = dz_replica_append(r, s->wal_fd, &fresh, &tip, err);
     }
     if (rc == 0 && (cut < 0 || (cut == 1 && dz_replica_plan_snapshot(all, to->bytes)))) {
-        to->snapshot = true;
         to->commits = cut < 0 ? log.commits : to->commits;
-        struct dz_ltx_header h = header_of(&tip, &log, log.end.at);
-        if (log.end.at == 0)
-            h.node = sum;
-        rc = write_all(r, &pages, h, run, err);
+        rc = write_all(r, &pages, cut == 1, run, &tip, err);
+        to->snapshot = rc == 1;
     }
-    return rc;
+    to->txid = tip.txid;
+    return rc < 0 ? rc : 0;
 }
 
 int dz_replica_push(struct dz_replica *r, const struct dz_replica_source *source,
@@ -351,7 +482,7 @@ int dz_replica_push(struct dz_replica *r, const struct dz_replica_source *source
             "another writer has just added TXID %016llx to the replica; only one may write",
             (unsigned long long)to.txid);
     if (rc == 0)
-        rc = merge_due(r, run, err);
+        rc = dz_replica_tidy(r, NULL, run, err);
     if (rc < 0)
         return rc;
     *ret_pushed = to;

@@ -37,7 +37,7 @@ enum {
 struct wal {
     int fd;
     uint64_t size;
-    uint32_t page_bytes;
+    uint32_t page_bytes, sequence;
     bool big_endian; /* of the checksum's words */
     struct dz_wal_pos start;
 };
@@ -72,6 +72,7 @@ static int read_header(int fd, struct wal *w, struct dz_err *err)
         return rc;
     w->big_endian = get_be32(h) & 1;
     w->page_bytes = get_be32(h + 8);
+    w->sequence = get_be32(h + 12);
     add_sum(w->big_endian, h, WAL_HEADER - 8, w->start.sum);
     if ((get_be32(h) & ~1u) != WAL_MAGIC || !is_page_bytes(w->page_bytes) ||
         get_be32(h + 24) != w->start.sum[0] || get_be32(h + 28) != w->start.sum[1])
@@ -199,7 +200,8 @@ int dz_wal_cut(int fd, const struct dz_wal_pos *from, struct dz_wal_cut *ret_cut
     }
     c.page_bytes = w.page_bytes;
     rc = begin ? 0 : check_place(&w, from, err);
-    c.end = begin ? w.start : *from;
+    c.begin = c.end = begin ? w.start : *from;
+    c.sequence = w.sequence;
     if (rc == 0)
         rc = read_frames(&w, &c, err);
     if (rc < 0)
@@ -207,6 +209,20 @@ int dz_wal_cut(int fd, const struct dz_wal_pos *from, struct dz_wal_cut *ret_cut
     else
         *ret_cut = c;
     return rc;
+}
+
+/* SQLite writes the header of a new log before its first frame. */
+int dz_wal_check(int fd, const struct dz_wal_cut *c, struct dz_err *err)
+{
+    struct wal w;
+    if (c->end.at == 0)
+        return 0;
+    int rc = read_header(fd, &w, err);
+    if (rc < 0 && rc != DZ_EIO)
+        return rc;
+    if (rc == 1 && memcmp(w.start.salt, c->end.salt, sizeof w.start.salt) == 0)
+        return 0;
+    return dz_fail(err, DZ_EBUSY, "the log began anew while it was read");
 }
 
 void dz_wal_cut_release(struct dz_wal_cut *c)

@@ -3,7 +3,7 @@
  * sandbox_config.c - parse the columns config and metadata of a row, and build environments.
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
- *               "connection_silence_ms","count_cpu"}
+ *               "connection_silence_ms","count_cpu","replica","replica_every_ms"}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "sandbox/sandbox_config.h"
@@ -79,6 +79,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     keep(&r, 1, json_string_value(json_object_get(c, "size")));
     keep(&r, 2, json_string_value(json_object_get(c, "policy")));
     keep(&r, 3, json_string_value(json_object_get(c, "durability")));
+    keep(&r, 7, json_string_value(json_object_get(c, "replica")));
     keep_object(&r, 4, json_object_get(c, "env"));
     keep_object(&r, 5, json_object_get(m, "labels"));
     keep_object(&r, 6, json_object_get(m, "metadata"));
@@ -86,6 +87,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     json_int_t silence = json_integer_value(json_object_get(c, "connection_silence_ms"));
     json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
     json_int_t disk = json_integer_value(json_object_get(c, "disk_bytes"));
+    json_int_t every = json_integer_value(json_object_get(c, "replica_every_ms"));
     size_t n;
     char *text = dz_buf_detach(&r.b, &n);
     dz_buf_release(&r.b);
@@ -102,6 +104,8 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
             .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
             .disk_bytes = disk > 0 ? (uint64_t)disk : 0,
             .silence_ms = silence > 0 ? silence : 0,
+            .replica = kept(&r, 7, text),
+            .replica_every_ms = every > 0 ? every : 0,
             .auto_resume = !json_is_false(resume),
             .ignore_cpu = json_is_false(json_object_get(c, "count_cpu")),
         };

@@ -19,7 +19,9 @@ struct dz_sandbox_config {
     uint64_t disk_bytes;   /* 0: the server's limit */
     const char *env;       /* a JSON object, as are the next two */
     const char *labels, *metadata;
-    int64_t silence_ms; /* 0: DZ_IDLE_SILENCE_MS */
+    int64_t silence_ms;       /* 0: DZ_IDLE_SILENCE_MS */
+    const char *replica;      /* where it is replicated to: a URL, or "off"; NULL: the server's */
+    int64_t replica_every_ms; /* 0: the server's */
     bool auto_resume, ignore_cpu;
 };
 DZ_NODISCARD int dz_sandbox_config_of(const struct dz_instance *row,

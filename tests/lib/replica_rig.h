@@ -30,7 +30,8 @@ struct rig_db {
     struct rig_image now;
     bool big_endian;
     uint32_t salt[2], sum[2];
-    uint64_t at; /* end of the log; 0: it is empty */
+    uint64_t at;       /* end of the log; 0: it is empty */
+    uint32_t sequence; /* of the next log: 0 is the first since the database was opened */
 };
 
 static inline void rig_put32(uint8_t *p, uint32_t v)
@@ -63,6 +64,7 @@ static inline void rig_new_log(struct rig_db *d)
     rig_put32(h, 0x377f0682 | (uint32_t)d->big_endian);
     rig_put32(h + 4, 3007000);
     rig_put32(h + 8, RIG_PAGE);
+    rig_put32(h + 12, d->sequence++);
     rig_put32(h + 16, ++d->salt[0]);
     rig_put32(h + 20, d->salt[1] = d->salt[1] * 69069 + 1);
     memset(d->sum, 0, sizeof d->sum);

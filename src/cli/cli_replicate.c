@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze replicate`: where a sandbox is replicated to, and how far that is.
+ */
+#include "cli/cli_remote.h"
+#include "cli/cli_table.h"
+
+#include <string.h>
+
+static int64_t number(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+static int show(struct dz_cli *c, json_t *s, struct dz_err *err)
+{
+    char size[DZ_CLI_SIZE_TEXT];
+    if (c->json)
+        return dz_cli_show_json(c, s, err);
+    if (c->quiet)
+        return DZ_EXIT_OK;
+    fprintf(c->out, "%s", dz_cli_text(s, "state"));
+    if (dz_cli_text(s, "url")[0])
+        fprintf(c->out, ", %s", dz_cli_text(s, "url"));
+    if (dz_cli_text(s, "replica_txid")[0])
+        fprintf(c->out, ", TXID %s of %s", dz_cli_text(s, "replica_txid"),
+                dz_cli_text(s, "replicated_at"));
+    if (number(s, "lag_ms") > 0)
+        fprintf(c->out, ", %lld ms behind", (long long)number(s, "lag_ms"));
+    fprintf(c->out, "\n");
+    if (number(s, "uploads") > 0)
+        fprintf(c->out, "%lld uploads, %s, %lld errors since the daemon started\n",
+                (long long)number(s, "uploads"), dz_cli_size((uint64_t)number(s, "bytes"), size),
+                (long long)number(s, "errors"));
+    if (dz_cli_text(s, "error")[0])
+        fprintf(c->out, "last error: %s\n", dz_cli_text(s, "error"));
+    return DZ_EXIT_OK;
+}
+
+static int change(struct dz_cli *c, struct dz_err *err)
+{
+    const char *every = dz_cli_value(c, "every");
+    json_t *body = json_object(), *answer = NULL;
+    if (c->argc > 1)
+        (void)json_object_set_new(body, "replica", json_string(c->argv[1]));
+    if (every)
+        (void)json_object_set_new(body, "replica_every", json_string(every));
+    int rc = dz_cli_ask(c, "PATCH", body, &answer, err, "/v1/sandboxes/{}", c->argv[0]);
+    json_decref(answer);
+    return rc;
+}
+
+static int replicate(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *s = NULL;
+    int rc = 0;
+    if (c->argc > 1 || dz_cli_value(c, "every"))
+        rc = change(c, err);
+    if (rc >= 0 && dz_cli_flag(c, "take"))
+        rc = dz_cli_ask(c, "POST", NULL, &s, err, "/v1/sandboxes/{}/replica/take", c->argv[0]);
+    else if (rc >= 0)
+        rc = dz_cli_ask(c, "GET", NULL, &s, err, "/v1/sandboxes/{}/replica", c->argv[0]);
+    if (rc >= 0)
+        rc = show(c, s, err);
+    json_decref(s);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_replicate = {
+    .name = "replicate",
+    .group = DZ_CLI_GROUP_REPLICA,
+    .summary = "replicate a sandbox continuously, or show its replica",
+    .args = "SANDBOX [URL|off|default]",
+    .min_args = 1,
+    .max_args = 2,
+    .options =
+        (const struct dz_cli_option[]){
+            {"every", 0, "DURATION", "pause between uploads (0: the daemon's replica.every)"},
+            {"take", 0, NULL, "take the replica over from another daemon"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = DZ_CLI_SANDBOX_HELP
+    "Without URL, prints the state of the replica. With a URL, the daemon keeps a\n"
+    "replica at URL/ID: each commit of the sandbox becomes a file there within\n"
+    "milliseconds. off: do not replicate; default: as the daemon's replica.url says.\n"
+    "Only operators may set a URL. A daemon that finds that another one writes to\n"
+    "a replica stops, with the event replica_fenced; --take makes this one the writer.\n",
+    .run = replicate,
+};

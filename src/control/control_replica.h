@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * control_replica.h - continuous replication of sandboxes: settings and state.
+ */
+#ifndef DZ_CONTROL_CONTROL_REPLICA_H
+#define DZ_CONTROL_CONTROL_REPLICA_H
+
+#include "control/control_why.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DZ_CONTROL_REPLICA_URL = 4096,
+    DZ_CONTROL_REPLICA_LAGS = 4096,
+};
+
+/* What a sandbox's setting `replica` may be instead of a URL. */
+#define DZ_CONTROL_REPLICA_OFF     "off"
+#define DZ_CONTROL_REPLICA_DEFAULT "default"
+
+/* The server's settings. */
+struct dz_control_replica_opts {
+    const char
+        *url; /* the replica of a sandbox is at url/ID; NULL, "": only those that have a URL */
+    int64_t every_ms, snapshot_ms, keep_ms, behind_ms;
+    unsigned connections; /* uploads at the same time */
+};
+
+struct dz_control_replica {
+    bool on;
+    const char *state; /* "off", "current", "lagging", "behind", "fenced" */
+    uint64_t txid;     /* the newest in the replica; 0: none, or not known yet */
+    int64_t at_ms;     /* its time */
+    int64_t lag_ms;
+    uint64_t uploads, bytes, errors; /* since the daemon's start */
+    char url[DZ_CONTROL_REPLICA_URL], error[160];
+};
+void dz_control_replica_of(struct dz_control *e, const char *id, struct dz_control_replica *ret);
+
+struct dz_control_replicas {
+    uint64_t followed, lagging, behind, fenced, uploads, snapshots, bytes, errors, requests;
+    int64_t lag_ms; /* the greatest */
+    size_t lag_count;
+    float lag_s[DZ_CONTROL_REPLICA_LAGS]; /* of uploads */
+};
+/* take: the lags are forgotten then. */
+void dz_control_replicas(struct dz_control *e, bool take, struct dz_control_replicas *ret);
+
+/* Take the replica of this sandbox over from another daemon. */
+DZ_NODISCARD int dz_control_replica_take(struct dz_control *e, struct dz_control_target target,
+                                         struct dz_why *why);
+
+#endif

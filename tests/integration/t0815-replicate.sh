@@ -1,0 +1,78 @@
+#!/bin/bash
+# Continuous replication by the daemon: what was committed is in the replica, whatever happens to
+# the daemon and to cells, and litestream (make bench-peers) restores it. Needs `make base`.
+. "$(dirname "$0")/lib.sh"
+. "$LIB_ROOT/tests/integration/daemon.sh"
+unset AWS_CA_BUNDLE
+litestream=$DOZE_PEERS/bin/litestream ltx=$DOZE_PEERS/bin/ltx
+export litestream ltx
+need() { [ -x "$1" ] || skip "${1##*/} is not installed: make bench-peers"; }
+launch() { start --replica-url "file://$PWD/rep"; }
+id_of() { api 200 GET "$(s "/$1")" && grep -oE 'sbx_[a-z0-9]{20}' out | head -1; }
+current() { api 200 GET "$(s "/$1/replica")" && grep -q '"state":"current"' out && grep -q '"replica_txid":"0' out; }
+is_empty() { [ ! -s "$1" ]; }
+same() { # ID: a restore gives the live file byte by byte
+    rm -f got && run 0 doze restore -q -o got "file://$PWD/rep/$1" && cmp got "data/live/$1.doze"
+}
+rests() { # NAME: it sleeps, its log is in its file, and the replica has that
+    api 200 POST "$(s "/$1/suspend")" && until_true is_empty "data/live/$(id_of "$1").doze-wal" && until_true current "$1"
+}
+write() { api 200 POST "$(s "/$1/exec")" "{\"shell\":\"echo $2 >>/workspace/log; sync\"}"; }
+launch || exit 1
+
+test_that 'a sandbox is replicated from its beginning, and a restore is its file' '
+    api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"a\"}" && id_of a >a && write a one && write a two && until_true current a &&
+    rests a && same "$(cat a)" && grep -q "\"owner\":" "rep/$(cat a)/sandbox.json" && grep -q "\"name\":\"a\"" "rep/$(cat a)/sandbox.json"
+'
+test_that 'each wake goes on in the same replica, without another copy of all pages' '
+    n=$(ls "rep/$(cat a)/ltx/9" | wc -l) && for i in 1 2 3; do write a "$i" && rests a && same "$(cat a)" || exit 1; done &&
+    [ "$(ls "rep/$(cat a)/ltx/9" | wc -l)" = "$n" ] && run 0 doze replica verify "file://$PWD/rep/$(cat a)" &&
+    [ "$(find "rep/$(cat a)/ltx/0" -size +64k | wc -l)" -le 1 ]
+'
+test_that 'litestream restores it, and ltx finds nothing wrong' '
+    need "$litestream" && need "$ltx" && run 0 "$litestream" restore -o theirs "file://$PWD/rep/$(cat a)" && cmp theirs "data/live/$(cat a).doze" &&
+    run 0 "$ltx" verify "rep/$(cat a)"/ltx/*/*.ltx
+'
+test_that 'a restarted daemon knows what is there without asking, and goes on' '
+    stop && find rep -newer daemon.pid -name "*.ltx" >/dev/null && n=$(find rep -name "*.ltx" | wc -l) && launch && until_true current a &&
+    [ "$(find rep -name "*.ltx" | wc -l)" = "$n" ] && write a again && rests a && same "$(cat a)" && [ "$(ls "rep/$(cat a)/ltx/9" | wc -l)" = 1 ]
+'
+test_that 'a daemon that is killed loses nothing: the cell keeps its log, and the next daemon goes on in it' '
+    write a before && until_true current a && write a last && pid=$(cell_of) && kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && gone "$pid" &&
+    launch && until_true current a && write a after && rests a && same "$(cat a)" && [ "$(ls "rep/$(cat a)/ltx/9" | wc -l)" = 1 ]
+'
+test_that 'a cell that is killed loses nothing either' '
+    write a x1 && pid=$(cell_of) && kill -9 "$pid" && gone "$pid" && write a x2 && rests a && same "$(cat a)"
+'
+test_that 'forks and snapshots of a replicated sandbox have replicas of their own' '
+    write a y && run 0 doze fork --count 1 a && grep -oE "sbx_[a-z0-9]{20}" out | grep -v "$(cat a)" | head -1 >b && [ -s b ] && api 200 PATCH "$(s "/$(cat b)")" "{\"name\":\"b\"}" && write b other && rests b && same "$(cat b)" && rests a && same "$(cat a)" && ! cmp -s "data/live/$(cat a).doze" "data/live/$(cat b).doze"
+'
+test_that 'frozen and thawed, it goes on' '
+    api 200 POST "$(s /a/freeze)" && write a thawed && rests a && same "$(cat a)"
+'
+test_that 'a lot of data, with checkpoints meanwhile' '
+    api 200 POST "$(s /a/exec)" "{\"shell\":\"i=0; while [ \$i -lt 40 ]; do head -c 1000000 /dev/urandom >/workspace/big\$((i%5)); i=\$((i+1)); done\",\"timeout\":\"60s\"}" &&
+    until_true current a && rests a && same "$(cat a)" && run 0 doze replica verify "file://$PWD/rep/$(cat a)"
+'
+test_that 'off, default, a URL of its own; a tenant may not name a URL' '
+    run 0 doze replicate a && has out "current, file://" && run 0 doze replicate a off && has out "off" && write a quiet && n=$(find "rep/$(cat a)" -name "*.ltx" | wc -l) &&
+    api 200 GET "$(s /a)" && has out "\"replica_txid\":null" && run 0 doze replicate a "file://$PWD/other" --every 10ms && until_true current a && rests a &&
+    run 0 doze restore -q -o o "file://$PWD/other/$(cat a)" && cmp o "data/live/$(cat a).doze" && [ "$(find "rep/$(cat a)" -name "*.ltx" | wc -l)" = "$n" ] &&
+    run 0 doze replicate a default && write a back && rests a && same "$(cat a)" && api 400 PATCH "$(s /a)" "{\"replica\":\"ftp://x\"}" && has out "\"field\":\"replica\"" &&
+    run 1 doze replicate a /tmp/x && has err "file:///DIR"
+'
+test_that 'metrics, stats and events tell of it' '
+    api 200 GET /metrics && grep -q "^doze_replicas 2" out && grep -qE "^doze_replica_uploads_total [1-9]" out && grep -q "^doze_replica_errors_total 0" out &&
+    grep -qE "^doze_replica_lag_seconds_count [1-9]" out && run 0 doze stats && has out "replicas: 2" && run 0 doze replicate b --json && has out "\"state\":\"current\""
+'
+test_that 'a store that fails is reported as behind, and then as recovered' '
+    stop && start --replica-url "file://$PWD/rep" --replica-behind 1s && write b z && until_true current b && mv "rep/$(cat b)" away && : >"rep/$(cat b)" && write b lost &&
+    until_true grep -q event=replica_behind daemon.log && api 200 GET "$(s /b/replica)" && has out "\"state\":\"behind\"" && rm "rep/$(cat b)" && mv away "rep/$(cat b)" &&
+    until_true grep -q event=replica_recovered daemon.log && rests b && same "$(cat b)"
+'
+test_that 'of two daemons that write to one replica, one stops, and damages nothing' '
+    stop && cp -a data twin && launch && write b mine && until_true current b && stop && mv data first && mv twin data && rm -rf data/replica && launch && write b theirs &&
+    until_true grep -q event=replica_fenced daemon.log && api 200 GET "$(s /b/replica)" && has out "\"state\":\"fenced\"" && rm -f got && run 0 doze restore -q -o got "file://$PWD/rep/$(cat b)" && cmp got "first/live/$(cat b).doze" &&
+    run 0 doze replicate b --take && until_true current b && rests b && same "$(cat b)" && stop
+'
+test_done

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The engine of continuous replication: a database is written, checkpointed, closed, opened again
+ * and killed by seed, while the engine reads its log and is itself ended and started again. At any
+ * moment the replica has a committed state, not older than the last one that was acknowledged; and
+ * when the engine says that nothing is missing, it has the newest.
+ */
+#include "../lib/replica_rig.h"
+#include "base/clock.h"
+#include "base/follow.h"
+#include "replica/replica_engine.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum {
+    SEEDS = 12,
+    STEPS = 60,
+    DRAIN_MS = 9000,
+    IMAGES = 4000,
+    LOCK_AT = 0x40000000,
+};
+
+struct world {
+    char dir[DZ_TEMP_DIR_TEXT], live[DZ_TEMP_DIR_TEXT + 16], state[DZ_TEMP_DIR_TEXT + 16],
+        url[DZ_TEMP_DIR_TEXT + 32], at[DZ_TEMP_DIR_TEXT + 40];
+    struct dz_replica_engine *engine;
+    struct rig_db db; /* descriptors -1: closed */
+    bool open, known_salts;
+    struct rig_image *images;
+    size_t count, acked;
+    uint64_t dice;
+};
+
+static struct dz_err err;
+static uint64_t seed_now;
+
+/* The rest of a run would only repeat the failure. */
+static void require(bool good, const char *text)
+{
+    if (good)
+        return;
+    printf("# seed %llu: %s\n", (unsigned long long)seed_now, text);
+    (void)fflush(stdout);
+    abort();
+}
+
+static void start_engine(struct world *w)
+{
+    const struct dz_replica_engine_opts opts = {
+        .live_path = w->live, .state_path = w->state, .workers = 2, .behind_ms = 20000};
+    const struct dz_replica_follow follow = {
+        .id = "box", .url = w->url, .about = "\"name\":\"box\"", .policy = {0, 60000, 3600000}};
+    require(dz_replica_engine_new(&opts, &w->engine, &err) == 0, err.msg);
+    require(dz_replica_engine_follow(w->engine, &follow, &err) == 0, err.msg);
+}
+
+static int lock_db(int fd, short type)
+{
+    struct flock fl = {.l_type = type, .l_start = LOCK_AT, .l_len = 512};
+    return fcntl(fd, F_OFD_SETLK, &fl);
+}
+
+static void open_db(struct world *w)
+{
+    char path[DZ_TEMP_DIR_TEXT + 64];
+    (void)snprintf(path, sizeof path, "%s/box.doze", w->live);
+    w->db.db_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    (void)snprintf(path, sizeof path, "%s/box.doze-wal", w->live);
+    w->db.wal_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(w->db.db_fd >= 0 && w->db.wal_fd >= 0);
+    dz_replica_engine_attach(w->engine, "box", w->db.db_fd, w->db.wal_fd);
+    CHECK_INT(lock_db(w->db.db_fd, F_WRLCK), 0);
+    if (w->db.at == 0) { /* SQLite draws new salts for the first log of a connection */
+        w->db.sequence = 0;
+        w->db.salt[0] = (uint32_t)dice_roll(&w->dice);
+        w->db.salt[1] = (uint32_t)dice_roll(&w->dice);
+    }
+    w->open = true;
+}
+
+static bool is_copied(const struct world *w)
+{
+    return w->db.at == 0 || dz_follow_has(w->db.wal_fd, w->db.salt, w->db.at);
+}
+
+/* As dz_db_close() does it. */
+static void close_db(struct world *w, bool killed)
+{
+    for (int i = 0; !killed && !is_copied(w) && i < 300; i++)
+        (void)poll(NULL, 0, 1);
+    if (!killed && is_copied(w)) {
+        if (w->db.at > 0) {
+            dz_follow_prove(w->db.wal_fd, w->db.at);
+            rig_checkpoint(&w->db);
+        }
+        CHECK_INT(ftruncate(w->db.wal_fd, 0), 0);
+    }
+    if (dice_below(&w->dice, 2) == 0)
+        dz_replica_engine_detach(w->engine, "box");
+    rig_close(&w->db);
+    w->db.db_fd = w->db.wal_fd = -1;
+    dz_replica_engine_detach(w->engine, "box");
+    w->open = false;
+}
+
+static void checkpoint(struct world *w, bool force)
+{
+    bool copied = is_copied(w);
+    if (w->db.at == 0 || (!copied && !force))
+        return;
+    dz_follow_prove(w->db.wal_fd, copied ? w->db.at : 0);
+    rig_checkpoint(&w->db);
+    if (dice_below(&w->dice, 3) == 0)
+        CHECK_INT(ftruncate(w->db.wal_fd, 0), 0);
+}
+
+static void commit(struct world *w)
+{
+    rig_commit(&w->db, &w->dice);
+    CHECK(w->count < IMAGES);
+    w->images[w->count++] = w->db.now;
+}
+
+/* The state that a restore gives now; the number of it. */
+static size_t restored(struct world *w)
+{
+    struct dz_replica r = {0};
+    struct rig_image image;
+    uint64_t txid;
+    if (dz_replica_open(w->at, false, &r, &err) < 0)
+        return 0;
+    int rc = rig_restore(&r, &(struct dz_replica_goal){0}, &image, &txid, &err);
+    dz_replica_close(&r);
+    if (rc == DZ_ENOENT)
+        return 0;
+    require(rc == 0, err.msg);
+    for (size_t i = w->count; i > 0; i--)
+        if (rig_equal(&image, &w->images[i - 1]))
+            return i;
+    require(false, "the replica has a state that was never committed");
+    return 0;
+}
+
+static void drain(struct world *w)
+{
+    struct dz_replica_status s;
+    size_t left = dz_replica_engine_drain(w->engine, DRAIN_MS, false);
+    dz_replica_engine_status(w->engine, "box", &s);
+    require(left == 0 && s.error[0] == '\0', s.error);
+    size_t has = restored(w);
+    require(has == w->count, "the engine says that nothing is missing, and something is");
+    w->acked = has;
+}
+
+static void step(struct world *w)
+{
+    switch (dice_below(&w->dice, 16)) {
+    case 0:
+        drain(w);
+        break;
+    case 1: /* the daemon is killed: its threads stop wherever they are */
+        dz_replica_engine_free(w->engine);
+        require(restored(w) >= w->acked, "the replica lost what was acknowledged");
+        if (w->open && dice_below(&w->dice, 2) == 0) {
+            rig_close(&w->db);
+            w->open = false;
+        }
+        start_engine(w);
+        break;
+    case 2:
+        if (w->open)
+            close_db(w, dice_below(&w->dice, 3) == 0);
+        break;
+    case 3:
+        require(restored(w) >= w->acked, "the replica lost what was acknowledged");
+        break;
+    case 4:
+        if (w->open)
+            checkpoint(w, dice_below(&w->dice, 4) == 0);
+        break;
+    case 5:
+    case 6:
+        if (w->open)
+            checkpoint(w, false);
+        break;
+    case 7:
+        (void)poll(NULL, 0, (int)dice_below(&w->dice, 5));
+        break;
+    default:
+        if (!w->open)
+            open_db(w);
+        commit(w);
+    }
+}
+
+static void begin(struct world *w, uint64_t seed)
+{
+    struct rig_db first;
+    char path[DZ_TEMP_DIR_TEXT + 64];
+    *w = (struct world){.dice = seed, .images = dz_zarray(IMAGES, sizeof *w->images)};
+    require(w->images && dz_fd_temp_dir("doze-engine", w->dir, &err) == 0, err.msg);
+    (void)snprintf(w->live, sizeof w->live, "%s/live", w->dir);
+    (void)snprintf(w->state, sizeof w->state, "%s/state", w->dir);
+    (void)snprintf(w->url, sizeof w->url, "file://%s/replica", w->dir);
+    (void)snprintf(w->at, sizeof w->at, "%s/box", w->url);
+    CHECK_INT(mkdir(w->live, 0700), 0);
+    rig_open(&first, seed & 1, &w->dice);
+    w->db = first;
+    (void)snprintf(path, sizeof path, "%s/box.doze", w->live);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    rig_pwrite(fd, first.now.pages, first.now.count * RIG_PAGE, 0);
+    (void)close(fd);
+    rig_close(&first);
+    w->db.db_fd = w->db.wal_fd = -1;
+    w->images[w->count++] = w->db.now;
+    start_engine(w);
+}
+
+static void end(struct world *w)
+{
+    drain(w);
+    if (w->open)
+        close_db(w, false);
+    drain(w);
+    dz_replica_engine_free(w->engine);
+    rig_remove(w->dir);
+    dz_free(w->images);
+}
+
+static void run_seed(uint64_t seed, unsigned steps)
+{
+    struct world w;
+    seed_now = seed;
+    begin(&w, seed);
+    for (unsigned i = 0; i < steps; i++)
+        step(&w);
+    end(&w);
+}
+
+TEST(the_replica_has_a_committed_state_at_any_moment)
+{
+    const char *text = getenv("SEED");
+    if (text) {
+        run_seed(strtoull(text, NULL, 10), STEPS);
+        return;
+    }
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        run_seed(seed, STEPS);
+}
