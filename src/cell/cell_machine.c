@@ -13,11 +13,14 @@
 #include "base/mem.h"
 #include "db/db.h"
 #include "linux/linux_run.h"
+#include "os/os_fault.h"
 #include "stub/stub.h"
 #include "vfs/vfs.h"
 
 #include <assert.h>
 #include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -84,6 +87,11 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
     int rc = open_file(m, s, err);
     if (rc == 0)
         rc = open_image(m, s, err);
+    m->pack.lost = &m->pack_lost;
+    m->pack_reported = UINT64_MAX;
+    atomic_store(&m->pack_lost, UINT64_MAX);
+    if (rc == 0 && m->pack.at)
+        rc = dz_os_fault_replace(m->pack.at, m->pack.size, &m->pack_lost, err);
     if (rc == 0 && s->fresh && m->image_sha256)
         rc = dz_vfs_bind_image(m->db, m->image_sha256, err);
     if (rc == 0)
@@ -180,6 +188,26 @@ static bool on_pack_find(void *arg, uint64_t ino, uint64_t *ret_offset)
     return dz_vfs_packed(((struct dz_cell_machine *)arg)->vfs, ino, ret_offset) > 0;
 }
 
+/* Touch the byte ourselves: if the pack has lost it, the handler notes that. */
+static void on_pack_missed(void *arg, uint64_t offset)
+{
+    const struct dz_vfs_pack *pack = &((const struct dz_cell_machine *)arg)->pack;
+    if (offset < pack->size)
+        (void)*(const volatile uint8_t *)(pack->at + offset);
+}
+
+void dz_cell_machine_check_pack(struct dz_cell_machine *m)
+{
+    const uint64_t lost = atomic_load(&m->pack_lost);
+    if (lost >= m->pack_reported)
+        return;
+    m->pack_reported = 0; /* once */
+    (void)fprintf(stderr,
+                  "the pack of the image %.12s is damaged: it has lost its bytes from %llu on; "
+                  "programs get SIGBUS or EIO there: restore the image, then suspend and wake\n",
+                  m->image_sha256 ? m->image_sha256 : "", (unsigned long long)lost);
+}
+
 /* A line without room is dropped, and the trace says so. The loop stops guests long before that. */
 static void on_trace(void *arg, const struct dz_task *t, const char *line, size_t size)
 {
@@ -200,7 +228,7 @@ static int linux_begin(struct dz_cell_machine *m, const struct dz_policy *policy
 {
     const struct dz_linux_opts opts = {.stub = m->native->stub,
                                        .vfs = m->vfs,
-                                       .pack = {m->pack_fd, on_pack_find, m},
+                                       .pack = {m->pack_fd, on_pack_find, on_pack_missed, m},
                                        .trace = m->trace ? on_trace : NULL,
                                        .arg = m};
     (void)policy;

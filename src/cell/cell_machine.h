@@ -70,14 +70,16 @@ struct dz_cell_machine {
     struct dz_cell_native *native; /* NULL: it runs no native programs */
     struct dz_zygote
         *zygote; /* the zygote that forked this cell, with all that it prepared; NULL: none did */
-    const char *image_sha256; /* NULL: there is no image */
-    struct dz_vfs_pack pack;  /* the pack of the image; at is NULL without one */
-    int pack_fd;              /* -1: the image has no pack */
-    struct dz_execs *execs;   /* its commands; NULL while the machine is being discarded */
-    bool lost;                /* the last cell crashed, and the machine's memory is lost */
-    bool wakes;               /* the machine that sleeps in the file is to be woken */
-    bool readonly;            /* read-only: nothing in the file is changed */
-    int64_t clock_ns;         /* the time that the clock of the files shows; 0: the real time */
+    const char *image_sha256;    /* NULL: there is no image */
+    struct dz_vfs_pack pack;     /* the pack of the image; at is NULL without one */
+    int pack_fd;                 /* -1: the image has no pack */
+    _Atomic(uint64_t) pack_lost; /* the lowest offset that its file no longer has */
+    uint64_t pack_reported;      /* report a lower one */
+    struct dz_execs *execs;      /* its commands; NULL while the machine is being discarded */
+    bool lost;                   /* the last cell crashed, and the machine's memory is lost */
+    bool wakes;                  /* the machine that sleeps in the file is to be woken */
+    bool readonly;               /* read-only: nothing in the file is changed */
+    int64_t clock_ns;            /* the time that the clock of the files shows; 0: the real time */
 };
 
 /* Open the disk. *m must be zero but for `dirty`, and must not move afterwards. */
@@ -87,6 +89,8 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start
                        struct dz_err *err);
 /* Start a program. DZ_ENOENT: no such program; DZ_ESTATE: no such user or directory. */
 int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err);
+/* Write to standard error, once, that the pack is damaged, if a read found that. */
+void dz_cell_machine_check_pack(struct dz_cell_machine *m);
 /* Commit the output of commands, with their records: the output gate. */
 int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err);
 /* End the machine: only the files stay in the file. Commits and closes it. */

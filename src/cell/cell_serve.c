@@ -763,6 +763,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
         if (s->up && !s->cool)
             dz_machine_cool();
         s->cool = s->up;
+        dz_cell_machine_check_pack(&s->machine);
         look = wait_for_anything(s, report_in);
     }
 }

@@ -420,9 +420,19 @@ static int fix_page(struct dz_linux_thread *t, const struct dz_stub_event *e)
     return t->fault_count > FAULTS_MAX ? -EFAULT : 0;
 }
 
+static void report_missed(const struct dz_linux_thread *t, uint64_t at)
+{
+    const struct dz_linux_pack *pack = &t->l->o.pack;
+    const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), at);
+    if (pack->missed && v && v->start <= at && v->back.kind == DZ_MM_PACK)
+        pack->missed(pack->arg, v->back.offset + (at - v->start));
+}
+
 static void on_fault(struct dz_linux_thread *t, const struct dz_stub_event *e)
 {
     struct dz_siginfo info = {.signo = e->signo, .code = e->code, .addr = e->addr};
+    if (e->signo == SIGBUS && e->code == BUS_ADRERR)
+        report_missed(t, e->addr);
     if (e->signo == SIGSEGV && e->trap == TRAP_PAGE) {
         const int rc = fix_page(t, e);
         if (rc == 0) {

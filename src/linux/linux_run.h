@@ -55,6 +55,9 @@ struct dz_linux_pack {
     /* Finds a file in the pack: true, and its offset, a multiple of DZ_MM_PAGE. The file's bytes
      * start there, followed by zeros to the end of its last page. */
     bool (*find)(void *arg, uint64_t ino, uint64_t *ret_offset);
+    /* A program got SIGBUS at this offset: its file in the pack ends there, or the pack is damaged.
+     * NULL: nobody wants to know. */
+    void (*missed)(void *arg, uint64_t offset);
     void *arg;
 };
 

@@ -126,6 +126,9 @@ enum {
 struct dz_vfs_pack {
     const uint8_t *at; /* mapped; NULL: none */
     uint64_t size;
+    /* The embedder's note, NULL: none: the lowest offset whose page the file no longer has, and for
+     * which zeros were read. Reading it is -EIO. */
+    const _Atomic(uint64_t) *lost;
 };
 /* Write the first page of a pack of this size. */
 void dz_vfs_pack_begin(uint8_t ret_page[static DZ_VFS_PACK_PAGE], uint64_t size);

@@ -186,8 +186,7 @@ static int source_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
         (void)dz_fail(&v->why, DZ_ENOENT, "the image's pack was not given");
         return -EIO;
     }
-    dz_pack_read(v, ip, index * DZ_VFS_CHUNK + s.off, s.buf, s.n);
-    return 0;
+    return dz_pack_read(v, ip, index * DZ_VFS_CHUNK + s.off, s.buf, s.n);
 }
 
 /* [off, off + n) lies in chunk `index` of a file that is not inline. */

@@ -223,8 +223,7 @@ bool dz_is_packed(const struct dz_vfs *v, const struct dz_inode *ip);
 /* The number of these bytes that are still visible, from the file's start. */
 uint64_t dz_pack_visible(const struct dz_vfs *v, const struct dz_inode *ip);
 /* Read some of these bytes. */
-void dz_pack_read(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, void *buf,
-                  size_t n);
+int dz_pack_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, void *buf, size_t n);
 
 /* ---- others -------------------------------------------------------------------------- */
 

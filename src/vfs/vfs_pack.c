@@ -19,6 +19,8 @@
 #include "base/fd.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,7 +73,7 @@ int dz_vfs_pack_map(int fd, uint64_t at, struct dz_vfs_pack *ret_pack, struct dz
     void *map = mmap(NULL, (size_t)h.size, PROT_READ, MAP_SHARED, fd, (off_t)at);
     if (map == MAP_FAILED)
         return dz_fail_sys(err, errno, "map the image's pack");
-    *ret_pack = (struct dz_vfs_pack){map, h.size};
+    *ret_pack = (struct dz_vfs_pack){.at = map, .size = h.size};
     return 0;
 }
 
@@ -100,11 +102,16 @@ uint64_t dz_pack_visible(const struct dz_vfs *v, const struct dz_inode *ip)
     return !dz_is_packed(v, ip) ? 0 : v->image ? ip->base_size : ip->size;
 }
 
-void dz_pack_read(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, void *buf,
-                  size_t n)
+int dz_pack_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, void *buf, size_t n)
 {
     assert(off <= dz_pack_visible(v, ip) && n <= dz_pack_visible(v, ip) - off);
     memcpy(buf, v->pack.at + ip->rdev + off, n);
+    const uint64_t lost = v->pack.lost ? atomic_load(v->pack.lost) : UINT64_MAX;
+    if (lost >= ip->rdev + off + n)
+        return 0;
+    (void)dz_fail(&v->why, DZ_ECORRUPT, "the image's pack has lost its bytes from %llu on",
+                  (unsigned long long)lost);
+    return -EIO;
 }
 
 /* The file's size in the image. A file that was truncated still has its first bytes in the pack,

@@ -53,7 +53,7 @@ static void make_image(void)
                    "INSERT INTO meta VALUES('packed',%d);UPDATE meta SET v=7 WHERE k='used_bytes'",
                    LARGE_AT, SMALL_AT, LARGE + (int)sizeof small);
     sql(r.sim, text);
-    r.opts.pack = (struct dz_vfs_pack){pack, PACK};
+    r.opts.pack = (struct dz_vfs_pack){.at = pack, .size = PACK};
 }
 
 /* A new disk above it. */
@@ -378,7 +378,7 @@ static int unpack(const char *before, struct dz_vfs_pack with)
 TEST(an_unpacked_disk_needs_no_pack)
 {
     static const char whole[] = "UPDATE node SET base_size=size WHERE rdev<>0 AND mode>>12=8";
-    const struct dz_vfs_pack with = {pack, PACK}, none = {0};
+    const struct dz_vfs_pack with = {.at = pack, .size = PACK}, none = {0};
     make_image();
     r.opts.pack = none;
     CHECK_INT(unpack(whole, none), DZ_ECORRUPT);
