@@ -28,8 +28,9 @@ torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 .PHONY: check check-asan torture
 
+ATTACKS     := $(B)/tests/native/native_attacks
 INTEGRATION := $(sort $(wildcard tests/integration/t$(T:t%=%)*.sh))
-integration: all $(BASE) ## the program itself, in numbered shell tests; T=0325: one, T=032: those
+integration: all $(BASE) $(ATTACKS) ## the program itself, in numbered shell tests; T=0325: one, T=032: those
 	@[ -n "$(INTEGRATION)" ] || { echo "integration: no test in tests/integration is t$(T)*"; exit 2; }
 	@DOZE=$(abspath $(B)/doze) DZ_MET=$(abspath $(B)/met.log) \
 	    $(if $(T),scripts/run-tap integration,scripts/integration) $(INTEGRATION)

@@ -23,7 +23,7 @@ lower() { # GROUP BYTES
     if [ -e "$1/memory.max" ]; then echo "$2" >"$1/memory.max"; else echo "$2" >"$1/memory.limit_in_bytes"; fi
 }
 two_in() { [ "$(wc -l <"$1/cgroup.procs")" -ge 3 ]; } # the cell, the process that starts others, python
-eats='
+export eats='
 a = []
 while True: a.append(bytearray(1 << 20))'
 
