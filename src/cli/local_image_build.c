@@ -324,16 +324,25 @@ const struct dz_cli_command dz_cmd_image_snapshot = {
 
 /* --- import --------------------------------------------------------------------------------- */
 
+/* An OCI image is built; a file that `doze image export` wrote is taken as it is. */
+static bool is_oci(int fd)
+{
+    struct stat st;
+    return dz_fd_stat(fd, &st) == 0 && (S_ISDIR(st.st_mode) || dz_image_is_oci(fd));
+}
+
 static int import(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     char sha256[DZ_SHA256_HEX];
     struct building b = {.c = c};
-    const struct dz_image_build how = {.name = dz_cli_value(c, "tag"),
-                                       .status = on_status,
-                                       .step = on_step,
-                                       .stop = on_stop,
-                                       .arg = &b};
+    struct dz_image_build how = {.name = dz_cli_value(c, "tag"),
+                                 .oci_name = dz_cli_value(c, "name"),
+                                 .status = on_status,
+                                 .step = on_step,
+                                 .output = on_output,
+                                 .stop = on_stop,
+                                 .arg = &b};
     DZ_AUTO(dz_buf_release) struct dz_buf left = DZ_BUF_INIT(DZ_LINE_MAX);
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, c->argv[0], O_RDONLY, 0, err);
     int rc = dz_cli_files_only(c, err);
@@ -341,14 +350,21 @@ static int import(struct dz_cli *c, struct dz_err *err)
         rc = fd < 0 ? fd : dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
+    if (is_oci(fd))
+        how.oci = c->argv[0];
+    else if (how.oci_name)
+        return dz_cli_usage(c, err, "--name chooses an image of an OCI layout or archive");
     dz_cli_catch_interrupts();
-    rc = dz_image_import(s, fd, &how, sha256, &left, err);
+    rc = how.oci ? dz_image_build(s, &how, sha256, err)
+                 : dz_image_import(s, fd, &how, sha256, &left, err);
     end_step(&b);
     if (rc == 0 && left.len > 0)
         dz_cli_warn(c,
                     "names in the file that other images here keep: %s; --tag gives the image "
                     "another name",
                     left.p);
+    if (rc < 0 && rc != DZ_ECANCELED && how.oci)
+        show_log(c, s, how.name);
     return rc < 0 ? dz_wrap(err, rc, "import %s", c->argv[0]) : print_result(c, s, sha256, err);
 }
 
@@ -359,14 +375,20 @@ const struct dz_cli_command dz_cmd_image_import = {
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"tag", 't', "NAME[:TAG]",
-                                               "tag the image; overrides the tags in the file"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "FILE is what `doze image export` wrote. It is checked completely in a jail and\n"
-            "nothing in it is trusted; its programs are prepared. The image keeps its tags,\n"
-            "except those that another image has here.\n",
+    .options =
+        (const struct dz_cli_option[]){
+            {"tag", 't', "NAME[:TAG]", "tag the image; overrides the tags in the file"},
+            {"name", 0, "REF", "the image to take from an OCI layout or archive with several"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "FILE is what `doze image export` wrote, an archive of `docker save` or `podman\n"
+            "save`, or an OCI layout (a directory or a tar of one). It is checked completely\n"
+            "in a jail and nothing in it is trusted. The image keeps its tags, except those\n"
+            "that another image has here.\n\n"
+            "Of an OCI image the layers, environment, user, working directory and command\n"
+            "are taken: ENTRYPOINT and CMD together are the default command, which a given\n"
+            "COMMAND replaces as a whole.\n",
     .run = import,
 };
 

@@ -201,6 +201,9 @@ const char *dz_image_status_text(enum dz_image_status status);
 struct dz_image_build {
     const char *recipe;   /* a file, in `files` if that is given; or NULL: */
     const char *from_dir; /* a directory that becomes the root */
+    /* An OCI image: a layout's directory, an archive of one, or an archive of `docker save`. */
+    const char *oci;
+    const char *oci_name; /* its name in there, where there are several; NULL */
     const char *from;     /* image or file to build on instead of the recipe's; NULL */
     const char *name;     /* NAME[:TAG], instead of the recipe's; NULL */
     const char *guest;    /* directory of doze-cc and its parts; NULL: compiling fails */
@@ -229,6 +232,9 @@ DZ_NODISCARD int dz_image_relock(struct dz_image_store *s, const struct dz_image
 /* Path of the log of the last build of NAME:TAG. */
 DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
                               struct dz_err *err);
+
+/* Does the file begin like an archive that may hold an OCI image? */
+bool dz_image_is_oci(int fd);
 
 /* Write an image and its names to a descriptor, at its current offset. */
 DZ_NODISCARD int dz_image_export(struct dz_image_store *s, const char *sha256, int to,

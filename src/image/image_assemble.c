@@ -6,7 +6,7 @@
  * The same steps give the same bytes: inodes are in the order of the steps, every time is the
  * epoch, and the seed of directory cookies is fixed.
  */
-#include "image/image_int.h"
+#include "image/image_oci.h"
 #include "image/image_programs.h"
 
 #include "base/fd.h"
@@ -470,6 +470,48 @@ static int do_debs(struct assembly *a)
     return rc < 0 ? rc : 0;
 }
 
+/* The bytes of a layer, as the host sends them; they are asked for twice. */
+static int rewind_layer(void *arg, struct dz_err *err)
+{
+    struct deb_bytes *d = arg;
+    char rest[512];
+    ssize_t n;
+    while ((n = read_deb(d, rest, sizeof rest)) > 0)
+        ;
+    int rc = n < 0 ? DZ_EIO : next_message(d);
+    if (rc == 0 && d->next.tag != DZ_FEED_FILE)
+        rc = dz_fail(err, DZ_EIO, "the host sent no layer");
+    d->next.tag = DZ_FEED_DATA;
+    return rc;
+}
+
+static bool layer_stop(void *arg)
+{
+    return dz_call_stopped(((const struct assembly *)arg)->call);
+}
+
+static int do_layer(struct assembly *a)
+{
+    struct deb_bytes d = {.a = a};
+    const struct dz_layer_source from = {.from = {read_deb, &d},
+                                         .rewind = rewind_layer,
+                                         .digest = a->step->sha256,
+                                         .diff_id = a->step->got,
+                                         .stop = layer_stop,
+                                         .stop_arg = a};
+    a->put.room = dz_archive_room(a->step->bytes);
+    return dz_layer_put(&a->put, &from, a->err);
+}
+
+static int do_workdir(struct assembly *a)
+{
+    struct dz_vfs_attr attr;
+    const struct dz_vfs_path at = dz_put_at(a->step->path);
+    return dz_vfs_stat_at(a->put.vfs, &dz_put_root, at, true, &attr) == 0
+               ? 0
+               : dz_put_dir(&a->put, a->step->path, 0755);
+}
+
 static int do_remove(struct assembly *a)
 {
     struct dz_vfs_walked at;
@@ -517,6 +559,10 @@ static int do_step(struct assembly *a)
         return s->build ? do_feed(a) : do_archive(a);
     case DZ_STEP_REMOVE:
         return do_remove(a);
+    case DZ_STEP_LAYER:
+        return do_layer(a);
+    case DZ_STEP_WORKDIR:
+        return do_workdir(a);
     }
     return 0;
 }
@@ -609,7 +655,10 @@ static int close_disk(struct assembly *a)
     if (rc == 0)
         rc = dz_vfs_close(a->put.vfs, a->err);
     if (rc == 0)
-        rc = dz_db_exec(a->db, "UPDATE node SET atime=0,mtime=0,ctime=0", a->err);
+        rc = dz_db_exec(a->db,
+                        a->b->recipe->keep_times ? "UPDATE node SET atime=mtime,ctime=mtime"
+                                                 : "UPDATE node SET atime=0,mtime=0,ctime=0",
+                        a->err);
     return rc < 0 ? rc : dz_db_close(a->db, false, a->err);
 }
 

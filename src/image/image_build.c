@@ -4,7 +4,7 @@
  * result of each recipe and its inputs, so a build whose inputs are unchanged only names the image
  * again.
  */
-#include "image/image_int.h"
+#include "image/image_oci.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -462,6 +462,18 @@ static struct dz_build new_build(struct dz_image_store *s, const struct dz_image
                              .base_pack = -1};
 }
 
+/* Without a name of the caller's, the image gets the one that it has in its archive. */
+static int read_oci(struct dz_build *b, char full[static DZ_IMAGE_NAME_MAX + 1], struct dz_err *err)
+{
+    int rc = dz_build_read_oci(b, err);
+    if (rc < 0 || b->how->name)
+        return rc;
+    if (!b->recipe->name)
+        return dz_fail(err, DZ_EINVAL, "%s gives its image no name: give one by -t NAME[:TAG]",
+                       b->how->oci);
+    return dz_image_full_name(b->recipe->name, full, err);
+}
+
 int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
                    char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
@@ -472,10 +484,10 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
     DZ_AUTO(dz_fd_close) int lock = -1;
     err = err ? err : &own;
     recipe = (struct dz_recipe){0};
-    int rc = how->files ? 0 : read_recipe(how, &recipe, err);
+    int rc = how->files || how->oci ? 0 : read_recipe(how, &recipe, err);
     if (rc < 0)
         return rc;
-    const char *name = how->name ? how->name : recipe.name;
+    const char *name = how->name ? how->name : how->oci ? "oci" : recipe.name;
     rc = name ? dz_image_full_name(name, full, err)
               : dz_fail(err, DZ_EINVAL,
                         "the image has no name: set name in [image] or give -t NAME:TAG");
@@ -485,6 +497,8 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
         rc = open_build(&b, err);
     if (rc == 0 && how->files)
         rc = unpack_files(&b, err);
+    if (rc == 0 && how->oci)
+        rc = read_oci(&b, full, err);
     if (rc == 0)
         rc = build(&b, ret_sha256, err);
     if (rc == 0)

@@ -20,10 +20,12 @@ struct dz_feed {
     struct dz_recipe *r;
     size_t step; /* index + 1 of the open step; 0: none */
     struct dz_tree_read *tree;
-    int fd;     /* the file whose bytes are being sent */
-    bool owned; /* fd belongs to the feed, not to the reader */
-    bool given; /* the name of a single file has been sent */
-    size_t deb; /* of packages: the next one to send */
+    int fd;        /* the file whose bytes are being sent */
+    bool owned;    /* fd belongs to the feed, not to the reader */
+    bool given;    /* the name of a single file has been sent */
+    size_t deb;    /* of packages: the next one to send */
+    int layer;     /* LAYER: its file; -1 */
+    uint64_t left; /* bytes of it that have not been sent */
     char text[2 * DZ_IMAGE_PATH];
     uint8_t data[DZ_CALL_DATA_MAX];
 };
@@ -36,7 +38,7 @@ int dz_feed_new(const struct dz_image_store *store, struct dz_recipe *r, struct 
         return dz_fail(err, DZ_ENOMEM, "read the files of an image: out of memory");
     f->store = store;
     f->r = r;
-    f->fd = -1;
+    f->fd = f->layer = -1;
     *ret_feed = f;
     return 0;
 }
@@ -51,6 +53,7 @@ static void close_file(struct dz_feed *f)
 static void close_step(struct dz_feed *f)
 {
     close_file(f);
+    dz_fd_close(&f->layer);
     dz_tree_read_close(f->tree);
     f->tree = NULL;
     f->step = 0;
@@ -108,6 +111,30 @@ static int next_single(struct dz_feed *f, const struct dz_step *s, struct dz_cal
     }
     int rc = f->fd = dz_fd_open(AT_FDCWD, s->source, O_RDONLY | O_NOFOLLOW, 0, err);
     return rc < 0 ? dz_wrap(err, rc, "[file %s]", s->label) : 0;
+}
+
+/* LAYER: its bytes, and again when the cell asks on after the end. */
+static int next_layer(struct dz_feed *f, const struct dz_step *s, struct dz_call_msg *ret,
+                      struct dz_err *err)
+{
+    const size_t n = f->left < sizeof f->data ? (size_t)f->left : sizeof f->data;
+    if (!f->given) {
+        f->given = true;
+        f->left = s->bytes;
+        *ret = (struct dz_call_msg){.tag = DZ_FEED_FILE};
+        f->layer = dz_fd_open(AT_FDCWD, s->source, O_RDONLY, 0, err);
+        return f->layer < 0 ? f->layer : 0;
+    }
+    if (n == 0) {
+        dz_fd_close(&f->layer);
+        f->given = false;
+        *ret = (struct dz_call_msg){.tag = DZ_FEED_END};
+        return 0;
+    }
+    int rc = dz_fd_pread(f->layer, f->data, n, s->at + (s->bytes - f->left), err);
+    f->left -= n;
+    *ret = (struct dz_call_msg){.tag = DZ_FEED_DATA, .data = f->data, .size = n};
+    return rc;
 }
 
 /* APT: each package, its index and then its bytes. */
@@ -173,6 +200,8 @@ int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_cal
         rc = next_data(f, ret_answer, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
+    if (s->kind == DZ_STEP_LAYER)
+        return next_layer(f, s, ret_answer, err);
     if (s->kind == DZ_STEP_APT)
         return next_deb(f, s, ret_answer, err);
     if (f->tree)

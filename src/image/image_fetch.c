@@ -518,6 +518,8 @@ int dz_build_fetch(struct dz_build *b, struct dz_step *s, struct dz_err *err)
     case DZ_STEP_DIR:
     case DZ_STEP_LINK:
     case DZ_STEP_REMOVE:
+    case DZ_STEP_LAYER:
+    case DZ_STEP_WORKDIR:
         return 0;
     case DZ_STEP_FILE:
         return s->text ? 0 : dz_feed_hash(b->recipe, s, err);

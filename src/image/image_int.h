@@ -124,6 +124,8 @@ enum dz_step_kind {
     DZ_STEP_APT,    /* Debian packages, as a lock lists them */
     DZ_STEP_SCRIPT, /* the result of a script of this machine, run on the image so far */
     DZ_STEP_REMOVE,
+    DZ_STEP_LAYER,   /* a layer of an OCI image */
+    DZ_STEP_WORKDIR, /* a directory that is made where it is missing */
 };
 
 /* A Debian package of a lock. */
@@ -167,7 +169,8 @@ struct dz_step {
     /* set while fetching */
     struct dz_deb *debs; /* APT: what its lock lists */
     size_t deb_count;
-    int fd; /* the fetched or compiled file; -1 */
+    uint64_t at, bytes; /* LAYER: where it lies in `source`; got: its hash when unpacked */
+    int fd;             /* the fetched or compiled file; -1 */
     char got[DZ_SHA256_HEX];
 };
 
@@ -176,6 +179,7 @@ struct dz_recipe {
     const char *dir; /* of the recipe's file */
     const char *name, *from;
     bool has_kind;          /* it states the kind of the image */
+    bool keep_times;        /* files keep their times; else all are 0 */
     struct dz_image config; /* packages: those that it declares */
     struct dz_step steps[DZ_IMAGE_STEPS_MAX];
     size_t step_count;

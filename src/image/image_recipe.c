@@ -645,6 +645,7 @@ void dz_recipe_release(struct dz_recipe *r)
 {
     for (size_t i = 0; i < r->step_count; i++)
         dz_fd_close(&r->steps[i].fd);
+    dz_image_release(&r->config);
     dz_arena_release(&r->arena);
     *r = (struct dz_recipe){0};
 }
