@@ -68,6 +68,7 @@
     X(image_gc)            \
     X(image_verify)        \
     X(image_import)        \
+    X(image_pull)          \
     X(image_export)        \
     X(disk_create)         \
     X(disk_ls)             \

@@ -57,6 +57,18 @@ static void on_step(void *arg, const char *what, uint64_t done, uint64_t total)
     b->shown = true;
 }
 
+static void on_bytes(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct building *b = arg;
+    if (!b->shown || strcmp(b->what, what) != 0) {
+        end_step(b);
+        (void)snprintf(b->what, sizeof b->what, "%s", what);
+        dz_cli_progress_start(&b->progress, b->c, b->what, total, DZ_CLI_BYTES);
+        b->shown = true;
+    }
+    dz_cli_progress_at(&b->progress, done);
+}
+
 /* Print the output of the tool that failed line by line, so that the cause is visible without the
  * log. */
 static void on_output(void *arg, struct dz_str text)
@@ -390,6 +402,53 @@ const struct dz_cli_command dz_cmd_image_import = {
             "are taken: ENTRYPOINT and CMD together are the default command, which a given\n"
             "COMMAND replaces as a whole.\n",
     .run = import,
+};
+
+/* --- pull ------------------------------------------------------------------------------------ */
+
+static int pull(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    char sha256[DZ_SHA256_HEX];
+    struct building b = {.c = c};
+    const struct dz_image_build how = {.pull = c->argv[0],
+                                       .name = dz_cli_value(c, "tag"),
+                                       .status = on_status,
+                                       .step = on_step,
+                                       .bytes = on_bytes,
+                                       .output = on_output,
+                                       .stop = on_stop,
+                                       .arg = &b};
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
+    if (rc < 0)
+        return rc;
+    dz_cli_catch_interrupts();
+    rc = dz_image_build(s, &how, sha256, err);
+    end_step(&b);
+    return rc < 0 ? dz_wrap(err, rc, "pull %s", c->argv[0]) : print_result(c, s, sha256, err);
+}
+
+const struct dz_cli_command dz_cmd_image_pull = {
+    .name = "image pull",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "fetch an OCI image from a registry",
+    .args = "REF",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"tag", 't', "NAME[:TAG]",
+                                               "tag the image; otherwise by REF's last part"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "REF is HOST/NAME[:TAG] or HOST/NAME@sha256:DIGITS; without HOST it is an image\n"
+            "of the registry that DOZE_IMAGE_REGISTRY names. The image for Linux on amd64 is\n"
+            "taken, and named by the last part of NAME and the tag: HOST/team/app:1.0\n"
+            "becomes app:1.0. What was fetched before is not fetched again.\n\n"
+            "Logins are those of `docker login` and `podman login`, credential helpers\n"
+            "included. A registry needs TLS, unless it is on this machine.\n",
+    .run = pull,
 };
 
 /* --- export ---------------------------------------------------------------------------------- */

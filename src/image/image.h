@@ -204,6 +204,7 @@ struct dz_image_build {
     /* An OCI image: a layout's directory, an archive of one, or an archive of `docker save`. */
     const char *oci;
     const char *oci_name; /* its name in there, where there are several; NULL */
+    const char *pull;     /* an image of a registry: HOST/NAME[:TAG] or HOST/NAME@sha256:DIGITS */
     const char *from;     /* image or file to build on instead of the recipe's; NULL */
     const char *name;     /* NAME[:TAG], instead of the recipe's; NULL */
     const char *guest;    /* directory of doze-cc and its parts; NULL: compiling fails */
@@ -215,6 +216,8 @@ struct dz_image_build {
     void (*status)(void *arg, enum dz_image_status status);
     /* Reports progress. total 0: not known. */
     void (*step)(void *arg, const char *what, uint64_t done, uint64_t total);
+    /* The same for bytes that are fetched. NULL: not shown. */
+    void (*bytes)(void *arg, const char *what, uint64_t done, uint64_t total);
     /* Gets the output that a compiler, package manager or script printed before it failed. NULL: it
      * is only in the log. */
     void (*output)(void *arg, struct dz_str text);

@@ -583,6 +583,8 @@ static int do_steps(struct assembly *a)
             rc = dz_vfs_commit(a->put.vfs, a->err);
         if (rc < 0 && a->step->line > 0)
             rc = dz_wrap(a->err, rc, "line %d, %s", a->step->line, a->step->label);
+        else if (rc < 0 && a->step->kind == DZ_STEP_LAYER)
+            rc = dz_wrap(a->err, rc, "%s", a->step->label);
     }
     return rc;
 }
@@ -632,7 +634,10 @@ static int open_disk(struct assembly *a)
     if (rc == 0 && a->b->base_pack >= 0 && !a->fresh)
         rc = unpack_base(a);
     if (rc == 0 && a->fresh)
-        rc = dz_db_exec(a->db, "UPDATE meta SET v=1 WHERE k='seed'", a->err);
+        rc = dz_db_exec(a->db,
+                        "UPDATE meta SET v=1 WHERE k='seed';"
+                        "UPDATE node SET atime=0,mtime=0,ctime=0",
+                        a->err);
     const struct dz_vfs_opts disk = {.db = a->db, .noatime = true, .now_ns = epoch};
     return rc < 0 ? rc : dz_vfs_open(&disk, &a->put.vfs, a->err);
 }

@@ -484,10 +484,10 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
     DZ_AUTO(dz_fd_close) int lock = -1;
     err = err ? err : &own;
     recipe = (struct dz_recipe){0};
-    int rc = how->files || how->oci ? 0 : read_recipe(how, &recipe, err);
+    int rc = how->files || how->oci || how->pull ? 0 : read_recipe(how, &recipe, err);
     if (rc < 0)
         return rc;
-    const char *name = how->name ? how->name : how->oci ? "oci" : recipe.name;
+    const char *name = how->name ? how->name : how->oci || how->pull ? "oci" : recipe.name;
     rc = name ? dz_image_full_name(name, full, err)
               : dz_fail(err, DZ_EINVAL,
                         "the image has no name: set name in [image] or give -t NAME:TAG");
@@ -497,7 +497,7 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
         rc = open_build(&b, err);
     if (rc == 0 && how->files)
         rc = unpack_files(&b, err);
-    if (rc == 0 && how->oci)
+    if (rc == 0 && (how->oci || how->pull))
         rc = read_oci(&b, full, err);
     if (rc == 0)
         rc = build(&b, ret_sha256, err);

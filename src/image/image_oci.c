@@ -282,10 +282,11 @@ static int find_in_archive(const struct dz_oci_layout *o, const char *name, stru
     return 0;
 }
 
-static int find_part(void *arg, enum dz_oci_kind kind, const char *name, struct dz_oci_part *ret,
-                     struct dz_err *err)
+static int find_part(void *arg, enum dz_oci_kind kind, const struct dz_oci_name *part,
+                     struct dz_oci_part *ret, struct dz_err *err)
 {
     const struct dz_oci_layout *o = arg;
+    const char *name = part->path;
     struct stat st;
     (void)kind;
     if (o->archive)
@@ -323,13 +324,14 @@ static int add_layer(struct dz_recipe *r, const struct dz_oci_source *from,
     struct dz_step *s = &r->steps[r->step_count];
     struct dz_oci_part part;
     char label[64];
-    int rc = from->find(from->arg, DZ_OCI_BLOB, l->name, &part, err);
+    (void)snprintf(label, sizeof label, "layer %zu of %zu", i + 1, image->layer_count);
+    const struct dz_oci_name name = {.path = l->name, .size = l->size, .label = label};
+    int rc = from->find(from->arg, DZ_OCI_BLOB, &name, &part, err);
     if (rc == DZ_ENOENT)
         return dz_fail(err, rc, "the image lacks its layer %zu of %zu, %s", i + 1,
                        image->layer_count, l->name);
     if (rc < 0)
         return rc;
-    (void)snprintf(label, sizeof label, "layer %zu of %zu", i + 1, image->layer_count);
     *s = (struct dz_step){.kind = DZ_STEP_LAYER,
                           .label = dz_arena_str(&r->arena, dz_str(label)).p,
                           .path = "/",
@@ -372,29 +374,54 @@ static int add_workdir(struct dz_recipe *r, struct dz_err *err)
     return 0;
 }
 
-int dz_build_read_oci(struct dz_build *b, struct dz_err *err)
+/* "app:1.0" for registry.example/team/app:1.0. */
+static const char *name_of_ref(struct dz_recipe *r, const struct dz_oci_ref *ref)
 {
-    struct dz_recipe *r = b->recipe;
-    struct dz_oci_layout *layout = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf name = DZ_BUF_INIT(DZ_OCI_REF_MAX);
+    if (ref->tag[0])
+        dz_buf_addf(&name, "%s:%s\n", ref->path, ref->tag);
+    else
+        dz_buf_addf(&name, "%s:%.12s\n", ref->path, ref->digest);
+    return name.err ? NULL : short_name(r, &name);
+}
+
+static int plan_recipe(struct dz_recipe *r, const struct dz_oci_source *from, const char *name,
+                       struct dz_err *err)
+{
     struct dz_oci_image *image = dz_zalloc(sizeof *image);
-    *r = (struct dz_recipe){
-        .arena = DZ_ARENA_INIT(DZ_OCI_JSON_MAX), .dir = ".", .has_kind = true, .keep_times = true};
     if (!image)
         return dz_fail(err, DZ_ENOMEM, "read an image: out of memory");
-    int rc = dz_oci_layout_open(b, b->how->oci, &layout, err);
-    const struct dz_oci_source from = dz_oci_layout_source(layout);
-    if (rc == 0)
-        rc = dz_oci_plan(&from, b->how->oci_name, image, err);
+    int rc = dz_oci_plan(from, name, image, err);
     if (rc == 0)
         rc = dz_image_parse(dz_str_n(image->config.p, image->config.len), &r->config, err);
     for (size_t i = 0; rc == 0 && i < image->layer_count; i++)
-        rc = add_layer(r, &from, image, i, err);
+        rc = add_layer(r, from, image, i, err);
     if (rc == 0)
         rc = add_workdir(r, err);
     if (rc == 0)
         r->name = short_name(r, &image->names);
     dz_oci_image_release(image);
-    dz_oci_layout_close(layout);
     dz_free(image);
-    return rc < 0 ? dz_wrap(err, rc, "%s", b->how->oci) : 0;
+    return rc;
+}
+
+int dz_build_read_oci(struct dz_build *b, struct dz_err *err)
+{
+    struct dz_recipe *r = b->recipe;
+    struct dz_oci_layout *layout = NULL;
+    struct dz_oci_registry *registry = NULL;
+    struct dz_oci_source from = {0};
+    *r = (struct dz_recipe){
+        .arena = DZ_ARENA_INIT(DZ_OCI_JSON_MAX), .dir = ".", .has_kind = true, .keep_times = true};
+    int rc = b->how->pull ? dz_oci_registry_open(b, b->how->pull, &registry, err)
+                          : dz_oci_layout_open(b, b->how->oci, &layout, err);
+    if (rc == 0)
+        from = registry ? dz_oci_registry_source(registry) : dz_oci_layout_source(layout);
+    if (rc == 0)
+        rc = plan_recipe(r, &from, b->how->oci_name, err);
+    if (rc == 0 && registry)
+        r->name = name_of_ref(r, dz_oci_registry_ref(registry));
+    dz_oci_layout_close(layout);
+    dz_oci_registry_close(registry);
+    return rc < 0 ? rc : 0;
 }

@@ -37,11 +37,16 @@ enum dz_oci_kind {
     DZ_OCI_MANIFEST, /* "blobs/sha256/DIGITS" of an index or a manifest, */
     DZ_OCI_BLOB,     /* of a config or a layer */
 };
-/* find: *ret_part is where the part with this name is; DZ_ENOENT. name was checked: relative, not
- * empty, no "..", of the characters of paths in archives. */
+/* The name of a part. */
+struct dz_oci_name {
+    const char *path;  /* relative, checked: no "..", of printable characters */
+    uint64_t size;     /* bytes that it must have; 0: unknown */
+    const char *label; /* for people: "layer 2 of 5"; NULL */
+};
+/* find: *ret_part is where the part is; DZ_ENOENT: there is none. */
 struct dz_oci_source {
-    int (*find)(void *arg, enum dz_oci_kind kind, const char *name, struct dz_oci_part *ret_part,
-                struct dz_err *err);
+    int (*find)(void *arg, enum dz_oci_kind kind, const struct dz_oci_name *name,
+                struct dz_oci_part *ret_part, struct dz_err *err);
     bool (*stop)(void *arg); /* NULL: never */
     void *arg;
 };
@@ -52,6 +57,22 @@ int dz_oci_layout_open(struct dz_build *b, const char *path, struct dz_oci_layou
                        struct dz_err *err);
 void dz_oci_layout_close(struct dz_oci_layout *o); /* NULL is fine */
 struct dz_oci_source dz_oci_layout_source(struct dz_oci_layout *o);
+
+/* An image in a registry. */
+struct dz_oci_ref {
+    char host[256], path[256];  /* "registry.example:5000", "team/app" */
+    char tag[129];              /* "": the digest decides */
+    char digest[DZ_SHA256_HEX]; /* "": not known yet */
+};
+/* Parse HOST/NAME[:TAG] or HOST/NAME@sha256:DIGITS; without HOST that of DOZE_IMAGE_REGISTRY. */
+int dz_oci_ref_parse(const char *text, struct dz_oci_ref *ret_ref, struct dz_err *err);
+/* A registry: parts are fetched when they are looked for, and kept in the cache. */
+struct dz_oci_registry;
+int dz_oci_registry_open(struct dz_build *b, const char *ref, struct dz_oci_registry **ret_registry,
+                         struct dz_err *err);
+void dz_oci_registry_close(struct dz_oci_registry *r); /* NULL is fine */
+const struct dz_oci_ref *dz_oci_registry_ref(const struct dz_oci_registry *r);
+struct dz_oci_source dz_oci_registry_source(struct dz_oci_registry *r);
 
 /* --- what an image consists of ---------------------------------------------------------------- */
 

@@ -467,7 +467,8 @@ static int answer_size(struct listening *l, const struct dz_call_msg *q, struct 
     if (q->value > DZ_OCI_BLOB || !name_ok(q->data, q->size))
         return dz_fail(err, DZ_EINVAL, "the image names a part by an invalid path");
     (void)snprintf(name, sizeof name, "%.*s", (int)q->size, (const char *)q->data);
-    int rc = l->from->find(l->from->arg, (enum dz_oci_kind)q->value, name, &l->part, err);
+    const struct dz_oci_name part = {.path = name};
+    int rc = l->from->find(l->from->arg, (enum dz_oci_kind)q->value, &part, &l->part, err);
     if (rc == DZ_ENOENT) {
         *ret = (struct dz_call_msg){.tag = 0};
         return 0;
