@@ -4,6 +4,7 @@
  */
 #include "base/limits.h"
 #include "base/num.h"
+#include "cli/cli_pull.h"
 #include "cli/cli_remote.h"
 
 #include <stdlib.h>
@@ -85,6 +86,21 @@ static int start_command(struct dz_cli *c, const char *id, int first, bool persi
     return rc;
 }
 
+/* An image of a registry is pulled if the daemon does not have it, or in any case. */
+static int pull_image(struct dz_cli *c, const char *image, struct dz_err *err)
+{
+    enum dz_cli_pull when = DZ_CLI_PULL_NO;
+    json_t *answer = NULL;
+    int rc = dz_cli_pull_when(c, image, &when, err);
+    if (rc < 0 || when == DZ_CLI_PULL_NO)
+        return rc;
+    if (when == DZ_CLI_PULL_MISSING) {
+        rc = dz_cli_ask(c, "GET", NULL, &answer, err, "/v1/images/{}", image);
+        json_decref(answer);
+    }
+    return when == DZ_CLI_PULL_FIRST || rc == DZ_ENOENT ? dz_cli_pull(c, image, err) : rc;
+}
+
 static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct dz_err *err)
 {
     bool named = dz_cli_value(c, "image") || dz_cli_value(c, "snapshot");
@@ -109,6 +125,8 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
         (void)json_object_set_new(o, "start", json_false());
     if (dz_cli_flag(c, "no-resume"))
         (void)json_object_set_new(o, "auto_resume", json_false());
+    if (rc == 0)
+        rc = pull_image(c, json_string_value(json_object_get(o, "image")), err);
     if (rc < 0) {
         json_decref(o);
         return rc;
@@ -157,7 +175,8 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},                      \
         {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
         {"no-start", 0, NULL, "create it without starting it"},                                   \
-        {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},
+        {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},                   \
+        DZ_CLI_OPTION_PULL,
 
 static const struct dz_cli_option create_options[] = {
     CREATE_OPTIONS{"ephemeral", 0, NULL, "never suspend it; delete it when its main command exits"},
@@ -172,9 +191,11 @@ static const struct dz_cli_option sandbox_create_options[] = {
     DZ_CLI_OPTION_END,
 };
 
-#define HELP_CREATE                                                                     \
-    "Prints the id of the new sandbox. `doze image ls` lists the available images.\n"   \
-    "An idle sandbox suspends itself and wakes with the next request. It stays until\n" \
+#define HELP_CREATE                                                                          \
+    "IMAGE is an image of `doze image ls`, or one of a registry (HOST/NAME:TAG), which is\n" \
+    "pulled if it is missing.\n"                                                             \
+    "Prints the id of the new sandbox. `doze image ls` lists the available images.\n"        \
+    "An idle sandbox suspends itself and wakes with the next request. It stays until\n"      \
     "`doze rm`.\n"
 
 const struct dz_cli_command dz_cmd_create = {

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/cli.h"
+#include "cli/cli_pull.h"
 #include "cli/local_cell.h"
 #include "kernel/kernel.h"
 
@@ -188,12 +189,28 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     return rc < 0 ? rc : read_command(c, cell, image, err);
 }
 
+/* An image of a registry is pulled first, or if it is missing. */
+static int find_root(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_image *ret_image,
+                     struct dz_err *err)
+{
+    const char *name = dz_cli_value(c, "image"), *file = dz_cli_value(c, "file");
+    enum dz_cli_pull when = DZ_CLI_PULL_NO;
+    int rc = dz_cli_pull_when(c, name, &when, err);
+    if (rc == 0 && when == DZ_CLI_PULL_FIRST)
+        rc = dz_cli_pull(c, name, err);
+    if (rc == 0)
+        rc = dz_cli_cell_root(cell, c, file, ret_image, err);
+    if (rc == DZ_ENOENT && when == DZ_CLI_PULL_MISSING && (rc = dz_cli_pull(c, name, err)) == 0)
+        rc = dz_cli_cell_root(cell, c, file, ret_image, err);
+    return rc;
+}
+
 static int run_machine(struct dz_cli *c, struct dz_err *err)
 {
     static struct env env;
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
-    int rc = dz_cli_cell_root(&cell, c, dz_cli_value(c, "file"), &image, err);
+    int rc = find_root(c, &cell, &image, err);
     if (rc == 0)
         rc = read_options(c, &cell, &image, err);
     cell.main.env = env.list;
@@ -236,6 +253,7 @@ const struct dz_cli_command dz_cmd_run = {
     .options =
         (const struct dz_cli_option[]){
             {"image", 'I', "IMAGE", "run in this image, with its command and settings"},
+            DZ_CLI_OPTION_PULL,
             {"base", 'b', "ROOT", "run on this read-only disk (default: DOZE_BASE)"},
             {"file", 'f', "FILE", "keep the disk in this file; it is created if missing"},
             {"copy", 'c', "HOST:GUEST", "copy a host file or directory in first (repeatable)"},

@@ -462,6 +462,15 @@ static struct dz_build new_build(struct dz_image_store *s, const struct dz_image
                              .base_pack = -1};
 }
 
+static int remember_ref(const struct dz_image_store *s, const char *pulled, const char *sha256,
+                        struct dz_err *err)
+{
+    struct dz_oci_ref ref;
+    char text[DZ_OCI_TEXT_MAX];
+    int rc = dz_oci_ref_parse(pulled, &ref, err);
+    return rc < 0 ? rc : dz_image_put_ref(s, dz_oci_ref_text(&ref, text), sha256, err);
+}
+
 /* Without a name of the caller's, the image gets the one that it has in its archive. */
 static int read_oci(struct dz_build *b, char full[static DZ_IMAGE_NAME_MAX + 1], struct dz_err *err)
 {
@@ -503,6 +512,8 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
         rc = build(&b, ret_sha256, err);
     if (rc == 0)
         rc = dz_image_tag(s, full, ret_sha256, err);
+    if (rc == 0 && how->pull)
+        rc = remember_ref(s, how->pull, ret_sha256, err);
     if (b.log >= 0) {
         if (rc < 0)
             dz_build_log(&b, "error %s", err->msg);

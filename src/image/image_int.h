@@ -61,6 +61,12 @@ int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
 /* Read the image of NAME:TAG; DZ_ENOENT. */
 int dz_image_read_name(const struct dz_image_store *s, const char *full,
                        char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+/* The image that was pulled by this reference (canonical, see dz_oci_ref_text): remember it, or
+ * read it; DZ_ENOENT. */
+int dz_image_put_ref(const struct dz_image_store *s, const char *ref, const char *sha256,
+                     struct dz_err *err);
+int dz_image_read_ref(const struct dz_image_store *s, const char *ref,
+                      char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 /* The parts of a file that holds an image. */
 struct dz_image_parts {
     uint64_t image, pack; /* bytes; the pack lies behind the image, 0: none */

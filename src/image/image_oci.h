@@ -21,7 +21,8 @@ enum {
     DZ_OCI_NAME_MAX = 255,       /* bytes of the name of a part, like "blobs/sha256/DIGITS" */
     DZ_OCI_JSON_MAX = 4 << 20,   /* bytes of an index, a manifest or a config */
     DZ_OCI_MEMBERS_MAX = 16384,  /* of an archive */
-    DZ_OCI_REF_MAX = 512,        /* bytes of a reference to a registry */
+    DZ_OCI_REF_MAX = 512,        /* bytes of a reference to a registry, */
+    DZ_OCI_TEXT_MAX = 768,       /* and of its canonical text */
     DZ_OCI_NAMES_MAX = 16 << 10, /* bytes of the names that an archive gives its image */
 };
 
@@ -66,6 +67,8 @@ struct dz_oci_ref {
 };
 /* Parse HOST/NAME[:TAG] or HOST/NAME@sha256:DIGITS; without HOST that of DOZE_IMAGE_REGISTRY. */
 int dz_oci_ref_parse(const char *text, struct dz_oci_ref *ret_ref, struct dz_err *err);
+/* Its canonical text, with host and tag or digest; returns out. */
+char *dz_oci_ref_text(const struct dz_oci_ref *ref, char out[static DZ_OCI_TEXT_MAX]);
 /* A registry: parts are fetched when they are looked for, and kept in the cache. */
 struct dz_oci_registry;
 int dz_oci_registry_open(struct dz_build *b, const char *ref, struct dz_oci_registry **ret_registry,

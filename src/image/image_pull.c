@@ -177,6 +177,13 @@ int dz_oci_ref_parse(const char *text, struct dz_oci_ref *ret, struct dz_err *er
     return 0;
 }
 
+char *dz_oci_ref_text(const struct dz_oci_ref *ref, char out[static DZ_OCI_TEXT_MAX])
+{
+    (void)snprintf(out, DZ_OCI_TEXT_MAX, "%s/%s%s%s", ref->host, ref->path,
+                   ref->tag[0] ? ":" : "@sha256:", ref->tag[0] ? ref->tag : ref->digest);
+    return out;
+}
+
 /* --- passwords ---------------------------------------------------------------------------------
  */
 

@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const parts[] = {"files", "modules", "memory", "packs",
-                                    "tags",  "cache",   "logs",   "scratch"};
+static const char *const parts[] = {"files", "modules", "memory",  "packs", "tags",
+                                    "cache", "logs",    "scratch", "refs"};
 
 int dz_image_store_open(const char *data, struct dz_image_store **ret_store, struct dz_err *err)
 {

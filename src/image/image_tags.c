@@ -5,7 +5,7 @@
  * References are not counted; they are found when they are needed: from a name to its image, from
  * an image by its manifest to modules. So no count can be wrong.
  */
-#include "image/image_int.h"
+#include "image/image_oci.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -137,6 +137,61 @@ static int find_only_tag(struct dz_image_store *s, const char *name,
     return rc;
 }
 
+/* --- references to registries ---------------------------------------------------------------
+ *
+ * refs/HASH, of the reference's text: 64 digits of its image, a newline, and the text. */
+
+static int ref_path(char out[static DZ_IMAGE_PATH], const char *ref, struct dz_err *err)
+{
+    uint8_t digest[DZ_SHA256_BYTES];
+    char hex[DZ_SHA256_HEX];
+    int rc = dz_sha256(ref, strlen(ref), digest, err);
+    (void)snprintf(out, DZ_IMAGE_PATH, "refs/%s", rc < 0 ? "-" : dz_sha256_hex(digest, hex));
+    return rc;
+}
+
+int dz_image_put_ref(const struct dz_image_store *s, const char *ref, const char *sha256,
+                     struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH], text[DZ_SHA256_HEX + DZ_OCI_TEXT_MAX];
+    int rc = ref_path(path, ref, err);
+    int n = snprintf(text, sizeof text, "%s\n%s\n", sha256, ref);
+    return rc < 0 ? rc : dz_fd_replace(s->dir, path, text, (size_t)n, 0600, err);
+}
+
+int dz_image_read_ref(const struct dz_image_store *s, const char *ref,
+                      char ret[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    uint8_t digest[DZ_SHA256_BYTES];
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_SHA256_HEX + DZ_OCI_TEXT_MAX);
+    int rc = ref_path(path, ref, err);
+    if (rc == 0)
+        rc = dz_fd_read_file(s->dir, path, &b, err);
+    if (rc < 0)
+        return rc;
+    struct dz_str rest = dz_str_n(b.p, b.len), line;
+    if (!dz_str_split(&rest, '\n', &line) || dz_sha256_parse(line, digest, NULL) < 0)
+        return DZ_ENOENT; /* pulling it again mends it */
+    (void)dz_sha256_hex(digest, ret);
+    dz_image_file_path(path, ret);
+    return dz_image_exists(s, path) ? 0 : DZ_ENOENT;
+}
+
+static int find_ref(const struct dz_image_store *s, const char *name,
+                    char ret[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    struct dz_oci_ref ref;
+    char text[DZ_OCI_TEXT_MAX];
+    int rc = dz_oci_ref_parse(name, &ref, err);
+    if (rc == 0)
+        rc = dz_image_read_ref(s, dz_oci_ref_text(&ref, text), ret, err);
+    return rc == DZ_ENOENT
+               ? dz_fail(err, rc, "the image %s has not been pulled: doze image pull %s", name,
+                         name)
+               : rc;
+}
+
 static int not_found(const struct dz_image_store *s, const char *full, struct dz_err *err)
 {
     struct names files = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
@@ -157,6 +212,8 @@ int dz_image_find(struct dz_image_store *s, const char *name, char ret_sha256[st
 {
     char full[DZ_IMAGE_NAME_MAX + 1];
     const char *digits = strncmp(name, "img_", 4) == 0 ? name + 4 : name;
+    if (strchr(name, '/'))
+        return find_ref(s, name, ret_sha256, err);
     int rc = all_digits(digits) ? find_digits(s, digits, ret_sha256, err) : 0;
     if (rc != 0)
         return rc < 0 ? rc : 0;
@@ -515,6 +572,29 @@ static int sweep_all(struct dz_image_store *s, const char *part, struct dz_image
     return rc;
 }
 
+/* References to images that are gone. */
+static int sweep_refs(struct dz_image_store *s, struct dz_err *err)
+{
+    struct names refs = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
+    int rc = list(s, "refs", &refs, err);
+    for (size_t i = 0; rc == 0 && i < refs.n; i++) {
+        char path[DZ_IMAGE_PATH], image[DZ_IMAGE_PATH], sha256[DZ_SHA256_HEX] = "";
+        uint8_t digest[DZ_SHA256_BYTES];
+        DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_SHA256_HEX + DZ_OCI_TEXT_MAX);
+        (void)snprintf(path, sizeof path, "refs/%s", refs.p[i]);
+        struct dz_str text = {0}, line = {0};
+        if (dz_fd_read_file(s->dir, path, &b, NULL) == 0)
+            text = dz_str_n(b.p, b.len);
+        if (dz_str_split(&text, '\n', &line) && dz_sha256_parse(line, digest, NULL) == 0)
+            (void)dz_sha256_hex(digest, sha256);
+        dz_image_file_path(image, sha256);
+        if ((!sha256[0] || !dz_image_exists(s, image)) && unlinkat(s->dir, path, 0) < 0)
+            rc = dz_fail_sys(err, errno, "remove %s/%s", s->path, path);
+    }
+    names_release(&refs);
+    return rc;
+}
+
 int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc,
                 struct dz_err *err)
 {
@@ -528,6 +608,8 @@ int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc
         rc = sweep_unused(s, &gc, err);
     if (rc == 0)
         rc = sweep_memory(s, &gc, err);
+    if (rc == 0)
+        rc = sweep_refs(s, err);
     if (rc == 0)
         /* a builder would hold the lock, so these files belong to no one */
         rc = sweep_all(s, "scratch", &gc, err);

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 export DOZE_DATA=$PWD/data
 tools=$LIB_ROOT/tests/oci
-trap 'kill $(cat ./*.pid 2>/dev/null) 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
+trap 'kill $(cat ./*.pid 2>/dev/null) $(tr -dc 0-9 <data/daemon.lock) 2>/dev/null; sleep 0.5; rm -rf "$LIB_SCRATCH"' EXIT
 
 cat >hello.c <<'C'
 #include <unistd.h>
@@ -133,6 +133,16 @@ test_that 'an image of a registry is pulled, named after it, and not fetched twi
     digest=$(sed -n "s/.*\"sha256:\([0-9a-f]*\)\".*/\1/p" served/index.json) && run 0 doze image pull 127.0.0.1:$port/team/app@sha256:$digest && run 0 doze image inspect app:${digest:0:12} &&
     run 0 doze image pull 127.0.0.1:$port/team/app:all -t index &&
     run 1 doze image pull 127.0.0.1:$port/team/app:2 && has err "has no tag 2 of team/app" && DOZE_IMAGE_REGISTRY=127.0.0.1:$port run 0 doze image pull short:1.0 && stop
+'
+test_that 'doze run pulls what is missing, always, or never, and finds it again by its reference' '
+    rm -rf data/images/cache && serve served && ref=127.0.0.1:$port/team/run:1.0 && run 125 doze run --pull never --image $ref && has err "has not been pulled: doze image pull $ref" &&
+    run 0 doze run --image $ref && printf "/bin/hello\nx\n" | cmp - out && has err "pull $ref" && run 0 doze run --image $ref && lacks err "pull $ref" &&
+    run 0 doze run --pull always --image $ref && has err "pull $ref" && [ "$(grep -c manifests/1.0 served.log)" = 2 ] && run 2 doze run --pull now --image $ref &&
+    run 0 doze image inspect $ref && has out "/bin/hello" && stop && run 0 doze run --image $ref && run 0 doze image rm run:1.0 app:1.0 pulled index short:1.0 && run 0 doze image ls
+'
+test_that 'a daemon creates sandboxes of them' '
+    serve served && ref=127.0.0.1:$port/team/made:1.0 && run 1 doze create --pull never $ref && run 0 doze create -q --name made $ref && run 0 doze exec made -- /bin/hello y && has out y &&
+    run 0 doze rm --force made && stop
 '
 test_that 'names that are none are refused' '
     run 1 doze image pull app && has err "names no registry" && run 1 doze image pull host.example/A && has err "invalid name" && run 1 doze image pull host.example/a:b/c && has err "invalid" &&
