@@ -122,6 +122,9 @@ void dz_linux_ahead_give(struct dz_linux_thread *t)
     l->changes = changes_of(l);
     if (!place)
         return;
+    if (!a->has_put)
+        place->put_size = 0;
+    a->has_put = false;
     if (!may_have(t)) {
         place->on = 0;
         a->has_file = a->actions = false;
@@ -182,6 +185,54 @@ void dz_linux_ahead_drop(struct dz_linux_thread *t)
 {
     t->l->files_given -= t->ahead.file_given;
     t->ahead = (struct linux_ahead){.given = false};
+}
+
+/* ---- bytes with a call ------------------------------------------------------------------------
+ */
+
+void dz_linux_ahead_path(struct dz_linux_thread *t)
+{
+    const volatile struct dz_stub_ahead *claim = t->l->o.trace ? NULL : place_of(t);
+    const uint32_t size = claim ? claim->path_size : 0;
+    t->ahead.path_at = claim ? claim->path_at : 0;
+    t->ahead.path_size = size <= DZ_AHEAD_PATH ? size : 0;
+}
+
+/* The guest may have put any bytes there, as it may at the address. */
+size_t dz_linux_ahead_read(const struct dz_linux_thread *t, uint64_t at, void *to, size_t n)
+{
+    const struct linux_ahead *a = &t->ahead;
+    if (n > a->path_size || at < a->path_at || at - a->path_at > a->path_size - n)
+        return 0;
+    memcpy(to, place_of(t)->path + (at - a->path_at), n);
+    return n;
+}
+
+int dz_linux_put_last(const linux_call *c, uint64_t at, const void *from, size_t n)
+{
+    struct dz_linux_thread *t = c->thread;
+    struct dz_stub_ahead *place = t ? place_of(t) : NULL;
+    if (!place || t->ahead.has_put || n > sizeof place->put || c->mem->room(c->mem->arg, at, n) < n)
+        return dz_linux_put(c, at, from, n);
+    memcpy(place->put, from, n);
+    place->put_at = at;
+    place->put_size = (uint32_t)n;
+    t->ahead.has_put = true;
+    return 0;
+}
+
+void dz_linux_ahead_flush(struct dz_linux_thread *t)
+{
+    struct dz_stub_ahead *place = t->ahead.has_put ? place_of(t) : NULL;
+    t->ahead.has_put = false;
+    if (!place)
+        return;
+    const volatile struct dz_stub_ahead *claim = place;
+    const uint64_t at = claim->put_at;
+    const uint32_t n = claim->put_size;
+    place->put_size = 0;
+    if (n <= sizeof place->put) /* the pages were there, so that a failure needs no report */
+        (void)t->mem.write(t, at, place->put, n);
 }
 
 /* ---- after a call -------------------------------------------------------------------------- */

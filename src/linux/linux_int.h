@@ -107,6 +107,10 @@ int dz_linux_pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool in
 size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_t from,
                      uint8_t *flat, size_t n, bool into);
 
+/* Write the last thing that the call does: the thread itself may do it when it continues. A page
+ * that cannot be written then makes the call's result -EFAULT. */
+int dz_linux_put_last(const linux_call *c, uint64_t at, const void *from, size_t n);
+
 /* struct stat of x86-64. */
 struct linux_stat {
     uint64_t dev, ino, nlink;

@@ -109,7 +109,7 @@ static int64_t put_stat(const linux_call *c, uint64_t to, const struct dz_kstat 
 {
     struct linux_stat s;
     dz_linux_stat(st, &s);
-    return dz_linux_put(c, to, &s, sizeof s);
+    return dz_linux_put_last(c, to, &s, sizeof s);
 }
 
 static int64_t kstat_at(const linux_call *c, int dir, int path, int flags, struct dz_kstat *ret)
@@ -190,7 +190,7 @@ LINUX_CALL(statx)
         .stx_dev_major = major(st.dev),
         .stx_dev_minor = minor(st.dev),
     };
-    return dz_linux_put(c, c->arg[4], &s, sizeof s);
+    return dz_linux_put_last(c, c->arg[4], &s, sizeof s);
 }
 
 static int64_t put_statfs(const linux_call *c, struct dz_at at, uint64_t to)

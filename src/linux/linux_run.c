@@ -357,6 +357,7 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
         }
         break;
     }
+    dz_linux_ahead_flush(t);
     if (t->group->broken)
         kill_it(t);
     return DZ_RUN_READY;
@@ -394,7 +395,9 @@ static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
         return;
     }
     dz_kernel_serve(t->task);
+    dz_linux_ahead_path(t);
     const enum dz_run_stop stop = serve(t);
+    t->ahead.path_size = 0;
     if (stop != DZ_RUN_AWAY)
         dz_kernel_task_event(t->task, stop, 0, account(t, stop == DZ_RUN_EXITED));
 }

@@ -59,14 +59,17 @@ struct dz_linux_group {
 
 /* What its stub may answer: linux_ahead.c. */
 struct linux_ahead {
-    bool given;      /* the stub may use answers, or has used them: take them back after an event */
-    bool actions;    /* give the actions of signals, too */
-    bool file_given; /* the stub may use a file's content, or has used it */
-    bool has_file;   /* the ctx has a file's content, */
-    int32_t fd;      /* behind this descriptor, */
-    uint32_t file;   /* and its description, */
-    uint64_t changes; /* as of this state of the disk */
-    uint64_t pos;     /* the offset that was given */
+    bool given;   /* the stub may use answers, or has used them: take them back after an event */
+    bool actions; /* give the actions of signals, too */
+    uint64_t path_at;   /* the call's path is at this address: */
+    uint32_t path_size; /* so many bytes from there on, in the ctx */
+    bool has_put;       /* the ctx has bytes that run() shall write */
+    bool file_given;    /* the stub may use a file's content, or has used it */
+    bool has_file;      /* the ctx has a file's content, */
+    int32_t fd;         /* behind this descriptor, */
+    uint32_t file;      /* and its description, */
+    uint64_t changes;   /* as of this state of the disk */
+    uint64_t pos;       /* the offset that was given */
 };
 
 struct dz_linux_thread {
@@ -218,8 +221,14 @@ uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus *
 void dz_linux_ahead_give(struct dz_linux_thread *t);
 void dz_linux_ahead_take(struct dz_linux_thread *t);
 void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result);
+void dz_linux_ahead_path(
+    struct dz_linux_thread *t); /* before a call that has just come is served */
 /* Afterwards all descriptors are as the kernel's rows say. */
 void dz_linux_ahead_settle(struct dz_linux *l);
+/* The bytes that came with the call which is being served; 0: others were asked for. */
+size_t dz_linux_ahead_read(const struct dz_linux_thread *t, uint64_t at, void *to, size_t n);
+/* Write what dz_linux_put_last() has left for run(). */
+void dz_linux_ahead_flush(struct dz_linux_thread *t);
 /* The thread has lost its number. */
 void dz_linux_ahead_drop(struct dz_linux_thread *t);
 

@@ -115,7 +115,7 @@ static size_t mem_read(void *arg, uint64_t at, void *to, size_t n)
 {
     struct dz_linux_thread *t = arg;
     const struct dz_stub_ops *ops = linux_ops(t->l);
-    size_t done = 0;
+    size_t done = dz_linux_ahead_read(t, at, to, n);
     while (t->number && done < n) {
         done += moved(ops->read(t->l->o.stub, t->number, at + done, (char *)to + done, n - done));
         if (done < n && !grow(t, at + done, PROT_READ))

@@ -21,12 +21,35 @@ enum {
 
 /* ---- exec ---------------------------------------------------------------------------- */
 
+/* Bytes of the guest from an address to the end of its page: strings usually lie side by side. */
+struct window {
+    uint64_t at;
+    size_t size;
+    char bytes[DZ_MM_PAGE];
+};
+
+/* As dz_linux_string(). */
+static int get_string(const linux_call *c, struct window *w, uint64_t at, char *to, size_t size)
+{
+    if (at < w->at || at - w->at >= w->size) {
+        w->at = at;
+        w->size = c->mem->read(c->mem->arg, at, w->bytes, DZ_MM_PAGE - at % DZ_MM_PAGE);
+    }
+    const size_t from = (size_t)(at - w->at), left = w->size > from ? w->size - from : 0;
+    const char *end = left ? memchr(w->bytes + from, '\0', left < size ? left : size) : NULL;
+    if (!end) /* it goes on in the next page */
+        return dz_linux_string(c, at, to, size);
+    memcpy(to, w->bytes + from, (size_t)(end + 1 - (w->bytes + from)));
+    return 0;
+}
+
 /* An array of pointers to strings, ended by NULL; at 0: an empty one, as on Linux. */
 static int get_strings(const linux_call *c, uint64_t at, char room[static ARRAY_ROOM],
                        struct dz_strings *ret_strings)
 {
     uint64_t pointers[POINTERS];
     struct dz_strings s = {.bytes = room};
+    struct window window = {.size = 0};
     for (size_t i = 0, have = 0; at != 0; i++) {
         if (i == have) { /* never read into a page that is not needed */
             const size_t n = POINTERS - (size_t)(at % DZ_MM_PAGE / 8);
@@ -38,7 +61,7 @@ static int get_strings(const linux_call *c, uint64_t at, char room[static ARRAY_
         }
         if (pointers[i] == 0)
             break;
-        const int e = dz_linux_string(c, pointers[i], room + s.size, DZ_LINUX_STRING_MAX);
+        const int e = get_string(c, &window, pointers[i], room + s.size, DZ_LINUX_STRING_MAX);
         if (e < 0)
             return e == -ENAMETOOLONG ? -E2BIG : e;
         s.size += strlen(room + s.size) + 1;

@@ -7,6 +7,9 @@
  *     on MASK       rt_sigprocmask that asks for the mask
  *     file          fstat, read, pread, lseek, close, and TCGETS of one descriptor
  *
+ * It also carries bytes that belong to a call: its path, which the stub copies before the
+ * hand-over, and a struct that the call returns, which the stub copies after it.
+ *
  * The guest can write all of this at any time. What the kernel's side reads back after an event
  * (`pos`, `closed`, `changed`, ...) is therefore a claim: it may only have effects that the guest
  * could also have by calls.
@@ -24,6 +27,8 @@ enum {
     DZ_AHEAD_SIGNALS = 64,
     DZ_AHEAD_STAT = 144,     /* bytes of the ABI's struct stat */
     DZ_AHEAD_BYTES = 0x4000, /* of a file */
+    DZ_AHEAD_PATH = 256,
+    DZ_AHEAD_PUT = 256,
 };
 enum dz_ahead_file { /* struct dz_stub_ahead.file */
     DZ_AHEAD_NONE = 0,
@@ -48,6 +53,15 @@ struct dz_stub_ahead {
     uint64_t mask;
     uint64_t changed; /* signals whose actions the stub has set */
     struct dz_stub_action action[DZ_AHEAD_SIGNALS];
+    /* From the stub, with a call that has a path: what is at the path's address, at most to the end
+     * of the page. Size 0: nothing. */
+    uint64_t path_at;
+    uint32_t path_size;
+    /* To the stub: run() first writes these bytes. Where it cannot, rax becomes -EFAULT. */
+    uint32_t put_size;
+    uint64_t put_at;
+    uint8_t path[DZ_AHEAD_PATH];
+    uint8_t put[DZ_AHEAD_PUT];
     uint8_t stat[DZ_AHEAD_STAT];
     uint8_t bytes[DZ_AHEAD_BYTES];
 };

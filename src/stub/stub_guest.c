@@ -112,6 +112,44 @@ INLINE int64_t clone_thread(uint64_t flags, uint64_t child)
     return r;
 }
 
+INLINE struct dz_stub_ahead *ahead_of(struct stub_ctx *c)
+{
+    return (struct dz_stub_ahead *)((char *)c + CTX_AHEAD_AT); /* NOLINT */
+}
+
+/* int stub_copy(to, from, n): 0, or 1 when it meets a bad address. */
+__asm__("stub_copy: mov %rdx, %rcx\n rep movsb\n"
+        "stub_copied: xor %eax, %eax\n ret\n"
+        "stub_copy_fault: mov $1, %eax\n ret\n");
+#define HIDDEN __attribute__((visibility("hidden")))
+HIDDEN int stub_copy(void *to, const void *from, uint64_t n);
+extern HIDDEN const char stub_copied[], stub_copy_fault[];
+
+/* The guest's bytes; never the stub's own memory, which the host's kernel would let pass. */
+INLINE int is_guest(uint64_t at, uint64_t n)
+{
+    return n <= PAGE_CTX && (at + n <= PAGE_TEXT || at >= PAGE_END);
+}
+INLINE int give(uint64_t at, const void *from, uint64_t n)
+{
+    return is_guest(at, n) && !stub_copy((void *)at, from, n); /* NOLINT */
+}
+INLINE int get(void *to, uint64_t at, uint64_t n)
+{
+    return is_guest(at, n) && !stub_copy(to, (const void *)at, n); /* NOLINT */
+}
+
+INLINE void put(struct stub_ctx *c)
+{
+    struct dz_stub_ahead *a = ahead_of(c);
+    const uint32_t n = a->put_size;
+    if (!n)
+        return;
+    a->put_size = 0;
+    if (n > DZ_AHEAD_PUT || !give(a->put_at, a->put, n))
+        ((ucontext_t *)c->frame)->uc_mcontext.gregs[REG_RAX] = -EFAULT; /* NOLINT */
+}
+
 /* Do all calls return what their rows say? */
 INLINE int execute(const struct stub_ctx *c, const struct stub_call *calls)
 {
@@ -133,6 +171,7 @@ __attribute__((noreturn)) static void serve(struct stub_ctx *c)
                 c->failed = 1;
                 break;
             }
+            put(c);
             if (c->bases & STUB_BASES_SET)
                 bases_set(c);
             c->inside = 0;
@@ -196,28 +235,6 @@ INLINE int answered(const struct stub_ctx *c, greg_t *g)
 
 /* ---- answers given ahead ------------------------------------------------------------------- */
 
-/* int stub_copy(to, from, n): 0, or 1 when it meets a bad address. */
-__asm__("stub_copy: mov %rdx, %rcx\n rep movsb\n"
-        "stub_copied: xor %eax, %eax\n ret\n"
-        "stub_copy_fault: mov $1, %eax\n ret\n");
-#define HIDDEN __attribute__((visibility("hidden")))
-HIDDEN int stub_copy(void *to, const void *from, uint64_t n);
-extern HIDDEN const char stub_copied[], stub_copy_fault[];
-
-/* The guest's bytes; never the stub's own memory, which the host's kernel would let pass. */
-INLINE int is_guest(uint64_t at, uint64_t n)
-{
-    return n <= PAGE_CTX && (at + n <= PAGE_TEXT || at >= PAGE_END);
-}
-INLINE int give(uint64_t at, const void *from, uint64_t n)
-{
-    return is_guest(at, n) && !stub_copy((void *)at, from, n); /* NOLINT */
-}
-INLINE int get(void *to, uint64_t at, uint64_t n)
-{
-    return is_guest(at, n) && !stub_copy(to, (const void *)at, n); /* NOLINT */
-}
-
 /* An action that is asked for, or the default action where that is the action already: then
  * nothing but the answer to the next question changes, and the kernel's side may learn it later. */
 INLINE int answer_action(struct dz_stub_ahead *a, greg_t *g)
@@ -246,6 +263,17 @@ INLINE int answer_mask(const struct dz_stub_ahead *a, greg_t *g)
     if (!(a->on & DZ_AHEAD_MASK) || g[REG_RSI] || g[REG_R10] != 8 ||
         (g[REG_RDX] && !give((uint64_t)g[REG_RDX], &a->mask, sizeof a->mask)))
         return 0;
+    g[REG_RAX] = 0;
+    return 1;
+}
+
+/* ARCH_SET_FS, which each program calls once for each thread. */
+INLINE int answer_base(const struct stub_ctx *c, greg_t *g)
+{
+    const uint64_t at = (uint64_t)g[REG_RSI];
+    if (!(c->bases & STUB_BASES_DIRECT) || (uint32_t)g[REG_RDI] != 0x1002 || at >= PAGE_MAX)
+        return 0;
+    __asm__ volatile("wrfsbase %0" ::"r"(at));
     g[REG_RAX] = 0;
     return 1;
 }
@@ -316,13 +344,15 @@ INLINE int answer_file(struct dz_stub_ahead *a, greg_t *g)
 }
 INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
 {
-    struct dz_stub_ahead *a = (struct dz_stub_ahead *)((char *)c + CTX_AHEAD_AT); /* NOLINT */
+    struct dz_stub_ahead *a = ahead_of(c);
     uint32_t ready = DZ_AHEAD_READY, busy = DZ_AHEAD_BUSY;
     switch (g[REG_RAX]) {
     case SYS_rt_sigaction:
         return answer_action(a, g);
     case SYS_rt_sigprocmask:
         return answer_mask(a, g);
+    case SYS_arch_prctl:
+        return answer_base(c, g);
     case SYS_read:
     case SYS_pread64:
     case SYS_lseek:
@@ -343,6 +373,43 @@ INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
     return done;
 }
 
+/* The address of a call's path; 0: it has none that is worth copying. */
+INLINE uint64_t path_of(const greg_t *g)
+{
+    switch (g[REG_RAX]) {
+    case SYS_open:
+    case SYS_stat:
+    case SYS_lstat:
+    case SYS_access:
+    case SYS_readlink:
+    case SYS_chdir:
+    case SYS_mkdir:
+    case SYS_unlink:
+    case SYS_execve:
+        return (uint64_t)g[REG_RDI];
+    case SYS_openat:
+    case SYS_newfstatat:
+    case SYS_statx:
+    case SYS_faccessat:
+    case SYS_faccessat2:
+    case SYS_readlinkat:
+    case SYS_mkdirat:
+    case SYS_unlinkat:
+        return (uint64_t)g[REG_RSI];
+    default:
+        return 0;
+    }
+}
+/* Never of a page that the path may not reach. */
+INLINE void copy_path(struct stub_ctx *c, const greg_t *g)
+{
+    struct dz_stub_ahead *a = ahead_of(c);
+    const uint64_t at = c->knows ? path_of(g) : 0, left = 4096 - at % 4096;
+    const uint32_t n = left < DZ_AHEAD_PATH ? (uint32_t)left : DZ_AHEAD_PATH;
+    a->path_at = at;
+    a->path_size = at && get(a->path, at, n) ? n : 0;
+}
+
 /* ---- the handler ------------------------------------------------------------------------------
  */
 
@@ -361,6 +428,7 @@ static void on_signal(int signo, siginfo_t *info, void *frame)
             c->inside = 0;
             return; /* to stub_restore */
         }
+        copy_path(c, ((ucontext_t *)frame)->uc_mcontext.gregs);
     } else if (signo == SIGSEGV || signo == SIGBUS) {
         greg_t *rip = &((ucontext_t *)frame)->uc_mcontext.gregs[REG_RIP];
         if (*rip >= (greg_t)stub_copy && *rip < (greg_t)stub_copied) {

@@ -39,7 +39,7 @@ enum {
 #define MEMORY_SIZE ((size_t)DZ_STUB_THREADS_MAX * PAGE_CTX_SIZE)
 
 _Static_assert(PAGE_CTX + (uint64_t)DZ_STUB_THREADS_MAX * PAGE_CTX_SIZE == DZ_STUB_RESERVED_END &&
-                   PAGE_END == DZ_STUB_RESERVED_END &&
+                   PAGE_END == DZ_STUB_RESERVED_END && PAGE_MAX == DZ_MM_ADDRESS_MAX &&
                    PAGE_TEXT >> 32 == (DZ_STUB_RESERVED_START >> 32) + 2,
                "the reserved range is what stubs have");
 _Static_assert(DZ_STUB_THREADS_MAX / 64 == DZ_ARRAY_LEN(((struct stub_bell *)0)->ready),

@@ -28,6 +28,7 @@
 #define PAGE_CTX       UINT64_C(0x600010000000)
 #define PAGE_CTX_SIZE  UINT64_C(0x10000)
 #define PAGE_END       UINT64_C(0x600020000000) /* of the last ctx */
+#define PAGE_MAX       UINT64_C(0x7ffffffff000) /* of a guest's addresses */
 
 enum {
     CTX_CALLS_AT = 0x1000,

@@ -182,6 +182,54 @@ TEST(bad_addresses_of_calls_that_a_stub_answers)
     nrig_stop(&r);
 }
 
+TEST(paths_and_results_at_the_end_of_memory)
+{
+    nrig_python(&r);
+    PY("os.mkdir('d' * 200); os.mkdir('d' * 200 + '/' + 'e' * 200)\n"
+       "put('a', b'0123456789'); put('d' * 200 + '/' + 'e' * 200 + '/f', b'text')\n"
+       "p = mmap.mmap(-1, 8192)\n"
+       "at = ctypes.addressof(ctypes.c_char.from_buffer(p))\n"
+       "libc.mprotect(ctypes.c_void_p(at + 4096), 4096, 0)\n"
+       "def asks(path, where):\n"
+       "    p[4096 - len(path):4096] = path\n"
+       "    name = at + 4096 - len(path)\n"
+       "    for call in (4, name, where), (6, name, where), (262, -100, name, where, 0), \\\n"
+       "                (332, -100, name, 0, 0x7ff, where), (21, name, 0), (89, name, where, 9), \\\n"
+       "                (269, -100, name, 4), (257, -100, name, 0o200000), (59, name, 0, 0):\n"
+       "        say(sys_call, *call)\n"
+       "for path in b'a\\0', b'a', b'no\\0', b'\\0', b'', b'd' * 200 + b'/' + b'e' * 200 + b'/f\\0', \\\n"
+       "            b'd' * 300 + b'\\0', b'd' * 200 + b'/' + b'e' * 200 + b'/f':\n"
+       "    asks(path, at)\n"
+       "for where in 0, 8, at + 4096, at + 3960, at + 3953, -1, 1 << 63, (1 << 47) - 2:\n"
+       "    asks(b'a\\0', where)\n"
+       "for call in (4, 0, at), (262, -100, -1, at, 0), (262, -100, at + 4096, at, 0):\n"
+       "    say(sys_call, *call)\n"
+       /* a page of a mapping that lies behind the end of its file */
+       "f = os.open('big', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 8192)\n"
+       "m = mmap.mmap(f, 8192); os.ftruncate(f, 4096)\n"
+       "behind = ctypes.addressof(ctypes.c_char.from_buffer(m)) + 4096\n"
+       "p[0:2] = b'a\\0'\n"
+       "say(sys_call, 4, at, behind); say(sys_call, 4, at, behind - 8); say(sys_call, 4, behind, at)\n"
+       "say(sys_call, 4, at, behind - 144)\n"
+       "libc.mprotect(ctypes.c_void_p(at), 4096, 1)\n"
+       "say(sys_call, 4, at, at + 64)\n");
+    nrig_stop(&r);
+}
+
+/* More strings than a page has, some on its border. */
+TEST(arguments_of_a_program_are_whole)
+{
+    nrig_python(&r);
+    PY("import hashlib\n"
+       "env = {'V%d' % i: 'x' * (i * 37 % 700) for i in range(40)}\n"
+       "args = ['y' * (i * 61 % 900) for i in range(50)] + ['', 'z' * 5000]\n"
+       "code = ('import hashlib, os, sys; os.environ.pop(\"LC_CTYPE\", 0);'\n"
+       "        'print(hashlib.md5(repr((sys.argv, sorted(os.environ.items()))).encode()).hexdigest())')\n"
+       "sys.stdout.flush()\n"
+       "print(os.spawnve(os.P_WAIT, '/usr/bin/python3.11', ['python3', '-c', code] + args, env))\n");
+    nrig_stop(&r);
+}
+
 TEST(actions_that_are_set_again_are_reported)
 {
     nrig_python(&r);

@@ -25,7 +25,7 @@
 __asm__(".pushsection .rodata\n"
         ".globl guest_begin, guest_end, guest_hello, guest_spin, guest_count, guest_store\n"
         ".globl guest_load, guest_loop, guest_sse, guest_ud, guest_int80, guest_x32, guest_vsys\n"
-        ".globl guest_bases, guest_exit, guest_bp, guest_known, guest_rows\n"
+        ".globl guest_bases, guest_exit, guest_bp, guest_known, guest_rows, guest_result\n"
         "guest_begin:\n"
         "guest_hello: mov $1, %edi\n lea 9f(%rip), %rsi\n mov $6, %edx\n mov $1, %eax\n syscall\n"
         " mov %rax, %rbx\n mov $60, %eax\n mov $7, %edi\n syscall\n ud2\n"
@@ -56,13 +56,15 @@ __asm__(".pushsection .rodata\n"
         " mov $110, %eax\n syscall\n jmp guest_known\n"
         /* rows of struct call_row, from rbx on */
         "guest_rows: mov (%rbx), %rax\n mov 8(%rbx), %rdi\n mov 16(%rbx), %rsi\n"
-        " mov 24(%rbx), %rdx\n mov 32(%rbx), %r10\n syscall\n mov %rax, 40(%rbx)\n"
+        " mov 24(%rbx), %rdx\n mov 32(%rbx), %r10\n syscall\n"
+        "guest_result: mov %rax, 40(%rbx)\n"
         " add $48, %rbx\n jmp guest_rows\n"
         "guest_end:\n"
         ".popsection\n");
 extern const uint8_t guest_begin[], guest_end[], guest_hello[], guest_spin[], guest_count[],
     guest_store[], guest_load[], guest_loop[], guest_sse[], guest_ud[], guest_int80[], guest_x32[],
-    guest_vsys[], guest_bases[], guest_exit[], guest_bp[], guest_known[], guest_rows[];
+    guest_vsys[], guest_bases[], guest_exit[], guest_bp[], guest_known[], guest_rows[],
+    guest_result[];
 
 static struct dz_stub *stub;
 static uint32_t text_number;
@@ -794,6 +796,54 @@ TEST(host_answers_for_actions_and_the_mask)
     CHECK_INT(stub->ops->write(stub, t, set, &stops, sizeof stops), sizeof stops);
     struct call_row row = {SYS_rt_sigaction, {SIGCHLD, set, 0, 8}, 0};
     answers(t, &row, 1);
+    end();
+}
+
+TEST(host_carries_paths_and_results)
+{
+    start();
+    uint32_t t = process(guest_rows);
+    struct dz_stub_ahead *a = ahead_of(t);
+    const uint64_t path = DATA + ROOM, last = DATA + PAGES * 4096 - 4;
+    CHECK_INT(stub->ops->write(stub, t, path, "name", 5), 5);
+    CHECK_INT(stub->ops->write(stub, t, last, "end", 4), 4);
+    const struct {
+        struct call_row row;
+        uint64_t at;
+        uint32_t size;
+    } calls[] = {{{SYS_openat, {0, path}, 0}, path, DZ_AHEAD_PATH},
+                 {{SYS_stat, {path}, 0}, path, DZ_AHEAD_PATH},
+                 {{SYS_newfstatat, {0, last}, 0}, last, 4},
+                 {{SYS_write, {1, path, 4}, 0}, 0, 0},
+                 {{SYS_stat, {PAGE_CTX}, 0}, PAGE_CTX, 0},
+                 {{SYS_stat, {8}, 0}, 8, 0},
+                 {{SYS_stat, {UINT64_MAX}, 0}, UINT64_MAX, 0}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(calls); i++) {
+        struct call_row row = calls[i].row;
+        answers(t, &row, 1);
+        CHECK_INT(a->path_at, calls[i].at);
+        CHECK_INT(a->path_size, calls[i].size);
+        CHECK(a->path_size == 0 || memcmp(a->path, calls[i].at == last ? "end" : "name", 4) == 0);
+    }
+    struct call_row rows[] = {{SYS_getpid, {0}, 0}, {SYS_sync, {0}, 0}};
+    memcpy(a->put, "result", 6);
+    a->put_at = path;
+    a->put_size = 6;
+    answers(t, rows, 2);
+    char got[6];
+    CHECK_INT(stub->ops->read(stub, t, path, got, 6), 6);
+    CHECK(memcmp(got, "result", 6) == 0);
+    CHECK_INT(a->put_size, 0);
+    static const uint64_t bad[] = {8, DATA + PAGES * 4096 - 5, PAGE_CTX, UINT64_MAX - 2};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(bad);
+         i++) { /* it stopped in a call, whose result this is */
+        regs(t)->rip = TEXT + (uint64_t)(guest_result - guest_begin);
+        regs(t)->rbx = DATA;
+        a->put_at = bad[i];
+        a->put_size = 6;
+        CHECK_INT(run(t).kind, DZ_STUB_CALL);
+        CHECK_INT((int64_t)word(t, DATA + offsetof(struct call_row, result)), -EFAULT);
+    }
     end();
 }
 
