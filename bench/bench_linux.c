@@ -6,7 +6,9 @@
  * In each of the three places runs one bench/linux/linux_work.c, which does a row's work when it is
  * told to: only the work is timed, no start of a sandbox. Programs are this machine's, except in
  * doze, where they are those of the image DOZE_LINUX_IMAGE (default debian) in DOZE_DATA (default
- * build/data: `make test-images`). Place and program that are missing are named and left out.
+ * build/data: `make test-images`), and programs that this image does not have those of the image
+ * dev (`make test-image-dev`). Place and program that are missing are named and left out. Programs
+ * have the same environment everywhere, that of the images.
  *
  * Memory is the proportional set size of all processes that a sandbox consists of, without the
  * command that started it.
@@ -17,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -42,9 +45,12 @@ enum place {
     NATIVE,
     DOZE,
     GVISOR,
-    PLACES
+    PLACES,
+    DEV = PLACES, /* doze with the image dev, for rows that DOZE does not have */
+    WORKERS,
+    NONE = WORKERS
 };
-static const char *const place_names[PLACES] = {"native", "doze", "gVisor"};
+static const char *const place_names[WORKERS] = {"native", "doze", "gVisor", "doze (dev)"};
 
 /* A row of linux_work.c: how often in one round, and what doze may take, in native times. */
 static const struct row {
@@ -84,7 +90,7 @@ struct worker {
     FILE *out;
     bool here;
 };
-static struct worker workers[PLACES];
+static struct worker workers[WORKERS];
 
 /* What a case of the bench does. */
 struct task {
@@ -132,9 +138,10 @@ static int start(enum place where, const char *const *program, struct worker *w)
     size_t n = 0;
     int in[2], out[2];
     posix_spawn_file_actions_t fa;
-    if (where == DOZE) {
+    if (where == DOZE || where == DEV) {
         (void)snprintf(copy, sizeof copy, "%s:/linux_work", work);
-        const char *const outer[] = {doze, "run", "-i", "--image", image, "--copy", copy, "--"};
+        const char *const outer[] = {doze,     "run", "-i", "--image", where == DEV ? "dev" : image,
+                                     "--copy", copy,  "--"};
         (void)memcpy(argv, outer, sizeof outer);
         n = sizeof outer / sizeof *outer;
     } else if (where == GVISOR) {
@@ -209,12 +216,18 @@ static bool has(enum place where, const struct row *row)
 {
     char question[64];
     (void)snprintf(question, sizeof question, "has %s\n", row->name);
-    if (!workers[where].here)
-        return false;
-    if (says(&workers[where], question, "yes"))
-        return true;
-    printf("bench: %s: not installed for %s: left out\n", row->text, place_names[where]);
-    return false;
+    return workers[where].here && says(&workers[where], question, "yes");
+}
+/* The place that does a row's work in this column, or NONE. */
+static enum place place_of(enum place column, const struct row *row)
+{
+    if (has(column, row))
+        return column;
+    if (column == DOZE && has(DEV, row))
+        return DEV;
+    if (workers[column].here)
+        printf("bench: %s: not installed for %s: left out\n", row->text, place_names[column]);
+    return NONE;
 }
 
 static void time_rows(struct bench *b)
@@ -223,8 +236,8 @@ static void time_rows(struct bench *b)
     int id[PLACES][ROWS];
     for (int r = 0; r < ROWS; r++)
         for (int p = 0; p < PLACES; p++) {
-            tasks[p][r] = (struct task){&rows[r], (enum place)p};
-            id[p][r] = has((enum place)p, &rows[r])
+            tasks[p][r] = (struct task){&rows[r], place_of((enum place)p, &rows[r])};
+            id[p][r] = tasks[p][r].where != NONE
                            ? bench_case(b, rows[r].text, run_task, &tasks[p][r], rows[r].count)
                            : -1;
         }
@@ -373,10 +386,10 @@ static void open_place(struct bench *b, enum place where)
         program[1] = files;
     else
         program[0] = "/linux_work";
-    const int rc =
-        where == DOZE || (bench_command(b, made, 1) == 0 && bench_command(b, copied, 1) == 0)
-            ? start(where, program, w)
-            : -1;
+    const int rc = where == DOZE || where == DEV ||
+                           (bench_command(b, made, 1) == 0 && bench_command(b, copied, 1) == 0)
+                       ? start(where, program, w)
+                       : -1;
     const char *said = rc < 0 ? strerror(-rc) : line_of(w, START_MS);
     w->here = strcmp(said, "ready") == 0;
     if (!w->here)
@@ -392,11 +405,14 @@ int main(void)
     bench_init(&b, "linux", ROUNDS);
     if (!find_files() || setenv("DOZE_DATA", "build/data", 0) < 0)
         return 1;
-    for (int p = 0; p < PLACES; p++)
+    /* A file system that runsc mounts must not outlive a bench that is killed. */
+    if (unshare(CLONE_NEWNS) == 0)
+        (void)mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    for (int p = 0; p < WORKERS; p++)
         open_place(&b, (enum place)p);
     time_rows(&b);
     memory_rows(&b);
-    for (int p = 0; p < PLACES; p++)
+    for (int p = 0; p < WORKERS; p++)
         if (workers[p].pid > 0)
             stop(&workers[p]);
     (void)snprintf(doze, sizeof doze, "%s/state/null-netns", root);

@@ -213,7 +213,11 @@ static int prepare(void)
 
 int main(int argc, char **argv)
 {
+    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    static char home[] = "HOME=/root", lang[] = "LANG=C.UTF-8";
+    static char *same[] = {path, home, lang, NULL};
     char line[128], name[32], verb[8];
+    environ = same;
     long count = 0;
     if (argc != 2 || (mkdir(argv[1], 0755) < 0 && errno != EEXIST) || chdir(argv[1]) < 0 ||
         prepare() != 0) {
