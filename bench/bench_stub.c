@@ -295,6 +295,6 @@ int main(void)
     }
     const int rc = bench_finish(&b);
     asleep.stub->ops->close(asleep.stub);
-    polling.stub->ops->close(spinning.stub);
+    polling.stub->ops->close(polling.stub);
     return rc;
 }
