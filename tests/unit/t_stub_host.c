@@ -277,6 +277,8 @@ TEST(host_interrupts)
     stub->ops->run(stub, t);
     struct dz_stub_event e;
     CHECK_INT(stub->ops->wait(stub, 5000000, &e, 1), 0);
+    while (word(t, DATA) == 0) {
+    }
     for (int i = 0; i < 5; i++) {
         stub->ops->interrupt(stub, t);
         CHECK_INT(next().kind, DZ_STUB_STOPPED);
