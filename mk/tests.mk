@@ -84,6 +84,10 @@ sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other bui
 	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
 sleep-all: ## the same at 50 points each, and 1,000 times
 	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
+sleep-linux: export NSLEEP_SEEDS ?= 20
+sleep-linux: $(B)/tests/unit/t_native_sleep ## native programs asleep at random moments; NSLEEP_SEEDS=
+	@scripts/run-tap sleep-linux $^
+.PHONY: sleep-linux
 chaos: export SEED := $(or $(SEED),$(shell date +%s))
 chaos: export CHAOS_SECONDS ?= 90
 chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAOS_SECONDS= CHAOS_ACTS=

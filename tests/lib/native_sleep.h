@@ -9,6 +9,9 @@
 #include "linux_asleep.h"
 #include "native_rig.h"
 
+/* Locks belong to the disk, which stays. */
+DZ_VEC(nrig_locks, struct dz_vfs_lock);
+
 /* The old machine ends when the new one is complete, before it runs. */
 static inline int nrig_move(struct nrig *r, struct dz_err *err)
 {
@@ -16,15 +19,22 @@ static inline int nrig_move(struct nrig *r, struct dz_err *err)
     struct dz_kernel *old = r->k;
     struct dz_linux *old_linux = r->l;
     struct dz_stub *old_stub = r->stub;
+    struct nrig_locks locks = {.max = 1 << 16};
+    struct dz_vfs_lock lock;
     int rc = asleep_save(&s, r->l, r->k, err);
     if (rc == 0) {
         nrig_machine(r);
         rc = asleep_wake(&s, old, r->k, r->l, err);
+        for (size_t i = 0; dz_vfs_lock_at(r->disk.v, i, &lock); i++)
+            dz_vec_push(&locks, lock);
         dz_kernel_free(old);
+        for (size_t i = 0; i < locks.n; i++)
+            (void)dz_vfs_lock(r->disk.v, &locks.p[i]);
         dz_linux_free(old_linux);
         old_stub->ops->close(old_stub);
         dz_linux_release(r->l);
     }
+    dz_vec_release(&locks);
     asleep_release(&s);
     return rc;
 }

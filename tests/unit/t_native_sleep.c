@@ -9,9 +9,13 @@
 #include "../lib/native_python.h"
 #include "../lib/native_sleep.h"
 
-enum {
-    SEEDS = 4
-};
+/* NSLEEP_SEEDS: how often each command runs; `make sleep-linux` runs more. */
+static uint64_t seeds(void)
+{
+    const char *text = getenv("NSLEEP_SEEDS");
+    const int n = text ? atoi(text) : 0; /* NOLINT */
+    return n > 0 ? (uint64_t)n : 2;
+}
 static struct nrig r;
 static uint64_t dice;
 static unsigned moves, left;
@@ -40,7 +44,7 @@ static void move_now(struct nrig *rig)
 static void same(const char *const argv[], const char *in, unsigned sleeps, uint32_t ns)
 {
     const int host = nrig_host(&r, argv, in);
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    for (uint64_t seed = 1; seed <= seeds(); seed++) {
         dice = seed;
         left = sleeps;
         longest_ns = ns;
@@ -49,6 +53,7 @@ static void same(const char *const argv[], const char *in, unsigned sleeps, uint
         CHECK_INT(nrig_run(&r, argv, in), host);
         CHECK_STR(r.out, r.host);
     }
+    printf("# %u sleeps\n", moves);
 }
 
 /* The guest of tests/native, which is beside this test's directory. */
@@ -151,5 +156,124 @@ TEST(python)
             NULL},
         NULL, 20, 30000000);
     CHECK(moves > 4);
+    nrig_stop(&r);
+}
+
+TEST(perl)
+{
+    nrig_start(&r);
+    nrig_program(&r, "/usr/bin/perl");
+    nrig_tree(&r, "/usr/lib/x86_64-linux-gnu/perl-base", NULL);
+    moves = 0;
+    same(
+        (const char *const[]){
+            "/usr/bin/perl", "-e",
+            "my (%h, $s); for my $i (1..40000) { $h{$i * 7 % 1009} .= chr(65 + $i % 26); }"
+            "$s = ($s * 31 + length($h{$_}) + ord(substr($h{$_}, -1))) % 1000003"
+            " for sort keys %h; print \"$s\\n\";"
+            "pipe(my $r, my $w); if (my $p = fork) { close $w; print while <$r>;"
+            " waitpid $p, 0; print $? >> 8, \"\\n\" }"
+            "else { close $r; print $w \"line $_\\n\" for 1..200; close $w; exit 6 }",
+            NULL},
+        NULL, 20, 10000000);
+    CHECK(moves > 1);
+    nrig_stop(&r);
+}
+
+TEST(git)
+{
+    static const char *const programs[] = {"/usr/bin/git", "/bin/dash", "/bin/bash",
+                                           "/bin/cat",     "/bin/rm",   "/usr/bin/seq"};
+    nrig_start(&r);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(programs); i++)
+        nrig_program(&r, programs[i]);
+    nrig_copy(&r, "/usr/bin/git-upload-pack");
+    nrig_copy_as(&r, "/bin/dash", "/bin/sh");
+    nrig_tree(&r, "/usr/share/git-core/templates", NULL);
+    moves = 0;
+    same(
+        (const char *const[]){
+            "/bin/bash", "-c",
+            "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a "
+            "GIT_COMMITTER_EMAIL=a@b GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' "
+            "GIT_COMMITTER_DATE='2020-01-01T00:00:00Z' HOME=$PWD; cd $PWD; "
+            "git init -q -b main repo && cd repo && for i in $(seq 1 30); do seq $i 200 >f$i; done && "
+            "git add . && git commit -q -m first && echo more >>f3 && git commit -q -a -m second && "
+            "git diff HEAD~1 --stat | cat && git checkout -q -b other HEAD~1 && git gc -q && "
+            "cd .. && git clone -q repo copy 2>&1 && cd copy && git log --format=%H && git fsck && "
+            "read l <f3; echo $l; cd ..; rm -rf repo copy",
+            NULL},
+        NULL, 20, 30000000);
+    CHECK(moves > 4);
+    nrig_stop(&r);
+}
+
+TEST(sqlite)
+{
+    nrig_start(&r);
+    nrig_program(&r, "/usr/bin/sqlite3");
+    nrig_program(&r, "/bin/bash");
+    nrig_program(&r, "/bin/rm");
+    moves = 0;
+    same(
+        (const char *const[]){
+            "/bin/bash", "-c",
+            "sqlite3 x.db 'PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)'; "
+            "for i in 1 2 3; do sqlite3 -cmd '.timeout 20000' x.db \"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+            "FROM n WHERE i < 3000) INSERT INTO t(b) SELECT printf('%d-%d', $i, i * 7919 % 10007) FROM n; "
+            "UPDATE t SET b = b || 'x' WHERE a % 7 = $i\" & "
+            "sqlite3 -cmd '.timeout 20000' x.db 'SELECT count(*) >= 0 FROM t'; wait; done; "
+            "sqlite3 x.db 'SELECT count(*), sum(a), sum(length(b)), max(b) FROM t; PRAGMA integrity_check'; "
+            "rm -f x.db*",
+            NULL},
+        NULL, 20, 20000000);
+    CHECK(moves > 4);
+    nrig_stop(&r);
+}
+
+TEST(archives)
+{
+    static const char *const programs[] = {"/bin/bash", "/bin/tar",     "/bin/gzip",
+                                           "/bin/cat",  "/usr/bin/seq", "/usr/bin/md5sum",
+                                           "/bin/rm",   "/usr/bin/mawk"};
+    nrig_start(&r);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(programs); i++)
+        nrig_program(&r, programs[i]);
+    moves = 0;
+    same(
+        (const char *const[]){
+            "/bin/bash", "-c",
+            "seq 1 60000 >a; mawk '{ s = (s * 31 + $1) % 65521; print s }' a >b; "
+            "tar cf - --mtime=@0 --mode=644 --format=ustar --numeric-owner --owner=0 --group=0 a b | gzip -n -6 >x.tgz; md5sum x.tgz | { read m r; echo $m; }; "
+            "rm a b; tar xzf x.tgz; cat a b | md5sum; rm a b x.tgz",
+            NULL},
+        NULL, 20, 20000000);
+    CHECK(moves > 4);
+    nrig_stop(&r);
+}
+
+TEST(node)
+{
+    if (access("/usr/bin/node", X_OK) < 0)
+        SKIP("no node here");
+    nrig_start(&r);
+    nrig_program(&r, "/usr/bin/node");
+    moves = 0;
+    same(
+        (const char *const[]){
+            "/usr/bin/node", "-e",
+            "const { Worker } = require('worker_threads');"
+            "function f(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s; }"
+            "let left = 3; const done = () => { if (--left == 0) console.log('done', f(3e6)); };"
+            "setTimeout(() => { console.log('timer', f(1e5)); done(); }, 5);"
+            "let ticks = 0; const t = setInterval(() => { if (++ticks == 10) { clearInterval(t);"
+            " console.log('ticks'); done(); } }, 40);"
+            "const w = new Worker('const { parentPort } = require(\"worker_threads\");"
+            " let s = 0; for (let i = 0; i < 5e6; i++) s = (s * 17 + i) % 999983; parentPort.postMessage(s)',"
+            " { eval: true });"
+            "w.on('message', m => { setTimeout(() => { console.log('worker', m); done(); }, 900); });",
+            NULL},
+        NULL, 6, 300000000);
+    CHECK(moves > 1);
     nrig_stop(&r);
 }
