@@ -191,11 +191,11 @@ static const struct dz_cli_option sandbox_create_options[] = {
     DZ_CLI_OPTION_END,
 };
 
-#define HELP_CREATE                                                                          \
-    "IMAGE is an image of `doze image ls`, or one of a registry (HOST/NAME:TAG), which is\n" \
-    "pulled if it is missing.\n"                                                             \
-    "Prints the id of the new sandbox. `doze image ls` lists the available images.\n"        \
-    "An idle sandbox suspends itself and wakes with the next request. It stays until\n"      \
+#define HELP_CREATE                                                                     \
+    "IMAGE is an image of `doze image ls`, or one of a registry (HOST/NAME:TAG),\n"     \
+    "which is pulled if it is missing.\n"                                               \
+    "Prints the id of the new sandbox. `doze image ls` lists the available images.\n"   \
+    "An idle sandbox suspends itself and wakes with the next request. It stays until\n" \
     "`doze rm`.\n"
 
 const struct dz_cli_command dz_cmd_create = {

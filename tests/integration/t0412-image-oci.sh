@@ -141,7 +141,7 @@ test_that 'doze run pulls what is missing, always, or never, and finds it again 
     run 0 doze image inspect $ref && has out "/bin/hello" && stop && run 0 doze run --image $ref && run 0 doze image rm run:1.0 app:1.0 pulled index short:1.0 && run 0 doze image ls
 '
 test_that 'a daemon creates sandboxes of them' '
-    serve served && ref=127.0.0.1:$port/team/made:1.0 && run 1 doze create --pull never $ref && run 0 doze create -q --name made $ref && run 0 doze exec made -- /bin/hello y && has out y &&
+    serve served && ref=127.0.0.1:$port/team/made:1.0 && run 1 doze create --pull never $ref && run 1 doze sandbox create --pull never $ref && run 2 doze sandbox create --pull now $ref && run 0 doze create -q --name made $ref && run 0 doze exec made -- /bin/hello y && has out y &&
     run 0 doze rm --force made && stop
 '
 test_that 'names that are none are refused' '
