@@ -221,6 +221,7 @@ static int all_or_none(struct fib *f)
     GIVES(f, -EINVAL, semctl, id, 3, GETVAL, 0);
     GIVES(f, -EINVAL, semctl, id, 3, SETVAL, 1);
     GIVES(f, -ERANGE, semctl, id, 0, SETVAL, 32768);
+    GIVES(f, -ERANGE, semctl, id, 0, SETVAL, 65541); /* 5, in 16 bits */
     GIVES(f, 0, semctl, id, 0, SETVAL, 32767);
     GIVES(f, 0, semctl, id, 0, GETALL, at);
     OK(f, memcmp(lmem_at(at), (const uint16_t[3]){32767, 7, 3}, 6) == 0);

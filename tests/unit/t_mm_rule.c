@@ -348,9 +348,11 @@ TEST(maps_reads_as_linux_writes_it)
     dz_mm_init(&r.mm, 0, &limits, NULL, 0);
     map_some(&r);
     (void)map(&r, AT + K(128), K(4), PROT_NONE, PRIVATE | MAP_FIXED);
+    (void)map(&r, 0x300000, K(4), PROT_READ | PROT_WRITE, PRIVATE | MAP_FIXED); /* below the heap */
     dz_mm_maps(&r.mm, name, NULL, &text);
     CHECK_STR(
         text.p,
+        "00300000-00301000 rw-p 00000000 00:00 0 \n"
         "00400000-00403000 rw-p 00000000 00:00 0                                  [heap]\n"
         "200000000000-200000002000 r-xp 00080000 08:01 1                          /lib/a\\012b\n"
         "200000002000-200000004000 r--s 00001000 08:01 77                         /lib/a\\012b\n"
