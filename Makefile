@@ -206,6 +206,7 @@ endef
 NEEDS_native := linux stub
 $(B)/tests/unit/t_native_run: $(B)/tests/native/native_hello
 $(B)/tests/unit/t_native_sleep: $(B)/tests/native/native_sleep
+$(B)/tests/unit/t_native_edges: $(B)/tests/native/native_edges
 $(B)/tests/unit/t_cell_native: $(B)/tests/native/native_cell
 $(B)/tests/unit/t_native_hostile: $(B)/tests/native/native_hostile
 $(B)/tests/security/t_cell_linux: $(B)/tests/native/native_attacks

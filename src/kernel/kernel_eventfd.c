@@ -352,13 +352,15 @@ int dz_k_seals_check(const struct dz_kernel *k, const struct dz_file *f, uint64_
 
 int64_t dz_k_seals_fcntl(struct dz_kernel *k, struct dz_file *f, int cmd, uint32_t seals)
 {
+    if (cmd != F_GET_SEALS && (f->flags & O_ACCMODE) == O_RDONLY)
+        return -EPERM;
     if (!f->seals)
         return -EINVAL;
     if (cmd == F_GET_SEALS)
         return f->seals & ~DZ_SEAL_MEMFD;
     if (seals & ~SEALS)
         return -EINVAL;
-    if ((f->flags & O_ACCMODE) == O_RDONLY || (f->seals & F_SEAL_SEAL))
+    if (f->seals & F_SEAL_SEAL)
         return -EPERM;
     uint64_t ino = f->node.ino;
     DZ_K_FOREACH(dz_file, g, k, DZ_KERNEL_TABLE_FILE)

@@ -276,12 +276,14 @@ int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, in
     if (!slot)
         return -EBADF;
     struct dz_file *f = dz_k_file(k, slot->file);
+    const bool any = cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC || cmd == F_GETFD || cmd == F_SETFD ||
+                     cmd == F_GETFL;
+    if ((f->flags & O_PATH) && !any)
+        return -EBADF;
     switch (cmd) {
     case F_DUPFD:
-    case F_DUPFD_CLOEXEC:
-        if (arg < 0 || arg > INT32_MAX)
-            return -EINVAL;
-        return dz_sys_dup(k, p, fd, (int)arg, cmd == F_DUPFD_CLOEXEC);
+    case F_DUPFD_CLOEXEC: /* the number has 32 bits */
+        return dz_sys_dup(k, p, fd, (int)(uint32_t)arg, cmd == F_DUPFD_CLOEXEC);
     case F_GETFD:
         return slot->flags & DZ_FD_CLOEXEC ? FD_CLOEXEC : 0;
     case F_SETFD:
@@ -291,22 +293,18 @@ int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, in
     case F_GETFL:
         return f->flags;
     case F_SETFL:
-        if (f->flags & O_PATH)
-            return -EBADF;
         f->flags = (f->flags & ~(uint32_t)SETTABLE) | ((uint32_t)arg & SETTABLE);
         return 0;
     case F_ADD_SEALS:
     case F_GET_SEALS:
         return dz_k_seals_fcntl(k, f, cmd, (uint32_t)arg);
     case F_SETLEASE:
-        return f->flags & O_PATH ? -EBADF : dz_k_lease_fcntl(k, p, fd, arg);
+        return dz_k_lease_fcntl(k, p, fd, arg);
     case F_GETLEASE:
-        return f->flags & O_PATH ? -EBADF : dz_k_lease_get(k, f);
+        return dz_k_lease_get(k, f);
     case F_GETSIG:
-        return f->flags & O_PATH ? -EBADF : (int64_t)f->sig;
+        return f->sig;
     case F_SETSIG:
-        if (f->flags & O_PATH)
-            return -EBADF;
         if (arg < 0 || arg > DZ_KERNEL_SIGNALS)
             return -EINVAL;
         f->sig = (uint32_t)arg;

@@ -166,6 +166,8 @@ static int64_t read_pieces(struct dz_kernel *k, struct dz_proc *p, int fd, const
     int64_t total = total_of(iov, n);
     if (total < 0)
         return dz_k_end(k, p, total);
+    if (n == 0 && (ops->read || f->kind == DZ_FILE_SOCKET))
+        return dz_k_end(k, p, 0);
     if (f->kind == DZ_FILE_SOCKET) /* a datagram is not split into pieces */
         return dz_k_sock_read(k, p, fd, iov, n);
     if (!ops->read)
@@ -195,9 +197,11 @@ static int64_t write_pieces(struct dz_kernel *k, struct dz_proc *p, int fd, cons
     int64_t total = total_of(iov, n);
     if (total < 0)
         return dz_k_end(k, p, total);
+    if (n == 0 && (ops->write || f->kind == DZ_FILE_SOCKET))
+        return dz_k_end(k, p, 0);
     if (f->kind == DZ_FILE_SOCKET)
         return dz_k_sock_write(k, p, fd, iov, n);
-    if (!ops->write)
+    if (!ops->write || (f->kind == DZ_FILE_EVENTFD && n > 0 && total == 0))
         return dz_k_end(k, p, -EINVAL);
     while (c->done < (uint64_t)total) {
         size_t left = (size_t)total - c->done;
@@ -289,7 +293,10 @@ int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off
     struct dz_file *f = dz_k_fd_file(k, p, fd);
     if (!f || (f->flags & O_PATH))
         return -EBADF;
-    if (f->kind == DZ_FILE_DEVICE)
+    if (whence < SEEK_SET || whence > SEEK_HOLE)
+        return -EINVAL;
+    if (f->kind == DZ_FILE_DEVICE || f->kind == DZ_FILE_EVENTFD || f->kind == DZ_FILE_TIMERFD ||
+        f->kind == DZ_FILE_SIGNALFD || f->kind == DZ_FILE_EPOLL || f->kind == DZ_FILE_INOTIFY)
         return 0;
     if (f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_SYNTH && f->kind != DZ_FILE_DIR)
         return -ESPIPE;
@@ -313,7 +320,7 @@ int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off
     int64_t to;
     if (__builtin_add_overflow(base, off, &to))
         return -EOVERFLOW;
-    if (to < 0)
+    if (to < 0 || (S_ISREG(st.mode) && to > (int64_t)DZ_VFS_FILE_MAX))
         return -EINVAL;
     f->pos = (uint64_t)to;
     return to;

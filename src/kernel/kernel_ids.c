@@ -61,7 +61,7 @@ int64_t dz_sys_getsid(struct dz_kernel *k, struct dz_proc *p, int pid)
 int64_t dz_sys_setpgid(struct dz_kernel *k, struct dz_proc *p, int pid, int pgid)
 {
     struct dz_proc *of = pid ? dz_k_find(k, pid) : p;
-    if (pgid < 0)
+    if (pgid < 0 || (pgid == 0 && pid < 0))
         return -EINVAL;
     if (!of || (of != p && of->ppid != p->pid) || of->state == DZ_PROC_ZOMBIE)
         return -ESRCH;

@@ -106,8 +106,11 @@ int64_t dz_k_pipe_size(struct dz_kernel *k, const struct dz_file *f, int cmd, in
     uint32_t want = DZ_KERNEL_PIPE_BUF;
     if (cmd == F_GETPIPE_SZ)
         return most(q);
-    if (size < 0 || size > INT32_MAX)
+    size = (int64_t)(uint32_t)size; /* the argument has 32 bits */
+    if (size > INT64_C(1) << 31)
         return -EINVAL;
+    if (size > DZ_KERNEL_PIPE_MAX)
+        return -EPERM;
     while (want < size)
         want *= 2;
     if (want > DZ_KERNEL_PIPE_MAX)

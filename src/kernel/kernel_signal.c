@@ -538,10 +538,10 @@ int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid
     struct dz_proc *q = named && tid == 0 ? dz_k_proc_of(k, named) : dz_k_find(k, pid);
     if (pid <= 0 || tid < 0 || own.signo < 0 || own.signo > DZ_KERNEL_SIGNALS)
         return -EINVAL;
-    if (!q || (q != p && !(k->caps & DZ_CAP_PROCESS)))
-        return -ESRCH;
     if (q != p && (own.code >= 0 || own.code == SI_TKILL)) /* only the kernel may use these codes */
         return -EPERM;
+    if (!q || (q != p && !(k->caps & DZ_CAP_PROCESS)))
+        return -ESRCH;
     if (!may_signal(p, q, own.signo))
         return -EPERM;
     int64_t r = tid ? find_target(k, p, pid, tid, own.signo, &t) : 0;

@@ -80,9 +80,11 @@ static bool has_splice(const struct dz_file *f)
 
 static int check(const struct dz_file *in, const struct dz_file *out, const struct dz_splice *s)
 {
+    if (s->flags & ~(uint32_t)KNOWN)
+        return -EINVAL;
     if (!in || !out)
         return -EBADF;
-    if (s->flags & ~(uint32_t)KNOWN)
+    if (s->len > INT64_MAX)
         return -EINVAL;
     if (!is_pipe(in) && !is_pipe(out))
         return -EINVAL;

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stddef.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
@@ -77,7 +78,7 @@ static int64_t lock(const linux_call *c, int cmd)
 {
     struct linux_flock f;
     const bool ofd = cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
-    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+    if (dz_linux_open_for(c, arg_int(c, 0), 0) < 0)
         return -EBADF;
     if (dz_linux_get(c, c->arg[2], &f, sizeof f) < 0)
         return -EFAULT;
@@ -140,6 +141,8 @@ LINUX_CALL(fcntl)
 }
 LINUX_CALL(flock)
 {
+    if (arg_int(c, 1) & LOCK_MAND) /* such locks are no more: accepted, without an effect */
+        return 0;
     return dz_sys_flock(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
 }
 

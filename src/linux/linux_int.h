@@ -51,6 +51,14 @@ static inline int64_t arg_long(const linux_call *c, int i)
     return (int64_t)c->arg[i];
 }
 
+enum {
+    DZ_LINUX_READS = 1, /* what a call needs of a descriptor */
+    DZ_LINUX_WRITES = 2,
+};
+/* Is this a descriptor of something open in this way? 0 or -EBADF. */
+int dz_linux_open_for(const linux_call *c, int fd, int how);
+/* Could a program have such memory? Linux checks this before anything else. 0 or -EFAULT. */
+int dz_linux_range(uint64_t at, uint64_t n);
 /* All n bytes: 0 or -EFAULT. */
 int dz_linux_get(const linux_call *c, uint64_t at, void *to, size_t n);
 int dz_linux_put(const linux_call *c, uint64_t at, const void *from, size_t n);

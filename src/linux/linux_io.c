@@ -8,15 +8,15 @@
  * progress of the call and continues with the same arguments.
  */
 #include "linux/linux_int.h"
+#include "mm/mm.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    TRANSFER_MAX = 0x7ffff000, /* bytes of one call, as on Linux */
-    DENTS_MAX = 32 * 1024,     /* bytes of entries in one call */
-    RWF_KNOWN = 0x3f,          /* HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND of preadv2(2) */
+    TRANSFER_MAX = 0x7ffff000,          /* bytes of one call, as on Linux */
+    DENTS_MAX = 32 * 1024,              /* bytes of entries in one call */
     RWF_MEAN_NOTHING = 0x1 | 0x2 | 0x4, /* HIPRI; DSYNC, SYNC: the output gate commits anyway */
 };
 
@@ -60,8 +60,8 @@ int dz_linux_pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool in
     if (dz_linux_get(c, at, v, (size_t)count * sizeof v[0]) < 0)
         return -EFAULT;
     for (size_t i = 0; i < count; i++)
-        if (v[i][1] > INT64_MAX)
-            return -EINVAL;
+        if (v[i][1] > INT64_MAX || dz_linux_range(v[i][0], v[i][1]) < 0)
+            return v[i][1] > INT64_MAX ? -EINVAL : -EFAULT;
     for (size_t i = 0; i < count; i++)
         dz_linux_piece_add(c, p, v[i][0], v[i][1], into);
     return 0;
@@ -89,6 +89,18 @@ size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_
     return done;
 }
 
+int dz_linux_open_for(const linux_call *c, int fd, int how)
+{
+    const int64_t flags = dz_sys_fcntl(LINUX_K(c), fd, F_GETFL, 0);
+    const int not_mode = how == DZ_LINUX_READS ? O_WRONLY : how == DZ_LINUX_WRITES ? O_RDONLY : -1;
+    return flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == not_mode ? -EBADF : 0;
+}
+
+int dz_linux_range(uint64_t at, uint64_t n)
+{
+    return n > DZ_MM_ADDRESS_MAX || at > DZ_MM_ADDRESS_MAX - n ? -EFAULT : 0;
+}
+
 /* The position in the file: here (its own offset) or there. */
 struct place {
     bool there;
@@ -97,7 +109,10 @@ struct place {
 
 static bool seekable(const linux_call *c, int fd)
 {
-    return dz_sys_lseek(LINUX_K(c), fd, 0, SEEK_CUR) >= 0;
+    const struct dz_fd *slot = dz_sys_fd(LINUX_K(c), fd);
+    const struct dz_file *f =
+        slot ? dz_kernel_row(c->kernel, DZ_KERNEL_TABLE_FILE, slot->file) : NULL;
+    return f && (f->kind == DZ_FILE_DISK || f->kind == DZ_FILE_SYNTH || f->kind == DZ_FILE_DEVICE);
 }
 
 static int64_t read_some(const linux_call *c, struct place at, uint8_t *buf, size_t n)
@@ -172,12 +187,27 @@ static int64_t transfer_out(const linux_call *c, const struct dz_linux_pieces *p
 
 /* ---- read and write ------------------------------------------------------------------- */
 
+/* Errors that come before those of addresses. The kernel answers for a call that waited; a form
+ * with an offset says first that a pipe has none. */
+static int check(const linux_call *c, bool into, struct place at)
+{
+    const struct dz_thread *t = dz_kernel_row(c->kernel, DZ_KERNEL_TABLE_THREAD, c->proc->thread);
+    if (t->call[t->depth].parked)
+        return 0;
+    return dz_linux_open_for(c, arg_int(c, 0),
+                             at.there ? 0
+                             : into   ? DZ_LINUX_READS
+                                      : DZ_LINUX_WRITES);
+}
+
 static int64_t one(const linux_call *c, bool into, struct place at)
 {
     struct dz_linux_pieces p;
     dz_linux_pieces_init(&p);
-    if (c->arg[2] > INT64_MAX) /* no address space is that large */
-        return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EFAULT : -EBADF;
+    int e = check(c, into, at);
+    e = e ? e : dz_linux_range(c->arg[1], c->arg[2]);
+    if (e)
+        return e;
     dz_linux_piece_add(c, &p, c->arg[1], c->arg[2], into);
     return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
 }
@@ -186,11 +216,13 @@ static int64_t many(const linux_call *c, bool into, struct place at)
 {
     struct dz_linux_pieces p;
     dz_linux_pieces_init(&p);
-    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
-        return -EBADF;
-    int e = dz_linux_pieces_of(c, c->arg[1], c->arg[2], into, &p);
-    if (e < 0)
+    int e = check(c, into, at);
+    e = e ? e : dz_linux_pieces_of(c, c->arg[1], arg_u32(c, 2), into, &p);
+    if (e)
         return e;
+    if (p.total == 0 && !p.bad)
+        return into ? dz_sys_readv(LINUX_K(c), arg_int(c, 0), NULL, 0)
+                    : dz_sys_writev(LINUX_K(c), arg_int(c, 0), NULL, 0);
     return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
 }
 
@@ -240,10 +272,9 @@ LINUX_CALL(pwritev)
 /* preadv2 and pwritev2: offset -1 is the file's own. */
 static int64_t flagged(const linux_call *c, bool into)
 {
-    if (c->arg[5] & ~(uint64_t)RWF_KNOWN)
-        return -EOPNOTSUPP;
-    if (c->arg[5] & ~(uint64_t)RWF_MEAN_NOTHING)
-        return -EOPNOTSUPP;
+    const int e = check(c, into, (struct place){0});
+    if (e || (c->arg[5] & ~(uint64_t)RWF_MEAN_NOTHING))
+        return e ? e : -EOPNOTSUPP;
     return arg_long(c, 3) == -1 ? many(c, into, (struct place){0}) : there(c, many, into);
 }
 LINUX_CALL(preadv2)
@@ -280,16 +311,16 @@ static int64_t offset_set(const linux_call *c, int i, int fd, uint64_t offset)
 static int64_t regular(const linux_call *c, int fd, int not_mode, uint64_t *ret_ino)
 {
     struct dz_kstat st;
-    if (!dz_sys_fd(LINUX_K(c), fd))
-        return -EBADF;
     const int64_t flags = dz_sys_fcntl(LINUX_K(c), fd, F_GETFL, 0);
-    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == not_mode)
+    if (flags < 0 || (flags & O_PATH))
         return -EBADF;
     const int64_t r = dz_sys_fstatat(LINUX_K(c), dz_at_fd(fd), &st);
     if (r < 0)
         return r;
     if (S_ISDIR(st.mode))
         return -EISDIR;
+    if ((flags & O_ACCMODE) == not_mode)
+        return -EBADF;
     *ret_ino = st.ino;
     return S_ISREG(st.mode) ? 0 : -EINVAL;
 }
@@ -306,7 +337,7 @@ LINUX_CALL(sendfile)
     const int64_t to = dz_sys_fcntl(LINUX_K(c), out, F_GETFL, 0);
     if (to < 0 || (to & O_PATH) || (to & O_ACCMODE) == O_RDONLY)
         return -EBADF;
-    if (to & O_APPEND)
+    if ((to & O_APPEND) || arg_long(c, 3) < 0)
         return -EINVAL;
     const size_t n = c->arg[3] < DZ_LINUX_CHUNK ? c->arg[3] : DZ_LINUX_CHUNK;
     uint8_t *buf = dz_linux_bounce_get(&b, n);
@@ -323,7 +354,9 @@ LINUX_CALL(copy_file_range)
     struct dz_linux_bounce b;
     const int in = arg_int(c, 0), out = arg_int(c, 2);
     uint64_t from, to, in_ino, out_ino;
-    if (c->arg[5] != 0)
+    if (dz_linux_open_for(c, in, 0) < 0 || dz_linux_open_for(c, out, 0) < 0)
+        return -EBADF;
+    if (arg_u32(c, 5) != 0)
         return -EINVAL;
     int64_t r = regular(c, in, O_WRONLY, &in_ino);
     r = r < 0 ? r : regular(c, out, O_RDONLY, &out_ino);
@@ -501,7 +534,7 @@ LINUX_CALL(truncate)
 
 LINUX_CALL(fallocate)
 {
-    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+    if (dz_linux_open_for(c, arg_int(c, 0), 0) < 0)
         return -EBADF;
     if (arg_long(c, 2) < 0 || arg_long(c, 3) <= 0)
         return -EINVAL;
@@ -533,7 +566,7 @@ LINUX_CALL(sync_file_range)
     struct dz_kstat st;
     const int64_t off = arg_long(c, 1), n = arg_long(c, 2);
     int64_t end;
-    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+    if (dz_linux_open_for(c, arg_int(c, 0), 0) < 0)
         return -EBADF;
     if ((arg_u32(c, 3) & ~7u) || off < 0 || n < 0 || __builtin_add_overflow(off, n, &end))
         return -EINVAL;
@@ -545,9 +578,10 @@ LINUX_CALL(sync_file_range)
 LINUX_CALL(fadvise64)
 {
     const int fd = arg_int(c, 0), advice = arg_int(c, 3);
-    if (!dz_sys_fd(LINUX_K(c), fd))
+    struct dz_kstat st;
+    if (dz_linux_open_for(c, fd, 0) < 0 || dz_sys_fstatat(LINUX_K(c), dz_at_fd(fd), &st) < 0)
         return -EBADF;
-    if (dz_sys_lseek(LINUX_K(c), fd, 0, SEEK_CUR) == -ESPIPE)
+    if (S_ISFIFO(st.mode))
         return -ESPIPE;
     return advice < POSIX_FADV_NORMAL || advice > POSIX_FADV_NOREUSE || arg_long(c, 2) < 0 ? -EINVAL
                                                                                            : 0;

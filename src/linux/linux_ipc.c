@@ -158,7 +158,7 @@ LINUX_CALL(semget)
 static int64_t semop_for(const linux_call *c, int64_t timeout_ns)
 {
     struct dz_semop ops[DZ_KERNEL_SEMOPM];
-    const uint64_t n = c->arg[2];
+    const uint32_t n = arg_u32(c, 2);
     if (n == 0 || arg_int(c, 0) < 0)
         return -EINVAL;
     if (n > DZ_KERNEL_SEMOPM)

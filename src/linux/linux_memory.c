@@ -138,6 +138,8 @@ LINUX_CALL(mmap)
             return -EINVAL;
         if (page_up(m.size) < m.size)
             return -ENOMEM;
+        if (m.back.offset > INT64_MAX || page_up(m.size) > INT64_MAX - m.back.offset)
+            return -EOVERFLOW;
         rc = map_file(c, f, &m, &inside);
     }
     if (rc == 0 && is_too_much(c, &m))

@@ -28,6 +28,10 @@ static int64_t open_at(const linux_call *c, int dir, int path, int flags, uint32
 {
     char text[PATH_MAX];
     struct dz_at at;
+    const bool nameless = (flags & O_TMPFILE & ~O_DIRECTORY) != 0;
+    if (((flags & O_CREAT) && (flags & O_DIRECTORY)) ||
+        (nameless && ((flags & O_TMPFILE) != O_TMPFILE || (flags & O_ACCMODE) == O_RDONLY)))
+        return -EINVAL; /* before the path is looked at */
     int e = dz_linux_at(c, dir, path, 0, text, &at);
     return e < 0 ? e : dz_sys_openat(LINUX_K(c), at, flags, mode);
 }
@@ -282,13 +286,15 @@ static int64_t readlink_at(const linux_call *c, int dir, int path, uint64_t to, 
     struct dz_at at;
     if (size <= 0)
         return -EINVAL;
+    if (c->arg[path] == 0)
+        return -EFAULT;
     int64_t r = dz_linux_at(c, dir, path, AT_EMPTY_PATH, text, &at);
     if (r == 0 && text[0] == '\0' && at.dirfd == AT_FDCWD)
         return -ENOENT;
     r = r < 0 ? r
               : dz_sys_readlinkat(LINUX_K(c), at, target,
                                   size < PATH_MAX ? (size_t)size : sizeof target);
-    return r < 0 ? r : dz_linux_give(c, r, to, target, (size_t)r);
+    return r < 0 ? r : dz_linux_put(c, to, target, (size_t)r) < 0 ? -EFAULT : r;
 }
 LINUX_CALL(readlink)
 {

@@ -147,6 +147,9 @@ LINUX_CALL(accept)
 }
 LINUX_CALL(accept4)
 {
+    if (dz_linux_open_for(c, arg_int(c, 0), 0) == 0 &&
+        (arg_int(c, 3) & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)))
+        return -EINVAL; /* before the descriptor is found to be no socket */
     return accept_with(c, arg_int(c, 3));
 }
 

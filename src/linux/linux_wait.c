@@ -47,9 +47,11 @@ LINUX_CALL(waitid)
     struct dz_siginfo info;
     struct dz_kusage u;
     const int64_t r = dz_sys_waitid(LINUX_K(c), &w, &info, &u);
-    if (r < 0)
+    if (r == DZ_KBLOCK)
         return r;
     uint8_t out[DZ_LINUX_SIGINFO] = {0};
+    if (r < 0) /* Linux writes zeros then */
+        return c->arg[2] && dz_linux_put(c, c->arg[2], out, WAITID_BYTES) < 0 ? -EFAULT : r;
     if (info.signo != 0) {
         dz_linux_siginfo_put(&info, out);
         if (put_usage(c, c->arg[4], &u) < 0)
@@ -79,8 +81,8 @@ LINUX_CALL(rt_sigqueueinfo)
     const int e = get_info(c, c->arg[2], arg_int(c, 1), &info);
     if (e < 0)
         return e;
-    if (arg_int(c, 0) <= 0)
-        return -ESRCH; /* no groups here */
+    if (arg_int(c, 0) <= 0) /* no groups here */
+        return info.code >= 0 || info.code == SI_TKILL ? -EPERM : -ESRCH;
     return dz_sys_sigqueue(LINUX_K(c), arg_int(c, 0), 0, &info);
 }
 LINUX_CALL(rt_tgsigqueueinfo)
