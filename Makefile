@@ -116,7 +116,7 @@ NEEDS_bench_db    := db
 NEEDS_bench_disk  := vfs
 NEEDS_bench_lifecycle := sandbox
 NEEDS_bench_stub  := stub
-NEEDS_bench_replica := base
+NEEDS_bench_replica := db replica
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))

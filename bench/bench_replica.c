@@ -3,16 +3,26 @@
  * bench_replica.c - a restore of 256 MiB from a directory and a push to it, as whole programs,
  * beside litestream's restore of the same replica (`make bench-peers`). The second table has the
  * CPU time. Half of each page is random, so that pages compress to about a half, as those of real
- * disks do.
+ * disks do. The third table has the lag of continuous replication: 1, 100 and 1,000 databases are
+ * open and followed; a thread commits to each of them once a second; a sampler commits to one of
+ * them and waits until the engine has published that the file of the commit is durable.
  */
 #include "bench.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/follow.h"
+#include "base/mem.h"
+#include "db/db.h"
+#include "replica/replica_engine.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -82,6 +92,181 @@ static void measure(const char *name, int rounds, enum bench_clock clock, bool p
     (void)bench_finish(&b);
 }
 
+/* --- lag ------------------------------------------------------------------------------------- */
+
+enum {
+    SAMPLES = 400,
+    SLEEPERS = 1000,
+    STEP_NS = 20000, /* between two looks of the sampler */
+};
+
+static const char *const steps[] = {"CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB)"};
+static const struct dz_db_schema schema = {
+    .what = "bench", .application_id = 7, .steps = steps, .version = 1};
+
+struct written {
+    struct dz_db *db;
+    int wal_fd;
+};
+struct writers {
+    struct dz_replica_engine *engine;
+    struct written *of;
+    unsigned count;
+    atomic_bool stop;
+};
+
+static int open_written(struct writers *w, unsigned i, const struct dz_buf *template)
+{
+    char path[DZ_TEMP_DIR_TEXT + 64], wal[DZ_TEMP_DIR_TEXT + 80], id[16], at[DZ_TEMP_DIR_TEXT + 32];
+    (void)snprintf(id, sizeof id, "box%u", i);
+    (void)snprintf(path, sizeof path, "%s/live/%s.doze", dir, id);
+    (void)snprintf(wal, sizeof wal, "%s-wal", path);
+    (void)snprintf(at, sizeof at, "file://%s/lag", dir);
+    const struct dz_replica_follow follow = {
+        .id = id, .url = at, .policy = {0, 86400000, 86400000}};
+    int rc = dz_db_create_path(path, template->p, template->len, false, NULL);
+    int db_fd = open(path, O_RDWR | O_CLOEXEC);
+    w->of[i].wal_fd = open(wal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (rc == 0)
+        rc = dz_replica_engine_follow(w->engine, &follow, NULL);
+    if (rc == 0)
+        dz_replica_engine_attach(w->engine, id, db_fd, w->of[i].wal_fd);
+    return rc < 0 ? rc
+                  : dz_db_open_fds(&w->of[i].db, db_fd, w->of[i].wal_fd,
+                                   &(struct dz_db_opts){.schema = &schema}, NULL);
+}
+
+static int commit(const struct written *w)
+{
+    return dz_db_exec(w->db, "INSERT INTO t (v) VALUES (randomblob(300))", NULL);
+}
+
+/* All but the first database, which is the sampler's. */
+static void *write_all(void *arg)
+{
+    struct writers *w = arg;
+    int64_t pause = w->count > 1 ? DZ_NS_PER_S / (w->count - 1) : DZ_NS_PER_S, next;
+    next = dz_clock_mono_ns();
+    for (unsigned i = 0; !w->stop; i = (i + 1) % (w->count - 1)) {
+        (void)!commit(&w->of[i + 1]);
+        int64_t left = (next += pause) - dz_clock_mono_ns();
+        if (left > 0)
+            (void)nanosleep(&(struct timespec){left / DZ_NS_PER_S, left % DZ_NS_PER_S}, NULL);
+    }
+    return NULL;
+}
+
+static uint64_t txid_of(const struct writers *w)
+{
+    struct dz_replica_status s;
+    dz_replica_engine_status(w->engine, "box0", &s);
+    return s.txid;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int sample(struct writers *w, double *ret_ms)
+{
+    for (int i = 0; i < SAMPLES; i++) {
+        uint64_t before = txid_of(w);
+        int rc = commit(&w->of[0]);
+        int64_t from = dz_clock_mono_ns();
+        while (rc == 0 && txid_of(w) == before && dz_clock_mono_ns() - from < 10 * DZ_NS_PER_S)
+            (void)nanosleep(&(struct timespec){0, STEP_NS}, NULL);
+        if (rc < 0)
+            return rc;
+        ret_ms[i] = (double)(dz_clock_mono_ns() - from) / 1e6;
+        (void)nanosleep(&(struct timespec){0, 5 * DZ_NS_PER_MS}, NULL);
+    }
+    qsort(ret_ms, SAMPLES, sizeof *ret_ms, by_size);
+    return 0;
+}
+
+static double cpu_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int lag_of(struct bench *b, unsigned count, const struct dz_buf *template)
+{
+    static char rows[3][2][64];
+    static int set;
+    char live[DZ_TEMP_DIR_TEXT + 16], state[DZ_TEMP_DIR_TEXT + 16], lag[DZ_TEMP_DIR_TEXT + 16];
+    double ms[SAMPLES];
+    pthread_t thread;
+    struct writers w = {.count = count, .of = dz_zarray(count, sizeof *w.of)};
+    (void)snprintf(live, sizeof live, "%s/live", dir);
+    (void)snprintf(state, sizeof state, "%s/state", dir);
+    (void)snprintf(lag, sizeof lag, "%s/lag", dir);
+    int rc = dz_fd_mkdirs(AT_FDCWD, live, 0700, NULL);
+    const struct dz_replica_engine_opts opts = {
+        .live_path = live, .state_path = state, .workers = 8, .behind_ms = 60000};
+    if (rc == 0)
+        rc = dz_replica_engine_new(&opts, &w.engine, NULL);
+    for (unsigned i = 0; i < count && rc == 0; i++)
+        rc = open_written(&w, i, template);
+    if (rc == 0)
+        rc = dz_replica_engine_drain(w.engine, 60000, false) == 0 ? 0 : -1;
+    double idle = cpu_ms();
+    (void)nanosleep(&(struct timespec){2, 0}, NULL);
+    idle = (cpu_ms() - idle) / 2;
+    bool threaded = rc == 0 && count > 1 && pthread_create(&thread, NULL, write_all, &w) == 0;
+    if (rc == 0)
+        rc = sample(&w, ms);
+    w.stop = true;
+    if (threaded)
+        (void)pthread_join(thread, NULL);
+    for (unsigned i = 0; i < count && w.of[i].db; i++)
+        (void)dz_db_close(w.of[i].db, true, NULL);
+    dz_replica_engine_free(w.engine);
+    dz_free(w.of);
+    (void)!dz_fd_remove_tree(AT_FDCWD, live, NULL);
+    (void)!dz_fd_remove_tree(AT_FDCWD, state, NULL);
+    (void)!dz_fd_remove_tree(AT_FDCWD, lag, NULL);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(rows[set][0], sizeof rows[set][0], "lag, p50, %u databases written", count);
+    (void)snprintf(rows[set][1], sizeof rows[set][1], "lag, p99, %u databases written", count);
+    bench_row(b, &(struct bench_row){
+                     .row = rows[set][0], .value = ms[SAMPLES / 2], .unit = "ms", .budget = 1});
+    bench_row(
+        b, &(struct bench_row){
+               .row = rows[set][1], .value = ms[SAMPLES * 99 / 100], .unit = "ms", .budget = 10});
+    if (count == SLEEPERS)
+        bench_row(b, &(struct bench_row){.row = "1,000 replicated databases, open and not written",
+                                         .value = idle,
+                                         .unit = "ms CPU a second",
+                                         .budget = 0.5});
+    set++;
+    return 0;
+}
+
+static int nothing(struct bench *b, void *arg, long count)
+{
+    (void)b, (void)arg, (void)count;
+    return 0;
+}
+
+static void measure_lag(void)
+{
+    static struct bench b;
+    struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    bench_init(&b, "replica-lag", 1);
+    (void)bench_case(&b, "nothing", nothing, NULL, 1);
+    bench_run(&b);
+    if (dz_db_template(&schema, &template, NULL) < 0 || lag_of(&b, 1, &template) < 0 ||
+        lag_of(&b, 100, &template) < 0 || lag_of(&b, SLEEPERS, &template) < 0)
+        fprintf(stderr, "bench_replica: the lag could not be measured\n");
+    dz_buf_release(&template);
+    (void)bench_finish(&b);
+}
+
 int main(void)
 {
     ssize_t n = readlink("/proc/self/exe", doze, sizeof doze - 16);
@@ -95,6 +280,9 @@ int main(void)
     (void)snprintf(made, sizeof made, "%s/made", dir);
     (void)snprintf(url, sizeof url, "file://%s/replica", dir);
     (void)snprintf(new_url, sizeof new_url, "file://%s", made);
+    measure_lag();
+    if (getenv("LAG_ONLY"))
+        return dz_fd_remove_tree(AT_FDCWD, dir, NULL) < 0;
     bool peer = bench_peer("bin/litestream", litestream, sizeof litestream);
     static char replica[] = "replica", push[] = "push";
     char *first[] = {doze, replica, push, db, url, NULL};

@@ -13,13 +13,17 @@
 #include "base/num.h"
 #include "base/path.h"
 #include "cli/cli.h"
+#include "cli/cli_env.h"
 #include "cli/cli_progress.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_table.h"
-#include "replica/replica.h"
+#include "cli/local_config.h"
+#include "cli/local_registry.h"
+#include "replica/replica_engine.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -178,6 +182,203 @@ static int say_restored(struct dz_cli *c, const char *path, const struct dz_repl
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
 
+/* --- restore --all -----------------------------------------------------------------------------
+ */
+
+struct id {
+    char text[DZ_COLD_KEY];
+};
+DZ_VEC(ids, struct id);
+
+static int list_id(void *arg, const char *key, uint64_t size)
+{
+    struct ids *ids = arg;
+    struct id id;
+    struct dz_str s = dz_str(key);
+    (void)size;
+    if (!dz_str_ends(s, DZ_STR(DZ_REPLICA_ABOUT)))
+        return 0;
+    (void)snprintf(id.text, sizeof id.text, "%.*s", (int)(s.n - strlen(DZ_REPLICA_ABOUT)), key);
+    return id.text[0] && strlen(id.text) <= DZ_COLD_ID_MAX ? dz_vec_push(ids, id) : 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct id *)a)->text, ((const struct id *)b)->text);
+}
+
+/* Read what describes a sandbox. */
+static int read_about(struct dz_blobs *store, const char *id, json_t **ret, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    char key[DZ_COLD_KEY + 8];
+    json_error_t bad;
+    (void)snprintf(key, sizeof key, "%s%s", id, DZ_REPLICA_ABOUT);
+    int rc = dz_blob_in_open(store, key, &in, err);
+    if (rc < 0)
+        return rc;
+    if (in->size > DZ_REPLICA_ABOUT_MAX)
+        return dz_fail(err, DZ_ELIMIT, "%s is larger than %d bytes", key, DZ_REPLICA_ABOUT_MAX);
+    DZ_AUTO(dz_freep) char *text = dz_alloc((size_t)in->size + 1);
+    if (!text)
+        return dz_fail(err, DZ_ENOMEM, "read %s: out of memory", key);
+    rc = dz_blob_in_read(in, text, (size_t)in->size, 0, err);
+    json_t *o = rc < 0 ? NULL : json_loadb(text, (size_t)in->size, 0, &bad);
+    if (rc == 0 && !json_is_object(json_object_get(o, "row")) &&
+        !json_is_true(json_object_get(o, "deleted"))) {
+        json_decref(o);
+        return dz_fail(err, DZ_ECORRUPT, "%s does not describe a sandbox", key);
+    }
+    if (rc == 0)
+        *ret = o;
+    return rc;
+}
+
+/* The registry's row; its texts belong to o. */
+static struct dz_instance row_of(const char *id, const json_t *o)
+{
+    const json_t *from = json_object_get(o, "row");
+    struct dz_instance row = {0};
+#define T(name) row.name = json_string_value(json_object_get(from, #name));
+#define I(name) row.name = json_integer_value(json_object_get(from, #name));
+    DZ_INSTANCE_COLUMNS(T, I)
+#undef T
+#undef I
+    row.id = id;
+    return row;
+}
+
+struct everything {
+    struct dz_cli_registry r;
+    struct dz_blobs *about;
+    const struct dz_replica_goal *goal;
+    const char *url, *state_path; /* state_path: NULL without --take */
+    size_t restored, skipped, failed;
+    uint64_t bytes;
+};
+
+/* The file of one sandbox into the live directory. 1; 0: its replica has no files. */
+static int restore_file(struct dz_cli *c, struct everything *e, const char *id, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    char url[DZ_REPLICA_URL_MAX], key[DZ_COLD_KEY];
+    struct dz_replica_restored to;
+    struct run run;
+    int rc = dz_replica_url_of(e->url, id, url, err);
+    if (rc == 0)
+        rc = dz_replica_open(url, false, &r, err);
+    if (rc == 0)
+        rc = dz_replica_list(&r, &all, err);
+    if (rc == DZ_ENOENT || (rc == 0 && all.n == 0))
+        return 0;
+    if (rc == 0 && e->goal->timed)
+        rc = dz_replica_time(&r, &all, NULL, err);
+    if (rc == 0)
+        rc = dz_replica_plan_restore(&all, e->goal, &plan, err);
+    if (rc == 0)
+        rc = dz_blob_out_open(e->r.cold.live, dz_cold_key(id, DZ_COLD_LIVE, key), &out, err);
+    if (rc < 0)
+        return rc;
+    start(&run, c, id, bytes_of(&plan));
+    rc = dz_replica_restore(&r, &plan, out->fd, &run.head, &to, err);
+    dz_cli_progress_end(&run.progress);
+    if (rc == 0)
+        rc = dz_blob_out_commit(out, err);
+    e->bytes += rc == 0 ? to.bytes : 0;
+    return rc < 0 ? rc : 1;
+}
+
+/* 1: restored; 0: left out. The file comes before the row, so a row never lacks its file. */
+static int restore_one(struct dz_cli *c, struct everything *e, const char *id, struct dz_err *err)
+{
+    struct dz_instance known = {0};
+    json_t *about = NULL;
+    int rc = dz_registry_get(e->r.registry, id, &known, NULL);
+    dz_instance_release(&known);
+    if (rc == 0)
+        return 0;
+    rc = read_about(e->about, id, &about, err);
+    if (rc == 0 && json_is_true(json_object_get(about, "deleted"))) {
+        json_decref(about);
+        return 0;
+    }
+    struct dz_instance row = row_of(id, about);
+    if (rc == 0)
+        rc = restore_file(c, e, id, err);
+    row.generation = rc == 1;
+    if (rc >= 0)
+        rc = dz_sandbox_register(e->r.k, &row, err);
+    if (rc == 0 && e->state_path)
+        rc = dz_replica_mark_take(e->state_path, id, err);
+    json_decref(about);
+    return rc < 0 ? rc : 1;
+}
+
+static int say_all(struct dz_cli *c, const struct everything *e, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    char size[DZ_CLI_SIZE_TEXT];
+    struct dz_json j;
+    if (!c->json) {
+        if (!c->quiet)
+            fprintf(c->out, "%zu sandboxes restored, %s; %zu left out, %zu failed\n", e->restored,
+                    dz_cli_size(e->bytes, size), e->skipped, e->failed);
+        return 0;
+    }
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_u64(&j, "restored", e->restored);
+    dz_json_put_u64(&j, "left_out", e->skipped);
+    dz_json_put_u64(&j, "failed", e->failed);
+    dz_json_put_u64(&j, "bytes", e->bytes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int restore_all(struct dz_cli *c, const struct dz_replica_goal *goal, struct dz_err *err)
+{
+    struct everything e = {.goal = goal, .url = c->argv[0]};
+    DZ_AUTO(dz_vec_releasep) struct ids ids = DZ_VEC_INIT(DZ_REPLICA_FOLLOWED_MAX);
+    char data[DZ_PATH_MAX], state[DZ_PATH_MAX + 16];
+    int rc = dz_replica_open_about(e.url, false, &e.about, err);
+    if (rc == 0)
+        rc = dz_blobs_list(e.about, list_id, &ids, err);
+    if (rc == 0 && ids.err)
+        rc = dz_fail(err, ids.err, "list the replicas at %s: out of memory", e.url);
+    if (rc == 0)
+        rc = dz_cli_data_dir(dz_cli_value(c, "data"), data, err);
+    if (rc == 0)
+        rc = dz_cli_registry_open(c, true, true, &e.r, err);
+    if (rc < 0) {
+        dz_blobs_free(e.about);
+        return dz_cli_registry_close(&e.r, rc, err);
+    }
+    (void)snprintf(state, sizeof state, "%s/replica", data);
+    e.state_path = dz_cli_flag(c, "take") ? state : NULL;
+    if (ids.n > 0)
+        qsort(ids.p, ids.n, sizeof *ids.p, by_id);
+    dz_cli_catch_interrupts();
+    for (size_t i = 0; i < ids.n && !dz_cli_interrupted(); i++) {
+        struct dz_err why;
+        int one = restore_one(c, &e, ids.p[i].text, &why);
+        e.restored += one == 1;
+        e.skipped += one == 0;
+        e.failed += one < 0;
+        if (one < 0)
+            dz_cli_warn(c, "%s: %s", ids.p[i].text, why.msg);
+    }
+    dz_blobs_free(e.about);
+    rc = say_all(c, &e, err);
+    if (rc == 0 && dz_cli_interrupted())
+        rc = dz_fail(err, DZ_ECANCELED, "interrupted; the same command goes on with the rest");
+    else if (rc == 0 && e.failed > 0)
+        rc = dz_fail(err, DZ_EIO, "%zu sandboxes could not be restored", e.failed);
+    return dz_cli_registry_close(&e.r, rc, err);
+}
+
 static int restore(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
@@ -187,6 +388,9 @@ static int restore(struct dz_cli *c, struct dz_err *err)
     struct dz_replica_restored to = {0};
     struct dz_replica_goal goal;
     int rc = parse_goal(c, &goal, err);
+    if (rc == 0 && dz_cli_flag(c, "all"))
+        return goal.txid || path ? dz_cli_usage(c, err, "--all goes with --at, not --txid or -o")
+                                 : restore_all(c, &goal, err);
     if (rc == 0 && !path)
         return dz_cli_usage(c, err, "-o must name the file to make");
     if (rc == 0)
@@ -216,6 +420,10 @@ const struct dz_cli_command dz_cmd_restore = {
             {"output", 'o', "FILE", "write the database to FILE"},
             {"at", 0, "TIME", "restore the newest state that is not younger"},
             {"txid", 0, "TXID", "restore the state of this transaction"},
+            {"all", 0, NULL, "restore and register all sandboxes below URL"},
+            {"take", 0, NULL, "with --all: the daemon of this data directory replicates them on"},
+            DZ_CLI_OPTIONS_REGISTRY,
+            DZ_CLI_OPTION_CONFIG,
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
@@ -226,7 +434,13 @@ const struct dz_cli_command dz_cmd_restore = {
             "s3://BUCKET/PREFIX?endpoint=http://HOST:PORT&region=NAME.\n"
             "\n"
             "FILE must not exist. It appears when it is complete, with mode 0600; a restore\n"
-            "that is interrupted leaves nothing. TIME is like 2026-01-31T23:59:59Z.\n",
+            "that is interrupted leaves nothing. TIME is like 2026-01-31T23:59:59Z.\n"
+            "\n"
+            "With --all, URL is the daemon's replica.url. All sandboxes that are replicated\n"
+            "there, except deleted ones and those that the registry has, are restored into\n"
+            "the data directory and registered, with their names, labels and settings. The\n"
+            "daemon must be stopped. It may be empty: that is how to recover from the loss\n"
+            "of a machine. If that machine is gone for good, give --take.\n",
     .run = restore,
 };
 

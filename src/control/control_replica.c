@@ -107,7 +107,7 @@ static void put_row(struct dz_json *j, const struct dz_instance *row)
 #undef I
 }
 
-/* Members of sandbox.json. Texts of columns that are JSON stay texts, byte for byte. */
+/* Members of ID.json. Texts of columns that are JSON stay texts, byte for byte. */
 static int about_of(const struct dz_instance *row, struct dz_buf *b, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_REPLICA_ABOUT_MAX);

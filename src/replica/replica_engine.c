@@ -443,11 +443,12 @@ static struct followed *find(struct dz_replica_engine *e, const char *id)
 int dz_replica_engine_follow(struct dz_replica_engine *e, const struct dz_replica_follow *f,
                              struct dz_err *err)
 {
-    size_t n = strlen(f->id), room = strlen(f->url) + n + 2;
-    struct dz_str url = dz_str(f->url), query = {0};
-    if (room > DZ_REPLICA_URL_MAX)
-        return dz_fail(err, DZ_ELIMIT, "the URL of the replica of %s is too long", f->id);
-    char *place = dz_alloc(room), *about = dz_str_dup(dz_str(f->about ? f->about : ""));
+    size_t n = strlen(f->id);
+    char url[DZ_REPLICA_URL_MAX];
+    int rc = dz_replica_url_of(f->url, f->id, url, err);
+    if (rc < 0)
+        return rc;
+    char *place = dz_str_dup(dz_str(url)), *about = dz_str_dup(dz_str(f->about ? f->about : ""));
     struct followed *fresh = dz_zalloc(sizeof *fresh + n + 1);
     if (!place || !about || !fresh) {
         dz_free(place);
@@ -455,15 +456,8 @@ int dz_replica_engine_follow(struct dz_replica_engine *e, const struct dz_replic
         dz_free(fresh);
         return dz_fail(err, DZ_ENOMEM, "replicate %s: out of memory", f->id);
     }
-    size_t at = is_bucket(f->url) ? dz_str_find_char(url, '?') : SIZE_MAX;
-    query = dz_str_sub(url, at, SIZE_MAX);
-    url = dz_str_sub(url, 0, at);
-    while (url.n > 0 && url.p[url.n - 1] == '/')
-        url.n--;
-    (void)snprintf(place, room, "%.*s/%s%.*s", DZ_STR_ARG(url), f->id, DZ_STR_ARG(query));
     lock(e);
     struct followed *o = find(e, f->id);
-    int rc = 0;
     if (!o) {
         o = fresh;
         memcpy(o->id, f->id, n + 1);

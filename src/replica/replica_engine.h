@@ -16,8 +16,8 @@
  *   at rest    the log is empty, and the file has the size and the times that it had when the
  *              replica had all of it
  *
- * The replica of the sandbox ID is at URL/ID, with an object `sandbox.json` beside the levels,
- * which describes the sandbox and names its owner: the data directory whose daemon writes. Another
+ * The replica of the sandbox ID is at URL/ID. The object URL/.sandboxes/ID.json describes the
+ * sandbox and names its owner: the data directory whose daemon writes. Another
  * daemon may take a replica over; the former one then finds the next TXID taken, or, if it has not
  * written for a minute, the other owner, and stops.
  *
@@ -31,11 +31,20 @@
 enum {
     DZ_REPLICA_WORKERS_MAX = 64,
     DZ_REPLICA_FOLLOWED_MAX = 1 << 20,
-    DZ_REPLICA_ABOUT_MAX = 4 << 20, /* bytes of sandbox.json */
+    DZ_REPLICA_ABOUT_MAX = 4 << 20, /* bytes of such an object */
     DZ_REPLICA_OWNER_TEXT = 33,
     DZ_REPLICA_LAGS = 4096, /* delays that are kept until they are taken */
 };
-#define DZ_REPLICA_ABOUT "sandbox.json"
+#define DZ_REPLICA_ABOUT ".json" /* behind the id */
+
+/* The store of these objects below a URL. */
+DZ_NODISCARD int dz_replica_open_about(const char *url, bool make, struct dz_blobs **ret_store,
+                                       struct dz_err *err);
+/* URL/ID, with the query of a bucket's URL behind it. */
+DZ_NODISCARD int dz_replica_url_of(const char *url, const char *id,
+                                   char ret_url[static DZ_REPLICA_URL_MAX], struct dz_err *err);
+/* The next engine with this state directory takes the replica of this sandbox over. */
+DZ_NODISCARD int dz_replica_mark_take(const char *state_path, const char *id, struct dz_err *err);
 
 struct dz_replica_engine;
 
@@ -64,7 +73,7 @@ const char *dz_replica_engine_owner(const struct dz_replica_engine *e);
 struct dz_replica_follow {
     const char *id;
     const char *url;   /* the replica is at url/id */
-    const char *about; /* members of a JSON object, without braces: what sandbox.json says beside
+    const char *about; /* members of a JSON object, without braces: what ID.json says beside
                           the owner */
     struct dz_replica_policy policy;
     bool take; /* take the replica over from another owner */
@@ -72,7 +81,7 @@ struct dz_replica_follow {
 /* Replicate this sandbox from now on; or change how. */
 DZ_NODISCARD int dz_replica_engine_follow(struct dz_replica_engine *e,
                                           const struct dz_replica_follow *f, struct dz_err *err);
-/* Stop. The replica stays. `erased`: sandbox.json will say that the sandbox was deleted. */
+/* Stop. The replica stays. `erased`: ID.json will say that the sandbox was deleted. */
 void dz_replica_engine_leave(struct dz_replica_engine *e, const char *id, bool erased);
 
 /* A process is about to open the database with these descriptors, which it gets copies of. */

@@ -165,14 +165,61 @@ void dz_replica_let_go(struct followed *o)
     o->opened = false;
 }
 
-/* The stores of level 0, and of sandbox.json. Those of a bucket stay open, with their connections.
- */
+int dz_replica_url_of(const char *url, const char *id, char ret_url[static DZ_REPLICA_URL_MAX],
+                      struct dz_err *err)
+{
+    struct dz_str s = dz_str(url);
+    size_t at = is_bucket(url) ? dz_str_find_char(s, '?') : SIZE_MAX;
+    struct dz_str query = dz_str_sub(s, at, SIZE_MAX);
+    s = dz_str_sub(s, 0, at);
+    while (s.n > 0 && s.p[s.n - 1] == '/')
+        s.n--;
+    int n =
+        snprintf(ret_url, DZ_REPLICA_URL_MAX, "%.*s/%s%.*s", DZ_STR_ARG(s), id, DZ_STR_ARG(query));
+    return n < 0 || n >= DZ_REPLICA_URL_MAX
+               ? dz_fail(err, DZ_ELIMIT, "the URL of the replica of %s is too long", id)
+               : 0;
+}
+
+int dz_replica_open_about(const char *url, bool make, struct dz_blobs **ret_store,
+                          struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    char place[DZ_REPLICA_URL_MAX];
+    int rc = dz_replica_url_of(url, ".sandboxes", place, err);
+    if (rc == 0)
+        rc = dz_replica_open_some(place, make, DZ_REPLICA_ROOT, &r, err);
+    if (rc == 0 && !r.root)
+        rc = dz_fail(err, DZ_ENOENT, "there are no replicas of sandboxes at %s", url);
+    if (rc == 0)
+        *ret_store = DZ_TAKE_PTR(r.root);
+    return rc;
+}
+
+/* The store of what describes the sandboxes: beside the replica. */
+static int open_beside(const struct task *t, struct dz_blobs **ret_store, struct dz_err *err)
+{
+    struct dz_str s = dz_str(t->url);
+    char base[DZ_REPLICA_URL_MAX];
+    size_t at = is_bucket(t->url) ? dz_str_find_char(s, '?') : SIZE_MAX;
+    struct dz_str query = dz_str_sub(s, at, SIZE_MAX), place = dz_str_sub(s, 0, at);
+    (void)snprintf(base, sizeof base, "%.*s%.*s", (int)(place.n - strlen(t->o->id) - 1), place.p,
+                   DZ_STR_ARG(query));
+    return dz_replica_open_about(base, true, ret_store, err);
+}
+
+/* The stores of level 0, and of what describes the sandbox. Those of a bucket stay open, with their
+ * connections. */
 static int open_store(struct task *t, struct dz_err *err)
 {
     struct followed *o = t->o;
     if (o->opened)
         return 0;
-    int rc = dz_replica_open_some(t->url, true, 1u | DZ_REPLICA_ROOT, &o->store, err);
+    int rc = dz_replica_open_some(t->url, true, 1u, &o->store, err);
+    if (rc == 0)
+        rc = open_beside(t, &o->store.root, err);
+    if (rc < 0)
+        dz_replica_close(&o->store);
     o->opened = rc == 0;
     return rc;
 }
@@ -185,11 +232,17 @@ static void close_store(struct task *t)
     }
 }
 
+static const char *about_key(const struct followed *o, char out[static DZ_COLD_KEY])
+{
+    (void)snprintf(out, DZ_COLD_KEY, "%s%s", o->id, DZ_REPLICA_ABOUT);
+    return out;
+}
+
 static int put_about(struct task *t, bool only_new, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_REPLICA_ABOUT_MAX);
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-    char time[DZ_RFC3339_TEXT];
+    char time[DZ_RFC3339_TEXT], key[DZ_COLD_KEY];
     const char *about = t->about ? t->about : "";
     dz_buf_addf(&text, "{\"version\":1,\"owner\":\"%s\",\"written\":\"%s\"", t->e->owner,
                 dz_rfc3339_print(dz_clock_real_ms(), time));
@@ -198,7 +251,7 @@ static int put_about(struct task *t, bool only_new, struct dz_err *err)
     dz_buf_addf(&text, "%s%s}\n", about[0] ? "," : "", about);
     if (text.err)
         return dz_fail(err, text.err, "describe %s: too long, or out of memory", t->o->id);
-    int rc = dz_blob_out_open(t->o->store.root, DZ_REPLICA_ABOUT, &out, err);
+    int rc = dz_blob_out_open(t->o->store.root, about_key(t->o, key), &out, err);
     if (rc < 0)
         return rc;
     out->only_new = only_new;
@@ -212,8 +265,8 @@ static int check_owner(struct task *t, struct dz_err *err)
 {
     static const char key[] = "\"owner\":\"";
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
-    char text[256] = "";
-    int rc = dz_blob_in_open(t->o->store.root, DZ_REPLICA_ABOUT, &in, err);
+    char text[256] = "", name[DZ_COLD_KEY];
+    int rc = dz_blob_in_open(t->o->store.root, about_key(t->o, name), &in, err);
     t->requests++;
     if (rc < 0)
         return rc == DZ_ENOENT ? 0 : rc;
@@ -232,24 +285,40 @@ static int check_owner(struct task *t, struct dz_err *err)
                    t->url);
 }
 
+/* Was the sandbox restored here, to be replicated from here on? */
+static const char *take_name(const char *id, char out[static DZ_COLD_KEY + 8])
+{
+    (void)snprintf(out, DZ_COLD_KEY + 8, ".take.%s", id);
+    return out;
+}
+
+int dz_replica_mark_take(const char *state_path, const char *id, struct dz_err *err)
+{
+    char name[DZ_COLD_KEY + 8];
+    int rc = dz_fd_mkdirs(AT_FDCWD, state_path, 0700, err);
+    DZ_AUTO(dz_fd_close)
+    int dir = rc < 0 ? -1 : dz_fd_open(AT_FDCWD, state_path, O_RDONLY | O_DIRECTORY, 0, err);
+    return dir < 0 ? dir : dz_fd_replace(dir, take_name(id, name), "", 0, 0600, err);
+}
+
 static int claim(struct task *t, struct dz_err *err)
 {
     struct dz_err why = {0};
+    char name[DZ_COLD_KEY + 8];
+    bool marked = faccessat(t->e->state_fd, take_name(t->o->id, name), F_OK, 0) == 0;
     int rc = check_owner(t, &why);
-    if (rc == DZ_EEXIST && !t->take) {
-        *err = why;
-        return rc;
-    }
-    if (rc < 0 && rc != DZ_EEXIST) {
+    if ((rc == DZ_EEXIST && !t->take && !marked) || (rc < 0 && rc != DZ_EEXIST)) {
         *err = why;
         return rc;
     }
     bool ours = rc == 1, new = rc == 0;
-    if (ours && !t->about && !t->erased)
-        return 0;
-    rc = put_about(t, new, err);
+    rc = 0;
+    if (!ours || t->about || t->erased)
+        rc = put_about(t, new, err);
     if (rc == DZ_EEXIST) /* another one was faster */
         rc = check_owner(t, err) == 1 ? 0 : DZ_EEXIST;
+    if (rc == 0 && marked)
+        (void)unlinkat(t->e->state_fd, name, 0);
     return rc;
 }
 

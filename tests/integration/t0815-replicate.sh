@@ -22,7 +22,7 @@ launch || exit 1
 
 test_that 'a sandbox is replicated from its beginning, and a restore is its file' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"a\"}" && id_of a >a && write a one && write a two && until_true current a &&
-    rests a && same "$(cat a)" && grep -q "\"owner\":" "rep/$(cat a)/sandbox.json" && grep -q "\"name\":\"a\"" "rep/$(cat a)/sandbox.json"
+    rests a && same "$(cat a)" && grep -q "\"owner\":" "rep/.sandboxes/$(cat a).json" && grep -q "\"name\":\"a\"" "rep/.sandboxes/$(cat a).json"
 '
 test_that 'each wake goes on in the same replica, without another copy of all pages' '
     n=$(ls "rep/$(cat a)/ltx/9" | wc -l) && for i in 1 2 3; do write a "$i" && rests a && same "$(cat a)" || exit 1; done &&
@@ -74,5 +74,18 @@ test_that 'of two daemons that write to one replica, one stops, and damages noth
     stop && cp -a data twin && launch && write b mine && until_true current b && stop && mv data first && mv twin data && rm -rf data/replica && launch && write b theirs &&
     until_true grep -q event=replica_fenced daemon.log && api 200 GET "$(s /b/replica)" && has out "\"state\":\"fenced\"" && rm -f got && run 0 doze restore -q -o got "file://$PWD/rep/$(cat b)" && cmp got "first/live/$(cat b).doze" &&
     run 0 doze replicate b --take && until_true current b && rests b && same "$(cat b)" && stop
+'
+test_that 'after the loss of the machine, the URL alone brings all sandboxes back, and replication goes on' '
+    rm -rf rep && rm -rf data/replica && launch && write a precious && api 200 PATCH "$(s /a)" "{\"labels\":{\"team\":\"red\"}}" && rests a && until_true current b &&
+    api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"c\"}" && id_of c >c && until_true current c && api 204 DELETE "$(s "/c?force=true")" &&
+    until_true grep -q "\"deleted\":true" "rep/.sandboxes/$(cat c).json" && until_true grep -q "\"red" "rep/.sandboxes/$(cat a).json" && stop &&
+    mv data lost && run 0 doze restore --all --take "file://$PWD/rep" && has out "2 sandboxes restored" && has out "1 left out, 0 failed" && cp -a lost/images data/ &&
+    cmp "lost/live/$(cat a).doze" "data/live/$(cat a).doze" && run 0 doze restore --all "file://$PWD/rep" && has out "0 sandboxes restored" &&
+    launch && api 200 GET "$(s /a)" && has out "\"team\":\"red\"" && api 200 POST "$(s /a/exec)" "{\"shell\":\"tail -1 /workspace/log\"}" && has out "precious" &&
+    write a onward && until_true current a && rests a && same "$(cat a)" && stop
+'
+test_that 'a restore of all to a time before the first state fails for each, and leaves nothing' '
+    run 1 doze restore --all --data "$PWD/none" --at 2001-01-01T00:00:00Z "file://$PWD/rep" && has err "old enough" && ! ls none/live/*.doze 2>ls.err &&
+    run 1 doze restore --all --data "$PWD/none" "file://$PWD/nowhere" && has err "no replicas" && run 2 doze restore --all --txid 1 "file://$PWD/rep"
 '
 test_done
