@@ -83,8 +83,10 @@ const struct dz_cli_command dz_cmd_replicate = {
     .help = DZ_CLI_SANDBOX_HELP
     "Without URL, prints the state of the replica. With a URL, the daemon keeps a\n"
     "replica at URL/ID: each commit of the sandbox becomes a file there within\n"
-    "milliseconds. off: do not replicate; default: as the daemon's replica.url says.\n"
-    "Only operators may set a URL. A daemon that finds that another one writes to\n"
-    "a replica stops, with the event replica_fenced; --take makes this one the writer.\n",
+    "milliseconds. off: do not replicate; default: as the daemon's replica.url\n"
+    "says. Only operators may set a URL.\n"
+    "\n"
+    "A daemon that finds that another one writes to a replica stops, with the event\n"
+    "replica_fenced; --take makes this daemon the writer.\n",
     .run = replicate,
 };

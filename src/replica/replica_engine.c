@@ -625,11 +625,6 @@ bool dz_replica_engine_next(struct dz_replica_engine *e, struct dz_replica_repor
     return any;
 }
 
-const char *dz_replica_engine_owner(const struct dz_replica_engine *e)
-{
-    return e->owner;
-}
-
 /* --- the engine as a whole -------------------------------------------------------------------- */
 
 /* The file `.owner` in the state's directory names this data directory. */

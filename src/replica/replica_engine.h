@@ -67,8 +67,6 @@ DZ_NODISCARD int dz_replica_engine_new(const struct dz_replica_engine_opts *opts
  * also until no process has a database. Blocks. Returns how many lack something. */
 size_t dz_replica_engine_drain(struct dz_replica_engine *e, int64_t ms, bool closing);
 void dz_replica_engine_free(struct dz_replica_engine *e); /* NULL is fine */
-/* The name of the data directory as an owner. */
-const char *dz_replica_engine_owner(const struct dz_replica_engine *e);
 
 struct dz_replica_follow {
     const char *id;

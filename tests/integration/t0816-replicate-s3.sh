@@ -1,0 +1,29 @@
+#!/bin/bash
+# Continuous replication to S3, with versitygw as a server that checks signatures (make bench-peers):
+# an upload within seconds, the server away and back, and a restore of everything. Needs `make base`.
+. "$(dirname "$0")/lib.sh"
+. "$LIB_ROOT/tests/integration/s3.sh"
+. "$LIB_ROOT/tests/integration/daemon.sh"
+trap 's3_stop; [ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
+export url="s3://bucket/doze?endpoint=http://127.0.0.1:$S3_PORT"
+of() { echo "s3://bucket/doze/$1?endpoint=http://127.0.0.1:$S3_PORT"; }
+id_of() { api 200 GET "$(s "/$1")" && grep -oE 'sbx_[a-z0-9]{20}' out | head -1; }
+current() { api 200 GET "$(s "/$1/replica")" && grep -q '"state":"current"' out && grep -q '"replica_txid":"0' out; }
+write() { api 200 POST "$(s "/$1/exec")" "{\"shell\":\"echo $2 >>/workspace/log; sync\"}"; }
+is_empty() { [ ! -s "$1" ]; }
+rests() { api 200 POST "$(s "/$1/suspend")" && until_true is_empty "data/live/$(id_of "$1").doze-wal" && until_true current "$1"; }
+same() { rm -f got && run 0 doze restore -q -o got "$(of "$1")" && cmp got "data/live/$1.doze"; }
+
+test_that 'a sandbox is in the bucket within seconds' '
+    need_s3 && start --replica-url "$url" --replica-every 50ms && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"a\"}" && id_of a >a && write a one && write a two &&
+    until_true current a && rests a && same "$(cat a)" && [ -e "s3/bucket/doze/.sandboxes/$(cat a).json" ]
+'
+test_that 'while the server is away commands go on, and it gets all of that later' '
+    need_s3 && write a three && until_true current a && s3_stop && write a four && write a five && s3_start && until_true current a && rests a && same "$(cat a)" &&
+    run 0 doze replica verify "$(of "$(cat a)")"
+'
+test_that 'everything comes back from the bucket' '
+    need_s3 && write a six && rests a && stop && mv data lost && run 0 doze restore --all --take "$url" && has out "1 sandboxes restored" && cmp "lost/live/$(cat a).doze" "data/live/$(cat a).doze" &&
+    cp -a lost/images data/ && start --replica-url "$url" && write a seven && until_true current a && rests a && same "$(cat a)" && stop
+'
+test_done
