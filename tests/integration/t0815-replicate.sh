@@ -88,4 +88,9 @@ test_that 'a restore of all to a time before the first state fails for each, and
     run 1 doze restore --all --data "$PWD/none" --at 2001-01-01T00:00:00Z "file://$PWD/rep" && has err "old enough" && ! ls none/live/*.doze 2>ls.err &&
     run 1 doze restore --all --data "$PWD/none" "file://$PWD/nowhere" && has err "no replicas" && run 2 doze restore --all --txid 1 "file://$PWD/rep"
 '
+test_that 'a place that is none is refused at the start, whatever the other settings say' '
+    run 1 doze daemon --data "$PWD/fresh" --replica-url ftp://x --replica-every 1s --replica-snapshot 1h --replica-retention 2h --replica-connections 4 --replica-behind 5s &&
+    has err "replica.url" && run 2 doze daemon --data "$PWD/fresh" --replica-connections 0 && has err "replica-connections" &&
+    run 0 doze restore --all --data "$PWD/third" --registry "$PWD/third/own.db" --config /dev/null "file://$PWD/rep" && has out "2 sandboxes restored" && [ -s third/own.db ]
+'
 test_done
