@@ -82,12 +82,13 @@ sleep: export DOZE_OTHER ?= $(abspath $(ASAN)/doze)
 sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other builds; SEED= POINTS= CYCLES=
 	+@$(IN_ASAN) $(ASAN)/doze >/dev/null
 	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
+	@$(MAKE) --no-print-directory sleep-linux POINTS=$(or $(POINTS),8) NSLEEP_SEEDS=$(or $(NSLEEP_SEEDS),2)
 sleep-all: ## the same at 50 points each, and 1,000 times
 	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
 sleep-linux: export NSLEEP_SEEDS ?= 20
-sleep-linux: $(B)/tests/unit/t_native_sleep ## native programs asleep at random moments; NSLEEP_SEEDS=
-	@scripts/run-tap sleep-linux $^
-.PHONY: sleep-linux
+sleep-linux: $(B)/doze $(B)/tests/unit/t_native_sleep ## Linux programs asleep anywhere; SEED= POINTS= NSLEEP_SEEDS= ONLY=
+	@DOZE=$(abspath $(B)/doze) POINTS=$(or $(POINTS),200) scripts/run-tap \
+	    sleep-linux $(B)/tests/unit/t_native_sleep tests/sleep/sleep_linux
 chaos: export SEED := $(or $(SEED),$(shell date +%s))
 chaos: export CHAOS_SECONDS ?= 90
 chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAOS_SECONDS= CHAOS_ACTS=
@@ -111,7 +112,7 @@ soak-full-disk: ## the same on a tmpfs whose blocks and inodes run out; SOAK_SEC
 	@$(MAKE) --no-print-directory soak-daemon
 soak-full-disk-short:
 	@$(MAKE) --no-print-directory soak-full-disk SOAK_SECONDS=60
-.PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short soak-full-disk soak-full-disk-short
+.PHONY: sleep sleep-all sleep-linux soak soak-sleep soak-daemon soak-short soak-full-disk soak-full-disk-short
 
 # fuzz_api_session.c puts itself between the api and the control plane, and under the server's sockets
 SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_send) \

@@ -174,13 +174,16 @@ struct dz_mem {
 /* Memory of native programs: machine_native.c. */
 struct dz_extent { /* pages that a row has */
     uint64_t first, count;
+    uint64_t sums; /* where the sums of its pages begin in `sums` of the memory */
     uint32_t home; /* the index of the row plus 1; while a list is read, its place in it plus 1 */
 };
+DZ_VEC(dz_page_sums, uint64_t);
 DZ_VEC(dz_extents, struct dz_extent);
 struct dz_native_memory {
     struct dz_machine_memory mem;
     uint64_t key; /* in rows of mem, where memories of modules have smaller numbers */
     struct dz_extents extents;
+    struct dz_page_sums sums; /* of the content that the rows have */
 };
 DZ_VEC(dz_native_memories, struct dz_native_memory);
 struct dz_native_ref { /* a row that the list in the file names */
@@ -190,6 +193,7 @@ struct dz_native_ref { /* a row that the list in the file names */
 struct dz_native {
     struct dz_native_memories of;        /* by key */
     DZ_VEC(, struct dz_native_ref) refs; /* in a wake */
+    uint64_t seed;                       /* of the sums; nobody else knows it */
     uint64_t pages, laid; /* in a wake: of the list, and of the rows that were read */
 };
 enum {

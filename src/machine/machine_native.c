@@ -16,6 +16,10 @@
  *
  * A page of zeros is left out where the program would find zeros anyway.
  *
+ * A host that cannot note writes calls every page written. Then each is compared with the row that
+ * has it, by a checksum of 64 bits with a secret seed: a page that changed counts as unchanged once
+ * in 2^64 times, and no program can bring that about.
+ *
  * Invariants: extents of a memory ascend and are disjoint; their pages count as live pages of
  * their rows (dz_mem_assert). While a machine runs they are those of the committed file.
  */
@@ -27,6 +31,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 #define BAD(err, ...) \
@@ -57,14 +62,18 @@ static struct dz_native_memory *find(struct dz_native *n, uint64_t key)
 
 static void release_memories(struct dz_native_memories *of)
 {
-    for (size_t i = 0; i < of->n; i++)
+    for (size_t i = 0; i < of->n; i++) {
         dz_vec_release(&of->p[i].extents);
+        dz_vec_release(&of->p[i].sums);
+    }
     dz_vec_release(of);
 }
 
 void dz_native_init(struct dz_native *n)
 {
     *n = (struct dz_native){.of.max = DZ_MACHINE_MEMORIES_MAX, .refs.max = DZ_MACHINE_ROWS_MAX};
+    if (getrandom(&n->seed, sizeof n->seed, 0) != sizeof n->seed)
+        n->seed = (uint64_t)dz_clock_mono_ns();
 }
 
 void dz_native_release(struct dz_native *n)
@@ -77,14 +86,15 @@ void dz_native_release(struct dz_native *n)
 /* --- lists of pages ----------------------------------------------------------------------- */
 
 /* Pages come in ascending order. */
-static void add_extent(struct dz_extents *to, uint64_t first, uint64_t count, uint32_t home)
+static void add_extent(struct dz_extents *to, const struct dz_extent *e)
 {
     assert(to->n == 0 || to->p);
     struct dz_extent *last = to->n ? &to->p[to->n - 1] : NULL;
-    if (last && last->home == home && last->first + last->count == first)
-        last->count += count;
+    if (last && last->home == e->home && last->first + last->count == e->first &&
+        last->sums + last->count == e->sums)
+        last->count += e->count;
     else
-        dz_vec_push(to, ((struct dz_extent){first, count, home}));
+        dz_vec_push(to, *e);
 }
 
 struct writes_run {
@@ -98,6 +108,7 @@ struct plan {
     struct dz_extents keep;            /* pages that stay in their rows */
     DZ_VEC(, struct writes_run) write; /* the others of `own` */
     struct dz_extents fresh;           /* their rows, when they are written */
+    struct dz_page_sums sums;          /* of these pages */
 };
 struct dz_native_change {
     DZ_VEC(, struct plan) of;
@@ -113,6 +124,7 @@ static void release_plan(struct plan *p)
     dz_vec_release(&p->keep);
     dz_vec_release(&p->write);
     dz_vec_release(&p->fresh);
+    dz_vec_release(&p->sums);
 }
 
 void dz_native_change_free(struct dz_native_change *c)
@@ -161,7 +173,8 @@ static void split(struct plan *p, const struct dz_extents *old, const uint8_t *b
             if (changed)
                 to = MIN(to, in_w ? END(changed) : changed->first);
             if (in_old && !in_w && !(bad && bad[had->home - 1]))
-                add_extent(&p->keep, at, to - at, had->home);
+                add_extent(&p->keep, &(struct dz_extent){at, to - at, had->sums + at - had->first,
+                                                         had->home});
             else
                 dz_vec_push(&p->write,
                             ((struct writes_run){at, to - at, own->zeros, in_old && in_w}));
@@ -194,7 +207,8 @@ static int plan_memory(void *arg, const struct dz_machine_memory *mem, struct dz
                      .written.max = DZ_MACHINE_RUNS_MAX,
                      .keep.max = DZ_NATIVE_EXTENTS_MAX,
                      .write.max = DZ_NATIVE_EXTENTS_MAX,
-                     .fresh.max = DZ_NATIVE_EXTENTS_MAX};
+                     .fresh.max = DZ_NATIVE_EXTENTS_MAX,
+                     .sums.max = DZ_NATIVE_EXTENTS_MAX};
     assert(mem->id < DZ_MACHINE_IDS_MAX && mem->kind >= DZ_MACHINE_PRIVATE &&
            mem->kind <= DZ_MACHINE_OBJECT);
     if (dz_vec_push(&g->c->of, p) < 0)
@@ -214,11 +228,11 @@ static int plan_key(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static const struct dz_extents *old_of(struct dz_machine *m, const struct plan *p)
+static const struct dz_native_memory *old_of(struct dz_machine *m, const struct plan *p)
 {
-    static const struct dz_extents none;
+    static const struct dz_native_memory none;
     const struct dz_native_memory *old = find(&m->native, key_of(&p->mem));
-    return old ? &old->extents : &none;
+    return old ? old : &none;
 }
 
 static int split_all(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
@@ -226,12 +240,74 @@ static int split_all(struct dz_machine *m, struct dz_native_change *c, const uin
 {
     for (size_t i = 0; i < c->of.n; i++) {
         struct plan *p = &c->of.p[i];
-        split(p, old_of(m, p), bad);
+        split(p, &old_of(m, p)->extents, bad);
         if (p->keep.err || p->write.err)
             return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
         count_live(rows, &p->keep, true);
     }
     return 0;
+}
+
+static uint64_t count_pages(const struct dz_machine_pages_list *list)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < list->n; i++)
+        n += list->p[i].count;
+    return n;
+}
+
+/* Of pages that all have a row, list those whose content has changed since. */
+static int compare_part(struct dz_machine *m, struct dz_native_change *c, struct plan *p,
+                        const struct dz_machine_pages *part, const uint64_t *sums,
+                        struct dz_machine_pages_list *changed, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    int rc = ops->read(ops->arg, &p->mem, part, 1, c->buf, err);
+    for (uint64_t i = 0; rc == 0 && i < part->count; i++)
+        if (dz_machine_sum(m->native.seed, c->buf + i * PAGE, PAGE) != sums[i])
+            dz_vec_push(changed, ((struct dz_machine_pages){part->first + i, 1, part->zeros}));
+    return rc < 0         ? rc
+           : changed->err ? dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory")
+                          : 0;
+}
+
+/* The host noted no writes: find them. */
+static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan *p,
+                   struct dz_err *err)
+{
+    const struct dz_native_memory *old = old_of(m, p);
+    struct dz_machine_pages_list changed = {.max = DZ_MACHINE_RUNS_MAX};
+    size_t o = 0;
+    int rc = 0;
+    for (size_t i = 0; i < p->own.n; i++) {
+        const struct dz_machine_pages *own = &p->own.p[i];
+        uint64_t at = own->first;
+        while (rc == 0 && at < END(own)) {
+            while (o < old->extents.n && END(&old->extents.p[o]) <= at)
+                o++;
+            const struct dz_extent *had = o < old->extents.n ? &old->extents.p[o] : NULL;
+            if (!had || had->first >= END(own))
+                break;
+            at = had->first > at ? had->first : at;
+            const uint64_t end = MIN(MIN(END(own), END(had)), at + READ_PAGES);
+            const struct dz_machine_pages part = {at, end - at, own->zeros};
+            rc = compare_part(m, c, p, &part, old->sums.p + had->sums + (at - had->first), &changed,
+                              err);
+            at = end;
+        }
+    }
+    dz_vec_release(&p->written);
+    p->written = changed;
+    return rc;
+}
+
+static int compare_all(struct dz_machine *m, struct dz_native_change *c, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->of.n; i++)
+        if (count_pages(&c->of.p[i].own) == count_pages(&c->of.p[i].written))
+            rc = compare(m, c, &c->of.p[i], err);
+    return rc;
 }
 
 int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_native_change **ret,
@@ -252,6 +328,9 @@ int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_nat
     if (c->of.n)
         qsort(c->of.p, c->of.n, sizeof *c->of.p, plan_key);
     c->any = c->of.n > 0 || m->native.of.n > 0;
+    c->buf = dz_alloc(READ_PAGES * PAGE);
+    if (!c->buf)
+        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     for (size_t i = 0; i < c->of.n; i++) {
         check_list(&c->of.p[i].own);
         check_list(&c->of.p[i].written);
@@ -259,7 +338,8 @@ int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_nat
     }
     for (size_t i = 0; i < m->native.of.n; i++)
         count_live(rows, &m->native.of.p[i].extents, false);
-    return split_all(m, c, NULL, rows, err);
+    rc = compare_all(m, c, err);
+    return rc < 0 ? rc : split_all(m, c, NULL, rows, err);
 }
 
 int dz_native_empty_rows(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
@@ -282,8 +362,9 @@ size_t dz_native_pages(const struct dz_native_change *c)
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /* Write the pages that c->buf holds. */
-static int put_pages(struct plan *p, const uint8_t *bytes, const struct writes_run *run,
-                     const struct dz_native_put *put, struct dz_err *err)
+static int put_pages(const struct dz_machine *m, struct plan *p, const uint8_t *bytes,
+                     const struct writes_run *run, const struct dz_native_put *put,
+                     struct dz_err *err)
 {
     int rc = 0;
     for (uint64_t i = 0; rc == 0 && i < run->count; i++, bytes += PAGE) {
@@ -292,8 +373,10 @@ static int put_pages(struct plan *p, const uint8_t *bytes, const struct writes_r
             continue;
         const struct dz_native_page page = {key_of(&p->mem), run->first + i, bytes, !run->again};
         rc = put->fn(put->arg, &page, &home, err);
-        if (rc == 0)
-            add_extent(&p->fresh, run->first + i, 1, home);
+        if (rc == 0) {
+            add_extent(&p->fresh, &(struct dz_extent){run->first + i, 1, p->sums.n, home});
+            dz_vec_push(&p->sums, dz_machine_sum(m->native.seed, bytes, PAGE));
+        }
     }
     return rc;
 }
@@ -323,19 +406,22 @@ static int write_memory(struct dz_machine *m, struct dz_native_change *c, struct
         }
         rc = ops->read(ops->arg, &p->mem, part, n, c->buf, err);
         for (size_t r = 0, at = 0; rc == 0 && r < n; at += runs[r++].count)
-            rc = put_pages(p, c->buf + at * PAGE, &runs[r], put, err);
+            rc = put_pages(m, p, c->buf + at * PAGE, &runs[r], put, err);
     }
     return rc;
 }
 
-/* The extents of both lists, by their pages. */
-static void merge(struct dz_extents *to, const struct dz_extents *a, const struct dz_extents *b)
+/* The pages that stay in their rows and those that were written, in order. */
+static void merge(const struct plan *p, const struct dz_page_sums *old, struct dz_native_memory *to)
 {
     size_t i = 0, k = 0;
-    while (i < a->n || k < b->n) {
-        const bool first = k == b->n || (i < a->n && a->p[i].first < b->p[k].first);
-        const struct dz_extent *e = first ? &a->p[i++] : &b->p[k++];
-        add_extent(to, e->first, e->count, e->home);
+    while (i < p->keep.n || k < p->fresh.n) {
+        const bool kept =
+            k == p->fresh.n || (i < p->keep.n && p->keep.p[i].first < p->fresh.p[k].first);
+        const struct dz_extent *e = kept ? &p->keep.p[i++] : &p->fresh.p[k++];
+        const struct dz_extent now = {e->first, e->count, to->sums.n, e->home};
+        dz_vec_append(&to->sums, (kept ? old : &p->sums)->p + e->sums, (size_t)e->count);
+        add_extent(&to->extents, &now);
     }
 }
 
@@ -345,19 +431,21 @@ int dz_native_write(struct dz_machine *m, struct dz_native_change *c,
     int rc = 0;
     if (!c || !c->of.n)
         return 0;
-    c->buf = dz_alloc(READ_PAGES * PAGE);
-    if (!c->buf)
-        return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     for (size_t i = 0; rc == 0 && i < c->of.n; i++) {
         struct plan *p = &c->of.p[i];
         rc = write_memory(m, c, p, put, err);
         if (rc < 0)
             return rc;
-        struct dz_native_memory one = {
-            .mem = p->mem, .key = key_of(&p->mem), .extents.max = DZ_NATIVE_EXTENTS_MAX};
-        merge(&one.extents, &p->keep, &p->fresh);
-        if (p->fresh.err || one.extents.err || dz_vec_push(&c->next, one) < 0) {
+        struct dz_native_memory one = {.mem = p->mem,
+                                       .key = key_of(&p->mem),
+                                       .extents.max = DZ_NATIVE_EXTENTS_MAX,
+                                       .sums.max = DZ_NATIVE_EXTENTS_MAX};
+        if (!p->fresh.err && !p->sums.err)
+            merge(p, &old_of(m, p)->sums, &one);
+        if (p->fresh.err || p->sums.err || one.extents.err || one.sums.err ||
+            dz_vec_push(&c->next, one) < 0) {
             dz_vec_release(&one.extents);
+            dz_vec_release(&one.sums);
             rc = dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
         }
     }
@@ -497,7 +585,7 @@ static int read_refs(struct dz_native *n, struct dz_view *v, struct dz_err *err)
 static int read_extents(struct dz_native *n, struct dz_view *v, struct dz_extents *to,
                         struct dz_err *err)
 {
-    uint64_t count, gap, pages, ref, at = 0;
+    uint64_t count, gap, pages, ref, at = 0, sums = 0;
     if (!dz_record_get_number(&v->at, v->end, &count))
         return BAD(err, "the list of its pages is cut off");
     for (uint64_t i = 0; i < count; i++) {
@@ -509,8 +597,9 @@ static int read_extents(struct dz_native *n, struct dz_view *v, struct dz_extent
             pages > DZ_NATIVE_PAGES_MAX - at - gap || pages > DZ_MEM_ROW_PAGES || ref >= n->refs.n)
             return BAD(err, "an entry in the list of its pages is invalid");
         at += gap;
-        const struct dz_extent e = {at, pages, (uint32_t)ref + 1};
+        const struct dz_extent e = {at, pages, sums, (uint32_t)ref + 1};
         at += pages;
+        sums += pages;
         n->pages += pages;
         if (dz_vec_push(to, e) < 0)
             return dz_fail(err, to->err, "resume the machine: out of memory");
@@ -530,7 +619,8 @@ static int read_memories(struct dz_native *n, struct dz_view *v, struct dz_err *
         if (kind < DZ_MACHINE_PRIVATE || kind > DZ_MACHINE_OBJECT || id >= DZ_MACHINE_IDS_MAX)
             return BAD(err, "the list of its pages has an invalid memory");
         struct dz_native_memory one = {.mem = {.kind = (enum dz_machine_memory_kind)kind, .id = id},
-                                       .extents.max = DZ_NATIVE_EXTENTS_MAX};
+                                       .extents.max = DZ_NATIVE_EXTENTS_MAX,
+                                       .sums.max = DZ_NATIVE_EXTENTS_MAX};
         one.key = key_of(&one.mem);
         if (n->of.n && n->of.p[n->of.n - 1].key >= one.key)
             return BAD(err, "the memories in the list of its pages are not in order");
@@ -597,6 +687,21 @@ static size_t first_extent(const struct dz_extents *e, uint64_t page)
     return low;
 }
 
+/* Pages of this extent have this content. */
+static int note_sums(const struct dz_machine *m, struct dz_native_memory *of,
+                     const struct dz_extent *e, const struct dz_machine_pages *pages,
+                     const uint8_t *bytes, struct dz_err *err)
+{
+    const struct dz_extent *last = &of->extents.p[of->extents.n - 1];
+    while (of->sums.n < last->sums + last->count)
+        if (dz_vec_push(&of->sums, 0) < 0)
+            return dz_fail(err, of->sums.err, "resume the machine: too many pages");
+    for (uint64_t i = 0; i < pages->count; i++)
+        of->sums.p[e->sums + (pages->first - e->first) + i] =
+            dz_machine_sum(m->native.seed, bytes + i * PAGE, PAGE);
+    return 0;
+}
+
 int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
                     struct dz_err *err)
 {
@@ -619,6 +724,8 @@ int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piec
         if (ops)
             rc = ops->write(ops->arg, &of->mem, &pages, 1, p->bytes + (from - p->run.first) * PAGE,
                             err);
+        rc =
+            rc < 0 ? rc : note_sums(m, of, e, &pages, p->bytes + (from - p->run.first) * PAGE, err);
         m->native.laid += pages.count;
         m->stats.pages += pages.count;
     }

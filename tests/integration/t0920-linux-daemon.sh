@@ -7,7 +7,7 @@
 id='' x='' was=0
 none_of() { doze exec w -- ps -eo args >out && lacks out "$1" >/dev/null; } # ARGS
 printed() { doze logs w "$id" >out && has out "$1" >/dev/null; }
-count_of() { doze exec "$1" -- cat /workspace/n; }
+count_of() { doze exec "$1" -- bash -c 'read -r n </workspace/n; echo "${n:-0}"'; } # it may be empty just now
 more_in() { [ "$(count_of "$1")" -gt "$was" ]; } # SANDBOX
 goes_on() { was=$(count_of "$1") && until_true more_in "$1"; }
 shows() { doze logs w "$x" >out && has out "$1" >/dev/null; }

@@ -86,6 +86,33 @@ TEST(a_host_that_notes_no_writes_loses_nothing)
         live(seed, false);
 }
 
+/* Where no writes are noted, pages are compared: only those that changed are written. */
+TEST(pages_that_did_not_change_are_not_written)
+{
+    struct world w;
+    begin(&w, 15, false);
+    struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
+    for (uint32_t page = 0; page < NATIVE_PAGES; page++)
+        native_put(m, page, page + 1);
+    CHECK_INT(world_sleep(&w), 0);
+    again(&w);
+    for (int round = 0; round < 3; round++) {
+        native_put(&native.of[0], 7, 7 + 1); /* the same content */
+        slept = native;
+        const struct dz_machine_how how = {.policy = "posix", .goes_on = true};
+        CHECK_INT(dz_machine_sleep(w.machine, w.kernel, w.vfs, &how, &w.err), 0);
+        CHECK(stats_of(&w).pages < 32); /* of the module's memory */
+        native_put(&native.of[0], 200 + (uint32_t)round, 99);
+        native_put(&native.of[0], 300, 1000 + (uint32_t)round);
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        CHECK(stats_of(&w).pages >= 2 && stats_of(&w).pages < 34);
+        again(&w);
+        CHECK(native_same(&native, &slept));
+    }
+    done(&w);
+}
+
 /* A sleep reads and writes only pages that were written, and forgets pages that were freed. */
 TEST(only_written_pages_are_read)
 {
