@@ -256,19 +256,25 @@ static uint64_t count_pages(const struct dz_machine_pages_list *list)
     return n;
 }
 
+struct comparison {
+    struct dz_machine *m;
+    struct dz_native_change *c;
+    struct plan *p;
+    struct dz_machine_pages_list changed;
+};
+
 /* Of pages that all have a row, list those whose content has changed since. */
-static int compare_part(struct dz_machine *m, struct dz_native_change *c, struct plan *p,
-                        const struct dz_machine_pages *part, const uint64_t *sums,
-                        struct dz_machine_pages_list *changed, struct dz_err *err)
+static int compare_part(struct comparison *k, const struct dz_machine_pages *part,
+                        const uint64_t *sums, struct dz_err *err)
 {
-    const struct dz_machine_native *ops = m->ops->native;
-    int rc = ops->read(ops->arg, &p->mem, part, 1, c->buf, err);
+    const struct dz_machine_native *ops = k->m->ops->native;
+    int rc = ops->read(ops->arg, &k->p->mem, part, 1, k->c->buf, err);
     for (uint64_t i = 0; rc == 0 && i < part->count; i++)
-        if (dz_machine_sum(m->native.seed, c->buf + i * PAGE, PAGE) != sums[i])
-            dz_vec_push(changed, ((struct dz_machine_pages){part->first + i, 1, part->zeros}));
-    return rc < 0         ? rc
-           : changed->err ? dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory")
-                          : 0;
+        if (dz_machine_sum(k->m->native.seed, k->c->buf + i * PAGE, PAGE) != sums[i])
+            dz_vec_push(&k->changed, ((struct dz_machine_pages){part->first + i, 1, part->zeros}));
+    if (rc == 0 && k->changed.err)
+        rc = dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+    return rc;
 }
 
 /* The host noted no writes: find them. */
@@ -276,7 +282,7 @@ static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan
                    struct dz_err *err)
 {
     const struct dz_native_memory *old = old_of(m, p);
-    struct dz_machine_pages_list changed = {.max = DZ_MACHINE_RUNS_MAX};
+    struct comparison k = {m, c, p, {.max = DZ_MACHINE_RUNS_MAX}};
     size_t o = 0;
     int rc = 0;
     for (size_t i = 0; i < p->own.n; i++) {
@@ -291,13 +297,12 @@ static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan
             at = had->first > at ? had->first : at;
             const uint64_t end = MIN(MIN(END(own), END(had)), at + READ_PAGES);
             const struct dz_machine_pages part = {at, end - at, own->zeros};
-            rc = compare_part(m, c, p, &part, old->sums.p + had->sums + (at - had->first), &changed,
-                              err);
+            rc = compare_part(&k, &part, old->sums.p + had->sums + (at - had->first), err);
             at = end;
         }
     }
     dz_vec_release(&p->written);
-    p->written = changed;
+    p->written = k.changed;
     return rc;
 }
 
