@@ -86,7 +86,7 @@ sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other bui
 sleep-all: ## the same at 50 points each, and 1,000 times
 	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
 sleep-linux: export NSLEEP_SEEDS ?= 20
-sleep-linux: $(B)/doze $(B)/tests/unit/t_native_sleep ## Linux programs asleep anywhere; SEED= POINTS= NSLEEP_SEEDS= ONLY=
+sleep-linux: $(B)/doze $(B)/tests/unit/t_native_sleep ## Linux programs asleep anywhere; SEED= POINTS= ONLY=
 	@DOZE=$(abspath $(B)/doze) POINTS=$(or $(POINTS),200) scripts/run-tap \
 	    sleep-linux $(B)/tests/unit/t_native_sleep tests/sleep/sleep_linux
 chaos: export SEED := $(or $(SEED),$(shell date +%s))
