@@ -11,6 +11,7 @@
 #include "blob/blob_cold.h"
 
 #include "base/str.h"
+#include "blob/blob_crypt.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -149,12 +150,27 @@ static int compare(const struct dz_cold_copy *copy, const uint8_t *digest, struc
         dz_sha256_hex(digest, got), dz_sha256_hex(copy->sha256, want));
 }
 
+/* An encrypted object has another size and another hash than were recorded. */
+static int check_plain(struct dz_blob_in *in, struct dz_err *err)
+{
+    char start[DZ_BLOB_CRYPT_MAGIC];
+    if (in->size < sizeof start)
+        return 0;
+    int rc = dz_blob_in_read(in, start, sizeof start, 0, err);
+    return rc == 0 && dz_blob_is_encrypted(start, sizeof start)
+               ? dz_fail(err, DZ_EDENIED,
+                         "the cold copy is encrypted; set cold.key_file to the file with its key")
+               : rc;
+}
+
 static int fill(const struct dz_cold *c, struct dz_blob_in *in, struct dz_blob_out *out,
                 const struct dz_cold_copy *copy, dz_cold_cancel cancel, struct dz_err *err)
 {
     const struct dz_blob_copy how = {.cancel = cancel, .hash = in->size <= READ_MAX};
     struct dz_blob_copied copied = {0};
-    int rc;
+    int rc = check_plain(in, err);
+    if (rc < 0)
+        return rc;
     if (copy->size && in->size != copy->size)
         return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, but %llu were recorded",
                        (unsigned long long)in->size, (unsigned long long)copy->size);

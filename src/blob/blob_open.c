@@ -16,8 +16,10 @@
 
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "blob/blob_crypt.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -73,6 +75,12 @@ static int compare_mark(struct claim *c, struct dz_err *err)
         rc = dz_blob_in_read(in, text, (size_t)in->size, 0, err);
     if (rc < 0)
         return rc;
+    if (dz_blob_is_encrypted(text, (size_t)in->size))
+        return dz_fail(err, DZ_ECORRUPT,
+                       "%s/" DZ_BLOB_OWNER_KEY
+                       " is encrypted: set cold.key_file to the file with its "
+                       "key, or use another prefix",
+                       c->url);
     if (sscanf(text, "doze store 1\nowner %32[0-9a-f]\nhost %255[!-~]", owner, host) < 1)
         return dz_fail(err, DZ_ECORRUPT, "%s/" DZ_BLOB_OWNER_KEY " is not an object of doze",
                        c->url);
@@ -248,9 +256,38 @@ int dz_blobs_open(const struct dz_blobs_place *p, struct dz_blobs **ret_store, s
         rc = dz_fail(err, DZ_EINVAL,
                      "\"%.80s\" is not the URL of a store: write s3://BUCKET/PREFIX or file:///DIR",
                      p->url);
+    if (rc == 0 && p->key_file && p->key_file[0]) {
+        struct dz_blob_keys *keys = NULL;
+        rc = dz_blob_keys_load(p->key_file, &keys, err);
+        if (rc == 0)
+            rc = dz_blobs_encrypt(store, keys, &store, err);
+        else
+            dz_blobs_free(store);
+    }
     if (rc == 0 && p->owner)
         rc = dz_blobs_claim(store, p->url, p->owner, &store, err);
     if (rc == 0)
         *ret_store = store;
     return rc;
+}
+
+int dz_blobs_open_cold(const struct dz_blobs_place *place, const char *data,
+                       struct dz_blobs **ret_store, struct dz_err *err)
+{
+    static const char file[] = "file://";
+    struct dz_blobs_place p = *place;
+    char owner[DZ_BLOB_OWNER_TEXT], url[DZ_PATH_MAX + sizeof file];
+    bool own = p.url && p.url[0], encrypted = p.key_file && p.key_file[0];
+    int n = snprintf(url, sizeof url, "%s%s/cold", file, data);
+    if (n < 0 || (size_t)n >= sizeof url)
+        return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
+    if (!own && !encrypted)
+        return dz_blobs_open_dir(url + strlen(file), ret_store, err);
+    int rc = dz_blob_owner_of(data, owner, err);
+    p.owner = owner;
+    if (!own)
+        p.url = url;
+    if (rc == 0)
+        rc = dz_blobs_open(&p, ret_store, err);
+    return rc < 0 ? dz_wrap(err, rc, "open the cold storage") : 0;
 }

@@ -17,6 +17,7 @@ enum {
 struct dz_blobs_place {
     const char *url;      /* s3://BUCKET[/PREFIX][?...], or file:///DIR */
     struct dz_s3_opts s3; /* of a bucket; its url is not used */
+    const char *key_file; /* objects are encrypted (blob_crypt.h); NULL or "": they are not */
     const char *owner;    /* NULL: the store is not claimed */
 };
 
@@ -36,5 +37,19 @@ DZ_NODISCARD int dz_blobs_claim(struct dz_blobs *inner, const char *url, const c
  * call. */
 DZ_NODISCARD int dz_blob_owner_of(const char *directory, char ret_owner[static DZ_BLOB_OWNER_TEXT],
                                   struct dz_err *err);
+
+/* The cold storage of a data directory, claimed for it. A place without an url is its directory
+ * "cold", and not claimed unless it is encrypted. */
+DZ_NODISCARD int dz_blobs_open_cold(const struct dz_blobs_place *p, const char *data,
+                                    struct dz_blobs **ret_store, struct dz_err *err);
+
+/* Write, read, list and remove a small object: an error says what failed. The place is not claimed.
+ */
+struct dz_blobs_probed {
+    int64_t us;            /* how long that took */
+    int64_t clock_ahead_s; /* of a bucket: this machine's clock, less the server's */
+};
+DZ_NODISCARD int dz_blobs_probe(const struct dz_blobs_place *place,
+                                struct dz_blobs_probed *ret_probed, struct dz_err *err);
 
 #endif

@@ -563,7 +563,9 @@ static int refuse(struct s3_try *t, CURLcode code)
         return dz_fail(e, DZ_EINVAL,
                        "%s s3://%s/%s: the bucket is in the region %s, not in %s: set it", c->what,
                        p->bucket, c->key, region, p->region);
-    if (c->error.code[0])
+    if (c->error.code[0] && c->status < 500 && advice(c)[0]) /* a sentence has little room */
+        (void)snprintf(said, sizeof said, ", %s", c->error.code);
+    else if (c->error.code[0])
         (void)snprintf(said, sizeof said, ", %s: %s", c->error.code, c->error.message);
     else if (code != CURLE_OK)
         (void)snprintf(said, sizeof said, ", %s", lib.curl_easy_strerror_(code));
@@ -575,13 +577,15 @@ static int refuse(struct s3_try *t, CURLcode code)
 static void on_done(struct s3_try *t, CURLcode code)
 {
     struct s3_call *c = t->call;
-    const struct s3_store *s = t->line->store;
+    struct s3_store *s = t->line->store;
     long status = 0;
     int64_t now = dz_clock_mono_ms();
     (void)lib.curl_easy_getinfo_(t->easy, CURLINFO_RESPONSE_CODE, &status);
     end_try(t);
     bool whole = code == CURLE_OK;
     c->status = whole || status >= 300 ? (int)status : 0;
+    if (c->status && t->date_s > 0)
+        atomic_store(&s->seen_skew_s, t->date_s - dz_clock_real_ms() / 1000);
     if (c->text.err == DZ_ENOMEM) {
         t->rc = no_memory(&t->err);
         t->phase = OVER;
@@ -711,4 +715,9 @@ void dz_s3_drop(struct s3_line *line, struct s3_call *c)
     dz_list_remove(&t->link);
     c->try = NULL;
     dz_free(t);
+}
+
+int64_t dz_s3_seen_skew(struct dz_blobs *store)
+{
+    return atomic_load(&((struct s3_store *)store)->seen_skew_s);
 }

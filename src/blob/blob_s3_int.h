@@ -76,7 +76,7 @@ DZ_NODISCARD int dz_s3_answer_read(const char *text, size_t n,
                                              const char *text),
                                    void *arg, struct dz_err *err);
 struct s3_error {
-    char code[64], message[160], region[64]; /* "" where the server did not say */
+    char code[64], message[100], region[64]; /* "" where the server did not say */
 };
 void dz_s3_answer_error(const char *text, size_t n, struct s3_error *ret_error);
 bool dz_s3_decode(char *text); /* %XX and + to bytes, in place; false: bad digits, or a byte 0 */
@@ -103,7 +103,9 @@ struct s3_store {
     unsigned tries;
     int64_t patience_ms, abandoned_ms;
     const _Atomic bool *stop; /* or NULL */
-    _Atomic int64_t skew_s;   /* the server's clock, less ours */
+    _Atomic int64_t
+        skew_s; /* the server's clock, less ours; 0 while requests are accepted with ours */
+    _Atomic int64_t seen_skew_s; /* the same, as of the last answer */
 
     pthread_mutex_t mutex; /* of what follows */
     struct s3_keys keys;
@@ -156,5 +158,8 @@ DZ_NODISCARD int dz_s3_begin(struct s3_line *line, struct s3_call *c, struct dz_
  */
 DZ_NODISCARD int dz_s3_end(struct s3_line *line, struct s3_call *c, struct dz_err *err);
 void dz_s3_drop(struct s3_line *line, struct s3_call *c); /* forget the call, if it was begun */
+/* The server's clock, less ours, in seconds, as of the last answer to a store of dz_blobs_open_s3;
+ * 0: there was none. */
+int64_t dz_s3_seen_skew(struct dz_blobs *store);
 
 #endif

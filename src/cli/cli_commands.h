@@ -112,6 +112,8 @@
     X(config_check)        \
     X(config_defaults)     \
     X(config)              \
+    X(key_new)             \
+    X(key_ls)              \
     X(doctor)              \
     X(completion)          \
     X(help)

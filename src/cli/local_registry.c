@@ -94,22 +94,13 @@ static int open_dir(const char *data, const char *name, char path[static DZ_PATH
 static int open_cold(struct dz_cli *c, const char *data, struct dz_cli_registry *r,
                      struct dz_err *err)
 {
-    char path[DZ_PATH_MAX], owner[DZ_BLOB_OWNER_TEXT];
     struct dz_config config;
     int rc = dz_cli_config(c, false, &config, err);
     if (rc < 0)
         return rc;
-    struct dz_blobs_place place = dz_daemon_cold(&config);
-    if (!place.url[0] || strcmp(config.doze_data, data) != 0) {
-        rc = open_dir(data, "cold", path, &r->cold.store, err);
-    } else {
-        rc = dz_blob_owner_of(data, owner, err);
-        place.owner = owner;
-        if (rc == 0)
-            rc = dz_blobs_open(&place, &r->cold.store, err);
-        if (rc < 0)
-            rc = dz_wrap(err, rc, "setting cold.url");
-    }
+    bool ours = strcmp(config.doze_data, data) == 0;
+    const struct dz_blobs_place place = ours ? dz_daemon_cold(&config) : (struct dz_blobs_place){0};
+    rc = dz_blobs_open_cold(&place, data, &r->cold.store, err);
     dz_config_release(&config);
     return rc;
 }

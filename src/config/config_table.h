@@ -114,6 +114,8 @@
       "cells-processes", "N", "processes of all sandboxes, limited by a cgroup (0: no limit)") \
     X(cold, url, TEXT, "", 0, 0, 0, "cold-url", "URL", \
       "cold storage: s3://BUCKET/PREFIX or file:///DIR (default: DATA/cold)") \
+    X(cold, key_file, PATH, "", 0, 0, 0, "cold-key-file", "FILE", \
+      "encrypt cold storage with the keys in this file (see `doze key new`)") \
     X(s3, endpoint, TEXT, "", 0, 0, 0, "s3-endpoint", "URL", \
       "server of buckets (default: AWS_ENDPOINT_URL, else Amazon's)") \
     X(s3, region, TEXT, "", 0, 0, 0, "s3-region", "NAME", \

@@ -206,20 +206,10 @@ static int path_in(const char *data, const char *name, char **ret_path, struct d
  * not keep the daemon from starting. */
 static int open_cold(struct dz_control *e, const struct dz_blobs_place *place, struct dz_err *err)
 {
-    DZ_AUTO(dz_freep) char *path = NULL;
-    char owner[DZ_BLOB_OWNER_TEXT];
     struct dz_blobs_place p = *place;
     e->cold.expand = dz_cell_expand;
-    if (!p.url || !p.url[0]) {
-        int rc = path_in(e->data_path, "cold", &path, err);
-        return rc < 0 ? rc : dz_blobs_open_dir(path, &e->cold.store, err);
-    }
-    int rc = dz_blob_owner_of(e->data_path, owner, err);
-    p.owner = owner;
     p.s3.stop = &e->cold_stop;
-    if (rc == 0)
-        rc = dz_blobs_open(&p, &e->cold.store, err);
-    return rc < 0 ? dz_wrap(err, rc, "setting cold.url") : 0;
+    return dz_blobs_open_cold(&p, e->data_path, &e->cold.store, err);
 }
 
 static void on_collected(void *control, size_t removed, const struct dz_err *err)

@@ -275,6 +275,7 @@ struct dz_blobs_place dz_daemon_cold(const struct dz_config *c)
     const char *addressing = c->s3_addressing;
     return (struct dz_blobs_place){
         .url = c->cold_url,
+        .key_file = c->cold_key_file,
         .s3 = {.endpoint = c->s3_endpoint,
                .region = c->s3_region,
                .path_style = strcmp(addressing, "path") == 0   ? "true"

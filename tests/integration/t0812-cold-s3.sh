@@ -74,7 +74,28 @@ test_that 'what killed daemons left is finished or undone, and registry and buck
     done
     until_true [ -z "$(objects)" ] && stop && run 0 doze registry check --local && has out "registry and files agree"
 '
+test_that 'doctor tries the bucket, and names what is wrong' '
+    need_s3 && run 0 doze doctor && has out "yes       cold storage: s3://bucket/cold/one: an object was written" && [ -z "$(ls "$cold" | grep doctor)" ] &&
+    run 0 doze doctor --json && has out "\"cold\":{\"status\":\"yes\"" && run 0 doze doctor -d "$PWD/elsewhere" && lacks out "cold storage" &&
+    AWS_SECRET_ACCESS_KEY=wrong-one run 1 doze doctor && tr -s " \n" " " <out >flat && has flat "missing cold storage: " && has flat "check the access key and the secret key" && has out "Its cold storage cannot be used" && lacks out wrong-one &&
+    DOZE_COLD_URL=s3://nobucket/x run 1 doze doctor --json && has out "\"ok\":false" && has out "create the bucket"
+'
+export DOZE_COLD_URL=s3://bucket/cold/two DOZE_COLD_KEY_FILE=$PWD/secret.key
+test_that 'with a key file objects are encrypted; every step of the ladder works' '
+    need_s3 && run 0 doze key new secret.key && id_of=$(sed -n "s/ .*//p" out) && [ ${#id_of} = 16 ] && run 0 doze key ls secret.key && has out "$id_of  encrypts" && [ "$(stat -c %a secret.key)" = 600 ] && run 1 doze key new secret.key && has err "already exists" &&
+    start && run 0 doze doctor -q && lacks out "cold storage" && more lab && says lab "n is 17" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab &&
+    f=s3/bucket/cold/two/$(cat id).sqlite && [ "$(head -c 8 "$f")" = DOZECRY1 ] && ! grep -qa "SQLite format" "$f" && [ "$(head -c 8 s3/bucket/cold/two/doze-owner)" = DOZECRY1 ] && run 0 doze prefetch lab && more lab && says lab "n is 18" &&
+    run 0 doze archive lab && [ "$(head -c 8 "s3/bucket/cold/two/$(cat id).archive")" = DOZECRY1 ] && run 0 doze revive lab && more lab && says lab "n is 19" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && cp "$f" object
+'
+test_that 'the program in the documents decrypts an object' '
+    need_s3 && { python3 -c "import cryptography" 2>/dev/null || skip "python3 has no module cryptography"; } && sed -n "/^\`\`\`python/,/^\`\`\`/{/^\`\`\`/d;p}" "$LIB_ROOT/docs/format/encrypted.md" >decrypt.py &&
+    python3 decrypt.py "$(sed -n "s/^doze-key-1://p" secret.key)" "$(cat id).sqlite" <object >plain.db && sqlite3 plain.db "pragma integrity_check" >check && has check ok
+'
+test_that 'a missing or wrong key is named, and nothing is lost' '
+    need_s3 && stop && mv secret.key away && { ! start >start.out 2>&1; } && has daemon.log "there is no key file $PWD/secret.key; doze key new" && run 0 doze key new secret.key && start && run 1 doze wake lab && has err "was encrypted with the key $(doze key ls -q away)" &&
+    stop && cat away >>secret.key && start && more lab && says lab "n is 20" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && stop && (unset DOZE_COLD_KEY_FILE && start && run 1 doze wake lab && has err "set cold.key_file" && stop) && start && more lab && says lab "n is 21"
+'
 test_that 'no log has the secret or bytes of a sandbox' '
-    need_s3 && lacks daemon.log testsecret123 && lacks daemon.log "n is" && [ "$(grep -c . daemon.log)" -gt 100 ]
+    need_s3 && lacks daemon.log testsecret123 && lacks daemon.log "n is" && lacks daemon.log "$(sed -n "s/^doze-key-1://p" away)" && [ "$(grep -c . daemon.log)" -gt 100 ]
 '
 test_done

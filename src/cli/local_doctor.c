@@ -8,8 +8,12 @@
 #include "cli/cli.h"
 #include "cli/cli_env.h"
 #include "cli/cli_term.h"
+#include "cli/local_config.h"
+#include "daemon/daemon.h"
 #include "os/os_probe.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -118,12 +122,22 @@ static const struct feature {
                          "Nothing is lost: no kind of sandbox runs in a virtual machine."},
 };
 
+enum {
+    CLOCK_S = 60, /* tolerable difference to the clock of a bucket's server */
+};
+
 struct report {
     struct dz_os_finding findings[DZ_OS_PROBE_COUNT];
     struct utsname uname;
     char data_dir[DZ_PATH_MAX];
     int missing; /* required and missing */
     int lesser;  /* limited, or missing and not required */
+    struct {     /* the cold storage, if cold.url is set */
+        bool asked;
+        enum dz_os_answer answer;
+        char detail[512];
+        const char *meaning;
+    } cold;
 };
 
 static const char *meaning(size_t id, const struct dz_os_finding *f)
@@ -166,7 +180,43 @@ static void examine(struct report *r)
     }
 }
 
-static void print_feature(struct dz_cli *c, size_t id, const struct dz_os_finding *f)
+static bool cold_works(const struct report *r)
+{
+    return !r->cold.asked || r->cold.answer != DZ_OS_NO;
+}
+
+static void examine_cold(struct report *r, const struct dz_config *config)
+{
+    struct dz_blobs_place place = dz_daemon_cold(config);
+    struct dz_blobs_probed probed;
+    struct dz_err why = {0};
+    char url[256];
+    if (!place.url[0] || strcmp(config->doze_data, r->data_dir) != 0)
+        return;
+    (void)snprintf(url, sizeof url, "%.*s", (int)strcspn(place.url, "?"), place.url);
+    place.s3.tries = 2;
+    r->cold.asked = true;
+    if (dz_blobs_probe(&place, &probed, &why) < 0) {
+        r->cold.answer = DZ_OS_NO;
+        (void)snprintf(r->cold.detail, sizeof r->cold.detail, "%s", why.msg);
+        r->cold.meaning =
+            "Sandboxes cannot be frozen or archived, and those that are cannot be woken.";
+        return;
+    }
+    bool clock = llabs(probed.clock_ahead_s) > CLOCK_S;
+    r->cold.answer = clock ? DZ_OS_LIMITED : DZ_OS_YES;
+    (void)snprintf(r->cold.detail, sizeof r->cold.detail,
+                   "%s: an object was written, read, listed and removed in %" PRId64
+                   " ms; this machine's clock is %lld s %s the server's",
+                   url, probed.us / 1000, llabs(probed.clock_ahead_s),
+                   probed.clock_ahead_s < 0 ? "behind" : "ahead of");
+    r->cold.meaning =
+        clock ? "doze uses the server's time for its requests, but set this machine's clock."
+              : "Sandboxes can be frozen and archived there.";
+}
+
+static void print_line(struct dz_cli *c, size_t mark, const char *name, const char *text,
+                       const char *means)
 {
     static const struct {
         const char *word;
@@ -175,19 +225,23 @@ static void print_feature(struct dz_cli *c, size_t id, const struct dz_os_findin
                  {"no", DZ_CLI_YELLOW},
                  {"partly", DZ_CLI_YELLOW},
                  {"yes", DZ_CLI_GREEN}};
-    size_t mark = f->answer == DZ_OS_NO ? !features[id].required : (size_t)f->answer + 1;
     const size_t indent = 10;
-    const char *name = dz_os_probe_name((enum dz_os_probe_id)id);
     DZ_AUTO(dz_buf_release) struct dz_buf detail = DZ_BUF_INIT(DZ_LINE_MAX);
 
-    dz_cli_escape(&detail, dz_str(f->detail)); /* it may name the data directory */
+    dz_cli_escape(&detail, dz_str(text)); /* it may name the data directory */
     fprintf(c->out, "%s%-*s%s", dz_cli_sgr(c->out_color, marks[mark].style), (int)indent,
             marks[mark].word, dz_cli_sgr_end(c->out_color, marks[mark].style));
     fprintf(c->out, "%s%s%s: ", dz_cli_sgr(c->out_color, DZ_CLI_BOLD), name,
             dz_cli_sgr_end(c->out_color, DZ_CLI_BOLD));
     dz_cli_wrap(c->out, detail.p, indent + strlen(name) + 2, indent, c->width);
     fprintf(c->out, "%*s", (int)indent, "");
-    dz_cli_wrap(c->out, meaning(id, f), indent, indent, c->width);
+    dz_cli_wrap(c->out, means, indent, indent, c->width);
+}
+
+static void print_feature(struct dz_cli *c, size_t id, const struct dz_os_finding *f)
+{
+    size_t mark = f->answer == DZ_OS_NO ? !features[id].required : (size_t)f->answer + 1;
+    print_line(c, mark, dz_os_probe_name((enum dz_os_probe_id)id), f->detail, meaning(id, f));
 }
 
 static void print_head(struct dz_cli *c, const struct report *r)
@@ -205,6 +259,9 @@ static void print_text(struct dz_cli *c, const struct report *r)
     for (size_t i = 0; i < DZ_OS_PROBE_COUNT; i++)
         if (!c->quiet || r->findings[i].answer != DZ_OS_YES)
             print_feature(c, i, &r->findings[i]);
+    if (r->cold.asked && (!c->quiet || r->cold.answer != DZ_OS_YES))
+        print_line(c, r->cold.answer == DZ_OS_NO ? 0 : (size_t)r->cold.answer + 1, "cold storage",
+                   r->cold.detail, r->cold.meaning);
     if (c->quiet)
         return;
     fputc('\n', c->out);
@@ -216,6 +273,8 @@ static void print_text(struct dz_cli *c, const struct report *r)
                 "doze can run here; the lines above say what missing and limited features cost.\n");
     else
         fprintf(c->out, "doze can run here, with every feature that it can use.\n");
+    if (!cold_works(r))
+        fprintf(c->out, "Its cold storage cannot be used.\n");
 }
 
 static int print_json(struct dz_cli *c, const struct report *r, struct dz_err *err)
@@ -225,7 +284,7 @@ static int print_json(struct dz_cli *c, const struct report *r, struct dz_err *e
     struct dz_json j;
     dz_json_init(&j, &text, c->out_tty);
     dz_json_object(&j);
-    dz_json_put_bool(&j, "ok", r->missing == 0);
+    dz_json_put_bool(&j, "ok", r->missing == 0 && cold_works(r));
     dz_json_put_strz(&j, "version", DZ_VERSION);
     dz_json_put_strz(&j, "kernel", r->uname.release);
     dz_json_put_strz(&j, "machine", r->uname.machine);
@@ -245,6 +304,14 @@ static int print_json(struct dz_cli *c, const struct report *r, struct dz_err *e
         dz_json_end(&j);
     }
     dz_json_end(&j);
+    if (r->cold.asked) {
+        dz_json_key(&j, "cold");
+        dz_json_object(&j);
+        dz_json_put_strz(&j, "status", answers[r->cold.answer]);
+        dz_json_put_strz(&j, "detail", r->cold.detail);
+        dz_json_put_strz(&j, "meaning", r->cold.meaning);
+        dz_json_end(&j);
+    }
     dz_json_end(&j);
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
@@ -252,18 +319,23 @@ static int print_json(struct dz_cli *c, const struct report *r, struct dz_err *e
 static int run(struct dz_cli *c, struct dz_err *err)
 {
     struct report r = {0};
+    struct dz_config config;
     int rc = dz_cli_data_dir(dz_cli_value(c, "data"), r.data_dir, err);
+    if (rc == 0)
+        rc = dz_cli_config(c, false, &config, err);
     if (rc < 0)
         return rc;
     (void)fflush(c->out); /* the probes fork */
     examine(&r);
+    examine_cold(&r, &config);
+    dz_config_release(&config);
     if (c->json)
         rc = print_json(c, &r, err);
     else
         print_text(c, &r);
     if (rc < 0)
         return rc;
-    return r.missing > 0 ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
+    return r.missing > 0 || !cold_works(&r) ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
 }
 
 const struct dz_cli_command dz_cmd_doctor = {
@@ -274,6 +346,7 @@ const struct dz_cli_command dz_cmd_doctor = {
     .options =
         (const struct dz_cli_option[]){
             {"data", 'd', "DIR", "check this data directory instead of DOZE_DATA"},
+            DZ_CLI_OPTION_CONFIG,
             DZ_CLI_OPTION_JSON,
             {"quiet", 'q', NULL, "show only what is missing or limited"},
             DZ_CLI_OPTION_END,
@@ -282,6 +355,10 @@ const struct dz_cli_command dz_cmd_doctor = {
             "nothing behind. The answer is yes, partly, no, or missing (no, and doze\n"
             "requires it). Exits with 1 if something required is missing.\n"
             "\n"
-            "Run it as the user who will run doze, because root has more rights.\n",
+            "Run it as the user who will run doze, because root has more rights.\n"
+            "\n"
+            "If cold.url is set for this data directory, a small object is written there,\n"
+            "read, listed and removed, and the clocks are compared; exits with 1 if that\n"
+            "fails.\n",
     .run = run,
 };
