@@ -115,6 +115,7 @@ NEEDS_bench_cell  := cell
 NEEDS_bench_db    := db
 NEEDS_bench_disk  := vfs
 NEEDS_bench_lifecycle := sandbox
+NEEDS_bench_blob  := blob
 NEEDS_bench_stub  := stub
 NEEDS_bench_replica := db replica
 

@@ -8,6 +8,7 @@ trap 's3_stop; [ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; rm 
 export DOZE_COLD_URL="s3://bucket/cold/one" DOZE_S3_ENDPOINT="http://127.0.0.1:$S3_PORT"
 cold=$PWD/s3/bucket/cold/one
 objects() { (cd "$cold" 2>/dev/null && find . -type f ! -name doze-owner -printf '%f\n' | sort | tr '\n' ' '); }
+are() { [ "$(objects)" = "$1" ]; }
 local_files() { (cd data/live && find . -name 'sbx_*' -printf '%f ' | sort); }
 # counts NAME: a command that counts lines in memory
 counts() {
@@ -32,26 +33,31 @@ test_that 'a frozen sandbox is one object in the bucket, no local file, and goes
     api 200 POST "$(s /lab/exec)" "{\"shell\":\"head -c 20000000 /dev/urandom >/workspace/big && md5sum /workspace/big\"}" && grep -oE "[0-9a-f]{32}" out >sum &&
     api 200 POST "$(s /lab/suspend)" && api 200 POST "$(s /lab/freeze)" && has out "\"state\":\"frozen\"" && [ "$(objects)" = "$(cat id).sqlite " ] && [ -z "$(local_files)" ] &&
     [ "$(stat -c %s "$cold/$(cat id).sqlite")" -gt 20000000 ] && sqlite3 "$cold/$(cat id).sqlite" "pragma integrity_check" >check && has check ok &&
-    more lab && says lab "n is 2" && api 200 POST "$(s /lab/exec)" "{\"shell\":\"md5sum /workspace/big\"}" && has out "$(cat sum)" && until_true [ -z "$(objects)" ]
+    more lab && says lab "n is 2" && api 200 POST "$(s /lab/exec)" "{\"shell\":\"md5sum /workspace/big\"}" && has out "$(cat sum)" && until_true are ""
+'
+# The daemon has read the environment before it forked the processes of which sandboxes are made.
+test_that 'no process below the daemon has the secret in its memory' '
+    need_s3 && more lab && says lab "n is 3" && [ "$(python3 "$LIB_ROOT/tests/integration/memory_has.py" "$(cat daemon.pid)" testsecret123)" = 0 ] &&
+    [ "$(python3 "$LIB_ROOT/tests/integration/memory_has.py" "$(cat daemon.pid)" AWS_REGION)" -gt 0 ]
 '
 test_that 'prefetch brings the file back and keeps the object, until the wake' '
     need_s3 && api 200 POST "$(s /lab/suspend)" && api 200 POST "$(s /lab/freeze)" && run 0 doze prefetch lab && [ -n "$(local_files)" ] && [ "$(objects)" = "$(cat id).sqlite " ] &&
-    run 0 doze wake lab && says lab "n is 2" && more lab && says lab "n is 3" && until_true [ -z "$(objects)" ]
+    run 0 doze wake lab && says lab "n is 3" && more lab && says lab "n is 4" && until_true are ""
 '
 test_that 'an archive is an object that zstd opens; revive goes on' '
     need_s3 && run 0 doze archive lab && [ "$(objects)" = "$(cat id).archive " ] && [ -z "$(local_files)" ] && zstd -dqc "$cold/$(cat id).archive" >a.doze && run 0 doze inspect a.doze && has out "suspended since" && rm a.doze &&
-    run 0 doze revive lab && more lab && says lab "n is 4" && until_true [ -z "$(objects)" ]
+    run 0 doze revive lab && more lab && says lab "n is 5" && until_true are ""
 '
 test_that 'a frozen sandbox is archived, cloned and shared' '
     need_s3 && api 200 POST "$(s /lab/suspend)" && api 200 POST "$(s /lab/freeze)" && run 0 doze clone lab --name twin && run 0 doze exec twin md5sum /workspace/big && has out "$(cat sum)" &&
     run 0 doze exec twin sh -c "mkdir -p /public && echo hi >/public/x" && run 0 doze suspend twin && run 0 doze freeze twin && run 0 doze share twin -o shared.doze && [ -s shared.doze ] &&
-    run 0 doze rm -f twin && until_true [ "$(objects)" = "$(cat id).sqlite " ] && run 0 doze archive lab && until_true [ "$(objects)" = "$(cat id).archive " ] &&
-    run 0 doze revive lab && more lab && says lab "n is 5"
+    run 0 doze rm -f twin && until_true are "$(cat id).sqlite " && run 0 doze archive lab && until_true are "$(cat id).archive " &&
+    run 0 doze revive lab && more lab && says lab "n is 6"
 '
 test_that 'a damaged object is never woken; the message names it' '
     need_s3 && api 200 POST "$(s /lab/suspend)" && api 200 POST "$(s /lab/freeze)" && f=$cold/$(cat id).sqlite && cp "$f" whole && printf "damaged bytes" | dd of="$f" bs=1 seek=15000000 conv=notrunc 2>dd.err &&
     run 1 doze wake lab && has err "s3://bucket/cold/one/$(cat id).sqlite" && has err "differ" && [ -z "$(local_files)" ] && api 200 GET "$(s /lab)" && has out "\"state\":\"frozen\"" &&
-    dd if=whole of="$f" bs=1M conv=notrunc 2>dd.err && run 0 doze wake lab && more lab && says lab "n is 6"
+    dd if=whole of="$f" bs=1M conv=notrunc 2>dd.err && run 0 doze wake lab && more lab && says lab "n is 7"
 '
 test_that 'another data directory may not use the prefix' '
     need_s3 && grep -q "^owner $(cat data/store-owner)$" "$cold/doze-owner" && export DOZE_DATA=$PWD/two && run 0 doze registry register -q sbx_00000000000000000001 default && run 1 doze registry check --local && has err "belongs to the doze on" && has err doze-owner
@@ -59,20 +65,20 @@ test_that 'another data directory may not use the prefix' '
 test_that 'without the server a freeze fails and says where, and every sandbox can be used and deleted' '
     need_s3 && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"ice\"}" && run 0 doze exec ice true && api 200 POST "$(s /ice/suspend)" && run 0 doze freeze ice && ice=$(objects) && [ -n "$ice" ] &&
     api 200 POST "$(s /lab/suspend)" && s3_stop && run 1 doze freeze lab && has err "s3://bucket/cold/one/$(cat id).sqlite at 127.0.0.1:$S3_PORT" && has err "check the network" &&
-    more lab && says lab "n is 7" && run 1 doze wake ice && has err "s3://bucket" && run 0 doze rm -f ice && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"new\"}" && run 0 doze rm -f new &&
+    more lab && says lab "n is 8" && run 1 doze wake ice && has err "s3://bucket" && run 0 doze rm -f ice && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"new\"}" && run 0 doze rm -f new &&
     [ "$(objects)" = "$ice" ]
 '
 test_that 'the daemon starts without the server; the object of a deleted sandbox goes when it is back' '
-    need_s3 && stop && start && more lab && says lab "n is 8" && until_true grep -q event=cold_not_swept daemon.log && stop && s3_start && start && until_true [ -z "$(objects)" ] && until_true grep -q "event=cold_swept.* removed=1" daemon.log && more lab && says lab "n is 9" &&
-    api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && more lab && says lab "n is 10" && api 200 POST "$(s /lab/suspend)"
+    need_s3 && stop && start && more lab && says lab "n is 9" && until_true grep -q event=cold_not_swept daemon.log && stop && s3_start && start && until_true are "" && until_true grep -q "event=cold_swept.* removed=1" daemon.log && more lab && says lab "n is 10" &&
+    api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && more lab && says lab "n is 11" && api 200 POST "$(s /lab/suspend)"
 '
 test_that 'what killed daemons left is finished or undone, and registry and bucket agree' '
     need_s3 && for i in 1 2 3 4 5 6; do
         doze freeze lab >kill.out 2>&1 & read -rt "0.0$i" <> <(:) || :
         kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && wait
-        start && more lab && says lab "n is $((10 + i))" && api 200 POST "$(s /lab/suspend)" || exit 1
+        start && more lab && says lab "n is $((11 + i))" && api 200 POST "$(s /lab/suspend)" || exit 1
     done
-    until_true [ -z "$(objects)" ] && stop && run 0 doze registry check --local && has out "registry and files agree"
+    until_true are "" && stop && run 0 doze registry check --local && has out "registry and files agree"
 '
 test_that 'doctor tries the bucket, and names what is wrong' '
     need_s3 && run 0 doze doctor && has out "yes       cold storage: s3://bucket/cold/one: an object was written" && [ -z "$(ls "$cold" | grep doctor)" ] &&
@@ -83,9 +89,9 @@ test_that 'doctor tries the bucket, and names what is wrong' '
 export DOZE_COLD_URL=s3://bucket/cold/two DOZE_COLD_KEY_FILE=$PWD/secret.key
 test_that 'with a key file objects are encrypted; every step of the ladder works' '
     need_s3 && run 0 doze key new secret.key && id_of=$(sed -n "s/ .*//p" out) && [ ${#id_of} = 16 ] && run 0 doze key ls secret.key && has out "$id_of  encrypts" && [ "$(stat -c %a secret.key)" = 600 ] && run 1 doze key new secret.key && has err "already exists" &&
-    start && run 0 doze doctor -q && lacks out "cold storage" && more lab && says lab "n is 17" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab &&
-    f=s3/bucket/cold/two/$(cat id).sqlite && [ "$(head -c 8 "$f")" = DOZECRY1 ] && ! grep -qa "SQLite format" "$f" && [ "$(head -c 8 s3/bucket/cold/two/doze-owner)" = DOZECRY1 ] && run 0 doze prefetch lab && more lab && says lab "n is 18" &&
-    run 0 doze archive lab && [ "$(head -c 8 "s3/bucket/cold/two/$(cat id).archive")" = DOZECRY1 ] && run 0 doze revive lab && more lab && says lab "n is 19" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && cp "$f" object
+    start && run 0 doze doctor -q && lacks out "cold storage" && more lab && says lab "n is 18" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab &&
+    f=s3/bucket/cold/two/$(cat id).sqlite && [ "$(head -c 8 "$f")" = DOZECRY1 ] && ! grep -qa "SQLite format" "$f" && [ "$(head -c 8 s3/bucket/cold/two/doze-owner)" = DOZECRY1 ] && run 0 doze prefetch lab && more lab && says lab "n is 19" &&
+    run 0 doze archive lab && [ "$(head -c 8 "s3/bucket/cold/two/$(cat id).archive")" = DOZECRY1 ] && run 0 doze revive lab && more lab && says lab "n is 20" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && cp "$f" object
 '
 test_that 'the program in the documents decrypts an object' '
     need_s3 && { python3 -c "import cryptography" 2>/dev/null || skip "python3 has no module cryptography"; } && sed -n "/^\`\`\`python/,/^\`\`\`/{/^\`\`\`/d;p}" "$LIB_ROOT/docs/format/encrypted.md" >decrypt.py &&
@@ -93,7 +99,7 @@ test_that 'the program in the documents decrypts an object' '
 '
 test_that 'a missing or wrong key is named, and nothing is lost' '
     need_s3 && stop && mv secret.key away && { ! start >start.out 2>&1; } && has daemon.log "there is no key file $PWD/secret.key; doze key new" && run 0 doze key new secret.key && start && run 1 doze wake lab && has err "was encrypted with the key $(doze key ls -q away)" &&
-    stop && cat away >>secret.key && start && more lab && says lab "n is 20" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && stop && (unset DOZE_COLD_KEY_FILE && start && run 1 doze wake lab && has err "set cold.key_file" && stop) && start && more lab && says lab "n is 21"
+    stop && cat away >>secret.key && start && more lab && says lab "n is 21" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && stop && (unset DOZE_COLD_KEY_FILE && start && run 1 doze wake lab && has err "set cold.key_file" && stop) && start && more lab && says lab "n is 22"
 '
 test_that 'no log has the secret or bytes of a sandbox' '
     need_s3 && lacks daemon.log testsecret123 && lacks daemon.log "n is" && lacks daemon.log "$(sed -n "s/^doze-key-1://p" away)" && [ "$(grep -c . daemon.log)" -gt 100 ]

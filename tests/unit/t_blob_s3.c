@@ -309,6 +309,29 @@ TEST(keys_that_are_not_believed_are_told_and_not_shown)
     s3d_stop();
 }
 
+TEST(a_store_that_is_stopped_ends_its_requests)
+{
+    struct dz_blobs *s = NULL;
+    struct dz_err err;
+    _Atomic bool stop = false;
+    char endpoint[64];
+    s3d_start();
+    (void)snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", s3d.port);
+    const struct dz_s3_opts o = {.url = "s3://bucket",
+                                 .endpoint = endpoint,
+                                 .access_key = s3d.keys.access,
+                                 .secret_key = s3d.keys.secret,
+                                 .stop = &stop};
+    CHECK_INT(dz_blobs_open_s3(&o, &s, NULL), 0);
+    CHECK_INT(put(s, "k", "v", 1, NULL), 0);
+    stop = true;
+    CHECK_INT(put(s, "k", "w", 1, &err), DZ_ECANCELED);
+    CHECK(strstr(err.msg, "s3://bucket/k") && strstr(err.msg, "stopping"));
+    stop = false; /* the request may have arrived before it ended */
+    CHECK(holds(s, "k", "v", 1) || holds(s, "k", "w", 1));
+    close_all(s);
+}
+
 TEST(a_session_token_is_signed_and_sent)
 {
     s3d_start();
