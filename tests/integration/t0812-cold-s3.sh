@@ -101,6 +101,27 @@ test_that 'a missing or wrong key is named, and nothing is lost' '
     need_s3 && stop && mv secret.key away && { ! start >start.out 2>&1; } && has daemon.log "there is no key file $PWD/secret.key; doze key new" && run 0 doze key new secret.key && start && run 1 doze wake lab && has err "was encrypted with the key $(doze key ls -q away)" &&
     stop && cat away >>secret.key && start && more lab && says lab "n is 21" && api 200 POST "$(s /lab/suspend)" && run 0 doze freeze lab && stop && (unset DOZE_COLD_KEY_FILE && start && run 1 doze wake lab && has err "set cold.key_file" && stop) && start && more lab && says lab "n is 22"
 '
+ready() { curl -sf --unix-socket "$SOCK" http://d/readyz >ready.out; }
+unset DOZE_COLD_URL DOZE_COLD_KEY_FILE DOZE_S3_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
+printf '[other]\naws_access_key_id = testkey\naws_secret_access_key = testsecret123\n' >credentials
+printf '[cold]\nurl = s3://bucket/cold/three\nkey_file = %s\n[s3]\nendpoint = http://127.0.0.1:%s\ncredentials_file = %s\nprofile = other\n' \
+    "$PWD/secret.key" "$S3_PORT" "$PWD/credentials" >cold.ini
+test_that 'bucket, server, keys and key file are named by options' '
+    need_s3 && stop && {
+        doze daemon --cold-url s3://bucket/cold/three --cold-key-file "$PWD/secret.key" --s3-endpoint "http://127.0.0.1:$S3_PORT" --s3-region us-east-1 --s3-addressing path --s3-credentials-file "$PWD/credentials" --s3-profile other >>daemon.log 2>&1 &
+        echo $! >daemon.pid
+    } && until_true ready && run 0 doze create base -n opt && run 0 doze exec opt true && run 0 doze suspend opt && run 0 doze freeze opt && [ "$(head -c 8 s3/bucket/cold/three/*.sqlite)" = DOZECRY1 ] && run 0 doze wake opt && run 0 doze suspend opt && run 0 doze freeze opt && stop
+'
+test_that 'commands on the registry and doctor read them from a file' '
+    need_s3 && run 0 doze doctor --config cold.ini && has out "yes       cold storage: s3://bucket/cold/three" && run 1 doze registry check --local && has out "missing" && has out ".sqlite is missing" &&
+    run 0 doze registry register -q --config cold.ini sbx_00000000000000000002 default && doze registry check --local --config cold.ini >out; lacks out "$(basename s3/bucket/cold/three/*.sqlite)" && doze registry repair --config cold.ini >out; ls s3/bucket/cold/three/*.sqlite
+'
+test_that 'authorities that cannot be read are named, at once' '
+    need_s3 && {
+        doze daemon --cold-url s3://bucket/cold/three --cold-key-file "$PWD/secret.key" --s3-endpoint "https://127.0.0.1:$S3_PORT" --s3-ca-file "$PWD/none.pem" --s3-credentials-file "$PWD/credentials" --s3-profile other >>daemon.log 2>&1 &
+        echo $! >daemon.pid
+    } && until_true ready && run 1 doze wake opt && has err "s3://bucket/cold/three" && has err "CA cert" && stop
+'
 test_that 'no log has the secret or bytes of a sandbox' '
     need_s3 && lacks daemon.log testsecret123 && lacks daemon.log "n is" && lacks daemon.log "$(sed -n "s/^doze-key-1://p" away)" && [ "$(grep -c . daemon.log)" -gt 100 ]
 '
