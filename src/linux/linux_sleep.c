@@ -50,6 +50,12 @@ int dz_linux_hold(struct dz_linux *l, struct dz_err *err)
         }
         dz_linux_serve_events(l);
     }
+    /* results that a stub was to copy at its next run: a new stub does not have them */
+    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++)
+        if (l->threads[i]) {
+            seen++;
+            dz_linux_ahead_flush(l->threads[i]);
+        }
     return 0;
 }
 
