@@ -142,10 +142,12 @@ while True: pass" >id && until_true doze exec f -- test -e /workspace/ready && r
 '
 linux_test 'a snapshot and a fork of one that computes run on, like itself' '
     doze exec -d w -- python3 -c "
+import os
 n = 0
 while True:
     n += 1
-    with open(\"/workspace/n\", \"w\") as f: f.write(str(n))" >id && until_true doze exec w -- test -s /workspace/n && run 0 doze snapshot w && snap=$(cat out) &&
+    with open(\"/workspace/n.new\", \"w\") as f: f.write(str(n))
+    os.replace(\"/workspace/n.new\", \"/workspace/n\")" >id && until_true doze exec w -- test -s /workspace/n && run 0 doze snapshot w && snap=$(cat out) &&
     run 0 doze fork -q --count 1 w && forked=$(cat out) && run 0 doze create -q --snapshot "$snap" --name of && api 200 GET "$(s /of)" && has out "\"keep\":\"memory\"" &&
     goes_on w && goes_on "$forked" && goes_on of && doze ps w >ps && has ps "$(cat id)" && run 0 doze events w && lacks out crashed &&
     run 0 doze kill -s KILL w "$(cat id)" && run 0 doze suspend w && run 0 doze clone w --name copy && run 0 doze exec copy -- test -s n
