@@ -29,7 +29,7 @@
 
 enum {
     MB = 256,
-    ROUNDS = 5,
+    ROUNDS = 3,
     WAIT_MS = 5000,
 };
 #define ACCESS "benchkey"
@@ -123,6 +123,7 @@ static pid_t start_server(const char *program)
     posix_spawn_file_actions_t files;
     (void)posix_spawn_file_actions_init(&files);
     (void)posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
     int rc = posix_spawn(&pid, program, &files, NULL, (char *const *)(uintptr_t)argv, environ);
     (void)posix_spawn_file_actions_destroy(&files);
     for (int i = 0; rc == 0 && i < WAIT_MS / 10 && !listens(); i++)
