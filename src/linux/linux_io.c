@@ -272,7 +272,7 @@ LINUX_CALL(pwritev)
 /* preadv2 and pwritev2: offset -1 is the file's own. */
 static int64_t flagged(const linux_call *c, bool into)
 {
-    const int e = check(c, into, (struct place){0});
+    const int e = check(c, into, (struct place){.there = true}); /* ESPIPE comes before modes */
     if (e || (c->arg[5] & ~(uint64_t)RWF_MEAN_NOTHING))
         return e ? e : -EOPNOTSUPP;
     return arg_long(c, 3) == -1 ? many(c, into, (struct place){0}) : there(c, many, into);
