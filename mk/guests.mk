@@ -52,6 +52,8 @@ guest-sandbox: $(GUEST_TESTS:%=build/guest-sandbox/%) ## the same tests inside a
 	@scripts/run-tap guest-sandbox $^
 busybox-suite: build/base/base.doze ## busybox's own tests in a sandbox, compared with a native build; NAMES=
 	@guest/busybox-suite $(B)/doze $< $(NAMES)
+busybox-suite-linux: $(B)/doze ## busybox's own tests by native programs in the image debian (make test-images); NAMES=
+	@DOZE_DATA=build/data SUITE_ON=linux guest/busybox-suite $(B)/doze - $(NAMES)
 base: build/base/base.doze ## the root that sandboxes start from, from Debian's sources
 BASE_PARTS := $(wildcard guest/base/* guest/base/etc/* guest/programs/*)
 build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(BASE_PARTS)
@@ -61,4 +63,4 @@ images test-images: base ## the images base, python, js and debian, in DOZE_DATA
 	@images/build $(B)/doze
 test-image-dev: test-images ## the image dev for tests, too: gcc, go, node, numpy, pandas; fetches 170 MB
 	@DOZE_DATA=build/data images/build $(B)/doze dev
-.PHONY: guests guest guest-native guest-sandbox busybox-suite base images test-images test-image-dev
+.PHONY: guests guest guest-native guest-sandbox busybox-suite busybox-suite-linux base images test-images test-image-dev
