@@ -777,6 +777,71 @@ static long pss_of_all(void)
     return kb;
 }
 
+/* Wakes of native programs that wait for a line, and what their files take. */
+static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const char *name,
+                       const char *body, double budget_ms)
+{
+    static struct dz_sandbox boxes[SHELLS];
+    static double us[SHELLS], down_us[SHELLS];
+    static char names[4][128]; /* rows keep them */
+    static int used;
+    double bytes = 0;
+    char *wakes = names[used++], *suspends = names[used++];
+    memset(boxes, 0, sizeof boxes);
+    for (int i = 0; i < SHELLS; i++) {
+        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "%s%d", name, i);
+        start_waiter(c, &boxes[i], "debian", body);
+    }
+    for (int round = 0; round < 2; round++) { /* the first sleep writes all of their memory */
+        for (int i = 0; i < SHELLS; i++) {
+            const double from = now_us();
+            put_down(c, &boxes[i]);
+            down_us[i] = now_us() - from;
+        }
+        settle_down();
+        for (int i = 0; i < SHELLS; i++) {
+            us[i] = wake(c, &boxes[i]);
+            pause_ms(30);
+        }
+    }
+    (void)snprintf(wakes, sizeof names[0], "wake of %s of debian, first byte: p50", name);
+    row(b, wakes, quantile(us, SHELLS, 0.5), spawn_us, budget_ms);
+    row(b, "  p99", quantile(us, SHELLS, 0.99), spawn_us, 4 * budget_ms);
+    (void)snprintf(suspends, sizeof names[0], "second suspend of %s of debian: p50", name);
+    row(b, suspends, quantile(down_us, SHELLS, 0.5), spawn_us, 0);
+    for (int i = 0; i < SHELLS; i++) {
+        put_down(c, &boxes[i]);
+        call(c, 200, "GET", "", "/v1/sandboxes/%s", boxes[i].name);
+        const char *at = strstr(c->in, "\"file_bytes\":");
+        bytes += at ? (double)strtoull(at + strlen("\"file_bytes\":"), NULL, 10) : 0;
+        conn_close(&boxes[i].stream);
+        call(c, 204, "DELETE", "", "/v1/sandboxes/%s?force=true", boxes[i].name);
+    }
+    bench_row(b, &(struct bench_row){.row = "  its file, after three sleeps",
+                                     .value = bytes / SHELLS / (1 << 20),
+                                     .unit = "MiB"});
+}
+
+static void wake_linux_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    char path[TEXT];
+    (void)snprintf(path, sizeof path, "%s/images/tags/debian:latest", root);
+    if (access(path, R_OK) < 0) {
+        printf("bench: the image debian is not there: make test-images\n");
+        return;
+    }
+    wake_linux(
+        b, c, spawn_us, "bash",
+        "{\"cmd\":[\"bash\",\"-c\",\"n=0; echo awake 0; while read x; do n=$((n+1)); echo awake $n; "
+        "done\"],\"stdin\":true,\"background\":true}",
+        1.5);
+    wake_linux(b, c, spawn_us, "python3",
+               "{\"cmd\":[\"python3\",\"-u\",\"-c\",\"import sys\\nn = 0\\nprint('awake 0')\\n"
+               "while sys.stdin.readline():\\n n += 1\\n print(f'awake {n}')\"],"
+               "\"stdin\":true,\"background\":true}",
+               2);
+}
+
 static void linux_rows(struct bench *b, struct conn *c, double spawn_us)
 {
     static struct dz_sandbox boxes[BASHES];
@@ -1004,12 +1069,22 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(struct bench *b, struct conn *c, double spawn_us);
-    } parts[] = {
-        {"warm", warm_rows},   {"fork", fork_rows},          {"durable", durable_rows},
-        {"wake", wake_rows},   {"asleep", exec_asleep_rows}, {"wakepython", wake_python_rows},
-        {"idle", idle_rows},   {"python", python_rows},      {"pythons", warm_python_rows},
-        {"linux", linux_rows}, {"load", load_row},           {"many", at_once_rows},
-        {"flood", flood_rows}, {"drain", drain_rows},        {"start", start_rows}};
+    } parts[] = {{"warm", warm_rows},
+                 {"fork", fork_rows},
+                 {"durable", durable_rows},
+                 {"wake", wake_rows},
+                 {"asleep", exec_asleep_rows},
+                 {"wakepython", wake_python_rows},
+                 {"idle", idle_rows},
+                 {"python", python_rows},
+                 {"pythons", warm_python_rows},
+                 {"linux", linux_rows},
+                 {"linuxwake", wake_linux_rows},
+                 {"load", load_row},
+                 {"many", at_once_rows},
+                 {"flood", flood_rows},
+                 {"drain", drain_rows},
+                 {"start", start_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);
