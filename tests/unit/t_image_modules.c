@@ -41,8 +41,8 @@ static void setup(struct rig *r)
 
 static void teardown(struct rig *r)
 {
-    static const char *const dirs[] = {"files", "modules", "memory", "packs",
-                                       "tags",  "cache",   "logs",   "scratch"};
+    static const char *const dirs[] = {"files", "modules", "memory",  "packs", "tags",
+                                       "cache", "logs",    "scratch", "refs"};
     dz_image_release(&r->image);
     dz_image_store_close(r->store);
     (void)unlink("images/packs/" C);
