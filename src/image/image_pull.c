@@ -170,7 +170,8 @@ int dz_oci_ref_parse(const char *text, struct dz_oci_ref *ret, struct dz_err *er
     path = dz_str_sub(path, 0, colon < at ? colon : at);
     if (!path_ok(path) || path.n >= sizeof ret->path)
         return bad_ref(text, "has an invalid name (a-z, 0-9, '.', '_', '-' and '/')", err);
-    if (!word_ok(host, ".:-[]") || host.n >= sizeof ret->host)
+    if (!word_ok(host, ".:-[]") || (!word_ok(dz_str_sub(host, 0, 1), "[")) ||
+        host.n >= sizeof ret->host)
         return bad_ref(text, "has an invalid host", err);
     (void)snprintf(ret->path, sizeof ret->path, "%.*s", DZ_STR_ARG(path));
     (void)snprintf(ret->host, sizeof ret->host, "%.*s", DZ_STR_ARG(host));

@@ -183,9 +183,10 @@ static int find_ref(const struct dz_image_store *s, const char *name,
 {
     struct dz_oci_ref ref;
     char text[DZ_OCI_TEXT_MAX];
-    int rc = dz_oci_ref_parse(name, &ref, err);
-    if (rc == 0)
-        rc = dz_image_read_ref(s, dz_oci_ref_text(&ref, text), ret, err);
+    int rc = dz_oci_ref_parse(name, &ref, NULL);
+    if (rc < 0) /* neither kind of name: the sentence is about those of images */
+        return dz_image_full_name(name, text, err);
+    rc = dz_image_read_ref(s, dz_oci_ref_text(&ref, text), ret, err);
     return rc == DZ_ENOENT
                ? dz_fail(err, rc, "the image %s has not been pulled: doze image pull %s", name,
                          name)

@@ -44,7 +44,7 @@ test_that 'every command of the list can be reached' '
 
 test_that 'options are completed for the command typed' '
     complete_line doze doctor --j | answers --json &&
-    complete_line doze doctor -- | answers "--data= --help --json --quiet" &&
+    complete_line doze doctor -- | answers "--config= --data= --help --json --quiet" &&
     complete_line doze doctor --json --q | answers --quiet &&
     complete_line doze --v | answers --version &&
     complete_line doze -- | answers "--help --json --quiet --version" &&

@@ -58,7 +58,8 @@ linux_test 'a sandbox in a file: moved, looked at, an image of it, without memor
     run 75 doze run --image debian -f a.doze --copy sleeper.sh:/sleeper.sh --suspend-after 700ms -- bash /sleeper.sh && [ "$(tr "\n" " " <out)" = "begin usr 2 " ] &&
     run 0 doze inspect a.doze && has out "sleep 1" && has out "bash /sleeper.sh" && mkdir d && cp a.doze d/b.doze && run 0 doze resume d/b.doze && [ "$(cat out)" = "woke 2" ] &&
     run 0 doze image snapshot -q a.doze -t warm && run 0 doze run --image warm && [ "$(cat out)" = "woke 2" ] &&
-    run 75 doze resume --new c.doze -I warm --suspend-after 10ms && run 0 doze resume c.doze && [ "$(cat out)" = "woke 2" ] &&
+    run 75 doze run --image debian -f long.doze --suspend-after 300ms -- bash -c "sleep 1000; echo late" && run 0 doze image snapshot -q long.doze -t long &&
+    run 75 doze resume --new c.doze -I long --suspend-after 10ms && run 0 doze inspect c.doze && has out "sleep 1000" &&
     run 0 doze run --image debian -f a.doze --drop-memory -- echo dropped && [ "$(cat out)" = dropped ]
 '
 linux_test 'a daemon that ends and starts again finds them asleep' '
