@@ -272,8 +272,8 @@ static int put_warm(void *arg, const struct dz_sandbox_warm *w)
     dz_json_put_strz(l->j, "name", known && row.name && row.name[0] ? row.name : NULL);
     dz_json_put_strz(l->j, "tenant", w->tenant);
     dz_json_put_i64(l->j, "pid", w->pid);
-    dz_json_put_i64(l->j, "cpu_ms", p.cpu_ms);
-    dz_json_put_i64(l->j, "resident_bytes", p.resident_bytes);
+    dz_json_put_i64(l->j, "cpu_ms", p.cpu_ms + w->native_cpu_ns / DZ_NS_PER_MS);
+    dz_json_put_i64(l->j, "resident_bytes", p.resident_bytes + (int64_t)w->native_bytes);
     struct dz_control_replica replica;
     dz_control_replica_of(l->api->control, w->id, &replica);
     dz_json_put_u64(l->j, "commands", w->commands);

@@ -200,11 +200,14 @@ int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
     int rc = 0;
     DZ_MAP_FOREACH(it, &all->map) {
         struct dz_sandbox *s = it->value;
+        const bool native = s->cell && s->cpu_at && strcmp(s->ops->kind, "linux") == 0;
         const struct dz_sandbox_warm w = {
             .id = s->id,
             .tenant = s->tenant,
             .pid = s->cell ? s->ops->pid(s->cell) : 0,
             .commands = dz_list_count(&s->execs),
+            .native_cpu_ns = native ? s->cpu_ns - s->cpu_from : 0,
+            .native_bytes = native ? s->memory_bytes : 0,
         };
         if (s->phase != DZ_PHASE_UP || rc != 0)
             continue;

@@ -132,10 +132,12 @@ struct dz_sandbox {
     int64_t start_at;          /* DZ_START_BEGUN: time of the start, dz_clock_boot_ns() */
     struct dz_list start_link; /* in its tenant's start_line, or in all->starts.begun */
     int64_t cpu_ns,
-        cpu_at;         /* the cell's CPU time at the last DZ_CELL_ACTIVITY, and when that came */
-    uint64_t born;      /* serial number of its present or last cell */
-    int64_t full_at;    /* time of the last DZ_CELL_FULL that was reported; 0: none */
-    unsigned full_more; /* DZ_CELL_FULL since then that were not reported */
+        cpu_at;       /* the cell's CPU time at the last DZ_CELL_ACTIVITY, and when that came */
+    int64_t cpu_from; /* the same at the first one of this cell */
+    uint64_t memory_bytes;       /* of its programs, at the last one */
+    uint64_t born;               /* serial number of its present or last cell */
+    int64_t full_at;             /* time of the last DZ_CELL_FULL that was reported; 0: none */
+    unsigned full_more;          /* DZ_CELL_FULL since then that were not reported */
     int64_t wake[DZ_WAKE_STEPS]; /* times of the steps of a wake that is logged; else 0 */
     int64_t wake_cell[2];        /* CPU time and run queue wait of its cell */
     bool in_turn; /* its events are being handled, or it is being listed, so dz_sandbox_report_up()
@@ -277,6 +279,10 @@ struct dz_sandbox_warm {
     const char *id, *tenant;
     int64_t pid; /* process id of its cell; 0: not known yet */
     size_t commands;
+    /* Used by programs in processes of their own (kind linux), besides the cell: CPU time since it
+     * began, and memory, as reported at most every second. */
+    int64_t native_cpu_ns;
+    uint64_t native_bytes;
 };
 int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
                            int (*fn)(void *arg, const struct dz_sandbox_warm *warm), void *arg);

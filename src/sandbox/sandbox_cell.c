@@ -403,8 +403,10 @@ static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
 {
     int64_t now = dz_clock_mono_ns(), cpu = event->cpu_ns, since = now - s->cpu_at;
     bool busy = s->cpu_at && since > 0 && cpu - s->cpu_ns > since / 1000 * CPU_BUSY_PER_MILLE;
+    s->cpu_from = s->cpu_at ? s->cpu_from : cpu;
     s->cpu_ns = cpu;
     s->cpu_at = now;
+    s->memory_bytes = event->memory_bytes;
     if (busy)
         dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_GUEST_CPU);
     int64_t until = event->wake_at == INT64_MAX ? 0 : event->wake_at / DZ_NS_PER_MS;
