@@ -866,7 +866,7 @@ static void linux_rows(struct bench *b, struct conn *c, double spawn_us)
     }
     row(b, "create from debian, first output of echo: p50", quantile(us, 50, 0.5), spawn_us, 4);
     for (int i = 0; i < BASHES; i++) {
-        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "bash%d", i);
+        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "idle%d", i);
         start_waiter(c, &boxes[i], "debian",
                      "{\"cmd\":[\"bash\",\"-c\",\"echo awake 0; read x\"],"
                      "\"stdin\":true,\"background\":true}");
