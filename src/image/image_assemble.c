@@ -275,40 +275,24 @@ static int move_out(struct assembly *a, const char *from, const char *to)
     return rc < 0 ? rc : e ? dz_put_failed(&a->put, to, e) : 0;
 }
 
-struct children {
-    struct dz_buf names; /* each with its NUL */
-};
-
-static int add_child(void *arg, const struct dz_vfs_entry *e)
-{
-    struct children *c = arg;
-    if (e->len <= 2 && memcmp(e->name, "..", e->len) == 0)
-        return 0;
-    dz_buf_add(&c->names, e->name, e->len);
-    dz_buf_add(&c->names, "", 1);
-    return c->names.err;
-}
-
 /* Move everything that is in the directory `from`. */
 static int move_children(struct assembly *a, const char *from, const char *to)
 {
     char here[DZ_IMAGE_PATH], there[DZ_IMAGE_PATH];
-    struct children c = {DZ_BUF_INIT(16 << 20)};
+    DZ_AUTO(dz_buf_release) struct dz_buf names = DZ_BUF_INIT(DZ_PUT_NAMES_MAX);
     uint64_t ino = 0;
     int e = dz_vfs_resolve(a->put.vfs, from, &ino);
     if (!e)
-        e = dz_vfs_readdir(a->put.vfs, ino, 0, add_child, &c);
-    int rc = e || c.names.err ? dz_put_failed(&a->put, to, e ? e : -ENOMEM)
-                              : dz_put_dir(&a->put, to, 0755);
-    for (size_t at = 0; rc == 0 && at < c.names.len; at += strlen(c.names.p + at) + 1) {
-        if (snprintf(here, sizeof here, "%s/%s", from, c.names.p + at) >= DZ_VFS_PATH_MAX ||
-            snprintf(there, sizeof there, "%s/%s", strcmp(to, "/") == 0 ? "" : to,
-                     c.names.p + at) >= DZ_VFS_PATH_MAX)
+        e = dz_put_children(&a->put, ino, &names);
+    int rc = e ? dz_put_failed(&a->put, to, e) : dz_put_dir(&a->put, to, 0755);
+    for (size_t at = 0; rc == 0 && at < names.len; at += strlen(names.p + at) + 1) {
+        if (snprintf(here, sizeof here, "%s/%s", from, names.p + at) >= DZ_VFS_PATH_MAX ||
+            snprintf(there, sizeof there, "%s/%s", strcmp(to, "/") == 0 ? "" : to, names.p + at) >=
+                DZ_VFS_PATH_MAX)
             rc = dz_put_failed(&a->put, to, -ENAMETOOLONG);
         else
             rc = move_out(a, here, there);
     }
-    dz_buf_release(&c.names);
     return rc;
 }
 
@@ -514,14 +498,7 @@ static int do_workdir(struct assembly *a)
 
 static int do_remove(struct assembly *a)
 {
-    struct dz_vfs_walked at;
-    const struct dz_vfs_walk req = {
-        .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .keep_last = true, .nofollow = true};
-    int e = dz_vfs_walk(a->put.vfs, &req, a->step->path, &at);
-    if (!e && at.ino && !at.dot)
-        e = dz_vfs_remove_tree(a->put.vfs, at.dir, at.name, at.len);
-    else if (!e)
-        e = -ENOENT;
+    int e = dz_put_remove(&a->put, a->step->path);
     return e ? dz_fail_sys(a->err, -e, "remove %s", a->step->path) : 0;
 }
 

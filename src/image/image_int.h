@@ -298,6 +298,13 @@ int dz_put_failed(struct dz_put *p, const char *path, int e);
  * directories above. */
 int dz_put_dir(struct dz_put *p, const char *path, uint32_t mode);
 int dz_put_unlink(struct dz_put *p, const char *path); /* nothing there is fine */
+/* Remove a name with all below it; 0 or a negative errno, -ENOENT: nothing is there. */
+int dz_put_remove(struct dz_put *p, const char *path);
+/* Append the names in a directory, each with its NUL; 0 or a negative errno. */
+enum {
+    DZ_PUT_NAMES_MAX = 16 << 20, /* bytes of the names in one directory */
+};
+int dz_put_children(struct dz_put *p, uint64_t dir, struct dz_buf *names);
 /* Make a symbolic link, or another name of a file, in place of an existing entry. */
 int dz_put_link(struct dz_put *p, const char *path, const char *target);
 int dz_put_name(struct dz_put *p, const char *path, const char *other);

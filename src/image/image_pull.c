@@ -6,8 +6,8 @@
  *     GET /v2/NAME/manifests/DIGEST     a manifest of an index
  *     GET /v2/NAME/blobs/DIGEST         a config, a layer
  *
- * It is a source of parts (image_oci.h): each is fetched when it is asked for, into the cache,
- * under its digest. What it says is read in a cell; here only its digest is compared.
+ * A registry is a source of parts (image_oci.h). A part is fetched when somebody looks for it, and
+ * kept in the cache under its digest. This file compares the digest; a cell reads the content.
  *
  * A registry that answers 401 names what it wants in WWW-Authenticate: a password (Basic), or a
  * token from another address (Bearer; "Token Authentication" of the distribution project). Names

@@ -88,6 +88,33 @@ int dz_put_unlink(struct dz_put *p, const char *path)
     return rc < 0 ? rc : e && e != -ENOENT ? dz_put_failed(p, path, e) : 0;
 }
 
+int dz_put_remove(struct dz_put *p, const char *path)
+{
+    struct dz_vfs_walked at;
+    const struct dz_vfs_walk how = {
+        .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .keep_last = true, .nofollow = true};
+    int e = dz_vfs_walk(p->vfs, &how, path, &at);
+    if (e)
+        return e;
+    return at.ino && !at.dot ? dz_vfs_remove_tree(p->vfs, at.dir, at.name, at.len) : -ENOENT;
+}
+
+static int add_child(void *arg, const struct dz_vfs_entry *e)
+{
+    struct dz_buf *names = arg;
+    if (e->len <= 2 && memcmp(e->name, "..", e->len) == 0)
+        return 0;
+    dz_buf_add(names, e->name, e->len);
+    dz_buf_add(names, "", 1);
+    return names->err;
+}
+
+int dz_put_children(struct dz_put *p, uint64_t dir, struct dz_buf *names)
+{
+    int e = dz_vfs_readdir(p->vfs, dir, 0, add_child, names);
+    return names->err ? -ENOMEM : e;
+}
+
 int dz_put_link(struct dz_put *p, const char *path, const char *target)
 {
     int rc = dz_put_unlink(p, path);

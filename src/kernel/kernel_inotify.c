@@ -213,7 +213,7 @@ static void watch_end(struct dz_kernel *k, struct dz_watch *w)
 /* ---- events ------------------------------------------------------------------------------------
  */
 
-/* What a watch of the directory gets, and what one of the file. */
+/* For each kind of change: the events for a watch of the directory, and for one of the file. */
 static const struct {
     uint32_t type, dir, self;
 } masks[] = {

@@ -271,7 +271,7 @@ void dz_linux_xstate_save(const uint8_t *xstate, size_t size, struct dz_buf *to)
     }
 }
 
-/* One component behind the first bytes; `used` has its bit. */
+/* Restore one component of the extended state, other than x87 and SSE, into xstate. */
 static int restore_component(const uint32_t head[2], const uint8_t *bytes, uint8_t *xstate,
                              size_t size, struct dz_err *err)
 {

@@ -663,8 +663,9 @@ int dz_linux_file_sync(struct dz_linux *l, uint64_t ino)
     return f && f->written ? write_back(l, f) : 0;
 }
 
-/* Of all files: what the disk has no room for stays in memory, and the commit goes on. The next
- * msync or fsync of the file reports it, as on Linux. */
+/* ino UINT64_MAX: write back all files; 0: those with at most SYNC_BYTES in memory. If the disk has
+ * no room for some, their content stays in memory and the commit goes on. The next msync or fsync
+ * of such a file reports it, as on Linux. */
 static int pages_sync(void *arg, uint64_t ino)
 {
     struct dz_linux *l = arg;

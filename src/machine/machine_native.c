@@ -263,7 +263,7 @@ struct comparison {
     struct dz_machine_pages_list changed;
 };
 
-/* Of pages that all have a row, list those whose content has changed since. */
+/* All pages of the part have a row: list the pages whose content differs from that row. */
 static int compare_part(struct comparison *k, const struct dz_machine_pages *part,
                         const uint64_t *sums, struct dz_err *err)
 {

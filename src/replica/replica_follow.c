@@ -260,7 +260,8 @@ static int put_about(struct task *t, bool only_new, struct dz_err *err)
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
 }
 
-/* Whose replica is it? 1: ours; 0: nobody's; DZ_EEXIST: another's. */
+/* Read the replica's owner record. 1: this data directory owns the replica; 0: it has no owner;
+ * DZ_EEXIST: another one owns it. */
 static int check_owner(struct task *t, struct dz_err *err)
 {
     static const char key[] = "\"owner\":\"";

@@ -7,8 +7,8 @@
  *     on MASK       rt_sigprocmask that asks for the mask
  *     file          fstat, read, pread, lseek, close, and TCGETS of one descriptor
  *
- * It also carries bytes that belong to a call: its path, which the stub copies before the
- * hand-over, and a struct that the call returns, which the stub copies after it.
+ * The same memory carries bytes of a call: the path, which the stub copies before the hand-over,
+ * and a struct that the call returns, which the stub copies after it.
  *
  * The guest can write all of this at any time. What the kernel's side reads back after an event
  * (`pos`, `closed`, `changed`, ...) is therefore a claim: it may only have effects that the guest

@@ -3,6 +3,7 @@
 # lib.sh. The directory s3 has the buckets; $S3_PORT is the server's. need_s3 skips a test without it.
 unset AWS_CA_BUNDLE AWS_SESSION_TOKEN AWS_PROFILE AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3
 S3_GATEWAY=$DOZE_PEERS/bin/versitygw
+S3_DIR=$PWD/s3
 export AWS_ACCESS_KEY_ID=testkey AWS_SECRET_ACCESS_KEY=testsecret123 AWS_REGION=us-east-1
 need_s3() { [ -x "$S3_GATEWAY" ] || skip 'versitygw is not installed: make bench-peers'; }
 listens() { (: <"/dev/tcp/127.0.0.1/$S3_PORT") 2>/dev/null; }
@@ -13,7 +14,7 @@ s3_start() {
     for try in 1 2 3 4 5; do # another program may take the port first
         [ "$S3_PORT" != 1 ] && [ "$try" = 1 ] ||
             S3_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-        ROOT_ACCESS_KEY=testkey ROOT_SECRET_KEY=testsecret123 "$S3_GATEWAY" --port "127.0.0.1:$S3_PORT" posix "$LIB_SCRATCH/work/s3" >>gateway.log 2>&1 &
+        ROOT_ACCESS_KEY=testkey ROOT_SECRET_KEY=testsecret123 "$S3_GATEWAY" --port "127.0.0.1:$S3_PORT" posix "$S3_DIR" >>gateway.log 2>&1 &
         s3_server=$!
         echo $s3_server >"$LIB_SCRATCH/s3.pid"
         while kill -0 $s3_server 2>/dev/null && ! listens; do read -rt 0.02 <> <(:) || :; done

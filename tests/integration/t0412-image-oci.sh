@@ -32,7 +32,7 @@ spec='name registry.example/team/App:1.0
 config Env ["A=b c","PATH=/bin"]
 config Entrypoint ["/bin/hello"]
 config Cmd ["x"]
-config WorkingDir "srv/work"
+config WorkingDir "srv/app"
 config User "1000:1001"
 layer gzip
 dir bin 755
@@ -68,10 +68,10 @@ printf '%s\n' "$spec" | image app
 
 test_that 'a layout: its layers, whiteouts, owners, links, attributes and times' '
     run 0 doze image import app && run 0 doze image inspect app:1.0 && has out "kind       linux" && has out "user       1000:1001" &&
-    has out "workdir    /srv/work" && has out "entry      /bin/hello" && has out "A=b c" &&
+    has out "workdir    /srv/app" && has out "entry      /bin/hello" && has out "A=b c" &&
     run 0 files app:1.0 && has out "drwx------ 5/6 0 2023-11-14 22:13 becomes-dir/" && has out "becomes-dir/in" && lacks out gone && lacks out deep &&
     has out "opaque/new" && lacks out "opaque/old" && has out "bin/through" && has out "lib -> bin" && has out "bin/same" && lacks out "dev/null" &&
-    has out "-rwsr-xr-x 0/0 1 2023-11-14 22:13 becomes-file" && has out "srv/work/" && has out "etc/kept" &&
+    has out "-rwsr-xr-x 0/0 1 2023-11-14 22:13 becomes-file" && has out "srv/app/" && has out "etc/kept" &&
     rm -rf x && mkdir x && doze disk tar look.doze | tar -C x -xf - --xattrs && [ "$(cat x/becomes-dir/in)" = in ] && [ x/bin/same -ef x/bin/hello ] &&
     [ "$(getfattr --only-values -n user.a x/etc/attr 2>/dev/null || python3 -c "import os; print(os.getxattr(\"x/etc/attr\", \"user.a\").decode(), end=\"\")")" = value ]
 '
