@@ -5,6 +5,7 @@
  * are cp and fsync, and curl, which sends or fetches the file in one signed request. The server's
  * own work is most of the time with a bucket.
  */
+#include "../tests/lib/free_port.h"
 #include "bench.h"
 
 #include "base/fd.h"
@@ -103,16 +104,11 @@ static bool listens(void)
 
 static pid_t start_server(const char *program)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
     char buckets[DZ_TEMP_DIR_TEXT + 16], bucket[DZ_TEMP_DIR_TEXT + 32], address[64];
     pid_t pid;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &n) < 0)
+    port = free_port();
+    if (port < 0)
         exit(1);
-    (void)close(fd);
-    port = ntohs(at.sin_port);
     (void)snprintf(buckets, sizeof buckets, "%s/s3", dir);
     (void)snprintf(bucket, sizeof bucket, "%s/bucket", buckets);
     (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);

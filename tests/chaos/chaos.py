@@ -29,7 +29,9 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import acts
+from free_port import free_port
 
 SEED = int(os.environ.get("SEED") or random.randrange(1 << 31))
 SECONDS = int(os.environ.get("CHAOS_SECONDS") or 90)
@@ -80,7 +82,7 @@ class Daemon:
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
                         "-keyout", scratch + "/key", "-out", scratch + "/pem"], check=True, stderr=subprocess.DEVNULL)
-        self.tls, self.tcp = free_ports(2)
+        self.tls = free_port()
         self.log = open(scratch + "/log", "wb")
         self.process = subprocess.Popen(
             [asan, "daemon", "--listen=127.0.0.1:%d" % self.tls, "--tls-certificate=" + scratch + "/pem", "--tls-key=" + scratch + "/key",
@@ -140,16 +142,6 @@ class Daemon:
             text = f.read()
         places = [m.start() for m in re.finditer(r"ERROR: \w+Sanitizer|runtime error:|Assertion|assert", text)]
         return [text[max(0, i - 200):i + 5000] for i in places[:6]]
-
-
-def free_ports(count):
-    socks = [socket.socket() for _ in range(count)]
-    for s in socks:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in socks]
-    for s in socks:
-        s.close()
-    return ports
 
 
 def watch_health(d, over, waits):

@@ -7,19 +7,22 @@ S3_DIR=$PWD/s3
 export AWS_ACCESS_KEY_ID=testkey AWS_SECRET_ACCESS_KEY=testsecret123 AWS_REGION=us-east-1
 need_s3() { [ -x "$S3_GATEWAY" ] || skip 'versitygw is not installed: make bench-peers'; }
 listens() { (: <"/dev/tcp/127.0.0.1/$S3_PORT") 2>/dev/null; }
-s3_server='' S3_PORT=1
-# s3_start: the server, at the port that it had before
+S3_PORT=$("$LIB_ROOT/tests/lib/free_port.py")
+# s3_start: the server, always at the same port, because the daemons under test were told this port
 s3_start() {
-    local try
-    for try in 1 2 3 4 5; do # another program may take the port first
-        [ "$S3_PORT" != 1 ] && [ "$try" = 1 ] ||
-            S3_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    local s3_server end=$((SECONDS + 20))
+    while :; do # another program may have taken the port
         ROOT_ACCESS_KEY=testkey ROOT_SECRET_KEY=testsecret123 "$S3_GATEWAY" --port "127.0.0.1:$S3_PORT" posix "$S3_DIR" >>gateway.log 2>&1 &
         s3_server=$!
         echo $s3_server >"$LIB_SCRATCH/s3.pid"
-        while kill -0 $s3_server 2>/dev/null && ! listens; do read -rt 0.02 <> <(:) || :; done
-        listens && return 0
+        while kill -0 $s3_server 2>/dev/null; do
+            if listens && kill -0 $s3_server 2>/dev/null; then return 0; fi
+            read -rt 0.02 <> <(:) || :
+        done
+        if [ "$SECONDS" -ge "$end" ]; then break; fi
+        read -rt 0.2 <> <(:) || :
     done
+    echo "versitygw cannot listen at port $S3_PORT:" && tail -n 5 gateway.log
     return 1
 }
 s3_stop() { # also from a test, which is a subshell

@@ -169,7 +169,7 @@ test_that 'interrupted, it leaves nothing but what it fetched' '
 '
 test_that 'the registry of Debian gives what was pushed to it, with a password' '
     command -v docker-registry >/dev/null || skip "docker-registry is not installed"
-    port=$(python3 -c "import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); print(s.getsockname()[1])")
+    port=$("$LIB_ROOT/tests/lib/free_port.py")
     mkdir -p stored && printf "version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: 127.0.0.1:%s}\n" "$PWD/stored" "$port" >registry.yml &&
     { docker-registry serve registry.yml >registry.out 2>&1 & } && echo $! >registry.pid && for _ in $(seq 100); do curl -sf http://127.0.0.1:$port/v2/ >/dev/null && break; sleep 0.1; done &&
     "$tools/push" app 127.0.0.1:$port team/app 1.0 && rm -rf data/images/cache && run 0 doze image pull 127.0.0.1:$port/team/app:1.0 -t real && run 0 doze run --image real && has out x

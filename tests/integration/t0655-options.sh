@@ -147,11 +147,10 @@ third_daemon() { # doze daemon OPTIONS: on third
     up
 }
 held() { run 0 python3 "$LIB_ROOT/tests/lib/held.py" "$@" && cat out; }
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 option 'daemon --connections: the 17th is accepted when one of the 16 has left' '
     third_daemon doze daemon --connections 16 && held connections "$PWD/third/doze.sock" 20 && has out "answered 16 later 4" && third_daemon doze daemon && held connections "$PWD/third/doze.sock" 20 && has out "answered 20 later 0"'
 option 'daemon --plain --connections-per-address' '
-    { end_daemon third || :; } && port=$(free_port) && run 1 doze daemon --data third --listen 0.0.0.0:$port --plain no && has err "TLS" &&
+    { end_daemon third || :; } && port=$("$LIB_ROOT/tests/lib/free_port.py") && run 1 doze daemon --data third --listen 0.0.0.0:$port --plain no && has err "TLS" &&
     third_daemon doze daemon --listen 0.0.0.0:$port --plain yes --connections-per-address 3 && held connections 127.0.0.1:$port 6 && has out "answered 3 "'
 option 'daemon --requests-per-tenant' '
     third_daemon doze daemon --requests-per-tenant 2 && run 0 doze token create acme --tenant acme && token=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) && echo "Authorization: Bearer $token" >acme.header &&

@@ -8,6 +8,8 @@
  *
  * A daemon of its own, in a directory of its own below TMPDIR.
  */
+#include "../lib/free_port.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -110,18 +112,6 @@ static int dial(void)
     return fd;
 }
 
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &len) < 0)
-        die("find a port");
-    (void)close(fd);
-    return ntohs(at.sin_port);
-}
-
 static void start(const char *doze)
 {
     char address[64], command[TEXT];
@@ -130,6 +120,8 @@ static void start(const char *doze)
     if (!mkdtemp(root))
         die(root);
     port = free_port();
+    if (port < 0)
+        die("find a port");
     (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
     (void)setenv("DOZE_DATA", root, 1);
     daemon_pid = fork();
