@@ -23,7 +23,7 @@ OPT_lint    := -O0 -w
 # -Wnull-dereference sees through inlining at -O2 and no assertion calms it: -Og and -fanalyzer check that
 OPT_release  = -O2 -g -D_FORTIFY_SOURCE=2 -Wno-null-dereference $(call cc-option,-ftrivial-auto-var-init=zero)
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-OPT_tsan    := -O1 -g -fsanitize=thread
+OPT_tsan    := -O1 -g -fsanitize=thread -Wno-null-dereference -Wno-maybe-uninitialized
 OPT_cover   := -O0 -g --coverage
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 

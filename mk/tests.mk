@@ -3,7 +3,7 @@ ASAN    := build/asan-$(notdir $(CC))
 IN_ASAN  = $(MAKE) --no-print-directory CONFIG=asan
 BASE    := build/base/base.doze
 
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images ltp \
+TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native guest-sandbox test-images ltp \
   integration openapi model crash wasi security security-asan sim kill sleep chaos
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
@@ -23,10 +23,12 @@ check: $(CHECKED_UNITS) $(CHECKED_CORPORA) ## unit tests and corpora; T=vfs_file
 	    $(if $(and $(CHECKED_UNITS),$(CHECKED_CORPORA)),--) $(if $(CHECKED_CORPORA),corpora $(CHECKED_CORPORA))
 check-asan: ## the same under ASan and UBSan
 	+@$(IN_ASAN) check
+check-tsan: ## the tests of the engine of replication, whose threads share memory, under ThreadSanitizer
+	+@TSAN_OPTIONS=halt_on_error=1 $(MAKE) --no-print-directory CONFIG=tsan T=$(or $(T),replica) check
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
-.PHONY: check check-asan torture
+.PHONY: check check-asan check-tsan torture
 
 ATTACKS     := $(B)/tests/native/native_attacks
 INTEGRATION := $(sort $(wildcard tests/integration/t$(T:t%=%)*.sh))

@@ -77,19 +77,22 @@ static bool is_in_use(int db_fd)
     "1 %16" SCNx64 " %" SCNd64 " %" SCNu64 " %8x%8x %8x%8x %16" SCNx64 " %" SCNd64 " %" SCNd64 \
     " %" SCNu64 " %" SCNu64 " %16" SCNx64 " %" SCNd64 " %16" SCNx64 "\n"
 
-static uint64_t sum_of_url(const struct followed *o)
+/* The URL of the task: that of the table may change at any time. */
+static uint64_t sum_of_url(const struct task *t)
 {
-    return dz_ltx_sum(0, o->url, strlen(o->url));
+    return dz_ltx_sum(0, t->url, strlen(t->url));
 }
 
-static void save_state(const struct dz_replica_engine *e, const struct followed *o)
+static void save_state(const struct task *task)
 {
+    const struct dz_replica_engine *e = task->e;
+    const struct followed *o = task->o;
     char text[STATE_TEXT], temp[DZ_COLD_KEY + 8];
     const struct dz_replica_tip *t = &o->tip;
     int n = snprintf(text, sizeof text, STATE_FORMAT, t->txid, t->time_ms,
                      t->placed ? t->place.at : 0, t->place.salt[0], t->place.salt[1],
                      t->place.sum[0], t->place.sum[1], t->sum, o->stamp.mtime_ns, o->stamp.size,
-                     o->stamp.ino, o->since_bytes, o->since_txid, o->snapshot_ms, sum_of_url(o));
+                     o->stamp.ino, o->since_bytes, o->since_txid, o->snapshot_ms, sum_of_url(task));
     /* Not synced: what a power cut takes costs requests, and a wrong text does not parse. */
     (void)snprintf(temp, sizeof temp, ".%s.tmp", o->id);
     DZ_AUTO(dz_fd_close)
@@ -101,8 +104,10 @@ static void save_state(const struct dz_replica_engine *e, const struct followed 
 
 /* If the file and its log are as they were when the replica had all of them, the replica need not
  * be asked. */
-static void load_state(const struct dz_replica_engine *e, struct followed *o)
+static void load_state(const struct task *task)
 {
+    const struct dz_replica_engine *e = task->e;
+    struct followed *o = task->o;
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(STATE_TEXT);
     struct dz_replica_tip t = {0};
     struct stamp was = {0}, now = {0}, log = {0};
@@ -113,7 +118,7 @@ static void load_state(const struct dz_replica_engine *e, struct followed *o)
         sscanf(b.p, STATE_SCAN, &t.txid, &t.time_ms, &t.place.at, &t.place.salt[0],
                &t.place.salt[1], &t.place.sum[0], &t.place.sum[1], &t.sum, &was.mtime_ns, &was.size,
                &was.ino, &since_bytes, &since_txid, &snapshot_ms, &url) != 15 ||
-        url != sum_of_url(o) || t.txid == 0)
+        url != sum_of_url(task) || t.txid == 0)
         return;
     o->tip.txid = t.txid; /* for the status */
     o->tip.time_ms = t.time_ms;
@@ -555,7 +560,7 @@ int dz_replica_serve(struct task *t, struct dz_err *err)
 {
     struct followed *o = t->o;
     if (!o->loaded)
-        load_state(t->e, o);
+        load_state(t);
     DZ_AUTO(dz_fd_close) int db_fd = dz_replica_open_live(t->e, o->id, DZ_COLD_LIVE);
     if (db_fd < 0 && errno == ENOENT) { /* frozen, archived, or not made yet */
         int rc = t->about || t->erased || t->take ? open_store(t, err) : 0;
@@ -578,6 +583,6 @@ int dz_replica_serve(struct task *t, struct dz_err *err)
     if (t->attached || used)
         return 0;
     if (o->clean)
-        save_state(t->e, o);
+        save_state(t);
     return 1;
 }

@@ -11,6 +11,7 @@
 #include "replica/replica_engine.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -248,4 +249,73 @@ TEST(the_replica_has_a_committed_state_at_any_moment)
     }
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
         run_seed(seed, STEPS);
+}
+
+/* --- all functions at once, for ThreadSanitizer (make check-tsan) ------------------------------
+ */
+
+struct crowd {
+    struct world w;
+    _Atomic bool over;
+};
+
+/* Settings of a sandbox change while its worker is busy, and another sandbox comes and goes. */
+static void *change_settings(void *arg)
+{
+    struct crowd *c = arg;
+    struct dz_err why;
+    const struct dz_replica_follow box = {.id = "box", .url = c->w.url, .about = "\"name\":\"b\""},
+                                   other = {.id = "other", .url = c->w.url, .about = ""};
+    for (int i = 0; !c->over; i++) {
+        struct dz_replica_follow f = i & 1 ? other : box;
+        f.policy = (struct dz_replica_policy){i & 2, 60000, 3600000};
+        CHECK_INT(dz_replica_engine_follow(c->w.engine, &f, &why), 0);
+        if (i % 8 == 7)
+            dz_replica_engine_leave(c->w.engine, "other", i & 8);
+        (void)poll(NULL, 0, 1);
+    }
+    return NULL;
+}
+
+static void *ask_for_state(void *arg)
+{
+    struct crowd *c = arg;
+    struct dz_replica_totals *t = dz_zalloc(sizeof *t);
+    struct dz_replica_report r;
+    struct dz_replica_status s;
+    for (int i = 0; t && !c->over; i++) {
+        dz_replica_engine_totals(c->w.engine, i & 1, t);
+        dz_replica_engine_status(c->w.engine, i & 1 ? "box" : "other", &s);
+        (void)dz_replica_engine_next(c->w.engine, &r);
+        (void)poll(NULL, 0, 1);
+    }
+    dz_free(t);
+    return NULL;
+}
+
+TEST(any_thread_may_call_at_any_time)
+{
+    DZ_AUTO(dz_freep) struct crowd *c = dz_zalloc(sizeof *c);
+    void *(*const acts[])(void *) = {change_settings, ask_for_state};
+    pthread_t threads[DZ_ARRAY_LEN(acts)];
+    seed_now = 3;
+    require(c, "out of memory");
+    begin(&c->w, 3);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(acts); i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, acts[i], c), 0);
+    for (unsigned i = 0; i < 200; i++) {
+        uint32_t what = dice_below(&c->w.dice, 8);
+        if (!c->w.open)
+            open_db(&c->w);
+        if (what == 0)
+            close_db(&c->w, dice_below(&c->w.dice, 2) == 0);
+        else if (what == 1)
+            checkpoint(&c->w, false);
+        else
+            commit(&c->w);
+    }
+    c->over = true;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(acts); i++)
+        (void)pthread_join(threads[i], NULL);
+    end(&c->w);
 }
