@@ -20,6 +20,8 @@ enum {
 };
 #define TIMEOUT_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)
 
+const char *const dz_api_stream_names[3] = {"stdout", "stderr", "trace"};
+
 /* --- words ---------------------------------------------------------------------------------- */
 
 static const char *signal_name(int number)
@@ -114,6 +116,7 @@ const struct dz_api_field dz_api_exec_fields[] = {
     {"timeout", DZ_API_DURATION, offsetof(struct dz_api_exec, timeout_ms), NULL, 0},
     {"background", DZ_API_BOOL, offsetof(struct dz_api_exec, background), NULL, 0},
     {"main", DZ_API_BOOL, offsetof(struct dz_api_exec, main), NULL, 0},
+    {"trace", DZ_API_BOOL, offsetof(struct dz_api_exec, trace), NULL, 0},
     {"max_output", DZ_API_SIZE, offsetof(struct dz_api_exec, max_output), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
@@ -150,6 +153,7 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
         .cols = (uint16_t)b->cols,
         .background = b->background,
         .main = b->main,
+        .trace = b->trace,
         .timeout_ms = b->timeout_ms,
     };
     return dz_control_exec_check(ret_exec, why);
@@ -163,8 +167,8 @@ struct run {
     uint64_t id; /* id of the request */
     struct dz_exec_watch *watch;
     struct dz_timer *timer;
-    struct dz_buf out[2];
-    size_t reserved; /* bytes that dz_http_reserve() holds for out and err */
+    struct dz_buf out[3]; /* by stream, from 1 */
+    size_t reserved;      /* bytes that dz_http_reserve() holds for out and err */
     bool truncated, background, gone;
     int64_t pid;
     char exec_id[DZ_CONTROL_VALUE_MAX + 1];
@@ -173,8 +177,8 @@ struct run {
 static void run_free(struct run *run)
 {
     dz_timer_free(run->timer);
-    dz_buf_release(&run->out[0]);
-    dz_buf_release(&run->out[1]);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(run->out); i++)
+        dz_buf_release(&run->out[i]);
     dz_free(run);
 }
 
@@ -214,7 +218,7 @@ static void on_started(void *arg, const char *exec_id, int64_t pid)
 static bool has_room(struct run *run, size_t n)
 {
     struct dz_http_req *r = dz_http_find(run->api->http, run->id);
-    size_t bytes = run->out[0].len + run->out[1].len + n;
+    size_t bytes = run->out[0].len + run->out[1].len + run->out[2].len + n;
     if (bytes <= run->reserved || !r)
         return true;
     bytes = (bytes + DZ_HELD_FREE - 1) / DZ_HELD_FREE * DZ_HELD_FREE;
@@ -227,7 +231,7 @@ static bool has_room(struct run *run, size_t n)
 static void on_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
 {
     struct run *run = arg;
-    struct dz_buf *b = &run->out[stream == 2];
+    struct dz_buf *b = &run->out[stream - 1];
     size_t room = b->max - b->len, part = n < room ? n : room;
     (void)offset;
     if (!has_room(run, part))
@@ -248,8 +252,10 @@ static void on_ended(void *arg, const struct dz_exec_exit *how)
         dz_api_begin(&o);
         dz_json_put_i64(&o.json, "pid", run->pid);
         dz_api_exec_put_exit(&o.json, run->exec_id, how, run->truncated);
-        dz_json_put_bytes(&o.json, "stdout", dz_str_n(run->out[0].p, run->out[0].len));
-        dz_json_put_bytes(&o.json, "stderr", dz_str_n(run->out[1].p, run->out[1].len));
+        for (size_t i = 0; i < DZ_ARRAY_LEN(run->out); i++)
+            if (i < 2 || run->out[i].len) /* without a trace there is no such field */
+                dz_json_put_bytes(&o.json, dz_api_stream_names[i],
+                                  dz_str_n(run->out[i].p, run->out[i].len));
         dz_api_send(r, 200, &o);
     }
     run_free(run);
@@ -306,7 +312,8 @@ static struct run *make_run(struct dz_api *a, struct dz_http_req *r, uint64_t ma
     run->api = a;
     run->id = dz_http_id(r);
     run->reserved = reserve;
-    run->out[0] = run->out[1] = (struct dz_buf)DZ_BUF_INIT((size_t)max_output);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(run->out); i++)
+        run->out[i] = (struct dz_buf)DZ_BUF_INIT((size_t)max_output);
     dz_http_on_gone(r, on_gone, run);
     return run;
 }

@@ -13,7 +13,7 @@ struct dz_api_exec {
     const char *shell, *cwd, *user, *env;
     struct dz_api_input input;
     int64_t cols, rows, timeout_ms;
-    int tty, background, main;
+    int tty, background, main, trace;
     uint64_t max_output;
 };
 enum {
@@ -27,6 +27,8 @@ void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct d
                           bool truncated);
 /* The number of "TERM", "SIGTERM" or "15"; 0 if there is no such signal. */
 int dz_api_signal(const char *name);
+/* The names of streams 1, 2 and 3. */
+extern const char *const dz_api_stream_names[3];
 /* Write {"text"} if data is valid UTF-8, else {"base64"}. */
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
 /* For streams that have begun: write the object "error" of a refusal as an event. */

@@ -123,7 +123,7 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
         dz_json_init(&j, &text, false);
         dz_api_put_bytes(&j, dz_str_n(data, n));
         (void)snprintf(id, sizeof id, "%llu", (unsigned long long)offset + n);
-        send_json(s, stream == 2 ? "stderr" : "stdout", id, &text);
+        send_json(s, dz_api_stream_names[stream - 1], id, &text);
     } else {
         const char number = (char)stream;
         dz_buf_add(&text, &number, 1);

@@ -19,7 +19,8 @@
 
 #define TIMEOUT_MAX_NS (INT64_C(100) * 365 * 24 * 3600 * DZ_NS_PER_S)
 
-static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
+/* The trace comes first: a line is sent before the output of later calls. */
+static const uint32_t out_streams[] = {DZ_CELL_TRACE, DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
 struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
                               const struct dz_started *start)
@@ -46,7 +47,7 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
     e->handle = handle;
     e->number = DZ_EXEC_NONE;
     e->kept = x->kept;
-    e->tail = (struct dz_buf)DZ_BUF_INIT((size_t)4 * DZ_KERNEL_STREAM_SIZE);
+    e->tail = (struct dz_buf)DZ_BUF_INIT((size_t)DZ_CELL_STREAMS * DZ_KERNEL_STREAM_SIZE);
     e->argv = (struct dz_buf)DZ_BUF_INIT(DZ_EXEC_ARGV_KEPT);
     e->own = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_SPEC_MAX);
     e->keep = DZ_CELL_KEEP;
@@ -139,7 +140,7 @@ static void wanted_release(struct wanted *w)
 /* The columns of a record that are known when the command starts. */
 static int describe(struct dz_exec *e, const struct wanted *w, struct dz_err *err)
 {
-    e->flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN);
+    e->flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN | DZ_EXEC_TRACE);
     e->kill_real_ns = w->head.timeout_ns > 0 ? e->started_ns + w->head.timeout_ns : 0;
     for (uint32_t i = 0; w->argv[i]; i++) {
         size_t n = strlen(w->argv[i]) + 1;
@@ -184,6 +185,7 @@ static int launch(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struc
                                 .bare = w->head.flags & DZ_EXEC_BARE,
                                 .tty = w->head.flags & DZ_EXEC_TTY,
                                 .open_stdin = w->head.flags & DZ_EXEC_STDIN,
+                                .trace = w->head.flags & DZ_EXEC_TRACE,
                                 .rows = w->head.rows,
                                 .cols = w->head.cols,
                                 .cpu_ns = w->head.cpu_ns,
@@ -366,8 +368,8 @@ void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t 
 
 size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n)
 {
-    struct dz_exec *e = by_number(x, tag >> 2);
-    uint32_t s = tag & 3;
+    struct dz_exec *e = by_number(x, (tag & ~DZ_CELL_TAG_TRACE) >> 2);
+    uint32_t s = tag & DZ_CELL_TAG_TRACE ? DZ_CELL_TRACE : tag & 3;
     if (!e || e->over)
         return n;
     size_t take = e->granted[s] < n ? e->granted[s] : n;
@@ -424,7 +426,7 @@ static void pump(struct dz_execs *x, struct dz_exec *e)
         size_t n = dz_execs_read(x, e, &data, &stream);
         size_t room = DZ_CELL_WINDOW - (size_t)(e->cursor - e->acked);
         f.size = (uint32_t)(n < room ? n : room);
-        f.stream = e->handle << 2 | stream;
+        f.stream = e->handle << 2 | (stream & 3);
         f.value = e->cursor;
         if (n == 0)
             return;
@@ -641,6 +643,8 @@ int dz_execs_woken(struct dz_execs *x, uint64_t main_sent, const char *const *sl
         e->job = dz_kernel_job_find(k, e->number + 1);
         for (uint32_t i = 0; i < 4; i++)
             e->streams[i] = dz_kernel_stream_find(k, (uint64_t)e->number << 2 | i);
+        e->streams[DZ_CELL_TRACE] =
+            dz_kernel_stream_find(k, (uint64_t)e->number << 2 | DZ_CELL_TAG_TRACE);
         if (!e->job) { /* the record is stale: its command does not run */
             e->state = DZ_EXEC_LOST;
             e->changed = e->over = true;

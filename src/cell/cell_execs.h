@@ -46,7 +46,7 @@ struct dz_exec {
     uint32_t number; /* the number of its row in the file, or DZ_EXEC_NONE */
     uint32_t handle; /* the host's handle for it */
     char id[DZ_CELL_ID_MAX + 1];
-    uint32_t job, streams[4];
+    uint32_t job, streams[DZ_CELL_STREAMS];
     bool attached, over; /* it has ended and its end is in the file, but EXITED was not sent yet */
     bool changed;        /* its row in the file is to be updated */
     bool kept;           /* it and its output get rows; false in an ephemeral cell */
@@ -56,7 +56,7 @@ struct dz_exec {
     int64_t kill_at; /* when to kill it, on the boot clock in ns; INT64_MAX: never */
     bool timed_out;
     char why[160];        /* why it was stopped; "": it was not */
-    uint32_t flags;       /* DZ_EXEC_TTY, DZ_EXEC_STDIN */
+    uint32_t flags;       /* DZ_EXEC_TTY, DZ_EXEC_STDIN, DZ_EXEC_TRACE */
     int32_t pid;          /* the pid of its first process */
     int64_t kill_real_ns; /* kill_at as ns since 1970; 0: never */
     struct dz_buf argv,
@@ -68,13 +68,14 @@ struct dz_exec {
     uint64_t keep;            /* how many bytes the file may keep */
     uint32_t next_row;        /* the number of its next row of output */
     uint64_t read_row;        /* the row of exec_output with the cursor, or an earlier one */
-    uint32_t granted[4];      /* bytes collected, but not yet removed from the kernel's rings */
-    bool shut[4];             /* the host's window was full: collect more when there is room */
+    uint32_t
+        granted[DZ_CELL_STREAMS]; /* bytes collected, but not yet removed from the kernel's rings */
+    bool shut[DZ_CELL_STREAMS];   /* the host's window was full: collect more when there is room */
     /* The bytes that were collected last, which begin at offset tail_at; if !kept, all bytes that
      * were not sent yet. */
     struct dz_buf tail;
     uint64_t tail_at;
-    struct dz_exec_piece pieces[8];
+    struct dz_exec_piece pieces[16];
     uint32_t piece_count, tail_row; /* tail_row: the number of the tail's first row */
     bool unwritten;                 /* the tail is not in the file yet */
 };

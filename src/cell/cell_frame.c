@@ -244,7 +244,6 @@ enum {
     START_STRICT = 32,
     START_GO = 64,
     START_READONLY = 128,
-    START_TRACE = 512,
     START_NO_WAL = 256, /* no WAL is passed: the second descriptor is the disk again */
 };
 
@@ -303,7 +302,7 @@ static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool fork
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->ends_with_main ? START_ENDS_WITH_MAIN : 0u) |
            (forked ? START_FORKED : 0u) | (s->strict ? START_STRICT : 0u) |
            (s->go ? START_GO : 0u) | (s->readonly ? START_READONLY : 0u) |
-           (s->trace ? START_TRACE : 0u) | (s->wal_fd < 0 ? START_NO_WAL : 0u);
+           (s->wal_fd < 0 ? START_NO_WAL : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -473,7 +472,6 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->forked = head.flags & START_FORKED;
     s->strict = head.flags & START_STRICT;
     s->go = head.flags & START_GO;
-    s->trace = head.flags & START_TRACE;
     s->readonly = head.flags & START_READONLY;
     if (head.flags & START_NO_WAL)
         dz_fd_close(&s->fds[1]);

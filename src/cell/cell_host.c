@@ -83,7 +83,6 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
         return rc;
     }
     dz_cell_stderr_init(&c->text, DZ_STDERR_CELL, start->label);
-    c->traces = start->trace;
     c->pid = fork();
     if (c->pid == 0)
         child(pair[1], !start->ends_with_main, start->native);

@@ -48,7 +48,6 @@ struct dz_cell {
     bool tidies;     /* its last event was SUSPENDED: it may tidy up its file before it exits */
     bool suspending; /* the machine is being suspended: input would be lost */
     bool gone;       /* GONE was reported */
-    bool traces;     /* TRACE may come */
     bool silent; /* the machine is to start at once; until then no event of a command may come */
     int status;
     uint32_t next_exec, next_op;

@@ -309,7 +309,8 @@ static void encode(struct dz_buf *b, const struct dz_cell_exec *e)
 {
     struct dz_exec_head head = {
         .flags = (e->tty ? DZ_EXEC_TTY : 0u) | (e->open_stdin ? DZ_EXEC_STDIN : 0u) |
-                 (e->attach ? DZ_EXEC_ATTACH : 0u) | (e->bare ? DZ_EXEC_BARE : 0u),
+                 (e->attach ? DZ_EXEC_ATTACH : 0u) | (e->bare ? DZ_EXEC_BARE : 0u) |
+                 (e->trace ? DZ_EXEC_TRACE : 0u),
         .rows = e->rows,
         .cols = e->cols,
         .cpu_ns = e->cpu_ns,
@@ -553,6 +554,7 @@ static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     switch (f->type) {
     case DZ_FRAME_OUTPUT:
         e->type = DZ_CELL_OUTPUT;
+        e->stream = e->stream ? e->stream : DZ_CELL_TRACE;
         e->offset = f->value;
         return 1;
     case DZ_FRAME_WINDOW:
@@ -634,11 +636,6 @@ int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
             return dz_cell_nonsense(f, err);
         e->type = DZ_CELL_FULL;
         e->text = dz_cell_sentence(c, 0);
-        return 1;
-    case DZ_FRAME_TRACE:
-        if (!c->traces)
-            return dz_cell_nonsense(f, err);
-        e->type = DZ_CELL_TRACE;
         return 1;
     case DZ_FRAME_USED:
         if (++c->useds > USEDS_MOST)

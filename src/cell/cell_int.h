@@ -65,7 +65,6 @@ enum dz_frame_type {
                                   dz_frame_exited, the message */
     DZ_FRAME_ACTIVITY = 30,    /* payload: struct dz_frame_activity */
     DZ_FRAME_USED = 31,        /* payload: as in NEST_WARM */
-    DZ_FRAME_TRACE = 63,       /* payload: lines about system calls, cut anywhere */
     DZ_FRAME_OP_DATA = 56,     /* payload */
     DZ_FRAME_OP_WINDOW = 57,   /* value: how many more bytes it takes */
     DZ_FRAME_OP_DONE = 58,     /* value: the result; or DZ_E*, payload: the message */
@@ -157,7 +156,7 @@ struct dz_frame_activity {
 /* The payload of an EXEC. Strings with their NUL follow: id, program, cwd, user, argv, env,
  * preopens; then the bytes that the host keeps with the command. */
 struct dz_exec_head {
-    uint32_t flags; /* DZ_EXEC_TTY, _STDIN, _ATTACH, _BARE */
+    uint32_t flags; /* DZ_EXEC_TTY, _STDIN, _ATTACH, _BARE, _TRACE */
     uint16_t rows, cols;
     uint32_t argc, envc;
     int64_t cpu_ns;
@@ -330,7 +329,7 @@ struct dz_started {
     /* Each ends with NULL and is one allocation. */
     const char **env, **sleepers;
     enum dz_cell_asleep asleep;
-    bool fresh, ephemeral, strict, readonly, ends_with_main, go, trace;
+    bool fresh, ephemeral, strict, readonly, ends_with_main, go;
     int64_t clock_ns; /* 0: the time */
     bool forked;      /* the zygote has the image and its modules */
     uint32_t lock_wait_ms;

@@ -208,29 +208,14 @@ void dz_cell_machine_check_pack(struct dz_cell_machine *m)
                   m->image_sha256 ? m->image_sha256 : "", (unsigned long long)lost);
 }
 
-/* A line without room is dropped, and the trace says so. The loop stops guests long before that. */
-static void on_trace(void *arg, const struct dz_task *t, const char *line, size_t size)
-{
-    struct dz_buf *to = ((const struct dz_cell_machine *)arg)->trace;
-    static const char lost[] = "... lines are missing\n";
-    const size_t room = DZ_CELL_TRACE_MAX - sizeof lost;
-    if (to->len + size + 16 <= room) {
-        dz_buf_addf(to, "%5d ", (int)t->thread->tid);
-        dz_buf_add(to, line, size);
-        dz_buf_adds(to, "\n");
-    } else if (to->len <= room) {
-        dz_buf_adds(to, lost);
-    }
-}
-
 static int linux_begin(struct dz_cell_machine *m, const struct dz_policy *policy, void **ret_arg,
                        struct dz_err *err)
 {
-    const struct dz_linux_opts opts = {.stub = m->native->stub,
-                                       .vfs = m->vfs,
-                                       .pack = {m->pack_fd, on_pack_find, on_pack_missed, m},
-                                       .trace = m->trace ? on_trace : NULL,
-                                       .arg = m};
+    const struct dz_linux_opts opts = {
+        .stub = m->native->stub,
+        .vfs = m->vfs,
+        .pack = {m->pack_fd, on_pack_find, on_pack_missed, m},
+    };
     (void)policy;
     *ret_arg = m->native->runner;
     return dz_linux_begin(m->native->runner, &opts, err);
@@ -407,6 +392,11 @@ static int open_streams(struct dz_cell_machine *m, struct dz_cell_program *p,
     const struct dz_winsize size = {.rows = p->rows, .cols = p->cols};
     uint64_t tag = (uint64_t)p->number << 2;
     int rc = 0;
+    if (p->trace)
+        rc = dz_kernel_stream_new(m->kernel, DZ_STREAM_OUT, tag | DZ_CELL_TAG_TRACE,
+                                  &p->streams[DZ_CELL_TRACE], err);
+    if (rc < 0)
+        return rc;
     if (p->tty) {
         rc = dz_kernel_pty_new(m->kernel, &size, tag | DZ_CELL_TTY, &p->streams[DZ_CELL_TTY], err);
         for (int i = 0; i < 3; i++)
@@ -554,6 +544,7 @@ static int spawn(struct dz_cell_machine *m, struct dz_cell_program *p, const str
         .fd_count = 3,
         .preopens = p->bare || given ? preopens : NULL,
         .preopen_count = given ? parse_preopens(p->preopens, preopen_text, preopens) : 0,
+        .trace = p->streams[DZ_CELL_TRACE],
         .session = true,
         .cpu_ns = p->cpu_ns < 0 ? UINT64_MAX : (uint64_t)p->cpu_ns,
         .output_bytes = p->output_bytes,

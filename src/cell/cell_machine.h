@@ -39,18 +39,19 @@ struct dz_cell_program {
     const char *const *argv, *const *env,
                                  *const *more_env; /* more_env: variables that env does not have */
     const char *const *preopens;
-    bool bare, tty, open_stdin;
+    bool bare, tty, open_stdin, trace;
     uint16_t rows, cols;
     int64_t cpu_ns; /* the limit of its processor time; 0: the policy's; -1: none */
     uint64_t output_bytes;
-    uint32_t job,
-        streams[4]; /* set by the start; streams by enum dz_cell_stream, 0: there is none */
-    enum dz_exec_wrong wrong; /* the reason, when the start failed */
+    uint32_t job, streams[DZ_CELL_STREAMS]; /* set by the start; streams by enum dz_cell_stream, 0:
+                                               there is none */
+    enum dz_exec_wrong wrong;               /* the reason, when the start failed */
 };
 
-enum {
-    DZ_CELL_TRACE_MAX = 8 << 20, /* bytes of a trace that were not sent yet */
-};
+/* Set in the tag of the stream that gets a command's trace: its standard input has the same one
+ * otherwise. */
+#define DZ_CELL_TAG_TRACE (UINT64_C(1) << 63)
+
 struct dz_os_dirty;
 
 struct dz_cell_machine {
@@ -66,7 +67,6 @@ struct dz_cell_machine {
     struct dz_machine_ops keep_ops;
     struct dz_machine_native keep_native; /* used where `native` is set */
     struct dz_os_dirty *dirty;
-    struct dz_buf *trace; /* takes lines about the system calls of native programs; NULL: none */
     struct dz_cell_native *native; /* NULL: it runs no native programs */
     struct dz_zygote
         *zygote; /* the zygote that forked this cell, with all that it prepared; NULL: none did */

@@ -16,7 +16,8 @@
 #include <assert.h>
 #include <string.h>
 
-static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
+/* The trace comes first: a line is sent before the output of later calls. */
+static const uint32_t out_streams[] = {DZ_CELL_TRACE, DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
 /* Statements that every machine and every command needs; a zygote compiles them ahead. */
 static const char sql_last_number[] = "SELECT max(number)FROM exec";
@@ -372,7 +373,7 @@ static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
         DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_put_output);
         dz_bind_int(st, 1, row_id(e->number, e->tail_row + i));
         dz_bind_int(st, 2, e->number);
-        dz_bind_int(st, 3, e->pieces[i].stream);
+        dz_bind_int(st, 3, e->pieces[i].stream & 3);
         dz_bind_int(st, 4, (int64_t)at);
         dz_bind_blob(st, 5, e->tail.p + from, e->pieces[i].size);
         rc = dz_stmt_run(st, err);

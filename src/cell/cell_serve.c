@@ -38,12 +38,9 @@ enum {
     RUN_NS = 2 * 1000 * 1000,      /* how long processes run before the socket is checked again */
     HOLD_NS = 500 * 1000,          /* how long a frame may wait so that others are sent with it */
     REPORT_NS = 250 * 1000 * 1000, /* time between two reports of activity */
-    TRACE_HOLD =
-        256 *
-        1024, /* bytes of a trace that wait to be sent; when there are more, programs wait, too */
-    QUIET_NS = 20 * 1000 * 1000,  /* time without an event until a short WAL is checkpointed */
-    REST_NS = 100 * 1000 * 1000,  /* time without an event until memory is given back */
-    TRIM_NS = 1000 * 1000 * 1000, /* time between two releases of memory */
+    QUIET_NS = 20 * 1000 * 1000,   /* time without an event until a short WAL is checkpointed */
+    REST_NS = 100 * 1000 * 1000,   /* time without an event until memory is given back */
+    TRIM_NS = 1000 * 1000 * 1000,  /* time between two releases of memory */
     LOOK_NS = 1000 * 1000, /* time between two checks of the socket while programs make calls */
     EXACT_NS = 2 * 1000 * 1000,     /* a timer that is nearer is waited for by the nanosecond */
     STALL_NS = 100 * 1000 * 1000,   /* time between two attempts to commit on a full disk */
@@ -96,26 +93,6 @@ void dz_cell_slice(void *arg, int64_t ns)
     if (ns != 0 || set)
         (void)setitimer(ITIMER_REAL, &t, NULL);
     set = ns != 0;
-}
-
-/* Send the trace: as far as the socket takes it, or with block all of it. True: all was sent.
- * Events that the trace explains, such as the end of a command, are reported afterwards. */
-static bool send_trace(struct dz_serve *s, bool block)
-{
-    int rc = 1;
-    while (rc > 0 && s->trace_sent < s->trace.len) {
-        const size_t left = s->trace.len - s->trace_sent;
-        const struct dz_frame f = {
-            .type = DZ_FRAME_TRACE,
-            .size = (uint32_t)(left < DZ_CELL_FRAME_MAX ? left : DZ_CELL_FRAME_MAX)};
-        rc = dz_frame_send(s->fd, &f, s->trace.p + s->trace_sent, block, NULL);
-        s->trace_sent += rc > 0 ? f.size : 0;
-    }
-    if (s->trace_sent < s->trace.len)
-        return false;
-    dz_buf_reset(&s->trace);
-    s->trace_sent = 0;
-    return true;
 }
 
 /* --- processes --------------------------------------------------------------------------- */
@@ -257,7 +234,6 @@ static void go(struct dz_serve *s)
     struct dz_err err = {0};
     if (s->up)
         return;
-    s->machine.trace = s->start.trace ? &s->trace : NULL;
     dz_buf_add(&up, &head, sizeof head);
     dz_put_release(&s->put);
     int rc =
@@ -406,7 +382,6 @@ static void suspend(struct dz_serve *s)
     }
     if (rc < 0)
         fail(s, rc, &err);
-    (void)send_trace(s, true);
     if (memory)
         dz_execs_report_ended(s->machine.execs);
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
@@ -671,7 +646,7 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     struct dz_kernel *k = s->machine.kernel;
     int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX, due = INT64_MAX;
-    const bool sends = s->machine.execs->blocked || s->ops->blocked || s->out.count || s->trace.len;
+    const bool sends = s->machine.execs->blocked || s->ops->blocked || s->out.count;
     if (s->up && s->machine.native) {
         due = dz_linux_due(s->machine.native->runner);
         p[1].fd = dz_linux_fd(s->machine.native->runner);
@@ -739,7 +714,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
             wait_for_room(s);
             continue;
         }
-        if (s->up && s->trace.len < TRACE_HOLD) {
+        if (s->up) {
             (void)dz_execs_turn(x);
             busy |= run(s, s->out.count ? HOLD_NS : RUN_NS) != DZ_KERNEL_IDLE;
             if (s->stalled) {
@@ -754,8 +729,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
         }
         /* Frames for which the socket has no room are sent later: wait_for_anything() polls for
          * that. */
-        if (send_trace(s, false))
-            (void)dz_out_flush(&s->out, false);
+        (void)dz_out_flush(&s->out, false);
         if (wal_is_due(s, DZ_DB_CHECKPOINT_PAGES))
             move_wal(s, false);
         if (busy)
@@ -787,7 +761,6 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_cell
     s->machine.native = native;
     s->machine.zygote = zygote;
     s->room = UINT64_MAX;
-    s->trace = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_TRACE_MAX);
     dz_db_reseed(); /* do not continue the random numbers of our parent */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);

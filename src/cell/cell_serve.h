@@ -31,8 +31,6 @@ struct dz_serve {
     bool stalled;        /* the disk is full: nothing runs until a commit succeeds */
     int64_t full_at;     /* boot time of the last FULL; 0: none */
     struct dz_err full;  /* why */
-    struct dz_buf trace; /* lines about system calls that were not sent, from this byte on: */
-    size_t trace_sent;
     struct dz_frame_out out;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1]; /* payload of the frame that was received last */
 };

@@ -2,11 +2,14 @@
  *
  * `doze exec`, `doze shell`, `doze attach`: commands in a sandbox that a daemon keeps.
  */
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_remote.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -117,6 +120,8 @@ static int print_kept(struct dz_cli *c, const char *exec_id, const struct dz_cli
     dz_json_put_bool(&j, "truncated", k->truncated);
     dz_json_put_bytes(&j, "stdout", dz_str_n(k->out[0].p, k->out[0].len));
     dz_json_put_bytes(&j, "stderr", dz_str_n(k->out[1].p, k->out[1].len));
+    if (k->out[2].len)
+        dz_json_put_bytes(&j, "trace", dz_str_n(k->out[2].p, k->out[2].len));
     dz_json_end(&j);
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
@@ -124,7 +129,8 @@ static int print_kept(struct dz_cli *c, const char *exec_id, const struct dz_cli
 /* Run the session until the command ends; with --json, print its output then. */
 static int carry(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err)
 {
-    struct dz_cli_kept kept = {.out = {DZ_BUF_INIT(KEPT_MAX), DZ_BUF_INIT(KEPT_MAX)}};
+    struct dz_cli_kept kept = {
+        .out = {DZ_BUF_INIT(KEPT_MAX), DZ_BUF_INIT(KEPT_MAX), DZ_BUF_INIT(KEPT_MAX)}};
     s->kept = c->json ? &kept : NULL;
     int rc = dz_cli_session(c, s, err);
     if (rc >= 0 && c->json) {
@@ -132,16 +138,19 @@ static int carry(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err)
         rc = printed < 0 ? printed : rc;
     }
     json_decref(kept.exit);
-    dz_buf_release(&kept.out[0]);
-    dz_buf_release(&kept.out[1]);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(kept.out); i++)
+        dz_buf_release(&kept.out[i]);
     return rc;
 }
 
-static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty,
+static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty, int trace_fd,
                          struct dz_err *err)
 {
-    struct dz_cli_session s = {
-        .sandbox = c->argv[0], .request = request, .input = input, .tty = tty};
+    struct dz_cli_session s = {.sandbox = c->argv[0],
+                               .request = request,
+                               .input = input,
+                               .tty = tty,
+                               .trace_fd = trace_fd};
     int rc = carry(c, &s, err);
     if (rc < 0) /* not 1, because the command may exit with 1 */
         c->usage_status = s.failed ? s.failed : DZ_EXIT_RUN_FAILED;
@@ -150,16 +159,36 @@ static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty
 
 /* --- exec ------------------------------------------------------------------------------------ */
 
+/* --trace, or --trace=FILE. */
+static int add_trace(struct dz_cli *c, json_t *request, bool detach, int *ret_fd,
+                     struct dz_err *err)
+{
+    const char *file = dz_cli_value(c, "trace");
+    if (file && (detach || c->json))
+        return dz_cli_usage(c, err, "--trace=FILE cannot be combined with --%s: use --trace%s",
+                            detach ? "detach" : "json",
+                            detach ? ", and `doze logs` shows the calls" : "");
+    if (dz_cli_flag(c, "trace"))
+        (void)json_object_set_new(request, "trace", json_true());
+    if (file)
+        *ret_fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return file && *ret_fd < 0 ? dz_fail_sys(err, errno, "open %s for the trace", file) : 0;
+}
+
 static int exec(struct dz_cli *c, struct dz_err *err)
 {
     bool tty = dz_cli_flag(c, "tty"), input = dz_cli_flag(c, "interactive"),
          detach = dz_cli_flag(c, "detach");
+    DZ_AUTO(dz_fd_close) int trace_fd = -1;
     json_t *request = NULL;
     if (tty && input && !isatty(STDIN_FILENO))
         return dz_cli_usage(c, err, "-t with -i requires a terminal as standard input");
     int rc = make_request(c, c->argv + 1, input && !detach, tty, &request, err);
     if (rc == 0)
-        rc = detach ? in_background(c, request, err) : in_foreground(c, request, input, tty, err);
+        rc = add_trace(c, request, detach, &trace_fd, err);
+    if (rc == 0)
+        rc = detach ? in_background(c, request, err)
+                    : in_foreground(c, request, input, tty, trace_fd, err);
     json_decref(request);
     return rc;
 }
@@ -175,6 +204,7 @@ static const struct dz_cli_option exec_options[] = {
     {"tty", 't', NULL, "give the command a terminal"},
     {"detach", 'd', NULL, "start the command, print its id and return"},
     OPTIONS_EXEC,
+    {"trace", 0, "[=FILE]", "print the system calls of native programs, to stderr or FILE"},
     DZ_CLI_OPTION_JSON,
     DZ_CLI_OPTION_QUIET,
     DZ_CLI_OPTION_END,
@@ -201,7 +231,11 @@ static const struct dz_cli_option exec_options[] = {
     "--json prints one object when the command exits: exec_id, exit_code, signal,\n"    \
     "timed_out, reason, duration_ms, truncated, stdout, stderr. It holds the first\n"   \
     "megabyte of each stream. Bytes that are not valid UTF-8 appear as U+FFFD there,\n" \
-    "and unchanged in stdout_base64 and stderr_base64. The exit status is the same.\n"
+    "and unchanged in stdout_base64 and stderr_base64. The exit status is the same.\n"  \
+    "\n"                                                                                \
+    "With --trace, each system call of native Linux programs that the command starts\n" \
+    "is printed as a line, as `doze run --trace` does (`doze help run`); with --json\n" \
+    "it has a field trace. The command waits while the lines are not read.\n"
 
 const struct dz_cli_command dz_cmd_exec = {
     .name = "exec",
@@ -241,7 +275,7 @@ static int shell(struct dz_cli *c, struct dz_err *err)
     json_t *request = NULL;
     int rc = make_request(c, words, true, tty, &request, err);
     if (rc == 0)
-        rc = in_foreground(c, request, true, tty, err);
+        rc = in_foreground(c, request, true, tty, -1, err);
     json_decref(request);
     return rc;
 }
@@ -293,7 +327,8 @@ static int find_exec(struct dz_cli *c, const char *id, char ret_sandbox[static 6
 static int attach_exec(struct dz_cli *c, const char *sandbox, const char *id, struct dz_err *err)
 {
     char found[64];
-    struct dz_cli_session s = {.sandbox = sandbox, .input = !dz_cli_flag(c, "no-stdin")};
+    struct dz_cli_session s = {
+        .sandbox = sandbox, .input = !dz_cli_flag(c, "no-stdin"), .trace_fd = -1};
     s.tty = s.input && isatty(STDIN_FILENO) && dz_cli_flag(c, "tty");
     (void)snprintf(s.exec_id, sizeof s.exec_id, "%s", id);
     int rc = sandbox ? 0 : find_exec(c, id, found, err);

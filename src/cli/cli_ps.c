@@ -102,7 +102,7 @@ static int on_output(void *arg, const struct dz_client_event *e, struct dz_err *
     struct logs *l = arg;
     json_t *m = json_loadb(e->data.p, e->data.n, JSON_ALLOW_NUL, NULL);
     const json_t *text = json_object_get(m, "text");
-    bool error = strcmp(e->event, "stderr") == 0;
+    const bool error = strcmp(e->event, "stderr") == 0 || strcmp(e->event, "trace") == 0;
     int rc = 0;
     if (json_is_string(text))
         dz_buf_add(&b, json_string_value(text), json_string_length(text));

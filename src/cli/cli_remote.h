@@ -102,7 +102,7 @@ DZ_NODISCARD int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes,
 
 /* The output and the end of a command, for --json. */
 struct dz_cli_kept {
-    struct dz_buf out[2]; /* standard output and error; bytes beyond the ceiling are dropped */
+    struct dz_buf out[3]; /* standard output, error, trace; bytes beyond the ceiling are dropped */
     bool truncated;
     json_t *exit; /* the daemon's message */
 };
@@ -114,6 +114,7 @@ struct dz_cli_session {
     uint64_t offset;          /* offset of the output to continue at */
     bool input, tty;          /* pass standard input on; the command has a terminal */
     int failed;               /* set: the status for a command that could not be started */
+    int trace_fd;             /* takes lines of a trace; -1: standard error */
     struct dz_cli_kept *kept; /* not NULL: keep the output here and print nothing */
 };
 /* Run until the command ends; returns its exit status as `doze run` does. */

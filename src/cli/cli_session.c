@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/cli_remote.h"
+#include "cli/cli_term.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -236,7 +237,7 @@ static int on_text(struct session *x, struct dz_str data, struct dz_err *err)
 /* Keep output up to the limit; drop the rest and note that. */
 static void keep(struct dz_cli_kept *k, struct dz_str data)
 {
-    struct dz_buf *b = &k->out[data.p[0] == 2];
+    struct dz_buf *b = &k->out[data.p[0] == 2 ? 1 : data.p[0] == 3 ? 2 : 0];
     size_t room = b->max - b->len, n = data.n - 1;
     dz_buf_add(b, data.p + 1, n < room ? n : room);
     k->truncated = k->truncated || n > room || b->err;
@@ -254,6 +255,8 @@ static int on_message(void *arg, bool text, struct dz_str data, struct dz_err *e
         keep(x->s->kept, data);
         return 0;
     }
+    if (data.p[0] == 3)
+        return dz_cli_put_trace(x->s->trace_fd, dz_str_n(data.p + 1, data.n - 1), err);
     return dz_fd_write(data.p[0] == 2 ? STDERR_FILENO : STDOUT_FILENO, data.p + 1, data.n - 1, err);
 }
 

@@ -6,6 +6,8 @@
  */
 #include "cli/cli_term.h"
 
+#include "base/fd.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -52,6 +54,24 @@ const char *dz_cli_sgr(bool color, enum dz_cli_style style)
 const char *dz_cli_sgr_end(bool color, enum dz_cli_style style)
 {
     return color && style != DZ_CLI_PLAIN ? "\033[0m" : "";
+}
+
+int dz_cli_put_trace(int fd, struct dz_str lines, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(lines.n * 2 + 1);
+    const int to = fd < 0 ? STDERR_FILENO : fd;
+    const bool raw = isatty(to) == 1; /* it may be in raw mode, where a line needs its return */
+    for (size_t i = 0; i < lines.n; i++) {
+        const char c = lines.p[i];
+        const char shown = c == '\n' || (c >= ' ' && c <= '~') ? c : '?';
+        if (c == '\n' && raw)
+            dz_buf_adds(&text, "\r");
+        dz_buf_add(&text, &shown, 1);
+    }
+    if (text.err)
+        return dz_fail(err, text.err, "print a trace: %s", dz_err_text(text.err));
+    const int rc = dz_fd_write(to, text.p, text.len, err);
+    return rc < 0 ? rc : 0;
 }
 
 static size_t columns_of(const char *text, size_t n)

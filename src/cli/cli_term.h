@@ -7,6 +7,7 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -58,6 +59,10 @@ size_t dz_cli_columns(const char *text);
 void dz_cli_escape(struct dz_buf *out, struct dz_str text);
 /* The same for text of several lines: newlines and tabs stay as they are. */
 void dz_cli_escape_lines(struct dz_buf *out, struct dz_str text);
+
+/* Write lines of a trace to fd, -1: standard error. Other bytes than printable ASCII become '?',
+ * because a sandbox must not steer the terminal. */
+int dz_cli_put_trace(int fd, struct dz_str lines, struct dz_err *err);
 
 /* A size for people: "0 B", "999 B", "1.2 KiB", "34 MiB". Returns out. */
 #define DZ_CLI_SIZE_TEXT 16

@@ -24,7 +24,7 @@ struct dz_cli_cell {
     bool only_files; /* no machine is run, so the image's prepared modules are not needed, only its
                         pack */
     int64_t timeout_ns; /* wall clock; 0: none */
-    int trace_fd;       /* with start.trace: takes the trace; -1: standard error */
+    int trace_fd;       /* with main.trace: takes the trace; -1: standard error */
     bool keep;          /* SIGTERM suspends it */
     int64_t suspend_ns; /* suspend it after this time; 0: never */
     struct dz_cell *cell;

@@ -114,23 +114,11 @@ static void on_suspended(struct relay *r)
 
 static int on_output(const struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
 {
-    int rc = dz_fd_write(e->stream == DZ_CELL_STDERR ? STDERR_FILENO : STDOUT_FILENO, e->data,
-                         e->size, err);
+    int rc = e->stream == DZ_CELL_TRACE
+                 ? dz_cli_put_trace(r->trace_fd, dz_str_n((const char *)e->data, e->size), err)
+                 : dz_fd_write(e->stream == DZ_CELL_STDERR ? STDERR_FILENO : STDOUT_FILENO, e->data,
+                               e->size, err);
     (void)dz_cell_exec_ack(r->cell, r->exec, e->size, NULL); /* it may have ended meanwhile */
-    return rc < 0 ? rc : 0;
-}
-
-/* Print lines of a trace, without control characters: a cell may be hostile, and must not steer the
- * terminal. */
-static int on_trace(const struct relay *r, const struct dz_cell_event *e, struct dz_err *err)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 20);
-    dz_buf_add(&text, e->data, e->size);
-    for (size_t i = 0; i < text.len; i++)
-        if (text.p[i] != '\n' && (text.p[i] < ' ' || text.p[i] > '~'))
-            text.p[i] = '?';
-    const int rc =
-        dz_fd_write(r->trace_fd >= 0 ? r->trace_fd : STDERR_FILENO, text.p, text.len, err);
     return rc < 0 ? rc : 0;
 }
 
@@ -139,8 +127,6 @@ static int on_event(struct relay *r, const struct dz_cell_event *e, struct dz_er
     switch (e->type) {
     case DZ_CELL_OUTPUT:
         return on_output(r, e, err);
-    case DZ_CELL_TRACE:
-        return on_trace(r, e, err);
     case DZ_CELL_EXITED:
         if (e->exec == r->exec)
             on_exited(r, e);

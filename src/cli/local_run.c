@@ -148,8 +148,8 @@ static int read_command(struct dz_cli *c, struct dz_cli_cell *cell, const struct
 static int read_trace(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
 {
     const char *file = dz_cli_value(c, "trace");
-    cell->start.trace = dz_cli_flag(c, "trace");
-    if (!cell->start.trace)
+    cell->main.trace = dz_cli_flag(c, "trace");
+    if (!cell->main.trace)
         return 0;
     if (!cell->start.native)
         return dz_cli_usage(c, err,

@@ -42,6 +42,10 @@ int dz_control_exec(struct dz_control *e, struct dz_control_target target,
     if (rc == 0 && exec->main && !row.ephemeral)
         rc = dz_why(why, DZ_EINVAL, "main",
                     "main: %s is persistent, so it does not end when a command exits", row.id);
+    if (rc == 0 && exec->trace && strcmp(row.kind, "linux") != 0)
+        rc = dz_why(why, DZ_EINVAL, "trace",
+                    "trace: shows system calls of native Linux programs, and %s is of kind %s",
+                    row.id, row.kind);
     /* a command leaves a record */
     if (rc == 0)
         rc = dz_space_check(e, DZ_SPACE_OUT, why);

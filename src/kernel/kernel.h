@@ -238,6 +238,14 @@ uint32_t dz_kernel_away(const struct dz_kernel *k);
  * process ends or calls exec. Not inside load(), because the process still has the memory of its
  * old program there. */
 int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes);
+/* Does a stream get the system calls of this process as lines (struct dz_spawn)? */
+bool dz_kernel_traced(const struct dz_kernel *k, const struct dz_proc *p);
+/* Give the stream a line, without its end. Without room for it the line is counted, and the stream
+ * gets the number of missing lines later. */
+void dz_kernel_trace(const struct dz_task *t, const char *line, size_t size);
+/* Before a traced call is issued. True: the stream has no room, so the thread is parked, and the
+ * runner stops it with DZ_RUN_BLOCKED: the call is issued later. */
+bool dz_kernel_trace_hold(struct dz_kernel *k, struct dz_proc *p);
 /* Send the thread the signal of its fault; signo, code and addr of info are used. The signal kills
  * the process if it is blocked or ignored. The task is away, or in run(). */
 void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info);
@@ -350,6 +358,8 @@ struct dz_spawn {
     const struct dz_spawn_preopen *preopens; /* WASI: descriptors 3, 4, ...; NULL: the root */
     size_t preopen_count;
     bool session;                  /* a session of its own; its terminal is the pty among the fds */
+    uint32_t trace;                /* stream for output that gets the system calls of the job's
+                                      native processes as lines; 0: none */
     bool background;               /* no CPU limit */
     uint64_t cpu_ns, output_bytes; /* of this job; 0: the machine's; UINT64_MAX: no limit */
     uint64_t tag;

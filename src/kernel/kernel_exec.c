@@ -478,6 +478,7 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
     job->leader = p->pid;
     job->procs = 1;
     job->tag = spec->tag;
+    job->trace = spec->trace & 0xffff;
     job->cpu_limit_ns = spec->background ? 0 : limit_of(spec->cpu_ns, k->limits.cpu_ns);
     job->out_limit = limit_of(spec->output_bytes, k->limits.output_bytes);
     dz_k_enqueue(k, dz_k_me(k, p), DZ_K_Q_NEW);

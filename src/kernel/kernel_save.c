@@ -340,6 +340,13 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
            ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
 }
 
+/* A trace goes to a ring of a stream that is open. */
+static bool job_ok(const struct dz_kernel *k, const struct dz_job *job)
+{
+    const struct dz_stream *s = dz_k_stream(k, job->trace);
+    return job->trace == 0 || (s && s->kind == DZ_STREAM_OUT && !s->closed);
+}
+
 /* Claim a blob for one owner: false if it already has an owner. 0 is no blob. */
 static bool claim(uint8_t *seen, uint32_t blob)
 {
@@ -424,6 +431,9 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
     if (!stream_ok(k, s))
         return dz_fail(err, DZ_ECORRUPT, "saved stream %u is damaged", s->index);
+    DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
+    if (!job_ok(k, job))
+        return dz_fail(err, DZ_ECORRUPT, "saved job %u is damaged", job->index);
     DZ_K_FOREACH(dz_ipc, o, k, DZ_KERNEL_TABLE_IPC)
     if (!dz_k_ipc_ok(k, o))
         return dz_fail(err, DZ_ECORRUPT, "saved System V object %u is damaged", o->index);

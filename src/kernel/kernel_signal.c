@@ -318,7 +318,9 @@ static bool push_frame(struct dz_kernel *k, struct dz_thread *t, const struct dz
     const struct dz_sigact taken = *act;
     struct dz_inject h = {.act = &taken, .info = info};
     struct dz_call *c = dz_k_parked(t);
-    uint64_t now = t->sig_mask; /* that of sigsuspend, if the thread waits there */
+    uint64_t now = t->sig_mask;  /* that of sigsuspend, if the thread waits there */
+    if (c->flags & DZ_CALL_HELD) /* the call was not issued: it is made after the handler */
+        *c = (struct dz_call){.deadline = INT64_MAX};
     if (c->parked) {
         bool restarts = (taken.flags & SA_RESTART) && !(c->flags & DZ_CALL_NORESTART);
         c->intr = 1;

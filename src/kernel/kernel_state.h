@@ -425,6 +425,7 @@ struct dz_stream {
     uint32_t out, out_head, out_len;
     uint64_t tag;                 /* the embedder's */
     uint64_t in_total, out_total; /* bytes, ever */
+    uint64_t missing;             /* lines of a trace for which there was no room */
     uint32_t wait_r, wait_w;      /* link: waiters */
 };
 
@@ -447,6 +448,7 @@ struct dz_job {
     uint32_t end;   /* enum dz_job_end, of the leader */
     int32_t status;
     uint32_t taken; /* dz_kernel_event() has reported it */
+    uint32_t trace; /* stream that gets its processes' system calls as lines; 0 = none */
     uint64_t tag;
     uint64_t cpu_ns, cpu_limit_ns; /* limit 0 = none; it ends with the leader */
     uint64_t out_bytes, out_limit;
@@ -496,6 +498,7 @@ enum {
     DZ_CALL_LOCK = 16,     /* waits for a lock of the owner in `result` */
     DZ_CALL_LEASE = 64,    /* waits for leases on the file that it opens or truncates */
     DZ_CALL_MQUEUE = 32,   /* waits for a message of the queue in `done` */
+    DZ_CALL_HELD = 128,    /* not issued yet: waits for room in the stream of its trace */
 };
 /* A call that was parked: the state that its next issue continues from. */
 struct dz_call {

@@ -15,7 +15,10 @@
 #include <termios.h>
 
 enum {
-    STREAM_SINK = 2, /* of dz_stream.closed: writers do not notice */
+    STREAM_SINK = 2,        /* of dz_stream.closed: writers do not notice */
+    TRACE_LINE_MAX = 4096,  /* bytes of a line of a trace; the rest is cut off */
+    TRACE_ROOM = 16384,     /* bytes that must be free before a traced call is issued */
+    TRACE_MISSING_MAX = 64, /* bytes of the line that says how many are missing */
 };
 
 static struct dz_stream *by_handle(struct dz_kernel *k, uint32_t handle)
@@ -46,6 +49,9 @@ static void release(struct dz_kernel *k, struct dz_stream *s)
         return;
     dz_k_blob_free(k, s->in);
     dz_k_blob_free(k, s->out);
+    DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
+    if (job->trace == s->index)
+        job->trace = 0;
     dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_STREAM], s->index);
 }
 
@@ -265,6 +271,74 @@ int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err)
     }
     k->output_waits = false;
     return 0;
+}
+
+/* ---- traces ------------------------------------------------------------------------- */
+
+static struct dz_stream *trace_of(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    const struct dz_job *job = dz_k_job(k, p->job);
+    return job ? dz_k_stream(k, job->trace) : NULL;
+}
+
+bool dz_kernel_traced(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    return trace_of(k, p) != NULL;
+}
+
+static uint32_t room_of(const struct dz_stream *s)
+{
+    return DZ_KERNEL_STREAM_SIZE - s->out_len;
+}
+
+static void put_trace(struct dz_kernel *k, struct dz_stream *s, const void *data, size_t n)
+{
+    const size_t put = dz_k_ring_put(dz_k_blob(k, s->out, NULL), DZ_KERNEL_STREAM_SIZE, s->out_head,
+                                     &s->out_len, data, n);
+    assert(put == n);
+    k->output_waits = true;
+}
+
+void dz_kernel_trace(const struct dz_task *t, const char *line, size_t size)
+{
+    struct dz_kernel *k = t->kernel;
+    struct dz_stream *s = trace_of(k, t->proc);
+    char head[16], missing[TRACE_MISSING_MAX];
+    if (!s)
+        return;
+    const size_t n = (size_t)snprintf(head, sizeof head, "%5d ", (int)t->thread->tid);
+    const size_t shown = size < TRACE_LINE_MAX ? size : TRACE_LINE_MAX;
+    if (room_of(s) < sizeof missing + n + shown + sizeof "...\n") {
+        s->missing++;
+        return;
+    }
+    if (s->missing)
+        put_trace(k, s, missing,
+                  (size_t)snprintf(missing, sizeof missing, "... %llu lines are missing\n",
+                                   (unsigned long long)s->missing));
+    s->missing = 0;
+    put_trace(k, s, head, n);
+    put_trace(k, s, line, shown);
+    put_trace(k, s, shown < size ? "...\n" : "\n", shown < size ? 4 : 1);
+}
+
+bool dz_kernel_trace_hold(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_stream *s = trace_of(k, p);
+    struct dz_thread *t = dz_k_me(k, p);
+    struct dz_call *c = dz_k_parked(t);
+    if (c->parked && !(c->flags & DZ_CALL_HELD))
+        return false; /* it was issued before: only the line of its end can follow */
+    if (c->parked) {
+        dz_k_unwait(k, t);
+        t->state = DZ_THREAD_READY;
+        *c = (struct dz_call){.deadline = INT64_MAX};
+    }
+    if (!s || room_of(s) >= TRACE_ROOM || dz_k_wait(k, p, &s->wait_w) != 0)
+        return false;
+    c->flags = DZ_CALL_HELD;
+    (void)dz_k_block(k, p);
+    return true;
 }
 
 /* ---- the descriptor ----------------------------------------------------------------- */

@@ -46,7 +46,7 @@ static struct dz_stub_ahead *place_of(const struct dz_linux_thread *t)
 
 static bool may_have(const struct dz_linux_thread *t)
 {
-    return !t->l->o.trace && t->group->threads == 1;
+    return !linux_traced(t) && t->group->threads == 1;
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ void dz_linux_ahead_drop(struct dz_linux_thread *t)
 
 void dz_linux_ahead_path(struct dz_linux_thread *t)
 {
-    const volatile struct dz_stub_ahead *claim = t->l->o.trace ? NULL : place_of(t);
+    const volatile struct dz_stub_ahead *claim = linux_traced(t) ? NULL : place_of(t);
     const uint32_t size = claim ? claim->path_size : 0;
     t->ahead.path_at = claim ? claim->path_at : 0;
     t->ahead.path_size = size <= DZ_AHEAD_PATH ? size : 0;

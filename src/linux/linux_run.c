@@ -152,7 +152,10 @@ static void end_group(struct dz_linux_thread *t)
 static void trace_line(const struct dz_linux_thread *t)
 {
     struct dz_linux *l = t->l;
-    l->o.trace(l->o.arg, t->task, l->line.p, l->line.len);
+    if (l->o.trace)
+        l->o.trace(l->o.arg, t->task, l->line.p, l->line.len);
+    else
+        dz_kernel_trace(t->task, l->line.p, l->line.len);
     dz_buf_reset(&l->line);
 }
 
@@ -162,7 +165,7 @@ static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t re
 {
     struct dz_linux *l = t->l;
     const bool waits = next == DZ_LINUX_BLOCK;
-    if (!l->o.trace || (t->is_clone && result == 0 && !waits) || (waits && t->shown))
+    if (!linux_traced(t) || (t->is_clone && result == 0 && !waits) || (waits && t->shown))
         return;
     if (waits && (t->task->proc->flags & DZ_PROC_EXEC_READY))
         dz_linux_trace(&t->call, DZ_LINUX_WHOLE, DZ_LINUX_DONE, 0, &l->line);
@@ -184,7 +187,7 @@ static void trace(struct dz_linux_thread *t, enum dz_linux_next next, int64_t re
 static void trace_end(const struct dz_linux_thread *t)
 {
     const int signo = (int)t->task->proc->term_sig;
-    if (!t->l->o.trace || !signo)
+    if (!signo || !linux_traced(t))
         return;
     dz_buf_adds(&t->l->line, "+++ killed by ");
     dz_linux_trace_signo(signo, &t->l->line);
@@ -230,7 +233,7 @@ static void publish(const struct dz_linux_thread *t)
     const struct dz_proc *p = t->task->proc;
     if (ops->known)
         ops->known(t->l->o.stub, t->number,
-                   &(struct dz_stub_known){.on = !t->l->o.trace,
+                   &(struct dz_stub_known){.on = !linux_traced(t),
                                            .pid = (uint32_t)p->pid,
                                            .tid = (uint32_t)t->task->thread->tid,
                                            .uid = p->uid,
@@ -321,6 +324,8 @@ static int64_t account(struct dz_linux_thread *t, bool last)
 static enum dz_linux_next issue(struct dz_linux_thread *t, int64_t *ret_result)
 {
     struct dz_linux_call again = t->call;
+    if (dz_kernel_trace_hold(t->task->kernel, t->task->proc))
+        return DZ_LINUX_BLOCK;
     if (t->is_clone)
         again.number = SYS_fork;
     const enum dz_linux_next next = dz_linux_call(t->is_clone ? &again : &t->call, ret_result);
@@ -750,7 +755,7 @@ static int inject(void *arg, struct dz_task *task, const struct dz_inject *h)
         f.regs->rip -= 2;
         t->parked = false;
     }
-    if (l->o.trace) {
+    if (linux_traced(t)) {
         dz_linux_trace_signal(h->info, &l->line);
         trace_line(t);
     }

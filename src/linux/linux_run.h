@@ -69,8 +69,8 @@ struct dz_linux_opts {
                             DZ_LINUX_FILE_BYTES */
     uint32_t cpus;       /* processors that programs see; 0: the host's */
     /* Gets a line as strace(1) shows it, without its end: a call, in two lines if it waits; a
-     * signal whose handler is started; an exit. NULL: no tracing, which costs several times as much
-     * as most calls.
+     * signal whose handler is started; an exit. NULL: processes whose job has a stream for it are
+     * traced (struct dz_spawn). Tracing costs several times as much as most calls.
      */
     void (*trace)(void *arg, const struct dz_task *t, const char *line, size_t size);
     void *arg; /* of trace */

@@ -177,6 +177,10 @@ static inline struct dz_linux_thread *linux_thread_of(const struct dz_task *t)
 {
     return t->own;
 }
+static inline bool linux_traced(const struct dz_linux_thread *t)
+{
+    return t->l->o.trace || dz_kernel_traced(t->task->kernel, t->task->proc);
+}
 static inline const struct dz_stub_ops *linux_ops(const struct dz_linux *l)
 {
     return l->o.stub->ops;

@@ -554,7 +554,7 @@ static const struct dz_field stream_fields[] = {
     DZ_FIELD(T, 4, in_eof),    DZ_FIELD(T, 5, closed),     DZ_FIELD(T, 6, in),
     DZ_FIELD(T, 7, in_head),   DZ_FIELD(T, 8, in_len),     DZ_FIELD(T, 9, out),
     DZ_FIELD(T, 10, out_head), DZ_FIELD(T, 11, out_len),   DZ_FIELD(T, 12, tag),
-    DZ_FIELD(T, 13, in_total), DZ_FIELD(T, 14, out_total),
+    DZ_FIELD(T, 13, in_total), DZ_FIELD(T, 14, out_total), DZ_FIELD(T, 15, missing),
 };
 #undef T
 
@@ -563,7 +563,7 @@ static const struct dz_field job_fields[] = {
     DZ_FIELD(T, 1, gen),        DZ_FIELD(T, 2, leader),       DZ_FIELD(T, 3, end),
     DZ_FIELD(T, 4, status),     DZ_FIELD(T, 5, taken),        DZ_FIELD(T, 6, tag),
     DZ_FIELD(T, 7, cpu_ns),     DZ_FIELD(T, 8, cpu_limit_ns), DZ_FIELD(T, 9, out_bytes),
-    DZ_FIELD(T, 10, out_limit),
+    DZ_FIELD(T, 10, out_limit), DZ_FIELD(T, 11, trace),
 };
 #undef T
 

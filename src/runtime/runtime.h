@@ -46,6 +46,10 @@ enum dz_cell_stream {
     DZ_CELL_STDOUT = 1,
     DZ_CELL_STDERR = 2,
     DZ_CELL_TTY = 3, /* all three are one terminal, whose input and output use this stream */
+    /* Output: lines about the system calls of native programs. Frames and records have 0 for it,
+     * because standard input has no output. */
+    DZ_CELL_TRACE = 4,
+    DZ_CELL_STREAMS = 5,
 };
 
 /* A command of a suspended machine, as the host recorded it. */
@@ -80,7 +84,6 @@ struct dz_cell_start {
     uint64_t memory_bytes;          /* overrides the policy's limit; 0: the policy's */
     enum dz_cell_asleep asleep;
     bool native;    /* programs of the image are x86-64 Linux programs (a cell of kind "linux") */
-    bool trace;     /* native: report system calls as TRACE. The cell is then not pooled */
     bool fresh;     /* the disk is new: bind it to the image */
     bool ephemeral; /* the file is not read afterwards: keep no records of commands */
     /* File-only, and the cell changes nothing in the file. Without a WAL the file may be one that
@@ -129,7 +132,6 @@ enum dz_cell_event_type {
                      Repeated while that lasts */
     DZ_CELL_NOTHING, /* nothing for the host: used functions were reported to its zygote, or its
                         standard error was logged */
-    DZ_CELL_TRACE,   /* data: lines about system calls, possibly cut. Any bytes */
     DZ_CELL_OP_DATA, /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* op ended: count; or code and text. Its last event */

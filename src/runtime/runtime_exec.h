@@ -38,6 +38,7 @@ struct dz_cell_exec {
     bool bare; /* give no other preopens, and no HOME; otherwise a program that uses WASI only gets
                   the root, and HOME is added */
     bool tty, open_stdin;
+    bool trace; /* of native programs: send their system calls as lines, in stream DZ_CELL_TRACE */
     uint16_t rows, cols;
     bool attach;           /* send its output from the beginning */
     int64_t cpu_ns;        /* CPU time limit; 0: as in the policy, -1: none */

@@ -15,6 +15,7 @@ enum {
     DZ_EXEC_ATTACH = 4,
     DZ_EXEC_TIMED_OUT = 8, /* of a record, and of EXITED */
     DZ_EXEC_BARE = 16,
+    DZ_EXEC_TRACE = 32,
     DZ_ENDED_SIGNAL = 1000, /* added to a signal's number where an exit code could be */
 };
 

@@ -613,8 +613,6 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_FULL:
         cell_full(s, event->text);
         break;
-    case DZ_CELL_TRACE: /* only `doze run` requests traces */
-        return unsolicited(s);
     case DZ_CELL_AWAKE:
         if (s->phase != DZ_PHASE_STOPPING)
             return unsolicited(s);

@@ -166,7 +166,7 @@ struct launch {
     const char *cwd, *user;
     char *env_json;
     struct dz_str input;
-    bool keep_input, tty, background, main;
+    bool keep_input, tty, trace, background, main;
     uint16_t rows, cols;
     int64_t timeout_ms;
     char id[DZ_CELL_ID_MAX + 1];
@@ -291,6 +291,20 @@ static void fail_all(struct exec *x, int code, const char *reason, const char *t
     fail_why(x, &why);
 }
 
+/* The number by which clients know a stream. */
+static unsigned client_stream(uint32_t stream)
+{
+    switch (stream) {
+    case 0: /* in records, and in frames before they become events */
+    case DZ_CELL_TRACE:
+        return 3;
+    case DZ_CELL_STDERR:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
 /* --- replay: the record and output of a command that has ended --------------------------- */
 
 static void on_pieces(void *arg, const void *data, size_t n)
@@ -302,7 +316,7 @@ static void on_pieces(void *arg, const void *data, size_t n)
     while (dz_cell_piece_next(&v, &piece, NULL) == 1) {
         used += piece.size;
         if (w->ops->output)
-            w->ops->output(w->arg, piece.stream == DZ_CELL_STDERR ? 2 : 1, piece.offset, piece.data,
+            w->ops->output(w->arg, client_stream(piece.stream), piece.offset, piece.data,
                            piece.size);
     }
     /* The client acknowledges the bytes of output; the framing around them is acknowledged here. */
@@ -452,7 +466,7 @@ static void attach(struct exec *x)
  * where the last piece ended, so watches that are behind must skip it. */
 static void on_output(struct exec *x, const struct dz_cell_event *e)
 {
-    unsigned stream = e->stream == DZ_CELL_STDERR ? 2 : 1;
+    const unsigned stream = client_stream(e->stream);
     uint64_t end = e->offset + e->size;
     bool stale = x->again && e->offset == x->next;
     x->again = stale;
@@ -810,6 +824,7 @@ static struct launch *make_launch(const struct dz_exec_request *x)
     l->cols = x->cols;
     l->background = x->background;
     l->main = x->main;
+    l->trace = x->trace;
     l->timeout_ms = x->timeout_ms;
     return l;
 }
@@ -831,6 +846,7 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
         .open_stdin = l->keep_input || l->input.n > 0,
         .rows = l->rows,
         .cols = l->cols,
+        .trace = l->trace,
         .attach = listen,
         .cpu_ns = l->background ? -1 : 0,
         .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,

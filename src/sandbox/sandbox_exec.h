@@ -24,6 +24,7 @@ struct dz_exec_request {
     bool keep_input;      /* its input stays open after `input` */
     bool tty;
     uint16_t rows, cols;
+    bool trace;         /* its client gets the system calls of its native programs as lines */
     bool background;    /* no client follows it: only started() or failed() is called */
     bool main;          /* the sandbox is ephemeral and is destroyed when this command exits */
     int64_t timeout_ms; /* time until it is killed, which continues while the sandbox sleeps; 0:
@@ -45,8 +46,9 @@ struct dz_exec_exit {
 struct dz_exec_watch;
 struct dz_exec_watch_ops {
     void (*started)(void *arg, const char *exec_id, int64_t pid); /* once, before all others */
-    /* stream 1 or 2 (a terminal has only 1). offset: of the first byte, in all output. The caller
-     * acknowledges the bytes by dz_exec_watch_ack. NULL: output is not wanted. */
+    /* stream: 1 output, 2 error (a terminal has only 1), 3 lines of its trace. offset: of the first
+     * byte, in all output. The caller acknowledges the bytes by dz_exec_watch_ack. NULL: output is
+     * not wanted. */
     void (*output)(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n);
     void (*ended)(void *arg, const struct dz_exec_exit *how); /* the last call */
     void (*failed)(void *arg, const struct dz_why *why);      /* the last call instead of ended */

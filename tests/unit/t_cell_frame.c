@@ -326,12 +326,6 @@ TEST(a_cell_is_born_once_if_a_zygote_forked_it)
     CHECK_INT(hear(two, sizeof two), DZ_EIO);
 }
 
-TEST(a_trace_comes_only_from_a_cell_that_was_asked_for_one)
-{
-    const struct dz_frame trace = {.type = DZ_FRAME_TRACE, .size = 36};
-    CHECK_INT(hear_again(&trace, bytes, 1, false), DZ_EIO);
-}
-
 TEST(a_cell_says_a_few_times_what_it_uses)
 {
     const struct dz_frame used = {.type = DZ_FRAME_USED, .size = 36};

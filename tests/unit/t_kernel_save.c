@@ -397,6 +397,58 @@ TEST(save_keeps_an_end_and_output_for_the_next_life)
     end_two(&a, &b);
 }
 
+/* Lines of a trace: a call is held while the stream has no room, lines without room are counted,
+ * and all of that sleeps. */
+static int says_much(struct fib *f)
+{
+    static char line[5000];
+    const struct dz_task *t = f->k->task[dz_k_me(FK(f))->index];
+    memset(line, 'x', sizeof line);
+    if (f->r->take == 0) {
+        OK(f, dz_kernel_traced(FK(f)));
+        for (int i = 0; i < 20; i++)
+            dz_kernel_trace(t, line, sizeof line);
+    }
+    OK(f, SYS(f, dz_kernel_trace_hold(FK(f)) ? DZ_KBLOCK : 5) == 5);
+    OK(f, f->r->take > 0 && !dz_k_parked(dz_k_me(FK(f)))->parked);
+    dz_kernel_trace(t, "last", 4);
+    return 0;
+}
+TEST(save_keeps_a_trace_and_the_calls_that_wait_for_its_reader)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    uint32_t out, number;
+    krig_start(&a);
+    a.take = 0;
+    krig_prog(&a, "main", says_much);
+    CHECK_INT(dz_kernel_stream_new(a.k, DZ_STREAM_OUT, 1, &out, NULL), 0);
+    const struct dz_spawn spec = {
+        .path = "/bin/main", .argv = {"main", 5, 1}, .trace = out, .session = true};
+    CHECK_INT(dz_kernel_spawn(a.k, &spec, &number, NULL), 0);
+    CHECK_INT(dz_kernel_run(a.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK_INT(dz_k_thread(a.k, 1)->call[0].flags, DZ_CALL_HELD);
+    CHECK_INT(dz_k_stream(a.k, 1)->missing, 5);
+    beside(&a, &b);
+    dz_k_job(a.k, 1)->trace = 9; /* no such stream */
+    CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+    dz_kernel_free(b.k);
+    dz_k_job(a.k, 1)->trace = 1;
+    beside(&a, &b);
+    b.take = SIZE_MAX;
+    dz_k_stream(a.k, 1)->blocked = 0;
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_INT(dz_kernel_flush(b.k, NULL), 0);
+    CHECK(memcmp(b.out, "    2 xxxx", 10) == 0 &&
+          memcmp(b.out + 6 + 4096, "...\n    2 x", 11) == 0);
+    CHECK_STR(b.out + b.out_len - 40, "x...\n... 5 lines are missing\n    2 last\n");
+    CHECK_INT(dz_kernel_stream_sink(b.k, out), 0);
+    CHECK(!dz_k_stream(b.k, 1));
+    end_two(&a, &b);
+}
+
 TEST(save_counts_lines_around_the_end_of_the_ring)
 {
     static struct krig a, b;
