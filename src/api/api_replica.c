@@ -55,6 +55,26 @@ void dz_api_replica(struct dz_http_req *r, void *api)
         send_replica(r, a, &row);
 }
 
+const struct dz_api_field dz_api_restore_fields[] = {
+    {"name", DZ_API_STR, offsetof(struct dz_control_restore, name), NULL, 0},
+    {"at", DZ_API_STR, offsetof(struct dz_control_restore, at), NULL, 0},
+    {"txid", DZ_API_STR, offsetof(struct dz_control_restore, txid), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_restore(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_why why = {0};
+    struct dz_control_restore b = {0};
+    if (!dz_api_body(r, &b))
+        return;
+    struct dz_api_call *c = dz_api_wait(a, r, 201);
+    if (c && dz_control_restore(a->control, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c,
+                                &why) < 0)
+        dz_api_refused(c, r, &why);
+}
+
 void dz_api_replica_take(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze replicate`: where a sandbox is replicated to, and how far that is.
+ * `doze replicate`: where a sandbox is replicated to, and how far that is; `doze restore SANDBOX`.
  */
+#include "cli/cli_replicate.h"
+
 #include "cli/cli_remote.h"
 #include "cli/cli_table.h"
 
@@ -90,3 +92,36 @@ const struct dz_cli_command dz_cmd_replicate = {
     "replica_fenced; --take makes this daemon the writer.\n",
     .run = replicate,
 };
+
+/* --- restore -----------------------------------------------------------------------------------
+ */
+
+int dz_cli_replica_url(struct dz_cli *c, const char *sandbox, char **ret_url, struct dz_err *err)
+{
+    json_t *s = NULL;
+    int rc = dz_cli_ask(c, "GET", NULL, &s, err, "/v1/sandboxes/{}/replica", sandbox);
+    if (rc < 0)
+        return rc;
+    const char *url = dz_cli_text(s, "url");
+    rc = 0; /* not the status of the answer */
+    if (strcmp(dz_cli_text(s, "state"), "off") == 0)
+        rc = dz_fail(err, DZ_ESTATE, "%s is not replicated", sandbox);
+    else if (!url[0])
+        rc =
+            dz_fail(err, DZ_EDENIED, "only operators may know where the replica of %s is", sandbox);
+    else if (!(*ret_url = dz_str_dup(dz_str(url))))
+        rc = dz_fail(err, DZ_ENOMEM, "restore %s: out of memory", sandbox);
+    json_decref(s);
+    return rc;
+}
+
+int dz_cli_restore_sandbox(struct dz_cli *c, struct dz_err *err)
+{
+    static const char *const members[] = {"name", "at", "txid"};
+    json_t *body = json_object(), *s = NULL;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(members); i++)
+        if (dz_cli_value(c, members[i]))
+            (void)json_object_set_new(body, members[i], json_string(dz_cli_value(c, members[i])));
+    int rc = dz_cli_ask(c, "POST", body, &s, err, "/v1/sandboxes/{}/restore", c->argv[0]);
+    return rc < 0 ? rc : dz_cli_show_one(c, s, "id", err);
+}

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/cli_env.h"
 #include "cli/cli_progress.h"
+#include "cli/cli_replicate.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_table.h"
 #include "cli/local_config.h"
@@ -70,18 +71,6 @@ static uint64_t bytes_of(const struct dz_replica_files *files)
 /* --- restore -----------------------------------------------------------------------------------
  */
 
-/* 16 hexadecimal digits, as in the names of the files, or a number. */
-static int parse_txid(struct dz_cli *c, const char *text, uint64_t *ret, struct dz_err *err)
-{
-    char hex[DZ_TXID_TEXT + 2];
-    struct dz_err why;
-    bool digits = strlen(text) == DZ_TXID_TEXT - 1;
-    (void)snprintf(hex, sizeof hex, "0x%s", digits ? text : "0");
-    if (dz_num_u64(dz_str(digits ? hex : text), 1, UINT64_MAX, ret, &why) == 0)
-        return 0;
-    return dz_cli_usage(c, err, "--txid must be a number or 16 hexadecimal digits: %s", why.msg);
-}
-
 static int parse_goal(struct dz_cli *c, struct dz_replica_goal *ret, struct dz_err *err)
 {
     const char *at = dz_cli_value(c, "at"), *txid = dz_cli_value(c, "txid");
@@ -91,7 +80,9 @@ static int parse_goal(struct dz_cli *c, struct dz_replica_goal *ret, struct dz_e
         return dz_cli_usage(c, err, "give --at or --txid, not both");
     if (at && dz_rfc3339_parse(dz_str(at), &ret->time_ms, &why) < 0)
         return dz_cli_usage(c, err, "--at must be a time like 2026-01-31T23:59:59Z: %s", why.msg);
-    return txid ? parse_txid(c, txid, &ret->txid, err) : 0;
+    if (txid && dz_txid_parse(txid, &ret->txid, &why) < 0)
+        return dz_cli_usage(c, err, "--txid %s", why.msg);
+    return 0;
 }
 
 /* Neither the target nor its log may exist, because SQLite would add the log to the restored
@@ -384,15 +375,25 @@ static int restore(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
+    DZ_AUTO(dz_freep) char *of_sandbox = NULL;
     const char *path = dz_cli_value(c, "output"), *url = c->argv[0];
     struct dz_replica_restored to = {0};
     struct dz_replica_goal goal;
+    bool sandbox = !strstr(url, "://") && url[0] != '/', all_of_them = dz_cli_flag(c, "all");
     int rc = parse_goal(c, &goal, err);
-    if (rc == 0 && dz_cli_flag(c, "all"))
+    if (rc == 0 && dz_cli_value(c, "name") && (!sandbox || path || all_of_them))
+        return dz_cli_usage(c, err, "--name goes with SANDBOX alone: it names a new sandbox");
+    if (rc == 0 && all_of_them)
         return goal.txid || path ? dz_cli_usage(c, err, "--all goes with --at, not --txid or -o")
                                  : restore_all(c, &goal, err);
+    if (rc == 0 && sandbox && !path)
+        return dz_cli_restore_sandbox(c, err);
     if (rc == 0 && !path)
         return dz_cli_usage(c, err, "-o must name the file to make");
+    if (rc == 0 && sandbox) {
+        rc = dz_cli_replica_url(c, url, &of_sandbox, err);
+        url = of_sandbox;
+    }
     if (rc == 0)
         rc = check_target(path, err);
     if (rc == 0)
@@ -411,12 +412,13 @@ static int restore(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_restore = {
     .name = "restore",
     .group = DZ_CLI_GROUP_REPLICA,
-    .summary = "restore a database from a replica",
-    .args = "URL",
+    .summary = "restore a sandbox, or a database, from a replica",
+    .args = "SANDBOX|URL",
     .min_args = 1,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
+            {"name", 'n', "NAME", "name of the new sandbox"},
             {"output", 'o', "FILE", "write the database to FILE"},
             {"at", 0, "TIME", "restore the newest state that is not younger"},
             {"txid", 0, "TXID", "restore the state of this transaction"},
@@ -427,7 +429,11 @@ const struct dz_cli_command dz_cmd_restore = {
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
-    .help = "URL is file:///DIR or s3://BUCKET/PREFIX, of a replica that doze or litestream\n"
+    .help = "With a SANDBOX, which the daemon replicates, makes a new sandbox from a state\n"
+            "of the replica, with the image, settings and labels of SANDBOX; or, with -o,\n"
+            "writes the file. SANDBOX and its replica stay as they are.\n"
+            "\n"
+            "URL is file:///DIR or s3://BUCKET/PREFIX, of a replica that doze or litestream\n"
             "0.5 wrote. For S3, keys, region and endpoint come from the environment\n"
             "(AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL ...), from\n"
             "~/.aws/credentials, or from the URL:\n"

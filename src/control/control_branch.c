@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_branch.c - sandboxes that start from snapshots; forks, which are snapshots with a label
- * from which any number of branches start; references, which share one sandbox.
+ * control_branch.c - sandboxes that start from snapshots, or from an earlier state in a replica;
+ * forks, which are snapshots with a label from which any number of branches start; references,
+ * which share one sandbox.
  *
  * A branch's file is a copy of the snapshot's. It is made before the branch's row, under an intent
  * file, so that the next start removes it if the daemon dies between the two. A fork for a single
@@ -12,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "replica/replica.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -19,9 +21,22 @@
 
 /* --- a sandbox out of a snapshot -------------------------------------------------------------- */
 
+/* What a branch is restored from, and its caller, who may be gone when that is known. */
+struct restoring {
+    struct dz_control_own_caller own;
+    struct dz_replica_goal goal;
+    struct dz_replica replica;
+    struct dz_replica_files plan;
+    uint64_t bytes; /* of the file, as the plan says */
+    struct dz_replica_restored to;
+    char source[DZ_ID_TEXT]; /* the sandbox whose replica it is */
+    char url[DZ_REPLICA_URL_MAX];
+};
+
 struct branch {
     struct dz_control *e;
     struct dz_snapshot_row snap;
+    struct restoring *restoring; /* NULL: the file is a copy of the snapshot's */
     dz_sandbox_done_fn *done;
     void *arg;
     bool no_start;
@@ -30,14 +45,19 @@ struct branch {
     uint64_t memory_bytes;
     int64_t idle_ms, timeout_ms;
     bool ephemeral;
-    char id[DZ_ID_TEXT];
-    int rc; /* result of the worker */
+    char id[DZ_ID_TEXT], image[DZ_SHA256_HEX]; /* image: of snap, with `restoring` */
+    int rc;                                    /* result of the worker */
     struct dz_err err;
 };
 
 static void branch_free(struct branch *b)
 {
     dz_snapshot_row_release(&b->snap);
+    if (b->restoring) {
+        dz_replica_close(&b->restoring->replica);
+        dz_vec_release(&b->restoring->plan);
+        dz_free(b->restoring);
+    }
     dz_free(b->tenant);
     dz_free(b->name);
     dz_free(b->config);
@@ -78,10 +98,31 @@ static void undo_file(const struct branch *b)
         dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
 }
 
+static int restore_file(const struct branch *b, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    struct restoring *from = b->restoring;
+    char key[DZ_COLD_KEY];
+    int rc = dz_blob_out_open(b->e->cold.live, dz_cold_key(b->id, DZ_COLD_LIVE, key), &out, err);
+    const struct dz_replica_run run = {.cancel = &b->e->cold_stop};
+    if (rc == 0)
+        rc = dz_replica_restore(&from->replica, &from->plan, out->fd, &run, &from->to, err);
+    if (rc < 0)
+        return rc;
+    out->claimed = true;
+    return dz_blob_out_commit(out, err);
+}
+
 static void work_copy(void *arg)
 {
     struct branch *b = arg;
     b->rc = dz_intent_make(b->e, b->id, &b->err);
+    if (b->rc == 0 && b->restoring) {
+        b->rc = restore_file(b, &b->err);
+        if (b->rc < 0)
+            undo_file(b);
+        return;
+    }
     if (b->rc == 0)
         b->rc = copy_one(b, true, &b->err);
     if (b->rc == 0)
@@ -123,6 +164,7 @@ static int describe_row(struct branch *b, struct dz_instance *ret_row, struct dz
         .ephemeral = b->ephemeral,
         .owner = b->owner,
         .memory = (int64_t)b->memory_bytes,
+        .generation = b->restoring != NULL, /* the file is not the image's empty disk */
     };
     return rc;
 }
@@ -138,6 +180,15 @@ static void start_branch(struct branch *b, const struct dz_instance *row)
     branch_free(b);
 }
 
+static void note_restored(const struct branch *b, const struct dz_instance *row)
+{
+    char txid[DZ_TXID_TEXT], time[DZ_RFC3339_TEXT], text[128];
+    (void)snprintf(text, sizeof text, "%s, TXID %s of %s", b->restoring->source,
+                   dz_txid_print(b->restoring->to.txid, txid),
+                   dz_rfc3339_print(b->restoring->to.time_ms, time));
+    dz_control_note(b->e, row, "restored", text);
+}
+
 static void on_copied(void *arg)
 {
     struct branch *b = arg;
@@ -149,8 +200,11 @@ static void on_copied(void *arg)
         branch_fail(b, b->rc, &b->err);
         return;
     }
-    /* other creations may have used up the quota meanwhile */
-    int rc = dz_usage_room(b->e, b->tenant, b->owner, &why);
+    /* Other creations may have used up the quota meanwhile, and a restore takes long: the caller's
+     * token may have been revoked. */
+    int rc = b->restoring ? dz_control_caller_check(b->e, &b->restoring->own.who, &why) : 0;
+    if (rc == 0)
+        rc = dz_usage_room(b->e, b->tenant, b->owner, &why);
     if (rc < 0)
         b->err = why.err;
     else
@@ -161,6 +215,8 @@ static void on_copied(void *arg)
         return;
     }
     dz_intent_remove(b->e, b->id);
+    if (b->restoring)
+        note_restored(b, &row);
     start_branch(b, &row);
 }
 
@@ -186,6 +242,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
         .durability = s->durability ? s->durability : c.durability,
         .env_json = s->env_json ? s->env_json : c.env,
         .no_resume = s->no_resume || !c.auto_resume,
+        .disk_bytes = s->disk_bytes ? s->disk_bytes : c.disk_bytes,
         .silence_ms = s->silence_ms ? s->silence_ms : c.silence_ms,
         .ignore_cpu = s->ignore_cpu || c.ignore_cpu,
         .replica = s->replica ? s->replica : c.replica,
@@ -209,7 +266,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
 }
 
 /* Count the new branch against all quotas. `done` is called when its creation ends. copy_bytes:
- * size of the snapshot that is copied. */
+ * size of the file that is copied or restored. */
 static struct dz_creating *begin_create(struct branch *b, const struct dz_control_caller *who,
                                         uint64_t copy_bytes, struct dz_why *why)
 {
@@ -218,10 +275,12 @@ static struct dz_creating *begin_create(struct branch *b, const struct dz_contro
                                              .memory_bytes = b->memory_bytes,
                                              .starts = !b->no_start,
                                              .copy_bytes = copy_bytes,
-                                             .shared = true};
+                                             .shared = !b->restoring};
     struct dz_creating *c = dz_usage_create(b->e, &what, b->done, b->arg, why);
-    b->done = dz_usage_created;
-    b->arg = c;
+    if (c) {
+        b->done = dz_usage_created;
+        b->arg = c;
+    }
     return c;
 }
 
@@ -271,6 +330,118 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
                     b->snap.id);
     if (rc == 0)
         rc = begin_copy(b, who, spec, memory, why);
+    if (rc < 0)
+        branch_free(b);
+    return rc;
+}
+
+/* --- a sandbox out of a replica ----------------------------------------------------------------
+ */
+
+/* Find the files that give the state, and how large it is. */
+static void work_plan(void *arg)
+{
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    struct branch *b = arg;
+    struct restoring *from = b->restoring;
+    const _Atomic bool *stop = &b->e->cold_stop;
+    int rc = dz_replica_open(from->url, false, &from->replica, &b->err);
+    if (rc == 0)
+        rc = dz_replica_list(&from->replica, &all, &b->err);
+    if (rc == 0 && from->goal.timed)
+        rc = dz_replica_time(&from->replica, &all, stop, &b->err);
+    if (rc == 0)
+        rc = dz_replica_plan_restore(&all, &from->goal, &from->plan, &b->err);
+    if (rc == 0)
+        rc = dz_replica_plan_bytes(&from->replica, &from->plan, &from->bytes, &b->err);
+    b->rc = rc;
+}
+
+static void on_planned(void *arg)
+{
+    struct branch *b = arg;
+    struct dz_why why = {0};
+    struct dz_creating *c;
+    if (b->rc < 0) {
+        branch_fail(b, b->rc, &b->err);
+        return;
+    }
+    if (dz_control_caller_check(b->e, &b->restoring->own.who, &why) < 0 ||
+        !(c = begin_create(b, &b->restoring->own.who, b->restoring->bytes, &why))) {
+        const struct dz_sandbox_result r = {.code = why.err.code, .why = &why};
+        b->done(b->arg, &r);
+        branch_free(b);
+        return;
+    }
+    int rc = dz_loop_work(b->e->loop, work_copy, on_copied, b, &b->err);
+    if (rc < 0)
+        branch_fail(b, rc, &b->err);
+}
+
+static int goal_of(const struct dz_control_restore *what, struct dz_replica_goal *ret,
+                   struct dz_why *why)
+{
+    struct dz_err err;
+    *ret = (struct dz_replica_goal){.timed = what->at != NULL};
+    if (what->at && what->txid)
+        return dz_why(why, DZ_EINVAL, "txid", "txid: give \"at\" or \"txid\", not both");
+    if (what->at && dz_rfc3339_parse(dz_str(what->at), &ret->time_ms, &err) < 0)
+        return dz_why(why, DZ_EINVAL, "at", "at: must be a time like 2026-01-31T23:59:59Z: %s",
+                      err.msg);
+    if (what->txid && dz_txid_parse(what->txid, &ret->txid, &err) < 0)
+        return dz_why(why, DZ_EINVAL, "txid", "txid: %s", err.msg);
+    return 0;
+}
+
+/* Where the sandbox's replica is, and what to restore from it. */
+static int describe_restore(struct branch *b, struct dz_control_target target,
+                            const struct dz_instance *row, const struct dz_control_restore *what,
+                            struct dz_why *why)
+{
+    const struct dz_control_caller as = {
+        .tenant = row->tenant, .token = target.who->token, .is_operator = target.who->is_operator};
+    const struct dz_control_spec spec = {.name = what->name,
+                                         .keep = row->keep,
+                                         .idle_mode = row->idle_mode,
+                                         .idle_ms = row->suspend_ms,
+                                         .no_start = true};
+    struct restoring *from = b->restoring = dz_zalloc(sizeof *from);
+    if (!from)
+        return dz_why(why, DZ_ENOMEM, NULL, "restore: out of memory");
+    dz_control_caller_keep(&from->own, &as);
+    (void)snprintf(from->source, sizeof from->source, "%s", row->id);
+    int rc = goal_of(what, &from->goal, why);
+    if (rc == 0)
+        rc = dz_replica_place(b->e, row, from->url, why);
+    if (rc < 0)
+        return rc;
+    b->snap = (struct dz_snapshot_row){
+        .id = from->source, .image = b->image, .config = row->config, .metadata = row->metadata};
+    rc = inherit(b, &from->own.who, &spec, 0, &why->err);
+    if (rc == 0)
+        rc = dz_id_new("sbx", b->id, &why->err);
+    return rc < 0 ? dz_why_err(why, rc, &why->err) : 0;
+}
+
+int dz_control_restore(struct dz_control *e, struct dz_control_target target,
+                       const struct dz_control_restore *what, dz_sandbox_done_fn *done, void *arg,
+                       struct dz_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = what->name ? dz_control_check_name(what->name, why) : 0;
+    if (rc == 0)
+        rc = dz_control_row(e, target, &row, why);
+    if (rc < 0)
+        return rc;
+    struct branch *b = dz_zalloc(sizeof *b);
+    if (!b)
+        return dz_why(why, DZ_ENOMEM, NULL, "restore: out of memory");
+    *b = (struct branch){.e = e, .done = done, .arg = arg};
+    (void)snprintf(b->image, sizeof b->image, "%s", row.image);
+    rc = describe_restore(b, target, &row, what, why);
+    b->snap.config = b->snap.metadata = NULL; /* the row's */
+    if (rc == 0 && dz_loop_work(e->loop, work_plan, on_planned, b, &why->err) < 0)
+        rc = dz_why_err(why, why->err.code, &why->err);
     if (rc < 0)
         branch_free(b);
     return rc;

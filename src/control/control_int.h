@@ -305,6 +305,9 @@ void dz_replica_attach(struct dz_control *e, const char *id, int disk_fd, int wa
 void dz_replica_detach(struct dz_control *e, const char *id);
 /* Check a sandbox's setting. NULL: not given. */
 int dz_replica_check_url(const char *url, bool is_operator, struct dz_why *why);
+/* The URL of this sandbox's replica, of DZ_REPLICA_URL_MAX bytes. DZ_ESTATE: it has none. */
+int dz_replica_place(const struct dz_control *e, const struct dz_instance *row, char *ret_url,
+                     struct dz_why *why);
 
 /* --- control_host.c: what sandboxes need of the control plane
  * -------------------------------------------

@@ -228,6 +228,21 @@ int dz_replica_check_url(const char *url, bool is_operator, struct dz_why *why)
     return 0;
 }
 
+int dz_replica_place(const struct dz_control *e, const struct dz_instance *row, char *ret_url,
+                     struct dz_why *why)
+{
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    int rc = dz_sandbox_config_of(row, &c, &why->err);
+    const char *url = rc == 0 ? url_of(e, row, &c) : NULL;
+    if (rc == 0 && !url)
+        return dz_why(why, DZ_ESTATE, NULL,
+                      "%s is not replicated, so there is no replica to restore it from",
+                      row->name[0] ? row->name : row->id);
+    if (rc == 0)
+        rc = dz_replica_url_of(url, row->id, ret_url, &why->err);
+    return rc < 0 ? dz_why_err(why, rc, &why->err) : 0;
+}
+
 /* --- what clients see ------------------------------------------------------------------------- */
 
 void dz_control_replica_of(struct dz_control *e, const char *id, struct dz_control_replica *ret)

@@ -48,6 +48,18 @@ struct dz_control_replicas {
 /* take: the lags are forgotten then. */
 void dz_control_replicas(struct dz_control *e, bool take, struct dz_control_replicas *ret);
 
+/* Make a new sandbox from a state of this one's replica: with its image, settings and labels, in
+ * the state created. The row in the result is that of the new one. Neither the sandbox nor its
+ * replica is changed. DZ_ESTATE: it is not replicated; DZ_ENOENT: the replica has no such state. */
+struct dz_control_restore {
+    const char *name; /* of the new sandbox; NULL: none */
+    const char *at;   /* the newest state that is not younger, RFC 3339; or NULL */
+    const char *txid; /* the state of this transaction; or NULL. Neither: the newest state */
+};
+DZ_NODISCARD int dz_control_restore(struct dz_control *e, struct dz_control_target target,
+                                    const struct dz_control_restore *what, dz_sandbox_done_fn *done,
+                                    void *arg, struct dz_why *why);
+
 /* Take the replica of this sandbox over from another daemon. */
 DZ_NODISCARD int dz_control_replica_take(struct dz_control *e, struct dz_control_target target,
                                          struct dz_why *why);

@@ -53,6 +53,20 @@ static bool parse_txid(const char *p, uint64_t *ret)
     return true;
 }
 
+int dz_txid_parse(const char *text, uint64_t *ret_txid, struct dz_err *err)
+{
+    uint64_t txid = 0;
+    bool good = strlen(text) == DZ_TXID_TEXT - 1
+                    ? parse_txid(text, &txid)
+                    : dz_num_u64(dz_str(text), 1, UINT64_MAX, &txid, NULL) == 0;
+    if (!good || txid == 0)
+        return dz_fail(err, DZ_EINVAL,
+                       "must be a number from 1 on, or 16 hexadecimal digits as in the names of "
+                       "the replica's files");
+    *ret_txid = txid;
+    return 0;
+}
+
 static bool parse_name(const char *name, struct dz_replica_file *f)
 {
     enum {
@@ -349,6 +363,18 @@ static int apply(struct dz_replica *r, const struct dz_replica_file *f, struct i
                                        .bytes = (uint64_t)in.head.pages * in.head.page_bytes,
                                        .time_ms = in.head.time_ms};
     return write_run(m, err);
+}
+
+int dz_replica_plan_bytes(struct dz_replica *r, const struct dz_replica_files *plan,
+                          uint64_t *ret_bytes, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *blob = NULL;
+    DZ_AUTO(dz_ltx_in_release) struct dz_ltx_in in = {0};
+    assert(plan->n > 0);
+    int rc = dz_replica_file_open(r, &plan->p[plan->n - 1], &blob, &in, err);
+    if (rc == 0)
+        *ret_bytes = (uint64_t)in.head.pages * in.head.page_bytes;
+    return rc;
 }
 
 int dz_replica_restore(struct dz_replica *r, const struct dz_replica_files *plan, int fd,

@@ -205,6 +205,8 @@ DZ_NODISCARD int dz_replica_time(struct dz_replica *r, struct dz_replica_files *
                                  dz_replica_cancel cancel, struct dz_err *err);
 /* 16 digits, as in the names of the files. Returns out. */
 char *dz_txid_print(uint64_t txid, char out[static DZ_TXID_TEXT]);
+/* Such digits, or a decimal number of fewer digits; not 0. DZ_EINVAL. */
+DZ_NODISCARD int dz_txid_parse(const char *text, uint64_t *ret_txid, struct dz_err *err);
 
 struct dz_replica_run {
     dz_replica_cancel cancel;
@@ -215,6 +217,9 @@ struct dz_replica_restored {
     uint64_t txid, bytes; /* of the database */
     int64_t time_ms;
 };
+/* Bytes of the database that a plan restores: its last file says so. */
+DZ_NODISCARD int dz_replica_plan_bytes(struct dz_replica *r, const struct dz_replica_files *plan,
+                                       uint64_t *ret_bytes, struct dz_err *err);
 /* Write the database to an empty file. The file is not synced. */
 DZ_NODISCARD int dz_replica_restore(struct dz_replica *r, const struct dz_replica_files *plan,
                                     int fd, const struct dz_replica_run *run,
