@@ -8,7 +8,7 @@ TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native gu
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite sim-all sleep-all soak-short soak-full-disk-short mutants
+	@scripts/test test security-all busybox-suite sim-all sleep-all ltp-sleep soak-short soak-full-disk-short mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
@@ -68,7 +68,9 @@ crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each
 	@scripts/run-tap crash $(B)/torture_vfs
 ltp: $(B)/doze ## the Linux Test Project's tests of system calls, each in a sandbox; T= JOBS= LTP_ON=native
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap ltp tests/ltp/ltp.py
-.PHONY: ltp
+ltp-sleep: export LTP_SLEEP := 50
+ltp-sleep: ltp ## the same tests, each suspended and resumed every 50 ms
+.PHONY: ltp ltp-sleep
 MODELS := $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
 model: $(MODELS) ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(MODELS)
@@ -84,9 +86,9 @@ sleep: export DOZE_OTHER ?= $(abspath $(ASAN)/doze)
 sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other builds; SEED= POINTS= CYCLES=
 	+@$(IN_ASAN) $(ASAN)/doze >/dev/null
 	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
-	@$(MAKE) --no-print-directory sleep-linux POINTS=$(or $(POINTS),8) NSLEEP_SEEDS=$(or $(NSLEEP_SEEDS),2)
-sleep-all: ## the same at 50 points each, and 1,000 times
-	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
+	@$(MAKE) --no-print-directory sleep-linux POINTS=$(or $(LINUX_POINTS),4) NSLEEP_SEEDS=$(or $(NSLEEP_SEEDS),2)
+sleep-all: ## the same at 50 points each (Linux programs at 200), and 1,000 times
+	@$(MAKE) --no-print-directory sleep POINTS=50 LINUX_POINTS=200 CYCLES=1000
 sleep-linux: export NSLEEP_SEEDS ?= 20
 sleep-linux: $(B)/doze $(B)/tests/unit/t_native_sleep ## Linux programs asleep anywhere; SEED= POINTS= ONLY=
 	@DOZE=$(abspath $(B)/doze) POINTS=$(or $(POINTS),200) scripts/run-tap \

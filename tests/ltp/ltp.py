@@ -12,6 +12,9 @@ except.tsv lists what does not pass in a sandbox, with the reason. It may only s
 that passes is a failure ("remove it"), as is a test that does not pass and is not listed. A test whose
 reason begins with "timing:" measures time, and a machine with other load decides: it is never judged.
 
+LTP_SLEEP=50 suspends each test every 50 ms and resumes it in a new process, until it ends.
+sleep-except.tsv lists the tests that pass only without these sleeps, by the rules of except.tsv.
+
 LTP_ON= says where the tests run: "doze", which is the default, in a sandbox of an image that is made of
 the image debian (of `make test-images`) and the programs; "native" on this machine, in fresh pid and
 mount namespaces, where all must pass and except.tsv does not count. LTP_LIMIT= is the seconds that a test may take besides ten times what it takes
@@ -26,6 +29,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -38,9 +42,11 @@ INSIDE = "/opt/ltp"  # where an image has the programs
 LIMIT = float(os.environ.get("LTP_LIMIT") or 30)
 SAVE = os.environ.get("LTP_SAVE", "")
 ONLY = os.environ.get("T", "")
+SLEEP_MS = int(os.environ.get("LTP_SLEEP") or 0)
 JOBS = int(os.environ.get("JOBS") or 3 * len(os.sched_getaffinity(0)))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_CONFIGURED = 32
+SUSPENDED = 75
 # two tests look for a configuration of the kernel, whatever it says
 KCONFIG = "CONFIG_64BIT=y\nCONFIG_X86_64=y\nCONFIG_POSIX_TIMERS=y\nCONFIG_HIGH_RES_TIMERS=y\n"
 OUTPUT_MAX = 1 << 20  # bytes of a test's output that are looked at
@@ -50,7 +56,7 @@ class Case:
     def __init__(self, row):
         self.name, self.command, seconds = row.split("\t")[:3]
         self.seconds = float(seconds)
-        self.limit = LIMIT + 10 * self.seconds
+        self.limit = (LIMIT + 10 * self.seconds) * (4 if SLEEP_MS else 1)
 
 
 def absent(why):
@@ -119,7 +125,8 @@ def sandbox(case, programs, scratch):
     env = {"PATH": INSIDE + ":" + PATH, "TMPDIR": "/tmp", "HOME": "/root", "LC_ALL": "C",
            "LTPROOT": INSIDE, "LTP_COLORIZE_OUTPUT": "n", "KCONFIG_PATH": INSIDE + "/kconfig"}
     given = [word for name, value in env.items() for word in ("-e", "%s=%s" % (name, value))]
-    return [DOZE, "run", "--image", programs, "-w", "/tmp"] + given + ["--"] + case.command.split()
+    sleeps = ["-f", os.path.join(scratch, "a.doze"), "--suspend-after", "%dms" % SLEEP_MS] if SLEEP_MS else []
+    return [DOZE, "run", "--image", programs, "-w", "/tmp"] + given + sleeps + ["--"] + case.command.split()
 
 
 def native(case, programs, scratch):
@@ -128,23 +135,31 @@ def native(case, programs, scratch):
             'mount -t tmpfs tmpfs /dev/shm && "$@"; exit $?', "sh"] + case.command.split()
 
 
+def one(argv, env, cwd, out, until):
+    """The exit status of a command; None: it had to be killed."""
+    with subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                          start_new_session=True) as child:
+        try:
+            return child.wait(max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            return None
+
+
 def run(case, programs, command):
     """(status, output): status None is a test that had to be killed."""
     scratch = tempfile.mkdtemp(prefix="doze-ltp.")
     os.chmod(scratch, 0o777)
     env = {"PATH": programs + ":" + PATH, "TMPDIR": scratch, "HOME": "/root", "LC_ALL": "C", "TERM": "dumb",
            "DOZE_DATA": os.path.join(CACHE, "data"), "DOZE_CONFIG": "/dev/null", "LTPROOT": programs, "LTP_COLORIZE_OUTPUT": "n"}
-    argv = command(case, programs, scratch)
+    argv, until = command(case, programs, scratch), time.monotonic() + case.limit
+    again = [DOZE, "resume", "--suspend-after", "%dms" % SLEEP_MS, os.path.join(scratch, "a.doze")]
     try:
-        with tempfile.TemporaryFile() as out, subprocess.Popen(
-                argv, env=env, cwd=scratch, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                start_new_session=True) as child:
-            try:
-                status = child.wait(case.limit)
-            except subprocess.TimeoutExpired:
-                status = None
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+        with tempfile.TemporaryFile() as out:
+            status = one(argv, env, scratch, out, until)
+            while SLEEP_MS and status == SUSPENDED:
+                status = one(again, env, scratch, out, until)
             out.seek(0)
             text = out.read(OUTPUT_MAX).decode(errors="replace")
     finally:
@@ -182,6 +197,8 @@ def main():
     listed = {}
     if ON != "native":
         listed = dict(r.split("\t", 1) for r in rows(os.path.join(HERE, "except.tsv")))
+    if SLEEP_MS:
+        listed |= dict(r.split("\t", 1) for r in rows(os.path.join(HERE, "sleep-except.tsv")))
     command = {"doze": sandbox, "native": native}[ON]
     if SAVE:
         os.makedirs(SAVE, exist_ok=True)
