@@ -47,6 +47,8 @@ enum {
     FULL_NS = 2000 * 1000 * 1000LL, /* time between two reports that the disk is full */
     VFORK_NS = 10 * 1000 * 1000,    /* one turn of waiting for processes to come out of vfork */
     VFORK_TURNS = 20,               /* such turns, at most */
+    HINT_NS = 1000 * 1000 * 1000,   /* for programs to answer /proc/doze before a suspend */
+    HINT_TURN_NS = 10 * 1000 * 1000,
     WAL_PAGES = 64, /* pages of WAL that are worth a checkpoint while the machine is idle */
 };
 
@@ -337,12 +339,28 @@ static void report_written(struct dz_serve *s)
         send_frame(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
 }
 
+/* Tell programs that have opened /proc/doze about the suspend, and let them prepare for it. */
+static void announce(struct dz_serve *s)
+{
+    struct dz_kernel *k = s->machine.kernel;
+    const int64_t until = dz_clock_boot_ns() + HINT_NS;
+    dz_kernel_hint_sleep(k);
+    while (dz_kernel_hint_waits(k) && !s->stalled && dz_clock_boot_ns() < until) {
+        const bool idle = run(s, HINT_TURN_NS) == DZ_KERNEL_IDLE;
+        if (idle && s->machine.native)
+            (void)dz_linux_wait(s->machine.native->runner, HINT_TURN_NS);
+        else if (idle)
+            (void)ppoll(NULL, 0, &(struct timespec){.tv_nsec = HINT_TURN_NS}, NULL);
+    }
+}
+
 /* Wait until processes have left vfork, send their output as far as the host accepts it now, and
  * write the machine. 1: it was not written, because the machine has ended with its main command. */
 static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_cell_inputs in = {0};
+    announce(s);
     for (int i = 0; i < VFORK_TURNS && !dz_kernel_settled(k); i++)
         (void)run(s, VFORK_NS);
     int rc = dz_kernel_settle(k, err);
@@ -377,6 +395,7 @@ static void suspend(struct dz_serve *s)
     if (rc == 1)
         return;
     if (rc < 0 && memory) {
+        dz_kernel_hint_awake(s->machine.kernel);
         send_frame(s, DZ_FRAME_AWAKE, (uint64_t)-rc, err.msg, strlen(err.msg));
         return;
     }
@@ -417,6 +436,8 @@ static void snapshot(struct dz_serve *s)
     uint64_t bytes = 0;
     int rc = s->up ? sleep_now(s, true, &wake_at, &err)
                    : dz_vfs_quiesce(s->machine.vfs, NULL, NULL, &err);
+    if (s->up)
+        dz_kernel_hint_awake(s->machine.kernel);
     if (rc == 1)
         rc = dz_fail(&err, DZ_ESTATE, "copy the machine: its main command has ended");
     (void)dz_out_flush(&s->out, true);

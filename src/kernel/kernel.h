@@ -470,6 +470,11 @@ int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_p
 void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
                    struct dz_err *err);
+/* Programs that have opened /proc/doze hear that a suspend begins, or that the machine runs on (a
+ * thaw does so by itself). waits: a program has not answered yet; let programs run for a while. */
+void dz_kernel_hint_sleep(struct dz_kernel *k);
+bool dz_kernel_hint_waits(const struct dz_kernel *k);
+void dz_kernel_hint_awake(struct dz_kernel *k);
 /* Call this before the rows are saved: it ends all sharing of memory by vfork. Each such child gets
  * a copy, as after fork, and its parent continues. DZ_ENOMEM. */
 int dz_kernel_settle(struct dz_kernel *k, struct dz_err *err);

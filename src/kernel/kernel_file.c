@@ -28,6 +28,7 @@ const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
         [DZ_FILE_EVENTFD] = &dz_k_eventfd_ops,   [DZ_FILE_TIMERFD] = &dz_k_timerfd_ops,
         [DZ_FILE_SIGNALFD] = &dz_k_signalfd_ops, [DZ_FILE_SOCKET] = &dz_k_socket_ops,
         [DZ_FILE_INOTIFY] = &dz_k_inotify_ops,   [DZ_FILE_MQUEUE] = &dz_k_mqueue_ops,
+        [DZ_FILE_HINT] = &dz_k_hint_ops,
     };
     assert(f->kind < DZ_ARRAY_LEN(kinds) && kinds[f->kind]);
     return kinds[f->kind];

@@ -383,6 +383,12 @@ void dz_k_mqueue_free(struct dz_kernel *k); /* all that are not open */
 bool dz_k_mqueue_ok(const struct dz_kernel *k, const struct dz_mqueue *q);
 int dz_k_mqueue_revive(struct dz_kernel *k);
 
+/* ---- /proc/doze: kernel_hint.c ------------------------------------------------------------- */
+
+int64_t dz_k_hint_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, int flags);
+bool dz_k_hint_ok(const struct dz_file *f);
+void dz_k_hint_awake(struct dz_file *f); /* at a thaw, before threads are revived */
+
 /* ---- System V objects: kernel_ipc.c -------------------------------------------------------- */
 
 /* Undoes its SEM_UNDO operations. */
@@ -439,7 +445,7 @@ enum {
 extern const struct dz_k_file_ops dz_k_disk_ops, dz_k_pipe_ops, dz_k_ptm_ops, dz_k_pts_ops,
     dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops, dz_k_pidfd_ops, dz_k_epoll_ops,
     dz_k_eventfd_ops, dz_k_timerfd_ops, dz_k_signalfd_ops, dz_k_socket_ops, dz_k_inotify_ops,
-    dz_k_mqueue_ops;
+    dz_k_mqueue_ops, dz_k_hint_ops;
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f);
 
 struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd);
@@ -539,7 +545,7 @@ extern const struct dz_k_text dz_k_sysctl_texts[], dz_k_machine_texts[], dz_k_pr
     dz_k_fdinfo_text;
 extern const uint32_t dz_k_sysctl_count;
 enum {
-    DZ_K_MACHINE_TEXTS = 14, /* the links self, thread-self and net come first */
+    DZ_K_MACHINE_TEXTS = 15, /* the links self, thread-self and net come first, then doze */
     DZ_K_PROC_TEXTS = 31,    /* fd, cwd, exe, root, task, fdinfo, net come first; net/unix last */
 };
 /* The number of processors that the reader sees; 0: none of the host's. to: as in

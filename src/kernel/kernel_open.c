@@ -449,6 +449,7 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     case DZ_FILE_DEVICE:
         return dz_k_device_open(k, p, f->obj, flags);
     case DZ_FILE_SYNTH:
+    case DZ_FILE_HINT:
     case DZ_FILE_DIR:
         return dz_k_fs_of(f->node.fs)->open(k, p, f->node.ino, flags);
     case DZ_FILE_STREAM: { /* it exists only once: share it */

@@ -32,6 +32,7 @@ enum {
     SELF = 2, /* inodes of the first rows of the machine's table */
     THREAD_SELF,
     MACHINE_NET,
+    MACHINE_DOZE,
     ROW_FD = 1, /* 1 + places in the table of a process */
     ROW_CWD,
     ROW_EXE,
@@ -537,6 +538,9 @@ static int proc_text(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struc
     const struct dz_proc *of = proc_of(k, ino);
     if (!r || (ino >= 0x10000 && !of) || (is_task(ino) && !thread_of(k, ino)))
         return -ESRCH; /* it has ended */
+    if (!r->text && !r->says)
+        return -EINVAL; /* a saved description of a link or a directory: only a forged file has one
+                         */
     k->reading.by = p;
     k->reading.of = thread_of(k, ino);
     k->reading.fd = (int)(ino >> 32);
@@ -566,6 +570,8 @@ static int64_t proc_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, i
         return -ELOOP;
     if (S_ISREG(st.mode) && (flags & O_DIRECTORY))
         return -ENOTDIR;
+    if (ino == MACHINE_DOZE)
+        return dz_k_hint_open(k, p, &n, flags);
     const struct dz_k_text *r = text_row(ino);
     if ((flags & O_ACCMODE) != O_RDONLY) {
         if (S_ISDIR(st.mode))

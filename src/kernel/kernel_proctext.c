@@ -493,6 +493,7 @@ const struct dz_k_text dz_k_machine_texts[] = {
     LINK("self"),
     LINK("thread-self"),
     LINK("net"),
+    {"doze", S_IFREG | 0666, NULL, NULL, NULL}, /* kernel_hint.c */
     TEXT("meminfo", text_meminfo),
     TEXT("uptime", text_uptime),
     TEXT("loadavg", text_loadavg),

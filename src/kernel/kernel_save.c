@@ -291,6 +291,8 @@ static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
         return dz_k_row(&k->tab[DZ_KERNEL_TABLE_INOTIFY], f->obj) != NULL;
     case DZ_FILE_MQUEUE:
         return dz_k_row(&k->tab[DZ_KERNEL_TABLE_MQUEUE], f->obj) != NULL;
+    case DZ_FILE_HINT:
+        return dz_k_hint_ok(f);
     case DZ_FILE_DIR:
         return f->node.fs != DZ_KERNEL_FS_DISK;
     default:
@@ -611,6 +613,8 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
         int rc = count_file(k, f, err);
         if (rc)
             return rc;
+        if (f->kind == DZ_FILE_HINT)
+            dz_k_hint_awake(f);
     }
     int e = dz_k_inotify_revive(k);
     e = e ? e : dz_k_mqueue_revive(k);

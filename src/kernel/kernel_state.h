@@ -117,6 +117,7 @@ enum dz_file_kind {
     DZ_FILE_SOCKET = 14,   /* obj: socket */
     DZ_FILE_INOTIFY = 15,  /* obj: instance */
     DZ_FILE_MQUEUE = 16,   /* obj: queue; pos: bytes read of its status */
+    DZ_FILE_HINT = 17,     /* /proc/doze; obj: events of kernel_hint.c */
 };
 enum dz_device {
     DZ_DEVICE_NULL = 1,

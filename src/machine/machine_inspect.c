@@ -163,7 +163,7 @@ static const char *kind_of(const struct dz_file *f)
     static const char *const kinds[] = {"?",       "file",   "pipe",  "terminal",  "terminal",
                                         "device",  "stream", "proc",  "directory", "process",
                                         "epoll",   "event",  "timer", "signal",    "socket",
-                                        "inotify", "queue"};
+                                        "inotify", "queue",  "hint"};
     return f->kind < DZ_ARRAY_LEN(kinds) ? kinds[f->kind] : "?";
 }
 

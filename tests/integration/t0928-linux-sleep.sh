@@ -62,6 +62,22 @@ linux_test 'a sandbox in a file: moved, looked at, an image of it, without memor
     run 75 doze resume --new c.doze -I long --suspend-after 10ms && run 0 doze inspect c.doze && has out "sleep 1000" &&
     run 0 doze run --image debian -f a.doze --drop-memory -- echo dropped && [ "$(cat out)" = dropped ]
 '
+cat >hears.py <<'END'
+import os
+f, g = os.open("/proc/doze", os.O_RDWR), open("/proc/generation").read()
+print("opened", flush=True)
+while True:
+    line = os.read(f, 64).decode().split()
+    now = open("/proc/generation").read()
+    print(*line[:1], *(["new" if now != g else "old", now.split() == line[1:]] if line[1:] else []), flush=True)
+    if line[0] == "sleep":
+        os.write(f, b"ready")
+END
+linux_test 'a program hears of suspends, forks and wakes, and the suspend waits for its answer' '
+    created --name h && run 0 doze cp hears.py h:/workspace/hears.py && x=$(doze exec -d h -- python3 /workspace/hears.py) && until_true shows h "$x" opened &&
+    run 0 doze fork -q --count 1 h && q=$(cat out) && until_true shows h "$x" "awake old True" && until_true shows "$q" "$x" "awake new True" &&
+    asleep h && run 0 doze wake h && until_true shows h "$x" "awake new True" && doze logs h "$x" >log && printf "%s\n" opened sleep "awake old True" sleep "awake new True" | cmp - log
+'
 linux_test 'a daemon that ends and starts again finds them asleep' '
     created --name z && repl z && typed z "$x" "v = [1, 2]; print(\"now\", v)" && until_true shows z "$x" "now [1" && asleep z && stop && start &&
     typed z "$x" "print(\"after\", v)" && until_true shows z "$x" "after [1, 2]"

@@ -664,6 +664,67 @@ TEST(save_memory_that_a_row_tells_of_is_not_believed)
     end_two(&a, &b);
 }
 
+/* ---- /proc/doze --------------------------------------------------------------------------- */
+
+static int64_t event_is(struct fib *f, int fd, const char *want)
+{
+    char line[64] = "";
+    int64_t n = SYS(f, dz_sys_read(FK(f), fd, line, sizeof line));
+    return n > 0 && memcmp(line, want, strlen(want)) == 0 && line[n - 1] == '\n' ? n : -1;
+}
+/* 1: answers; 2: only listens. */
+static int hears_of_sleep(struct fib *f)
+{
+    struct pollfd ready = {.fd = 2, .events = POLLIN};
+    char small[4];
+    if (first_life(f)) {
+        OK(f, fib_open(f, "/proc/doze", O_RDWR) == 1 && fib_open(f, "/proc/doze", O_RDONLY) == 2);
+        OK(f, SYS(f, dz_sys_poll(FK(f), &ready, 1, 0, NULL)) == 0);
+        OK(f, SYS(f, dz_sys_write(FK(f), 1, "reads\n", 6)) == -EINVAL);
+        OK(f, event_is(f, 1, "sleep\n") == 6); /* waits for it */
+        OK(f, dz_kernel_hint_waits(f->k));
+        OK(f, SYS(f, dz_sys_write(FK(f), 1, "ready\n", 6)) == 6);
+        OK(f, !dz_kernel_hint_waits(f->k));
+    }
+    OK(f, SYS(f, dz_sys_read(FK(f), 1, small, sizeof small)) == -EINVAL); /* waits until awake */
+    OK(f, event_is(f, 1, "awake ") == 23);
+    OK(f, SYS(f, dz_sys_poll(FK(f), &ready, 1, 0, NULL)) == 1 && ready.revents == POLLIN);
+    OK(f, event_is(f, 2, "awake ") == 23); /* the unread "sleep" is stale */
+    OK(f, SYS(f, dz_sys_poll(FK(f), &ready, 1, 0, NULL)) == 0);
+    return 0;
+}
+TEST(save_programs_hear_of_a_suspend_and_of_the_wake)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, hears_of_sleep);
+    CHECK(!dz_kernel_hint_waits(a.k));
+    dz_kernel_hint_sleep(a.k);
+    CHECK(dz_kernel_hint_waits(a.k));
+    CHECK_INT(dz_kernel_run(a.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK(!dz_kernel_hint_waits(a.k));
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    dz_kernel_hint_awake(a.k); /* the suspend failed: the machine runs on */
+    CHECK_INT(krig_run(&a, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}
+TEST(save_hints_that_make_no_sense_are_refused)
+{
+    static struct krig a, b;
+    two_of(&a, &b, hears_of_sleep);
+    struct dz_file *f = NULL;
+    DZ_K_FOREACH(dz_file, g, a.k, DZ_KERNEL_TABLE_FILE)
+    f = g->kind == DZ_FILE_HINT ? g : f;
+    CHECK(f != NULL);
+    CHECK_INT(refused_with(&a, &f->obj, 8), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &f->node.fs, DZ_KERNEL_FS_SYS), DZ_ECORRUPT);
+    dz_kernel_free(b.k);
+    CHECK_INT(krig_stop(&a), 0);
+}
+
 /* ---- System V objects --------------------------------------------------------------------- */
 
 /* A queue with a message, a set that the process owes to, shared memory; it waits for the set. */
