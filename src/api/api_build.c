@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_build.c - build images from a recipe's text or from an archive; follow a build's status
- * and log; cancel a build.
+ * api_build.c - build images from a recipe's text or from an archive, or pull them from a registry;
+ * follow a build's status, progress and log; cancel a build.
  *
  * A follower is an offset in the build's log. It sends the bytes after that offset as fast as
  * the client reads them. A follower that starts or resumes late misses the bytes that the build
@@ -30,6 +30,16 @@ static void put_build(struct dz_json *j, const struct dz_control_build_state *s)
     dz_json_put_strz(j, "error", s->error);
     dz_json_put_bool(j, "over", s->over);
     dz_json_put_u64(j, "log_bytes", s->log_at + s->log.n);
+    dz_json_key(j, "progress");
+    if (s->what) {
+        dz_json_object(j);
+        dz_json_put_strz(j, "what", s->what);
+        dz_json_put_u64(j, "done_bytes", s->done);
+        dz_json_put_u64(j, "total_bytes", s->total);
+        dz_json_end(j);
+    } else {
+        dz_json_null(j);
+    }
     dz_api_put_time(j, "created_at", s->created);
     dz_api_put_time(j, "ended_at", s->ended);
 }
@@ -43,6 +53,7 @@ struct follower {
     struct dz_control_listener *listener;
     uint64_t at; /* offset in the log */
     const char *status;
+    uint64_t done; /* bytes of the last event about progress */
     bool full, over;
 };
 
@@ -88,6 +99,10 @@ static void go_on(void *arg)
     if (!f->full && !f->over && !s.over && f->status != s.status) {
         f->status = s.status;
         send_state(f, "status", &s);
+    }
+    if (!f->full && !f->over && !s.over && s.what && f->done != s.done) {
+        f->done = s.done;
+        send_state(f, "progress", &s);
     }
     if (f->full || f->over || !s.over)
         return;
@@ -243,6 +258,7 @@ const struct dz_api_field dz_api_build_fields[] = {
     {"name", DZ_API_STR, offsetof(struct request, spec.name), NULL, 0},
     {"recipe", DZ_API_STR, offsetof(struct request, spec.text), NULL, 0},
     {"from", DZ_API_STR, offsetof(struct request, spec.from), NULL, 0},
+    {"pull", DZ_API_STR, offsetof(struct request, spec.pull), NULL, 0},
     {"fresh", DZ_API_BOOL, offsetof(struct request, fresh), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
@@ -256,8 +272,11 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &q))
         return;
     q.spec.fresh = q.fresh > 0;
-    int rc =
-        q.spec.text ? 0 : dz_fail(&why.err, DZ_EINVAL, "recipe: the text of a recipe is required");
+    int rc = q.spec.text || q.spec.pull
+                 ? 0
+                 : dz_fail(&why.err, DZ_EINVAL,
+                           "recipe: the text of a recipe is required, or pull: an image of a "
+                           "registry");
     if (rc < 0)
         (void)snprintf(why.field, sizeof why.field, "recipe");
     if (rc == 0)

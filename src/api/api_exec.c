@@ -455,7 +455,7 @@ void dz_api_exec_signal(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &b))
         return;
     int number = b.signal ? dz_api_signal(b.signal) : 0;
-    if (number > 0) {
+    if (number > 0 || !b.signal) {
         send_message(api, r, (struct dz_exec_send){.what = DZ_EXEC_SEND_SIGNAL, .number = number});
         return;
     }

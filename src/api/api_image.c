@@ -80,6 +80,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_why why = {0};
     struct dz_api_out o;
+    char stop[DZ_IMAGE_SIGNAL_TEXT];
     if (dz_control_image(a->control, dz_http_param(r, "image"), &image, &tags, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
@@ -93,6 +94,8 @@ void dz_api_image(struct dz_http_req *r, void *api)
     put_list(&o.json, "note", image.note);
     put_list(&o.json, "entry", image.entry);
     put_list(&o.json, "env", image.env);
+    dz_json_put_strz(&o.json, "stop_signal", dz_image_signal_text(image.stop_signal, stop));
+    put_list(&o.json, "ports", image.port);
     dz_image_put_programs(&o.json, "program_list", &image);
     dz_image_put_packages(&o.json, "package_list", &image, false);
     dz_api_send(r, 200, &o);

@@ -167,6 +167,7 @@ struct idle {
 
 struct create {
     struct dz_control_spec spec;
+    const char *pull; /* "missing", "always", "never"; NULL: missing for the operator */
     uint64_t memory, disk;
     int64_t idle_ms, timeout_ms, silence_ms;
     int auto_resume, start, persistent, timeout, count_cpu;
@@ -188,6 +189,7 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"name", DZ_API_STR, offsetof(struct create, spec.name), NULL, 0},
     {"image", DZ_API_STR, offsetof(struct create, spec.image), NULL, 0},
     {"snapshot", DZ_API_STR, offsetof(struct create, spec.snapshot), NULL, 0},
+    {"pull", DZ_API_STR, offsetof(struct create, pull), NULL, 0},
     {"kind", DZ_API_STR, offsetof(struct create, spec.kind), NULL, 0},
     {"memory", DZ_API_SIZE, offsetof(struct create, memory), NULL, 0},
     {"disk", DZ_API_SIZE, offsetof(struct create, disk), NULL, 0},
@@ -227,36 +229,136 @@ static bool timeout_is_sound(struct dz_http_req *r, bool given, int64_t after_ms
     return sound;
 }
 
-void dz_api_create(struct dz_http_req *r, void *api)
+static void create_now(struct dz_api *a, struct dz_http_req *r, struct create *c)
 {
-    struct dz_api *a = api;
-    struct create c = {.idle_ms = -1,
-                       .timeout_ms = -1,
-                       .silence_ms = -1,
-                       .auto_resume = 1,
-                       .start = 1,
-                       .persistent = 1,
-                       .count_cpu = 1};
     struct dz_why why = {0};
-    if (!dz_api_body(r, &c) || !timeout_is_sound(r, c.timeout, c.timeout_ms))
-        return;
-    c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_CONTROL_NO_TIMEOUT;
-    c.spec.ephemeral = !c.persistent;
-    c.spec.id = dz_api_key_id(a, r);
-    c.spec.memory_bytes = c.memory;
-    c.spec.disk_bytes = c.disk;
-    c.spec.idle_ms = c.idle_ms < 0 ? DZ_IDLE_INHERIT : c.idle_ms;
-    c.spec.no_resume = !c.auto_resume;
-    c.spec.no_start = !c.start;
-    c.spec.ignore_cpu = !c.count_cpu;
-    c.spec.silence_ms = c.silence_ms == 0 ? 1 : c.silence_ms > 0 ? c.silence_ms : 0;
     struct dz_api_call *call = dz_api_wait(a, r, 201);
     if (!call)
         return;
-    int rc = dz_control_create(a->control, dz_api_caller(r, a), &c.spec, dz_api_done_sandbox, call,
+    c->spec.id = dz_api_key_id(a, r);
+    int rc = dz_control_create(a->control, dz_api_caller(r, a), &c->spec, dz_api_done_sandbox, call,
                                &why);
     if (rc < 0)
         dz_api_refused(call, r, &why);
+}
+
+/* A creation that waits for its image to be pulled. */
+struct pulling {
+    struct dz_api *api;
+    uint64_t id;
+    struct create *create; /* in the request's arena */
+    struct dz_control_build *build;
+    struct dz_control_listener *listener;
+};
+
+static void pulling_end(void *arg)
+{
+    struct pulling *p = arg;
+    dz_control_unlisten(p->listener);
+    dz_free(p);
+}
+
+static void on_pull(void *arg)
+{
+    struct pulling *p = arg;
+    struct dz_control_build_state s;
+    dz_control_build_get(p->build, &s);
+    if (!s.over)
+        return;
+    struct dz_http_req *r = dz_http_find(p->api->http, p->id);
+    struct dz_api *a = p->api;
+    struct create *c = p->create;
+    dz_http_on_gone(r, NULL, NULL);
+    pulling_end(p);
+    if (s.error) {
+        struct dz_why why = {0};
+        (void)dz_why(&why, DZ_EUNAVAIL, "image", "%s", s.error);
+        dz_api_refuse(r, &why);
+    } else {
+        create_now(a, r, c);
+    }
+}
+
+/* Fetch the image before the sandbox is created. If the client leaves, the pull goes on: its layers
+ * are kept. */
+static void pull_first(struct dz_api *a, struct dz_http_req *r, struct create *c)
+{
+    struct dz_why why = {0};
+    const struct dz_control_build_spec spec = {.pull = c->spec.image};
+    struct pulling *p = dz_alloc(sizeof *p);
+    int rc = p ? 0 : dz_fail(&why.err, DZ_ENOMEM, "out of memory");
+    if (rc == 0) {
+        *p = (struct pulling){.api = a, .id = dz_http_id(r), .create = c};
+        rc = dz_control_build_open(a->control, dz_api_caller(r, a), &spec, &p->build, &why);
+    }
+    if (rc == 0) {
+        rc = dz_control_build_listen(p->build, on_pull, p, &p->listener, &why);
+        if (rc < 0)
+            dz_control_build_drop(p->build);
+    }
+    if (rc < 0) {
+        dz_free(p);
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_http_on_gone(r, pulling_end, p);
+    dz_control_build_go(p->build);
+}
+
+/* 1: the image is pulled first. */
+static int wants_pull(struct dz_api *a, struct dz_http_req *r, const struct create *c,
+                      struct dz_why *why)
+{
+    static const char *const known[] = {"missing", "always", "never"};
+    DZ_AUTO(dz_image_release) struct dz_image image = {0};
+    DZ_AUTO(dz_buf_release) struct dz_buf tags = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_why found = {0};
+    const char *when = c->pull ? c->pull : dz_api_caller(r, a)->is_operator ? known[0] : known[2];
+    size_t i = 0;
+    while (i < DZ_ARRAY_LEN(known) && strcmp(when, known[i]) != 0)
+        i++;
+    if (i == DZ_ARRAY_LEN(known))
+        return dz_why(why, DZ_EINVAL, "pull", "pull: must be missing, always or never");
+    if (i == 2 || !c->spec.image || !strchr(c->spec.image, '/'))
+        return 0;
+    return i == 1 || dz_control_image(a->control, c->spec.image, &image, &tags, &found) < 0;
+}
+
+void dz_api_create(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_why why = {0};
+    struct create *c = dz_arena_alloc(dz_http_arena(r), sizeof *c);
+    if (!c) {
+        (void)dz_fail(&why.err, DZ_ENOMEM, "out of memory");
+        dz_api_refuse(r, &why);
+        return;
+    }
+    *c = (struct create){.idle_ms = -1,
+                         .timeout_ms = -1,
+                         .silence_ms = -1,
+                         .auto_resume = 1,
+                         .start = 1,
+                         .persistent = 1,
+                         .count_cpu = 1};
+    if (!dz_api_body(r, c) || !timeout_is_sound(r, c->timeout, c->timeout_ms))
+        return;
+    c->spec.timeout_ms = c->timeout ? c->timeout_ms : DZ_CONTROL_NO_TIMEOUT;
+    c->spec.ephemeral = !c->persistent;
+    c->spec.memory_bytes = c->memory;
+    c->spec.disk_bytes = c->disk;
+    c->spec.idle_ms = c->idle_ms < 0 ? DZ_IDLE_INHERIT : c->idle_ms;
+    c->spec.no_resume = !c->auto_resume;
+    c->spec.no_start = !c->start;
+    c->spec.ignore_cpu = !c->count_cpu;
+    c->spec.silence_ms = c->silence_ms == 0 ? 1 : c->silence_ms > 0 ? c->silence_ms : 0;
+    int rc = wants_pull(a, r, c, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    else if (rc > 0)
+        pull_first(a, r, c);
+    else
+        create_now(a, r, c);
 }
 
 /* --- list, get ---------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ enum {
 
 int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
 {
-    static const char *const lines[] = {"sha256", "kind", "policy", "user", "workdir", NULL};
+    static const char *const lines[] = {"sha256",  "kind",        "policy", "user",
+                                        "workdir", "stop_signal", NULL};
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char size[DZ_CLI_SIZE_TEXT];
     json_t *answer = NULL, *item;
@@ -40,6 +41,11 @@ int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client, stru
             fprintf(c->out, "%-10s ", *key);
             dz_cli_put(c, dz_cli_text(answer, *key));
         }
+    json_array_foreach(json_object_get(answer, "ports"), i, item)
+    {
+        fprintf(c->out, "%-10s ", i ? "" : "ports");
+        dz_cli_put(c, json_string_value(item));
+    }
     json_array_foreach(json_object_get(answer, "program_list"), i, item)
     {
         fprintf(c->out, "%-10s ", i ? "" : "programs");

@@ -17,8 +17,8 @@ int dz_cli_pull_when(struct dz_cli *c, const char *image, enum dz_cli_pull *ret_
         return dz_cli_usage(c, err, "--pull must be missing, always or never, not %s", when);
     if (!image || !strchr(image, '/') || (when && strcmp(when, "never") == 0))
         return 0;
-    if (url && url[0]) /* the images of a daemon elsewhere are pulled there */
-        return always ? dz_cli_usage(c, err, "--pull cannot be used with DOZE_URL") : 0;
+    if (url && url[0]) /* the daemon elsewhere pulls its images itself */
+        return 0;
     *ret_when = always ? DZ_CLI_PULL_FIRST : DZ_CLI_PULL_MISSING;
     return 0;
 }

@@ -86,12 +86,17 @@ static int start_command(struct dz_cli *c, const char *id, int first, bool persi
     return rc;
 }
 
-/* An image of a registry is pulled if the daemon does not have it, or in any case. */
-static int pull_image(struct dz_cli *c, const char *image, struct dz_err *err)
+/* An image of a registry is pulled if the daemon does not have it, or in any case: here, where the
+ * progress can be shown, or by the daemon that DOZE_URL names. */
+static int pull_image(struct dz_cli *c, json_t *o, struct dz_err *err)
 {
     enum dz_cli_pull when = DZ_CLI_PULL_NO;
+    const char *image = json_string_value(json_object_get(o, "image"));
+    const char *url = getenv("DOZE_URL"), *given = dz_cli_value(c, "pull");
     json_t *answer = NULL;
     int rc = dz_cli_pull_when(c, image, &when, err);
+    if (rc == 0 && image && (given || !url || !url[0]))
+        (void)json_object_set_new(o, "pull", json_string(url && url[0] ? given : "never"));
     if (rc < 0 || when == DZ_CLI_PULL_NO)
         return rc;
     if (when == DZ_CLI_PULL_MISSING) {
@@ -126,7 +131,7 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
     if (dz_cli_flag(c, "no-resume"))
         (void)json_object_set_new(o, "auto_resume", json_false());
     if (rc == 0)
-        rc = pull_image(c, json_string_value(json_object_get(o, "image")), err);
+        rc = pull_image(c, o, err);
     if (rc < 0) {
         json_decref(o);
         return rc;

@@ -26,6 +26,7 @@ struct dz_cli_cell {
     int64_t timeout_ns; /* wall clock; 0: none */
     int trace_fd;       /* with main.trace: takes the trace; -1: standard error */
     bool keep;          /* SIGTERM suspends it */
+    int stop_signal;    /* of the image: what SIGTERM becomes; 0: it stays */
     int64_t suspend_ns; /* suspend it after this time; 0: never */
     struct dz_cell *cell;
 };

@@ -35,6 +35,7 @@ struct relay {
     bool input, tty, over, failed, timed_out, keep;
     bool exited, suspending; /* the main command has ended; the machine is being suspended */
     int signals, status;
+    int stop_signal; /* what SIGTERM becomes; 0: it stays */
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
     int trace_fd;                  /* -1: standard error */
@@ -223,7 +224,8 @@ static int forward_signal(struct relay *r, struct dz_err *err)
         return send_size(r, err);
     if (r->keep && info.ssi_signo == SIGTERM)
         return suspend(r, err);
-    return send_signal(r, (int)info.ssi_signo, err);
+    const int signo = (int)info.ssi_signo;
+    return send_signal(r, signo == SIGTERM && r->stop_signal ? r->stop_signal : signo, err);
 }
 
 /* Another process requests a copy of the machine. */
@@ -332,6 +334,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
                       .ephemeral = c->start.ephemeral,
                       .tty = c->main.tty,
                       .keep = c->keep,
+                      .stop_signal = c->stop_signal,
                       .file = c->file,
                       .trace_fd = c->trace_fd,
                       .control = DZ_CLI_CONTROL_INIT};

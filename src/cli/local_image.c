@@ -163,7 +163,7 @@ static void put_list(struct dz_json *j, const char *key, const char *const *list
 static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
-    char ref[DZ_IMAGE_REF];
+    char ref[DZ_IMAGE_REF], stop[DZ_IMAGE_SIGNAL_TEXT];
     struct dz_json j;
     dz_json_init(&j, &text, c->out_tty);
     dz_json_object(&j);
@@ -179,6 +179,8 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     dz_json_put_strz(&j, "workdir", i->workdir);
     put_list(&j, "entry", i->entry);
     put_list(&j, "env", i->env);
+    dz_json_put_strz(&j, "stop_signal", dz_image_signal_text(i->stop_signal, stop));
+    put_list(&j, "ports", i->port);
     dz_image_put_programs(&j, "programs", i);
     dz_image_put_packages(&j, "packages", i, true);
     dz_json_end(&j);
@@ -197,6 +199,7 @@ static void line(struct dz_cli *c, const char *key, const char *value)
 static void inspect_text(struct dz_cli *c, const struct dz_image *i)
 {
     char size[DZ_CLI_SIZE_TEXT], memory[DZ_CLI_SIZE_TEXT], asleep[64];
+    char stop[DZ_IMAGE_SIGNAL_TEXT];
     for (size_t k = 0; i->note[k]; k++)
         line(c, k ? "" : "note", i->note[k]);
     line(c, "sha256", i->sha256);
@@ -215,6 +218,9 @@ static void inspect_text(struct dz_cli *c, const struct dz_image *i)
         line(c, k ? "" : "entry", i->entry[k]);
     for (size_t k = 0; i->env[k]; k++)
         line(c, k ? "" : "env", i->env[k]);
+    line(c, "stop", dz_image_signal_text(i->stop_signal, stop));
+    for (size_t k = 0; i->port[k]; k++)
+        line(c, k ? "" : "ports", i->port[k]);
     for (size_t k = 0; k < i->program_count; k++)
         line(c, k ? "" : "programs", i->programs[k].path);
 }

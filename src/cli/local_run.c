@@ -177,6 +177,7 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     const char *cwd = dz_cli_value(c, "workdir"), *user = dz_cli_value(c, "user");
     cell->main.cwd = cwd ? cwd : image->workdir;
     cell->main.user = user ? user : image->user;
+    cell->stop_signal = image->stop_signal;
     cell->file = dz_cli_value(c, "file");
     s->asleep = dz_cli_flag(c, "drop-memory") ? DZ_CELL_DROP : DZ_CELL_BEGIN;
     int rc = dz_cli_cell_tty(c, &cell->main, err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * control_build.c - builds of images: the recipe and its files are stored in a directory of their
- * own, and a child of this program (`doze image build --confined`) makes an image of them. So a
- * build takes none of the daemon's memory, never blocks it, and is cancelled by a signal.
+ * own, and a child of this program (`doze image build --confined`) makes an image of them; `doze
+ * image pull` fetches one from a registry in the same way. So a build takes none of the daemon's
+ * memory, never blocks it, and is cancelled by a signal.
  *
  *   BUILDING_OPEN --go--> BUILDING_WAITS --its turn--> BUILDING_RUNS --> BUILDING_OVER
  *     `-- drop                 `-- cancel --> OVER          `-- cancel: SIGINT, then kill
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "os/os_proc.h"
 
 #include <errno.h>
@@ -35,7 +37,10 @@ enum {
     LOG_KEPT = 128 << 10, /* bytes kept of the end of the log */
     ERROR_MAX = 248,      /* bytes of the sentence why a build failed */
     OUTPUT_MAX = 4096,    /* bytes of the child's output */
+    WHAT_MAX = 128,       /* bytes of the name of what is fetched */
     PATH_ROOM = DZ_PATH_MAX + 64,
+    BUILD_ENV = 16, /* variables of the child */
+    BUILD_ENV_BYTES = 64 << 10,
 };
 
 enum build_phase {
@@ -62,7 +67,9 @@ struct dz_control_build {
     uint64_t log_read;
     struct dz_list listeners;
     int64_t created, ended;
-    char *from;
+    char *from, *pull;
+    char what[WHAT_MAX]; /* of the last line "bytes DONE TOTAL WHAT" of the log */
+    uint64_t done, total;
     char error[ERROR_MAX];
     char image[DZ_SHA256_HEX];
     char recipe[DZ_CONTROL_VALUE_MAX + 1], name[DZ_IMAGE_NAME_MAX + 8];
@@ -94,11 +101,27 @@ static void keep_log(struct dz_control_build *b, const char *p, size_t n)
     dz_buf_add(&b->log, p, n);
 }
 
+/* Take the progress from the rest of a line "bytes DONE TOTAL WHAT". */
+static void find_bytes(struct dz_control_build *b, struct dz_str line)
+{
+    struct dz_str done, total;
+    uint64_t d, t;
+    if (!dz_str_split(&line, ' ', &done) || !dz_str_split(&line, ' ', &total) ||
+        dz_num_u64(done, 0, INT64_MAX, &d, NULL) < 0 ||
+        dz_num_u64(total, 0, INT64_MAX, &t, NULL) < 0)
+        return;
+    b->done = d;
+    b->total = t;
+    (void)snprintf(b->what, sizeof b->what, "%.*s", DZ_STR_ARG(line));
+}
+
 /* Take the status from a line "status NAME" of the log. */
 static void find_status(struct dz_control_build *b, struct dz_str text)
 {
     struct dz_str line;
-    while (dz_str_split(&text, '\n', &line))
+    while (dz_str_split(&text, '\n', &line)) {
+        if (dz_str_eat(&line, DZ_STR("bytes ")))
+            find_bytes(b, line);
         for (int s = DZ_IMAGE_UPLOADING; s <= DZ_IMAGE_DEPLOYING; s++) {
             char want[32];
             (void)snprintf(want, sizeof want, "status %s",
@@ -106,6 +129,7 @@ static void find_status(struct dz_control_build *b, struct dz_str text)
             if (dz_str_eqz(line, want))
                 b->status = (enum dz_image_status)s;
         }
+    }
 }
 
 /* Read what the log has now. True: it has grown. */
@@ -154,6 +178,7 @@ static void build_free(struct dz_control_build *b)
     dz_buf_release(&b->log);
     dz_buf_release(&b->output);
     dz_free(b->from);
+    dz_free(b->pull);
     dz_free(b);
 }
 
@@ -261,15 +286,48 @@ static void on_limit(void *arg)
 
 /* --- running -------------------------------------------------------------------------------- */
 
-static int spawn(struct dz_control_build *b, struct dz_err *err)
+/* The variables of the daemon that a build uses, with its data directory. */
+static int build_env(const struct dz_control_build *b, struct dz_buf *text, const char *env[],
+                     struct dz_err *err)
 {
-    char dir[PATH_ROOM], tar[PATH_ROOM], text[PATH_ROOM], data[PATH_ROOM];
-    int pair[2];
-    const char *argv[16] = {"/proc/self/exe", "image", "build", "-q", "--confined", "-t", b->name};
-    size_t n = 7;
-    path_of(b, "", dir);
-    path_of(b, "files", tar);
-    path_of(b, "recipe", text);
+    static const char *const names[] = {"PATH",          "HOME",
+                                        "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
+                                        "SSL_CERT_FILE", "XDG_RUNTIME_DIR",
+                                        "https_proxy",   "DOZE_IMAGE_REGISTRY"};
+    size_t at[DZ_ARRAY_LEN(names) + 2], n = 0;
+    _Static_assert(DZ_ARRAY_LEN(names) + 3 <= BUILD_ENV, "all variables have room");
+    at[n++] = text->len;
+    dz_buf_addf(text, "DOZE_DATA=%s%c", b->e->data_path, '\0');
+    at[n++] = text->len;
+    dz_buf_addf(text, "LC_ALL=C.UTF-8%c", '\0');
+    for (size_t i = 0; i < DZ_ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+        if (!value && i > 1)
+            continue;
+        at[n++] = text->len;
+        dz_buf_addf(text, "%s=%s%c", names[i], value ? value : i == 0 ? "/usr/bin:/bin" : "/", '\0');
+    }
+    if (text->err)
+        return dz_fail(err, text->err, "start a build: its environment is too large");
+    for (size_t i = 0; i < n; i++)
+        env[i] = text->p + at[i];
+    env[n] = NULL;
+    return 0;
+}
+
+/* The words of the child's command line. */
+static void build_words(const struct dz_control_build *b, const char *tar, const char *text,
+                        const char *argv[])
+{
+    size_t n = 0;
+    argv[n++] = "/proc/self/exe";
+    argv[n++] = "image";
+    argv[n++] = b->pull ? "pull" : "build";
+    argv[n++] = "-q";
+    argv[n++] = "-t";
+    argv[n++] = b->name;
+    if (!b->pull)
+        argv[n++] = "--confined";
     if (b->from) {
         argv[n++] = "--from";
         argv[n++] = b->from;
@@ -281,20 +339,29 @@ static int spawn(struct dz_control_build *b, struct dz_err *err)
         argv[n++] = tar;
     }
     argv[n++] = "--";
-    argv[n++] = b->tar ? b->recipe : text;
-    (void)snprintf(data, sizeof data, "DOZE_DATA=%s", b->e->data_path);
-    const char *path = getenv("PATH"), *home = getenv("HOME");
-    char path_line[PATH_ROOM + 8], home_line[PATH_ROOM + 8];
-    (void)snprintf(path_line, sizeof path_line, "PATH=%s", path ? path : "/usr/bin:/bin");
-    (void)snprintf(home_line, sizeof home_line, "HOME=%s", home ? home : dir);
-    const char *const env[] = {data, path_line, home_line, "LC_ALL=C.UTF-8", NULL};
+    argv[n++] = b->pull ? b->pull : b->tar ? b->recipe : text;
+    argv[n] = NULL;
+}
+
+static int spawn(struct dz_control_build *b, struct dz_err *err)
+{
+    char tar[PATH_ROOM], text[PATH_ROOM];
+    const char *argv[16], *env[BUILD_ENV];
+    int pair[2];
+    DZ_AUTO(dz_buf_release) struct dz_buf vars = DZ_BUF_INIT(BUILD_ENV_BYTES);
+    int rc = build_env(b, &vars, env, err);
+    if (rc < 0)
+        return rc;
+    path_of(b, "files", tar);
+    path_of(b, "recipe", text);
+    build_words(b, tar, text, argv);
     if (pipe2(pair, O_CLOEXEC) < 0)
         return dz_fail_sys(err, errno, "start a build: make a pipe");
     DZ_AUTO(dz_fd_close) int null = dz_fd_open(AT_FDCWD, "/dev/null", O_RDONLY, 0, err);
     const struct dz_os_fd fds[] = {{0, null}, {1, pair[1]}, {2, pair[1]}};
     const struct dz_os_spawn_opts o = {
         .argv = argv, .env = env, .fds = fds, .fd_count = DZ_ARRAY_LEN(fds), .tree = true};
-    int rc = null < 0 ? null : dz_os_spawn(&o, &b->proc, err);
+    rc = null < 0 ? null : dz_os_spawn(&o, &b->proc, err);
     (void)close(pair[1]);
     b->output_fd = pair[0];
     (void)fcntl(b->output_fd, F_SETFL, O_NONBLOCK);
@@ -356,6 +423,9 @@ static int check(struct dz_control *e, const struct dz_control_build_spec *s, st
     char sha256[DZ_SHA256_HEX];
     size_t under_way = 0;
     struct dz_err err;
+    if (s->pull && (s->text || s->recipe || s->from || s->fresh))
+        return dz_why(why, DZ_EINVAL, "pull",
+                      "pull: cannot be combined with recipe, from or fresh");
     if (!s->name || dz_image_log(e->images, s->name, &path, &err) < 0)
         return dz_why(why, DZ_EINVAL, "name", "%s",
                       s->name ? err.msg : "name: NAME[:TAG] of the image is required");
@@ -386,7 +456,7 @@ static int write_source(struct dz_control_build *b, struct dz_err *err)
     path_of(b, "", path);
     int rc = dz_fd_mkdirs(AT_FDCWD, path, 0700, err);
     path_of(b, b->tar ? "files" : "recipe", path);
-    if (rc == 0)
+    if (rc == 0 && !b->pull)
         rc = b->fd =
             dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
     if (rc >= 0)
@@ -394,12 +464,31 @@ static int write_source(struct dz_control_build *b, struct dz_err *err)
     return rc < 0 ? rc : dz_timer_new(b->e->loop, on_limit, b, &b->limit, err);
 }
 
+/* The same pull, under way. */
+static struct dz_control_build *find_pull(struct dz_control *e,
+                                          const struct dz_control_build_spec *s)
+{
+    DZ_LIST_FOREACH(struct dz_control_build, b, &e->builds, link)
+        if (b->phase != BUILDING_OPEN && b->phase != BUILDING_OVER && !b->cancelled && b->pull &&
+            strcmp(b->pull, s->pull) == 0 && strcmp(b->name, s->name) == 0)
+            return b;
+    return NULL;
+}
+
 int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *who,
-                          const struct dz_control_build_spec *s,
+                          const struct dz_control_build_spec *given,
                           struct dz_control_build **ret_build, struct dz_why *why)
 {
+    char pulled[DZ_IMAGE_NAME_MAX + 1];
+    struct dz_control_build_spec spec = *given, *s = &spec;
     int rc = only_operator(who, why);
     forget_old(e); /* the only place that frees builds: calls on a build never do */
+    if (rc == 0 && s->pull && dz_image_pull_name(s->pull, pulled, &why->err) < 0)
+        rc = dz_why(why, DZ_EINVAL, "pull", "%s", why->err.msg);
+    if (rc == 0 && s->pull && !s->name)
+        s->name = pulled;
+    if (rc == 0 && s->pull && (*ret_build = find_pull(e, s)))
+        return 0;
     if (rc == 0)
         rc = check(e, s, why);
     if (rc == 0)
@@ -408,7 +497,7 @@ int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *
     if (!b)
         return rc < 0 ? rc : dz_why(why, DZ_ENOMEM, NULL, "build %s: out of memory", s->name);
     *b = (struct dz_control_build){.e = e,
-                                   .tar = !s->text,
+                                   .tar = !s->text && !s->pull,
                                    .fresh = s->fresh,
                                    .fd = -1,
                                    .output_fd = -1,
@@ -422,7 +511,8 @@ int dz_control_build_open(struct dz_control *e, const struct dz_control_caller *
     (void)snprintf(b->recipe, sizeof b->recipe, "%s", s->recipe ? s->recipe : "recipe");
     dz_list_push_back(&e->builds, &b->link);
     rc = dz_id_new("bld", b->id, &why->err);
-    if (rc == 0 && s->from && !(b->from = dz_str_dup(dz_str(s->from))))
+    if (rc == 0 && ((s->from && !(b->from = dz_str_dup(dz_str(s->from)))) ||
+                    (s->pull && !(b->pull = dz_str_dup(dz_str(s->pull))))))
         rc = dz_fail(&why->err, DZ_ENOMEM, "build %s: out of memory", s->name);
     if (rc == 0)
         rc = write_source(b, &why->err);
@@ -448,6 +538,8 @@ int dz_control_build_put(struct dz_control_build *b, const void *data, size_t n,
 
 void dz_control_build_go(struct dz_control_build *b)
 {
+    if (b->phase != BUILDING_OPEN)
+        return;
     dz_fd_close(&b->fd);
     b->fd = -1;
     b->phase = BUILDING_WAITS;
@@ -497,6 +589,9 @@ void dz_control_build_get(const struct dz_control_build *b, struct dz_control_bu
         .error = b->error[0] ? b->error : NULL,
         .image_sha256 = b->image[0] ? b->image : NULL,
         .over = b->phase == BUILDING_OVER,
+        .what = b->what[0] ? b->what : NULL,
+        .done = b->done,
+        .total = b->total,
         .created = b->created,
         .ended = b->ended,
         .log = dz_str_n(b->log.p ? b->log.p : "", b->log.len),

@@ -18,6 +18,8 @@ struct dz_control_build_spec {
     const char *text;   /* the recipe; NULL: an archive follows, and in it: */
     const char *recipe; /* path of the recipe in the archive; NULL: "recipe" */
     const char *from;   /* the image to build on instead of the recipe's; NULL */
+    const char *pull;   /* an image of a registry, instead of a recipe; NULL. Its name is then
+                           optional, and a pull of the same image that is under way is joined */
     bool fresh;         /* look nothing up in the cache */
 };
 /* For the operator only, DZ_EDENIED for others. After open, the archive is written piece by piece;
@@ -27,7 +29,7 @@ DZ_NODISCARD int dz_control_build_open(struct dz_control *e, const struct dz_con
                                        struct dz_control_build **ret_build, struct dz_why *why);
 DZ_NODISCARD int dz_control_build_put(struct dz_control_build *b, const void *data, size_t n,
                                       struct dz_why *why);
-void dz_control_build_go(struct dz_control_build *b);
+void dz_control_build_go(struct dz_control_build *b); /* no effect on one that was joined */
 /* drop an open build and its files; NULL is fine */
 void dz_control_build_drop(struct dz_control_build *b);
 DZ_NODISCARD int dz_control_build_find(struct dz_control *e, const struct dz_control_caller *who,
@@ -43,6 +45,8 @@ struct dz_control_build_state {
     const char *error;        /* why it failed; NULL: it did not */
     const char *image_sha256; /* hash of the image, once DEPLOYED */
     bool over;
+    const char *what;     /* what was fetched last; NULL: nothing yet */
+    uint64_t done, total; /* bytes of that; total 0: unknown */
     int64_t created, ended;
     struct dz_str log; /* the kept end of the log */
     uint64_t log_at;   /* offset of its first byte */

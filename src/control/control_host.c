@@ -310,6 +310,7 @@ static void fill_start(const struct dz_instance *row, const struct opened *o,
     f->start.strict = is_strict(o);
     f->workdir = info && info->workdir ? info->workdir : NULL;
     f->user = info && info->user ? info->user : NULL;
+    f->stop_signal = info ? info->stop_signal : 0;
     f->disk_bytes = o->config->disk_bytes;
 }
 

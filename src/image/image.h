@@ -42,6 +42,9 @@ enum {
     DZ_IMAGE_PACKAGES_MAX = 4096,
     DZ_IMAGE_WORDS_MAX = 256, /* of entry; variables of env */
     DZ_IMAGE_NOTES_MAX = 16,
+    DZ_IMAGE_PORTS_MAX = 64,
+    DZ_IMAGE_PORT_TEXT = 16,   /* "65535/sctp" and the terminator */
+    DZ_IMAGE_SIGNAL_TEXT = 24, /* "SIGRTMIN+30" and the terminator */
     DZ_IMAGE_TAGS_MAX = 65536,
     DZ_IMAGE_REF = 18, /* "img_", 12 digits and the terminator */
 };
@@ -78,11 +81,13 @@ struct dz_image {
     const char *user;      /* NULL: not set */
     const char *workdir;   /* NULL: not set */
     uint64_t memory_bytes; /* 0: not set */
+    int stop_signal;       /* asks its command to end; 0: not set, SIGTERM */
     /* Size of the linear memories of the image's suspended machine; 0: it has none. */
     uint64_t machine_bytes;
     const char *entry[DZ_IMAGE_WORDS_MAX + 1];
     const char *note[DZ_IMAGE_NOTES_MAX + 1]; /* notes that users must read first, one line each */
     const char *env[DZ_IMAGE_WORDS_MAX + 1];  /* "K=V" */
+    const char *port[DZ_IMAGE_PORTS_MAX + 1]; /* "8080/tcp": where its programs listen */
     struct dz_image_program *programs;
     size_t program_count;
     struct dz_image_package *packages;
@@ -92,6 +97,12 @@ struct dz_image {
 /* Parse and check the text of a manifest: DZ_EINVAL names the line. */
 DZ_NODISCARD int dz_image_parse(struct dz_str text, struct dz_image *ret_image, struct dz_err *err);
 void dz_image_release(struct dz_image *i);
+/* "TERM", "SIGTERM", "SIGRTMIN+3" or a number from 1 to 64; 0: not a signal. */
+int dz_image_signal_parse(struct dz_str text);
+/* "SIGTERM", "SIGRTMIN+3"; NULL for 0. */
+const char *dz_image_signal_text(int number, char out[static DZ_IMAGE_SIGNAL_TEXT]);
+/* Complete "8080" or "53/UDP" to "8080/tcp" or "53/udp"; false: not a port. */
+bool dz_image_port_parse(struct dz_str text, char ret_port[static DZ_IMAGE_PORT_TEXT]);
 /* "img_" and the first digits of the hash; returns out. */
 char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF]);
 /* Put its programs as an array of objects under this key. */
@@ -236,6 +247,9 @@ DZ_NODISCARD int dz_image_relock(struct dz_image_store *s, const struct dz_image
 DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
                               struct dz_err *err);
 
+/* The name that a pull of this reference gives its image; DZ_EINVAL: not a reference. */
+DZ_NODISCARD int dz_image_pull_name(const char *ref, char ret_name[static DZ_IMAGE_NAME_MAX + 1],
+                                    struct dz_err *err);
 /* Does the file begin like an archive that may hold an OCI image? */
 bool dz_image_is_oci(int fd);
 

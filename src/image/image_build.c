@@ -186,6 +186,9 @@ static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image 
     c->user = c->user ? c->user : ret_base->user;
     c->workdir = c->workdir ? c->workdir : ret_base->workdir;
     c->memory_bytes = c->memory_bytes ? c->memory_bytes : ret_base->memory_bytes;
+    c->stop_signal = c->stop_signal ? c->stop_signal : ret_base->stop_signal;
+    if (!c->port[0])
+        memcpy(c->port, ret_base->port, sizeof c->port);
     if (!c->entry[0])
         memcpy(c->entry, ret_base->entry, sizeof c->entry);
     add_notes(c, ret_base);

@@ -24,7 +24,7 @@ enum {
     XZ_MEMORY = 256 << 20,
     ZSTD_WINDOW = 27, /* log2; the default limit of zstd */
     USTAR_AT = 257,
-    HEAD = USTAR_AT + 5,
+    HEAD = DZ_ARCHIVE_HEAD,
 };
 
 enum form {
@@ -74,12 +74,32 @@ static const struct {
              {"\x28\xb5\x2f\xfd", 4, BY_ZSTD, NULL, NULL}, {"BZh", 3, PLAIN, "bzip2", "bzip2 -d"},
              {"\x5d\0\0", 3, PLAIN, "lzma", "lzma -d"},    {"LZIP", 4, PLAIN, "lzip", "lzip -d"}};
 
+_Static_assert(DZ_ARCHIVE_HEAD == USTAR_AT + 5, "the head reaches to the magic number of tar");
+
+bool dz_archive_is_tar(const void *head, size_t n)
+{
+    return n >= HEAD && memcmp((const char *)head + USTAR_AT, "ustar", 5) == 0;
+}
+
+static bool begins(const void *head, size_t n, size_t i)
+{
+    return n >= forms[i].size && memcmp(head, forms[i].magic, forms[i].size) == 0;
+}
+
+bool dz_archive_is_packed(const void *head, size_t n)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(forms); i++)
+        if (begins(head, n, i))
+            return true;
+    return false;
+}
+
 static int find_form(struct dz_decompress *d, struct dz_err *err)
 {
-    if (d->left >= HEAD && memcmp(d->in + USTAR_AT, "ustar", 5) == 0)
+    if (dz_archive_is_tar(d->in, d->left))
         return 0; /* a tar can begin with any member's name */
     for (size_t i = 0; i < DZ_ARRAY_LEN(forms); i++) {
-        if (d->left < forms[i].size || memcmp(d->in, forms[i].magic, forms[i].size) != 0)
+        if (!begins(d->in, d->left, i))
             continue;
         d->form = forms[i].form;
         if (!forms[i].name)

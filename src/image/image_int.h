@@ -356,6 +356,12 @@ struct dz_fd_bytes {
 };
 ssize_t dz_bytes_of_fd(void *fd_bytes, void *buf, size_t n);
 
+enum {
+    DZ_ARCHIVE_HEAD = 262, /* bytes of an archive's beginning that tell its form */
+};
+/* Is it a tar, or compressed in a known form (which may be unsupported)? */
+bool dz_archive_is_tar(const void *head, size_t n);
+bool dz_archive_is_packed(const void *head, size_t n);
 /* Reads data that is compressed by gzip, xz or zstd, or not at all. */
 struct dz_decompress;
 /* Load the decoders: call it before a cell is entered. */

@@ -11,11 +11,13 @@
 #include "base/num.h"
 #include "base/vec.h"
 
+#include <signal.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     TEXT_MAX = 4096, /* bytes of a line's value */
-    VERSION_MAX = 3,
+    VERSION_MAX = 4,
     ARENA_MAX = 2 * DZ_IMAGE_MANIFEST_MAX,
 };
 
@@ -26,7 +28,7 @@ struct parse {
     struct dz_image *i;
     struct programs programs;
     struct packages packages;
-    size_t entry_count, env_count, note_count;
+    size_t entry_count, env_count, note_count, port_count;
     int line;
 };
 
@@ -64,6 +66,56 @@ static int take_number(struct parse *p, struct dz_str s, uint64_t max, uint64_t 
                        struct dz_err *err)
 {
     return dz_num_u64(s, 0, max, ret, NULL) < 0 ? wrong(p, "not a number", err) : 0;
+}
+
+/* --- signals and ports --------------------------------------------------------------- */
+
+int dz_image_signal_parse(struct dz_str text)
+{
+    uint64_t n;
+    if (dz_num_u64(text, 1, 64, &n, NULL) == 0)
+        return (int)n;
+    (void)dz_str_eat(&text, DZ_STR("SIG"));
+    if (dz_str_eqz(text, "RTMIN"))
+        return SIGRTMIN;
+    if (dz_str_eat(&text, DZ_STR("RTMIN+")))
+        return dz_num_u64(text, 0, (uint64_t)(64 - SIGRTMIN), &n, NULL) < 0 ? 0 : SIGRTMIN + (int)n;
+    for (int i = 1; i < SIGRTMIN; i++)
+        if (sigabbrev_np(i) && dz_str_eqz(text, sigabbrev_np(i)))
+            return i;
+    return 0;
+}
+
+const char *dz_image_signal_text(int number, char out[static DZ_IMAGE_SIGNAL_TEXT])
+{
+    const char *name = sigabbrev_np(number);
+    if (number <= 0)
+        return NULL;
+    if (name)
+        (void)snprintf(out, DZ_IMAGE_SIGNAL_TEXT, "SIG%s", name);
+    else if (number >= SIGRTMIN)
+        (void)snprintf(out, DZ_IMAGE_SIGNAL_TEXT, "SIGRTMIN+%d", number - SIGRTMIN);
+    else
+        (void)snprintf(out, DZ_IMAGE_SIGNAL_TEXT, "%d", number);
+    return out;
+}
+
+bool dz_image_port_parse(struct dz_str text, char ret_port[static DZ_IMAGE_PORT_TEXT])
+{
+    static const char *const protocols[] = {"tcp", "udp", "sctp"};
+    struct dz_str number;
+    uint64_t n;
+    (void)dz_str_split(&text, '/', &number);
+    if (dz_num_u64(number, 1, 65535, &n, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(protocols); i++)
+        if (text.p ? text.n == strlen(protocols[i]) &&
+                         strncasecmp(text.p, protocols[i], text.n) == 0
+                   : i == 0) {
+            (void)snprintf(ret_port, DZ_IMAGE_PORT_TEXT, "%d/%s", (int)n, protocols[i]);
+            return true;
+        }
+    return false;
 }
 
 /* --- lines -------------------------------------------------------------------------- */
@@ -119,6 +171,21 @@ static int take_word(struct parse *p, const char *list[], size_t *count, struct 
     return 0;
 }
 
+static int take_stop(struct parse *p, struct dz_str rest, struct dz_err *err)
+{
+    p->i->stop_signal = dz_image_signal_parse(rest);
+    return p->i->stop_signal ? 0 : wrong(p, "not a signal", err);
+}
+
+static int take_port(struct parse *p, struct dz_str rest, struct dz_err *err)
+{
+    char port[DZ_IMAGE_PORT_TEXT];
+    if (!dz_image_port_parse(rest, port) || !dz_str_eqz(rest, port))
+        return wrong(p, "not a port", err);
+    return p->port_count == DZ_IMAGE_PORTS_MAX ? wrong(p, "too many ports", err)
+                                               : take_word(p, p->i->port, &p->port_count, rest, err);
+}
+
 static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, struct dz_err *err)
 {
     struct dz_image *i = p->i;
@@ -143,6 +210,10 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
                    : take_word(p, i->note, &p->note_count, rest, err);
     if (dz_str_eqz(key, "pack"))
         return take_pack(p, rest, err);
+    if (dz_str_eqz(key, "stop"))
+        return take_stop(p, rest, err);
+    if (dz_str_eqz(key, "port"))
+        return take_port(p, rest, err);
     if (dz_str_eqz(key, "policy"))
         i->policy = keep(p, rest);
     else if (dz_str_eqz(key, "kind") && dz_str_eqz(rest, "linux"))
@@ -284,6 +355,7 @@ const char *dz_image_kind_text(enum dz_image_kind kind)
 
 static void print_facts(const struct dz_image *i, struct dz_buf *out)
 {
+    char stop[DZ_IMAGE_SIGNAL_TEXT];
     if (i->kind != DZ_IMAGE_WASM)
         dz_buf_addf(out, "kind %s\n", dz_image_kind_text(i->kind));
     if (i->pack_sha256[0])
@@ -302,6 +374,10 @@ static void print_facts(const struct dz_image *i, struct dz_buf *out)
         dz_buf_addf(out, "entry %s\n", i->entry[k]);
     for (size_t k = 0; i->env[k]; k++)
         dz_buf_addf(out, "env %s\n", i->env[k]);
+    if (i->stop_signal)
+        dz_buf_addf(out, "stop %s\n", dz_image_signal_text(i->stop_signal, stop));
+    for (size_t k = 0; i->port[k]; k++)
+        dz_buf_addf(out, "port %s\n", i->port[k]);
     for (size_t k = 0; k < i->package_count; k++) {
         const struct dz_image_package *p = &i->packages[k];
         dz_buf_addf(out, "package %s %s %s %s %s\n", p->kind, p->name, p->version, p->sha256,
@@ -309,16 +385,21 @@ static void print_facts(const struct dz_image *i, struct dz_buf *out)
     }
 }
 
+/* The lowest version that has all of the fields. */
+static int version_for(const struct dz_image *i, bool machine)
+{
+    return i->stop_signal || i->port[0] ? 4 : i->kind != DZ_IMAGE_WASM ? 3 : machine ? 2 : 1;
+}
+
 void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
 {
-    dz_buf_addf(out, "doze-image %d\n", i->kind == DZ_IMAGE_WASM ? 1 : 3);
+    dz_buf_addf(out, "doze-image %d\n", version_for(i, false));
     print_facts(i, out);
 }
 
-/* Print the lowest version that has all of its fields. */
 void dz_image_print(const struct dz_image *i, struct dz_buf *out)
 {
-    dz_buf_addf(out, "doze-image %d\n", i->kind != DZ_IMAGE_WASM ? 3 : i->machine_bytes ? 2 : 1);
+    dz_buf_addf(out, "doze-image %d\n", version_for(i, i->machine_bytes > 0));
     print_facts(i, out);
     if (i->machine_bytes)
         dz_buf_addf(out, "machine %llu\n", (unsigned long long)i->machine_bytes);

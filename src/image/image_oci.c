@@ -21,7 +21,6 @@
 
 enum {
     STEP = 1 << 16,
-    USTAR_AT = 257,
     LINKS_MAX = 8, /* links from member to member */
 };
 
@@ -42,12 +41,10 @@ struct dz_oci_layout {
 
 bool dz_image_is_oci(int fd)
 {
-    char head[USTAR_AT + 5] = {0};
+    char head[DZ_ARCHIVE_HEAD];
     ssize_t n = pread(fd, head, sizeof head, 0);
-    return (n == sizeof head && memcmp(head + USTAR_AT, "ustar", 5) == 0) ||
-           (n > 4 &&
-            (memcmp(head, "\x1f\x8b", 2) == 0 || memcmp(head, "\x28\xb5\x2f\xfd", 4) == 0 ||
-             memcmp(head, "\3757zXZ", 6) == 0));
+    return n > 0 &&
+           (dz_archive_is_tar(head, (size_t)n) || dz_archive_is_packed(head, (size_t)n));
 }
 
 struct expanding {
@@ -168,9 +165,9 @@ static int expand(struct dz_oci_layout *o, int fd, struct dz_err *err)
 {
     char dir[DZ_IMAGE_PATH];
     struct stat st;
-    char magic[USTAR_AT + 5] = {0};
-    if (pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-        memcmp(magic + USTAR_AT, "ustar", 5) == 0)
+    char head[DZ_ARCHIVE_HEAD];
+    const ssize_t n = pread(fd, head, sizeof head, 0);
+    if (n > 0 && dz_archive_is_tar(head, (size_t)n))
         return 0;
     int rc = dz_build_new_dir((struct dz_build *)(uintptr_t)o->b, dir, err);
     if (rc == 0 && dz_fd_stat(fd, &st) < 0)
@@ -346,19 +343,24 @@ static int add_layer(struct dz_recipe *r, const struct dz_oci_source *from,
     return r->arena.err ? dz_fail(err, DZ_ENOMEM, "read an image: out of memory") : 0;
 }
 
-/* The last part of the image's first name, in the letters that a name here may have. */
-static const char *short_name(struct dz_recipe *r, const struct dz_buf *names)
+/* The last part of a name, in the letters that a name here may have. */
+static void short_name(struct dz_str name, char out[static DZ_IMAGE_NAME_MAX + 1])
+{
+    size_t n = 0;
+    const size_t slash = dz_str_rfind_char(name, '/');
+    name = slash == DZ_STR_NONE ? name : dz_str_sub(name, slash + 1, SIZE_MAX);
+    for (size_t i = 0; i < name.n && name.p[i] != '@' && n < DZ_IMAGE_NAME_MAX; i++)
+        out[n++] = name.p[i] >= 'A' && name.p[i] <= 'Z' ? (char)(name.p[i] + 32) : name.p[i];
+    out[n] = '\0';
+}
+
+static const char *first_name(struct dz_recipe *r, const struct dz_buf *names)
 {
     char out[DZ_IMAGE_NAME_MAX + 1];
     struct dz_str rest = dz_str_n(names->p, names->len), line;
-    size_t n = 0;
     if (!dz_str_split(&rest, '\n', &line) || line.n == 0)
         return NULL;
-    size_t slash = dz_str_rfind_char(line, '/');
-    line = slash == DZ_STR_NONE ? line : dz_str_sub(line, slash + 1, SIZE_MAX);
-    for (size_t i = 0; i < line.n && line.p[i] != '@' && n < sizeof out - 1; i++)
-        out[n++] = line.p[i] >= 'A' && line.p[i] <= 'Z' ? (char)(line.p[i] + 32) : line.p[i];
-    out[n] = '\0';
+    short_name(line, out);
     return dz_arena_str(&r->arena, dz_str(out)).p;
 }
 
@@ -375,14 +377,20 @@ static int add_workdir(struct dz_recipe *r, struct dz_err *err)
 }
 
 /* "app:1.0" for registry.example/team/app:1.0. */
-static const char *name_of_ref(struct dz_recipe *r, const struct dz_oci_ref *ref)
+int dz_image_pull_name(const char *text, char ret[static DZ_IMAGE_NAME_MAX + 1],
+                       struct dz_err *err)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf name = DZ_BUF_INIT(DZ_OCI_REF_MAX);
-    if (ref->tag[0])
-        dz_buf_addf(&name, "%s:%s\n", ref->path, ref->tag);
+    struct dz_oci_ref ref;
+    char name[DZ_OCI_REF_MAX], out[DZ_IMAGE_NAME_MAX + 1];
+    int rc = dz_oci_ref_parse(text, &ref, err);
+    if (rc < 0)
+        return rc;
+    if (ref.tag[0])
+        (void)snprintf(name, sizeof name, "%s:%s", ref.path, ref.tag);
     else
-        dz_buf_addf(&name, "%s:%.12s\n", ref->path, ref->digest);
-    return name.err ? NULL : short_name(r, &name);
+        (void)snprintf(name, sizeof name, "%s:%.12s", ref.path, ref.digest);
+    short_name(dz_str(name), out);
+    return dz_image_full_name(out, ret, err);
 }
 
 static int plan_recipe(struct dz_recipe *r, const struct dz_oci_source *from, const char *name,
@@ -399,7 +407,7 @@ static int plan_recipe(struct dz_recipe *r, const struct dz_oci_source *from, co
     if (rc == 0)
         rc = add_workdir(r, err);
     if (rc == 0)
-        r->name = short_name(r, &image->names);
+        r->name = first_name(r, &image->names);
     dz_oci_image_release(image);
     dz_free(image);
     return rc;
@@ -419,8 +427,11 @@ int dz_build_read_oci(struct dz_build *b, struct dz_err *err)
         from = registry ? dz_oci_registry_source(registry) : dz_oci_layout_source(layout);
     if (rc == 0)
         rc = plan_recipe(r, &from, b->how->oci_name, err);
-    if (rc == 0 && registry)
-        r->name = name_of_ref(r, dz_oci_registry_ref(registry));
+    if (rc == 0 && registry && !b->how->name) {
+        char name[DZ_IMAGE_NAME_MAX + 1];
+        rc = dz_image_pull_name(b->how->pull, name, err);
+        r->name = rc < 0 ? NULL : dz_arena_str(&r->arena, dz_str(name)).p;
+    }
     dz_oci_layout_close(layout);
     dz_oci_registry_close(registry);
     return rc < 0 ? rc : 0;

@@ -74,7 +74,6 @@ struct dz_oci_registry;
 int dz_oci_registry_open(struct dz_build *b, const char *ref, struct dz_oci_registry **ret_registry,
                          struct dz_err *err);
 void dz_oci_registry_close(struct dz_oci_registry *r); /* NULL is fine */
-const struct dz_oci_ref *dz_oci_registry_ref(const struct dz_oci_registry *r);
 struct dz_oci_source dz_oci_registry_source(struct dz_oci_registry *r);
 
 /* --- what an image consists of ---------------------------------------------------------------- */

@@ -187,12 +187,44 @@ static bool has_path(const json_t *env)
     return false;
 }
 
+/* A stop signal that is none is an error; docker and podman do not accept it either. */
+static int put_stop(const struct planning *p, const json_t *v, struct dz_buf *out)
+{
+    char quoted[DZ_STR_QUOTED], text[DZ_IMAGE_SIGNAL_TEXT];
+    struct dz_str s = {0};
+    int rc = v ? take_text(p, v, "StopSignal", &s) : 0;
+    if (rc < 0 || s.n == 0)
+        return rc;
+    const int number = dz_image_signal_parse(s);
+    if (number == 0)
+        return dz_fail(p->err, DZ_EINVAL, "StopSignal in the image's config is %s, not a signal",
+                       dz_str_quote(s, quoted));
+    dz_buf_addf(out, "stop %s\n", dz_image_signal_text(number, text));
+    return 0;
+}
+
+static int put_ports(const struct planning *p, const json_t *ports, struct dz_buf *out)
+{
+    char quoted[DZ_STR_QUOTED], port[DZ_IMAGE_PORT_TEXT];
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)ports, key, v)
+    {
+        if (!dz_image_port_parse(dz_str(key), port))
+            return dz_fail(p->err, DZ_EUNSUPPORTED,
+                           "ExposedPorts in the image's config has %s, not a port",
+                           dz_str_quote(dz_str(key), quoted));
+        dz_buf_addf(out, "port %s\n", port);
+    }
+    return 0;
+}
+
 static int put_config(const struct planning *p, const json_t *config, struct dz_buf *out)
 {
     const json_t *c = json_object_get(config, "config"), *dir = json_object_get(c, "WorkingDir");
     const json_t *env = json_object_get(c, "Env");
     struct dz_str s = {0};
-    dz_buf_adds(out, "doze-image 3\nkind linux\npolicy posix\n");
+    dz_buf_adds(out, "doze-image 4\nkind linux\npolicy posix\n");
     int rc = put_user(p, json_object_get(c, "User"), out);
     if (rc == 0 && dir)
         rc = take_text(p, dir, "WorkingDir", &s);
@@ -204,7 +236,11 @@ static int put_config(const struct planning *p, const json_t *config, struct dz_
         rc = put_list(p, json_object_get(c, "Cmd"), "entry", "Cmd", out);
     if (rc == 0 && !has_path(env))
         dz_buf_adds(out, "env " DEFAULT_PATH "\n");
-    return rc < 0 ? rc : put_list(p, env, "env", "Env", out);
+    if (rc == 0)
+        rc = put_list(p, env, "env", "Env", out);
+    if (rc == 0)
+        rc = put_stop(p, json_object_get(c, "StopSignal"), out);
+    return rc < 0 ? rc : put_ports(p, json_object_get(c, "ExposedPorts"), out);
 }
 
 /* Is the image for Linux on x86-64? A config without a word counts as such. */

@@ -16,6 +16,7 @@
  */
 #include "image/image_oci.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/late.h"
 #include "base/mem.h"
@@ -64,6 +65,7 @@ enum {
     FIELD_MAX = 1024, /* bytes of a field of WWW-Authenticate */
     HELPER_MS = 30 * 1000,
     HOST_MAX = 255,
+    LOG_MS = 250, /* between two lines of progress in the log */
 };
 
 #define BLOBS "blobs/sha256/"
@@ -311,6 +313,7 @@ struct fetch {
     bool resumed;         /* the registry may begin at `got`, or again */
     long status;
     int rc;
+    int64_t logged_ms; /* when the log was told of its bytes last */
     struct dz_err *err;
     char challenge[4 * FIELD_MAX]; /* WWW-Authenticate */
 };
@@ -358,10 +361,21 @@ static size_t on_body(char *p, size_t one, size_t n, void *arg)
     return f->rc < 0 ? 0 : size;
 }
 
+/* A daemon that pulls reads the progress in the log: control_build.c. */
+static void log_bytes(struct fetch *f)
+{
+    const int64_t now = dz_clock_boot_ns() / DZ_NS_PER_MS;
+    if (f->logged_ms && now - f->logged_ms < LOG_MS && f->got < f->expect)
+        return;
+    f->logged_ms = now;
+    dz_build_log(f->r->b, "bytes %llu %llu %s", (unsigned long long)f->got,
+                 (unsigned long long)f->expect, f->what);
+}
+
 static int on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t up_total,
                        curl_off_t up)
 {
-    const struct fetch *f = arg;
+    struct fetch *f = arg;
     const struct dz_image_build *how = f->r->b->how;
     (void)total;
     (void)now;
@@ -369,6 +383,8 @@ static int on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t u
     (void)up;
     if (how->bytes && f->fd >= 0)
         how->bytes(how->arg, f->what, f->got, f->expect);
+    if (f->fd >= 0 && f->got > 0)
+        log_bytes(f);
     return dz_build_stopped(f->r->b);
 }
 
@@ -749,11 +765,6 @@ void dz_oci_registry_close(struct dz_oci_registry *r)
     dz_free(r->password);
     dz_buf_release(&r->token);
     dz_free(r);
-}
-
-const struct dz_oci_ref *dz_oci_registry_ref(const struct dz_oci_registry *r)
-{
-    return &r->ref;
 }
 
 static bool stop_fetching(void *arg)

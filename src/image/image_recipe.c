@@ -35,7 +35,7 @@ struct reading {
     int line;
     struct dz_step *step; /* step of this section; NULL: [image] or [env] */
     bool env, image, any;
-    size_t entry_count, env_count, note_count, copy_count;
+    size_t entry_count, env_count, note_count, copy_count, port_count;
     struct dz_copy copies[DZ_IMAGE_COPIES_MAX];
     struct dz_image_package packages[CONTAINS_MAX];
     size_t package_count;
@@ -286,6 +286,29 @@ static int set_kind(struct reading *g, const char *value)
     return 0;
 }
 
+static int set_stop(struct reading *g, const char *value)
+{
+    g->r->config.stop_signal = dz_image_signal_parse(dz_str(value));
+    return g->r->config.stop_signal ? 0 : wrong(g, g->line, "stop must be a signal such as SIGINT");
+}
+
+/* Words such as 8080 or 53/udp. */
+static int set_ports(struct reading *g, const char *value)
+{
+    char port[DZ_IMAGE_PORT_TEXT];
+    struct dz_str rest = dz_str(value), word;
+    while (dz_str_split(&rest, ' ', &word)) {
+        if (word.n == 0)
+            continue;
+        if (!dz_image_port_parse(word, port))
+            return wrong(g, g->line, "port must be a number such as 8080, or 53/udp");
+        if (g->port_count == DZ_IMAGE_PORTS_MAX)
+            return wrong(g, g->line, "more than %d ports", DZ_IMAGE_PORTS_MAX);
+        g->r->config.port[g->port_count++] = keep(g, port);
+    }
+    return 0;
+}
+
 static int set_image(struct reading *g, const char *name, const char *value)
 {
     struct dz_image *c = &g->r->config;
@@ -315,11 +338,15 @@ static int set_image(struct reading *g, const char *name, const char *value)
         return set_contains(g, value);
     if (strcmp(name, "note") == 0)
         return set_note(g, value);
+    if (strcmp(name, "stop") == 0)
+        return set_stop(g, value);
+    if (strcmp(name, "port") == 0)
+        return set_ports(g, value);
     if (strcmp(name, "services") == 0)
         return wrong(g, g->line, "services are not supported yet");
     return wrong(
         g, g->line,
-        "unknown key in [image]; the keys are name, from, kind, entry, user, workdir, policy, memory, note and contains");
+        "unknown key in [image]; the keys are name, from, kind, entry, user, workdir, policy, memory, stop, port, note and contains");
 }
 
 static int set_env(struct reading *g, const char *name, const char *value)

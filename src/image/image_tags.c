@@ -159,23 +159,31 @@ int dz_image_put_ref(const struct dz_image_store *s, const char *ref, const char
     return rc < 0 ? rc : dz_fd_replace(s->dir, path, text, (size_t)n, 0600, err);
 }
 
-int dz_image_read_ref(const struct dz_image_store *s, const char *ref,
-                      char ret[static DZ_SHA256_HEX], struct dz_err *err)
+/* The image that a file of refs/ names; DZ_ENOENT: the image is gone, or the file is damaged, which
+ * pulling the image again mends. */
+static int read_ref_file(const struct dz_image_store *s, const char *path,
+                         char ret[static DZ_SHA256_HEX], struct dz_err *err)
 {
-    char path[DZ_IMAGE_PATH];
+    char image[DZ_IMAGE_PATH];
     uint8_t digest[DZ_SHA256_BYTES];
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_SHA256_HEX + DZ_OCI_TEXT_MAX);
-    int rc = ref_path(path, ref, err);
-    if (rc == 0)
-        rc = dz_fd_read_file(s->dir, path, &b, err);
+    int rc = dz_fd_read_file(s->dir, path, &b, err);
     if (rc < 0)
         return rc;
     struct dz_str rest = dz_str_n(b.p, b.len), line;
     if (!dz_str_split(&rest, '\n', &line) || dz_sha256_parse(line, digest, NULL) < 0)
-        return DZ_ENOENT; /* pulling it again mends it */
+        return DZ_ENOENT;
     (void)dz_sha256_hex(digest, ret);
-    dz_image_file_path(path, ret);
-    return dz_image_exists(s, path) ? 0 : DZ_ENOENT;
+    dz_image_file_path(image, ret);
+    return dz_image_exists(s, image) ? 0 : DZ_ENOENT;
+}
+
+int dz_image_read_ref(const struct dz_image_store *s, const char *ref,
+                      char ret[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    int rc = ref_path(path, ref, err);
+    return rc < 0 ? rc : read_ref_file(s, path, ret, err);
 }
 
 static int find_ref(const struct dz_image_store *s, const char *name,
@@ -579,17 +587,9 @@ static int sweep_refs(struct dz_image_store *s, struct dz_err *err)
     struct names refs = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
     int rc = list(s, "refs", &refs, err);
     for (size_t i = 0; rc == 0 && i < refs.n; i++) {
-        char path[DZ_IMAGE_PATH], image[DZ_IMAGE_PATH], sha256[DZ_SHA256_HEX] = "";
-        uint8_t digest[DZ_SHA256_BYTES];
-        DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_SHA256_HEX + DZ_OCI_TEXT_MAX);
+        char path[DZ_IMAGE_PATH], sha256[DZ_SHA256_HEX];
         (void)snprintf(path, sizeof path, "refs/%s", refs.p[i]);
-        struct dz_str text = {0}, line = {0};
-        if (dz_fd_read_file(s->dir, path, &b, NULL) == 0)
-            text = dz_str_n(b.p, b.len);
-        if (dz_str_split(&text, '\n', &line) && dz_sha256_parse(line, digest, NULL) == 0)
-            (void)dz_sha256_hex(digest, sha256);
-        dz_image_file_path(image, sha256);
-        if ((!sha256[0] || !dz_image_exists(s, image)) && unlinkat(s->dir, path, 0) < 0)
+        if (read_ref_file(s, path, sha256, NULL) < 0 && unlinkat(s->dir, path, 0) < 0)
             rc = dz_fail_sys(err, errno, "remove %s/%s", s->path, path);
     }
     names_release(&refs);

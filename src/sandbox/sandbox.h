@@ -117,6 +117,7 @@ struct dz_sandbox {
     void *image;              /* the host's reference to the cell's image */
     const char *workdir;      /* the image's default directory for commands; or NULL */
     const char *user;         /* the image's default user for commands; or NULL */
+    int stop_signal;          /* of the image: asks a command to end; 0: SIGTERM */
     struct dz_timer *linger;  /* deadline of OPENING; in FILES, the end of an unused cell */
     struct dz_loop_task fail; /* a send to the cell failed: ends the cell, with the error */
     struct dz_err fail_why;
@@ -177,6 +178,7 @@ struct dz_sandbox_resources {
     struct dz_cell_start start;
     void *image; /* held until the cell is gone, then given to image_put; may be NULL */
     const char *workdir, *user; /* the image's defaults, valid while image is held; NULL: none */
+    int stop_signal;            /* likewise; 0: none */
     uint64_t disk_bytes;        /* limit of its file; 0: the server's */
     void *own;                  /* private to the host */
 };

@@ -748,6 +748,7 @@ static int start_on(struct dz_sandbox *s, const struct dz_instance *row,
     s->image = f->image;
     s->workdir = f->workdir;
     s->user = f->user;
+    s->stop_signal = f->stop_signal;
     s->disk_limit = f->disk_bytes;
     int rc = make_cell(s, row, f, go, err);
     if (rc == 0)

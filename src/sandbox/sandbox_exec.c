@@ -1054,7 +1054,7 @@ const char *dz_exec_watch_exec(const struct dz_exec_watch *w)
 static int tell(struct exec *x, const struct dz_exec_send *t, struct dz_why *why)
 {
     struct dz_err err = {0};
-    int rc = 0;
+    int rc = 0, number;
     switch (t->what) {
     case DZ_EXEC_SEND_INPUT:
         if (x->input_end)
@@ -1071,7 +1071,8 @@ static int tell(struct exec *x, const struct dz_exec_send *t, struct dz_why *why
         x->input_end = true;
         break;
     case DZ_EXEC_SEND_SIGNAL:
-        rc = x->sandbox->ops->exec->signal(x->sandbox->cell, x->handle, t->number, true, &err);
+        number = t->number ? t->number : x->sandbox->stop_signal ? x->sandbox->stop_signal : SIGTERM;
+        rc = x->sandbox->ops->exec->signal(x->sandbox->cell, x->handle, number, true, &err);
         break;
     case DZ_EXEC_SEND_RESIZE:
         rc = x->sandbox->ops->exec->resize(x->sandbox->cell, x->handle, t->rows, t->cols, &err);

@@ -82,7 +82,7 @@ const char *dz_exec_watch_exec(const struct dz_exec_watch *w);
 enum dz_exec_message_type {
     DZ_EXEC_SEND_INPUT,     /* data; DZ_EBUSY if too much is buffered already */
     DZ_EXEC_SEND_INPUT_END, /* no more input */
-    DZ_EXEC_SEND_SIGNAL,    /* a signal's number; it goes to the whole process group */
+    DZ_EXEC_SEND_SIGNAL,    /* a signal's number, 0: the image's stop signal; to the whole group */
     DZ_EXEC_SEND_RESIZE,
 };
 struct dz_exec_send {

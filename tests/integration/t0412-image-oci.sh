@@ -34,6 +34,8 @@ config Entrypoint ["/bin/hello"]
 config Cmd ["x"]
 config WorkingDir "srv/app"
 config User "1000:1001"
+config ExposedPorts {"8080/tcp":{},"53/UDP":{}}
+config StopSignal "SIGRTMIN+3"
 layer gzip
 dir bin 755
 copy bin/hello 755 hello
@@ -69,6 +71,7 @@ printf '%s\n' "$spec" | image app
 test_that 'a layout: its layers, whiteouts, owners, links, attributes and times' '
     run 0 doze image import app && run 0 doze image inspect app:1.0 && has out "kind       linux" && has out "user       1000:1001" &&
     has out "workdir    /srv/app" && has out "entry      /bin/hello" && has out "A=b c" &&
+    has out "stop       SIGRTMIN+3" && has out "ports      8080/tcp" && has out "53/udp" &&
     run 0 files app:1.0 && has out "drwx------ 5/6 0 2023-11-14 22:13 becomes-dir/" && has out "becomes-dir/in" && lacks out gone && lacks out deep &&
     has out "opaque/new" && lacks out "opaque/old" && has out "bin/through" && has out "lib -> bin" && has out "bin/same" && lacks out "dev/null" &&
     has out "-rwsr-xr-x 0/0 1 2023-11-14 22:13 becomes-file" && has out "srv/app/" && has out "etc/kept" &&
@@ -105,7 +108,9 @@ test_that 'a bomb is refused' '
 '
 test_that 'other platforms and unusable settings are refused by name' '
     printf "platform linux arm64\nlayer\nfile a 644 a\n" | bad "no image for Linux on amd64" &&
-    printf "config Cmd [\"a\\\\nb\"]\nlayer\nfile a 644 a\n" | bad "Cmd in the image"
+    printf "config Cmd [\"a\\\\nb\"]\nlayer\nfile a 644 a\n" | bad "Cmd in the image" &&
+    printf "config StopSignal \"SIGNONE\"\nlayer\nfile a 644 a\n" | bad "is SIGNONE, not a signal" &&
+    printf "config ExposedPorts {\"80/icmp\":{}}\nlayer\nfile a 644 a\n" | bad "has 80/icmp, not a port"
 '
 test_that 'what is no image says so' '
     mkdir empty && run 1 doze image import empty -t x && has err "neither an index.json nor a manifest.json" && tar cf t.tar hello.c && run 1 doze image import t.tar -t x &&

@@ -27,7 +27,7 @@ TIMEOUT = {"after": NOT_LENGTH + ["1ms", "366d", 0], "action": WORD}
 LATER = [{}, [], 1, "x"]
 S = f"/v1/sandboxes/{BOX}"
 CREATE = {
-    "name": NAME, "image": WORD, "snapshot": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
+    "name": NAME, "image": WORD, "snapshot": WORD, "pull": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
     "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
     "ports": LATER, "expiry": LATER, "network": LATER, "volumes": LATER, "services": LATER,

@@ -63,6 +63,30 @@ TEST(an_image_is_of_a_kind)
     dz_image_release(&i);
 }
 
+/* What only version 4 knows. */
+TEST(an_image_has_a_stop_signal_and_ports)
+{
+    static const char text[] = "doze-image 4\nstop SIGQUIT\nport 80/tcp\nport 53/udp\n";
+    struct dz_image i;
+    char name[DZ_IMAGE_SIGNAL_TEXT], port[DZ_IMAGE_PORT_TEXT];
+    DZ_AUTO(dz_buf_release) struct dz_buf is = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    CHECK_INT(dz_image_parse(dz_str(text), &i, NULL), 0);
+    CHECK_INT(i.stop_signal, 3);
+    CHECK_STR(i.port[1], "53/udp");
+    dz_image_print_config(&i, &is);
+    CHECK_STR(is.p, text);
+    dz_image_release(&i);
+    CHECK_STR(dz_image_signal_text(dz_image_signal_parse(DZ_STR("RTMIN+3")), name), "SIGRTMIN+3");
+    CHECK_STR(dz_image_signal_text(dz_image_signal_parse(DZ_STR("15")), name), "SIGTERM");
+    CHECK_STR(dz_image_signal_text(33, name), "33");
+    CHECK(dz_image_signal_text(0, name) == NULL);
+    CHECK(dz_image_port_parse(DZ_STR("8080"), port));
+    CHECK_STR(port, "8080/tcp");
+    CHECK(dz_image_port_parse(DZ_STR("53/UDP"), port));
+    CHECK_STR(port, "53/udp");
+    CHECK(!dz_image_port_parse(DZ_STR("53/"), port));
+}
+
 static int refused(const char *text, const char *why)
 {
     struct dz_image i;
@@ -76,7 +100,14 @@ static int refused(const char *text, const char *why)
 TEST(what_is_wrong_is_refused_by_its_line)
 {
     refused("", "line 1");
-    refused("doze-image 4\n", "newer");
+    refused("doze-image 5\n", "newer");
+    refused("doze-image 4\nstop SIGNONE\n", "not a signal");
+    refused("doze-image 4\nstop 0\n", "not a signal");
+    refused("doze-image 4\nstop SIGRTMIN+31\n", "not a signal");
+    refused("doze-image 4\nport 80\n", "not a port");
+    refused("doze-image 4\nport 0/tcp\n", "not a port");
+    refused("doze-image 4\nport 65536/tcp\n", "not a port");
+    refused("doze-image 4\nport 80/icmp\n", "not a port");
     refused("doze-image 3\nkind elf\n", "line 2");
     refused("doze-image 2\nmachine x\n", "not a number");
     refused("doze-image 1\ncolour red\n", "line 2");
