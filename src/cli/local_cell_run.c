@@ -35,7 +35,7 @@ struct relay {
     bool input, tty, over, failed, timed_out, keep;
     bool exited, suspending; /* the main command has ended; the machine is being suspended */
     int signals, status;
-    int stop_signal; /* what SIGTERM becomes; 0: it stays */
+    int stop_signal;              /* what SIGTERM becomes; 0: it stays */
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
     int trace_fd;                  /* -1: standard error */

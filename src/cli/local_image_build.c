@@ -453,12 +453,21 @@ const struct dz_cli_command dz_cmd_image_pull = {
 
 /* --- export ---------------------------------------------------------------------------------- */
 
+/* Does an OCI image become an archive? Otherwise the target is a directory. */
+static bool is_tar(const char *to)
+{
+    return strcmp(to, "-") == 0 || dz_str_ends(dz_str(to), DZ_STR(".tar"));
+}
+
 static int export(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     char sha256[DZ_SHA256_HEX];
+    struct building b = {.c = c};
+    const struct dz_image_build how = {.bytes = on_bytes, .stop = on_stop, .arg = &b};
     const char *to = c->argv[1];
-    bool pipe = strcmp(to, "-") == 0;
+    const bool pipe = strcmp(to, "-") == 0, oci = dz_cli_flag(c, "oci");
+    const char *directory = oci && !is_tar(to) ? to : NULL;
     int rc = dz_cli_files_only(c, err);
     if (rc == 0)
         rc = dz_cli_image_store(&s, err);
@@ -466,15 +475,20 @@ static int export(struct dz_cli *c, struct dz_err *err)
         rc = dz_image_find(s, c->argv[0], sha256, err);
     if (rc < 0)
         return rc;
+    if (oci)
+        dz_cli_catch_interrupts();
     DZ_AUTO(dz_fd_close)
-    int fd = pipe ? dup(STDOUT_FILENO)
-                  : dz_fd_open(AT_FDCWD, to, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
-    if (fd < 0)
+    int fd = directory ? -1
+             : pipe    ? dup(STDOUT_FILENO)
+                       : dz_fd_open(AT_FDCWD, to, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
+    if (fd < 0 && !directory)
         return pipe ? dz_fail_sys(err, errno, "write to standard output") : fd;
-    rc = dz_image_export(s, sha256, fd, err);
-    if (rc == 0 && !pipe && fsync(fd) < 0)
+    rc = oci ? dz_image_export_oci(s, c->argv[0], directory, fd, &how, err)
+             : dz_image_export(s, sha256, fd, err);
+    end_step(&b);
+    if (rc == 0 && fd >= 0 && !pipe && fsync(fd) < 0)
         rc = dz_fail_sys(err, errno, "write %s", to);
-    if (rc < 0 && !pipe)
+    if (rc < 0 && fd >= 0 && !pipe)
         (void)unlink(to);
     return rc;
 }
@@ -486,9 +500,16 @@ const struct dz_cli_command dz_cmd_image_export = {
     .args = "IMAGE FILE",
     .min_args = 2,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){{"oci", 0, NULL,
+                                               "write an OCI image, for docker, podman and skopeo"},
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
     .help = "FILE must not exist; - is standard output. It is a disk file: `doze disk ls`\n"
             "and sqlite3 read it, and `doze image import` imports it on another machine. It\n"
-            "contains the tags of the image.\n",
+            "contains the tags of the image.\n\n"
+            "With --oci, FILE is an archive for `docker load` and `podman load` if it ends in\n"
+            ".tar or is -, otherwise a directory, an OCI layout. The image has one layer,\n"
+            "which is not compressed, and one tag. Its default command becomes Cmd. Programs\n"
+            "that sleep in it are left out. Only images of kind linux can be OCI images.\n",
     .run = export,
 };

@@ -305,7 +305,11 @@ static int build_env(const struct dz_control_build *b, struct dz_buf *text, cons
         if (!value && i > 1)
             continue;
         at[n++] = text->len;
-        dz_buf_addf(text, "%s=%s%c", names[i], value ? value : i == 0 ? "/usr/bin:/bin" : "/", '\0');
+        dz_buf_addf(text, "%s=%s%c", names[i],
+                    value    ? value
+                    : i == 0 ? "/usr/bin:/bin"
+                             : "/",
+                    '\0');
     }
     if (text->err)
         return dz_fail(err, text->err, "start a build: its environment is too large");

@@ -256,6 +256,12 @@ bool dz_image_is_oci(int fd);
 /* Write an image and its names to a descriptor, at its current offset. */
 DZ_NODISCARD int dz_image_export(struct dz_image_store *s, const char *sha256, int to,
                                  struct dz_err *err);
+/* Write an image of kind linux as an OCI image of one layer: a layout in a new directory, or, if
+ * that is NULL, a tar of one to a descriptor. Of `how` only bytes, stop and arg are used. Programs
+ * that sleep in the image are left out. DZ_EUNSUPPORTED: another kind. */
+DZ_NODISCARD int dz_image_export_oci(struct dz_image_store *s, const char *name,
+                                     const char *directory, int tar,
+                                     const struct dz_image_build *how, struct dz_err *err);
 /* Import an image from a file: check it, prepare its modules. Its name is how->name, or, if that is
  * NULL, the names in the file; names that other images have stay with those and are listed in
  * ret_left ("a:1 b:2"). */

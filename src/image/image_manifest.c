@@ -109,9 +109,9 @@ bool dz_image_port_parse(struct dz_str text, char ret_port[static DZ_IMAGE_PORT_
     if (dz_num_u64(number, 1, 65535, &n, NULL) < 0)
         return false;
     for (size_t i = 0; i < DZ_ARRAY_LEN(protocols); i++)
-        if (text.p ? text.n == strlen(protocols[i]) &&
-                         strncasecmp(text.p, protocols[i], text.n) == 0
-                   : i == 0) {
+        if (text.p
+                ? text.n == strlen(protocols[i]) && strncasecmp(text.p, protocols[i], text.n) == 0
+                : i == 0) {
             (void)snprintf(ret_port, DZ_IMAGE_PORT_TEXT, "%d/%s", (int)n, protocols[i]);
             return true;
         }
@@ -182,8 +182,9 @@ static int take_port(struct parse *p, struct dz_str rest, struct dz_err *err)
     char port[DZ_IMAGE_PORT_TEXT];
     if (!dz_image_port_parse(rest, port) || !dz_str_eqz(rest, port))
         return wrong(p, "not a port", err);
-    return p->port_count == DZ_IMAGE_PORTS_MAX ? wrong(p, "too many ports", err)
-                                               : take_word(p, p->i->port, &p->port_count, rest, err);
+    return p->port_count == DZ_IMAGE_PORTS_MAX
+               ? wrong(p, "too many ports", err)
+               : take_word(p, p->i->port, &p->port_count, rest, err);
 }
 
 static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, struct dz_err *err)

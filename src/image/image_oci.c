@@ -43,8 +43,7 @@ bool dz_image_is_oci(int fd)
 {
     char head[DZ_ARCHIVE_HEAD];
     ssize_t n = pread(fd, head, sizeof head, 0);
-    return n > 0 &&
-           (dz_archive_is_tar(head, (size_t)n) || dz_archive_is_packed(head, (size_t)n));
+    return n > 0 && (dz_archive_is_tar(head, (size_t)n) || dz_archive_is_packed(head, (size_t)n));
 }
 
 struct expanding {
@@ -377,8 +376,7 @@ static int add_workdir(struct dz_recipe *r, struct dz_err *err)
 }
 
 /* "app:1.0" for registry.example/team/app:1.0. */
-int dz_image_pull_name(const char *text, char ret[static DZ_IMAGE_NAME_MAX + 1],
-                       struct dz_err *err)
+int dz_image_pull_name(const char *text, char ret[static DZ_IMAGE_NAME_MAX + 1], struct dz_err *err)
 {
     struct dz_oci_ref ref;
     char name[DZ_OCI_REF_MAX], out[DZ_IMAGE_NAME_MAX + 1];

@@ -1071,7 +1071,9 @@ static int tell(struct exec *x, const struct dz_exec_send *t, struct dz_why *why
         x->input_end = true;
         break;
     case DZ_EXEC_SEND_SIGNAL:
-        number = t->number ? t->number : x->sandbox->stop_signal ? x->sandbox->stop_signal : SIGTERM;
+        number = t->number                 ? t->number
+                 : x->sandbox->stop_signal ? x->sandbox->stop_signal
+                                           : SIGTERM;
         rc = x->sandbox->ops->exec->signal(x->sandbox->cell, x->handle, number, true, &err);
         break;
     case DZ_EXEC_SEND_RESIZE:

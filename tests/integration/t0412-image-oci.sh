@@ -109,13 +109,39 @@ test_that 'a bomb is refused' '
 test_that 'other platforms and unusable settings are refused by name' '
     printf "platform linux arm64\nlayer\nfile a 644 a\n" | bad "no image for Linux on amd64" &&
     printf "config Cmd [\"a\\\\nb\"]\nlayer\nfile a 644 a\n" | bad "Cmd in the image" &&
-    printf "config StopSignal \"SIGNONE\"\nlayer\nfile a 644 a\n" | bad "is SIGNONE, not a signal" &&
-    printf "config ExposedPorts {\"80/icmp\":{}}\nlayer\nfile a 644 a\n" | bad "has 80/icmp, not a port"
+    printf "config StopSignal \"SIGNONE\"\nlayer\nfile a 644 a\n" | bad "StopSignal in the image" &&
+    printf "config ExposedPorts {\"80/icmp\":{}}\nlayer\nfile a 644 a\n" | bad "ExposedPorts in the image"
 '
 test_that 'what is no image says so' '
     mkdir empty && run 1 doze image import empty -t x && has err "neither an index.json nor a manifest.json" && tar cf t.tar hello.c && run 1 doze image import t.tar -t x &&
     has err "neither an index.json" && mkdir broken && echo "{" >broken/index.json && run 1 doze image import broken -t x && has err "index.json is not JSON: line" &&
     mkdir -p far && echo "{\"manifests\":[{\"digest\":\"sha256:$(printf x | sha256sum | cut -d" " -f1)\"}]}" >far/index.json && run 1 doze image import far -t x && has err "lacks its manifest"
+'
+
+test_that 'it is exported as a layout and as an archive, and imported again the same' '
+    run 0 doze image export -q --oci app:1.0 lay && run 0 doze image export -q --oci app:1.0 lay.tar && doze image export --oci app:1.0 - >lay2.tar && cmp lay.tar lay2.tar && [ "$(tar tf lay.tar | sort)" = "$(cd lay && find blobs index.json manifest.json oci-layout | sort)" ] &&
+    rm -rf x && mkdir x && tar xf lay.tar -C x && diff -r lay x && for f in lay/blobs/sha256/*; do echo "${f##*/}  $f"; done | sha256sum -c --quiet && run 0 doze image inspect app:1.0 --json && cp out want &&
+    run 0 files app:1.0 && cp out want.files && python3 - <<P &&
+import json
+blob = lambda d: json.load(open("lay/blobs/sha256/" + d["digest"][7:]))
+manifest = blob(json.load(open("lay/index.json"))["manifests"][0])
+c = blob(manifest["config"])
+assert c["config"] == {"User": "1000:1001", "WorkingDir": "/srv/app", "Env": ["A=b c", "PATH=/bin"], "Cmd": ["/bin/hello", "x"], "StopSignal": "SIGRTMIN+3",
+                       "ExposedPorts": {"8080/tcp": {}, "53/udp": {}}}, c
+assert c["os"] == "linux" and c["architecture"] == "amd64" and len(manifest["layers"]) == 1
+P
+    for f in lay lay.tar; do rm -rf other && DOZE_DATA=$PWD/other run 0 doze image import -q $f && DOZE_DATA=$PWD/other run 0 doze image inspect app:1.0 --json && cp out got &&
+        DOZE_DATA=$PWD/other run 0 files app:1.0 && diff want.files out && diff <(grep -v "\"id\"\|sha256\|size_bytes" want) <(grep -v "\"id\"\|sha256\|size_bytes" got) && DOZE_DATA=$PWD/other run 0 doze run --image app:1.0 && has out x || exit 1; done
+'
+test_that 'skopeo reads what is exported' '
+    command -v skopeo >/dev/null || skip "skopeo is not installed"
+    run 0 skopeo inspect oci:lay:app:1.0 && has out "\"amd64\"" && has out "A=b c" && run 0 skopeo inspect --config oci-archive:lay.tar:app:1.0 && has out "SIGRTMIN+3" &&
+    run 0 skopeo inspect docker-archive:lay.tar && rm -rf copied && run 0 skopeo --insecure-policy copy oci-archive:lay.tar:app:1.0 oci:copied:app:1.0 && run 0 doze image import -q copied -t copied && run 0 doze run --image copied && has out x
+'
+test_that 'an export replaces nothing, leaves nothing when it fails, and is for native programs' '
+    mkdir there && run 1 doze image export --oci app:1.0 there && [ -d there ] && run 1 doze image export --oci app:1.0 lay.tar && cmp lay.tar lay2.tar &&
+    printf "[image]\nname = modules\n[file /a]\ntext = a\n" >modules.ini && run 0 doze image build -q modules.ini && run 1 doze image export --oci modules no && has err "of kind wasm" && [ ! -e no ] &&
+    run 1 doze image export --oci modules no.tar && [ ! -e no.tar ] && run 1 doze image export --oci nothing no && [ ! -e no ]
 '
 
 # serve LAYOUT OPTION...: the port is in $port
