@@ -65,5 +65,5 @@ test-image-dev: test-images ## the image dev for tests, too: gcc, go, node, nump
 	@DOZE_DATA=build/data images/build $(B)/doze dev
 image-code: $(B)/doze ## the image code, in DOZE_DATA: python, pandas, node, gcc, git, ...; fetches 220 MB
 	@images/build $(B)/doze debian code
-.PHONY: guests guest guest-native guest-sandbox busybox-suite busybox-suite-linux base images test-images test-image-dev \
-  image-code
+.PHONY: guests guest guest-native guest-sandbox busybox-suite busybox-suite-linux base images test-images \
+  test-image-dev image-code
