@@ -35,6 +35,7 @@ enum {
     ROUNDS_MAX = 64,               /* of events, before the kernel gets its turn */
     FAULTS_MAX = 3,                /* of one instruction at one address that mm/ permits */
     ACCOUNT_AFTER_NS = 200 * 1000, /* a process that ran for less is accounted later */
+    PATCHED = 7,                   /* bytes of `mov $nr, %eax; syscall` */
     TRAP_PAGE = 14,                /* the exception's number: a page fault */
     ERROR_WRITE = 1 << 1,          /* its error code */
     ERROR_FETCH = 1 << 4,
@@ -382,6 +383,42 @@ static bool asks_for_time(const struct dz_linux_call *c)
     }
 }
 
+/* Calls whose results are more than rax gain nothing by patched instructions. */
+static bool sets_registers(uint64_t number)
+{
+    return number == SYS_rt_sigreturn || number == SYS_clone || number == SYS_fork ||
+           number == SYS_vfork || number == SYS_clone3 || number == SYS_execve ||
+           number == SYS_execveat || number == SYS_exit || number == SYS_exit_group;
+}
+
+/* Can another thread execute instructions in this memory now? */
+static bool shares(const struct dz_linux_thread *t)
+{
+    const struct dz_linux *l = t->l;
+    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->running; i++) {
+        const struct dz_linux_thread *other = l->threads[i];
+        seen += other && other->running;
+        if (other && other->running && other->group->space == t->group->space)
+            return true;
+    }
+    return false;
+}
+
+/* This instruction has trapped often: have it patched, if it is code of a file. */
+static void patch(struct dz_linux_thread *t)
+{
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    const uint64_t at = regs_of(t)->rip - PATCHED;
+    const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), at);
+    const struct dz_mm_vma *table = dz_mm_find(linux_mm(t), DZ_STUB_PATCH_TABLE);
+    if (!ops->patch || sets_registers(t->call.number) || shares(t) || !v || v->start > at ||
+        v->end < at + PATCHED || v->prot != (PROT_READ | PROT_EXEC) || (v->flags & DZ_MM_SHARED) ||
+        v->back.kind == DZ_MM_ANON || (table && table->start < DZ_STUB_PATCH_TABLE + DZ_MM_PAGE))
+        return;
+    if (ops->patch(t->l->o.stub, t->number, at) == -ESRCH)
+        t->group->broken = true;
+}
+
 static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
 {
     const struct dz_stub_regs *r = regs_of(t);
@@ -394,6 +431,8 @@ static void on_call(struct dz_linux_thread *t, const struct dz_stub_event *e)
     const uint64_t args[6] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
     memcpy(t->call.arg, args, sizeof args);
     t->parked = true;
+    if (e->hot)
+        patch(t);
     /* Held: it is issued after the release. Asks for time: the kernel accounts it first. */
     if (t->l->held || asks_for_time(&t->call)) {
         dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, true));

@@ -51,6 +51,9 @@ enum {
 #define DZ_STUB_RESERVED_START UINT64_C(0x5ffe00000000)
 #define DZ_STUB_RESERVED_END   UINT64_C(0x600020000000)
 
+/* A page for patch(). A guest may map it: then patches are undone. */
+#define DZ_STUB_PATCH_TABLE UINT64_C(0x050f0000)
+
 struct dz_stub_regs {
     uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
     uint64_t rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags;
@@ -75,6 +78,7 @@ struct dz_stub_event {
     uint64_t trap;  /* the exception's number, */
     uint64_t error; /* and its error code: of a page fault bit 1 is a write, bit 4 a fetch */
     int status;     /* ENDED: of its process, as from wait(2); -1: only the thread ended */
+    bool hot;       /* CALL: this instruction has trapped often: consider patch() */
 };
 
 enum dz_stub_clone {
@@ -124,6 +128,13 @@ struct dz_stub_ops {
      * which the caller empties after the event. Valid until the thread ends. Running: only `file`
      * may be set, to DZ_AHEAD_NONE. NULL, also as its result: every call is an event. */
     struct dz_stub_ahead *(*ahead)(struct dz_stub *s, uint32_t thread);
+    /* Stopped: change the instructions `mov $nr, %eax; syscall` at this address so that they call
+     * the kernel without a trap. The page must be private, readable and executable, not writable;
+     * nothing may be mapped at DZ_STUB_PATCH_TABLE, and no other thread may run in this memory.
+     * read() does not show the change, and memory() undoes it where a list changes the page.
+     * -EINVAL: the instructions are others; -EEXIST, -EOPNOTSUPP, -ENOMEM, -EACCES; -ESRCH. NULL:
+     * no. */
+    int (*patch)(struct dz_stub *s, uint32_t thread, uint64_t at);
     /* Running: it stops with STOPPED, or with an event that came first. Stopped: does nothing. A
      * thread that does not stop in time is killed with its process: see wait(). */
     void (*interrupt)(struct dz_stub *s, uint32_t thread);

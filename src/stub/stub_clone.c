@@ -176,9 +176,15 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
     const uint32_t number = number_new(h);
     if (!number)
         return -EAGAIN;
+    dz_stub_whole(h, from);
     h->words = number / 64 + 1 > h->words ? number / 64 + 1 : h->words;
     struct thread *t = &h->threads[number];
     *t = (struct thread){.state = T_FREE, .regs = h->threads[from].regs};
+    t->sites = h->threads[from].sites;
+    if (how == DZ_STUB_FORK)
+        t->sites = dz_stub_sites_new(t->sites);
+    else if (t->sites)
+        t->sites->refs++;
     ctx_prepare(h, number, from);
     struct stub_ctx *c = ctx_of(h, from);
     c->clone_flags = flags[how];

@@ -139,7 +139,7 @@ INLINE int get(void *to, uint64_t at, uint64_t n)
     return is_guest(at, n) && !stub_copy(to, (const void *)at, n); /* NOLINT */
 }
 
-INLINE void put(struct stub_ctx *c)
+INLINE void put(struct stub_ctx *c, greg_t *g)
 {
     struct dz_stub_ahead *a = ahead_of(c);
     const uint32_t n = a->put_size;
@@ -147,7 +147,7 @@ INLINE void put(struct stub_ctx *c)
         return;
     a->put_size = 0;
     if (n > DZ_AHEAD_PUT || !give(a->put_at, a->put, n))
-        ((ucontext_t *)c->frame)->uc_mcontext.gregs[REG_RAX] = -EFAULT; /* NOLINT */
+        g[REG_RAX] = -EFAULT;
 }
 
 /* Do all calls return what their rows say? */
@@ -159,40 +159,53 @@ INLINE int execute(const struct stub_ctx *c, const struct stub_call *calls)
     return 1;
 }
 
-__attribute__((noreturn)) static void serve(struct stub_ctx *c)
+/* Commands after which the stub waits for the next one. */
+INLINE int obey(struct stub_ctx *c)
 {
     struct stub_call *calls = (struct stub_call *)((char *)c + CTX_CALLS_AT); /* NOLINT */
+    switch (c->command) {
+    case STUB_CALLS:
+        for (uint32_t i = 0, n = c->count; i < n && i < CTX_CALLS_MAX; i++) {
+            struct stub_call *q = &calls[i];
+            q->result = raw(q);
+        }
+        return 1;
+    case STUB_SWAP: {
+        uint32_t was = c->swap_was;
+        atomic_compare_exchange_strong((_Atomic uint32_t *)c->swap_at, &was, /* NOLINT */
+                                       c->swap_now);
+        c->swap_was = was;
+        return 1;
+    }
+    default:
+        return 0;
+    }
+}
+
+__attribute__((noreturn)) static void serve(struct stub_ctx *c)
+{
+    const struct stub_call *calls =
+        (const struct stub_call *)((char *)c + CTX_CALLS_AT); /* NOLINT */
     for (;;) {
         ring(c);
         wait_for_command(c);
+        if (obey(c))
+            continue;
         switch (c->command) {
         case STUB_RUN:
             if (!execute(c, calls)) {
                 c->failed = 1;
                 break;
             }
-            put(c);
+            put(c, ((ucontext_t *)c->frame)->uc_mcontext.gregs); /* NOLINT */
             if (c->bases & STUB_BASES_SET)
                 bases_set(c);
             c->inside = 0;
             __asm__ volatile("mov %0, %%rsp\n mov $15, %%eax\n syscall\n ud2" ::"r"(c->frame));
             __builtin_unreachable();
-        case STUB_CALLS:
-            for (uint32_t i = 0, n = c->count; i < n && i < CTX_CALLS_MAX; i++) {
-                struct stub_call *q = &calls[i];
-                q->result = raw(q);
-            }
-            break;
         case STUB_CLONE:
             c->clone_result = clone_thread(c->clone_flags, c->clone_ctx);
             break;
-        case STUB_SWAP: {
-            uint32_t was = c->swap_was;
-            atomic_compare_exchange_strong((_Atomic uint32_t *)c->swap_at, &was, /* NOLINT */
-                                           c->swap_now);
-            c->swap_was = was;
-            break;
-        }
         default:
             CALL(SYS_exit);
         }
@@ -410,6 +423,138 @@ INLINE void copy_path(struct stub_ctx *c, const greg_t *g)
     a->path_size = at && get(a->path, at, n) ? n : 0;
 }
 
+/* ---- patched call sites ------------------------------------------------------------------ */
+
+/* A patched `mov $nr, %eax; syscall` jumps to an entry, which has the site's number. The guest
+ * expects that only rax, rcx and r11 change, so the code below begins with these. gs_base is the
+ * ctx. If the guest has another one, or its direction flag is set, which C code does not expect, a
+ * trap tells the kernel's side the same.
+ *
+ * Signals are not blocked here. SIGUSR1 waits for the end of the call (`stop`): the report of the
+ * call stops the thread as well; otherwise, and on the way back, the thread stops as if it had left
+ * already. */
+#define NO_CALL    0x3fffffff /* the number of no call */
+#define STRING_(x) #x
+#define STRING(x)  STRING_(x)
+#define AT(reg)    STRING(CTX_BACK) "+8*" #reg "(%rcx)"
+/* clang-format off */
+__asm__("stub_entries:\n"
+        ".set site, 0\n"
+        ".rept 128\n"
+        " .balign 16\n"
+        " .byte 0x41, 0xbb\n .long site\n" /* mov $site, %r11d */
+        " .byte 0xe9\n .long stub_enter - . - 4\n"
+        " .set site, site + 1\n"
+        ".endr\n"
+        ".balign 16\n"
+        "2: mov " AT(15) ", %rsp\n"
+        "1: syscall\n ud2\n" /* no call has such a number */
+        "stub_enter:\n"
+        " lahf\n seto %al\n movzwl %ax, %eax\n shl $16, %r11d\n or %r11d, %eax\n"
+        " rdgsbase %rcx\n mov %rcx, %r11\n shr $28, %r11\n cmp $0x60001, %r11\n jne 1b\n"
+        " test %cx, %cx\n jne 1b\n"
+        " mov %rsp, " AT(15) "\n lea 0xa000(%rcx), %rsp\n"
+        " pushfq\n popq " AT(17) "\n testb $4, 1+" AT(17) "\n jne 2b\n"
+        " mov %r8, " AT(0) "\n mov %r9, " AT(1) "\n mov %r10, " AT(2) "\n"
+        " mov %r12, " AT(4) "\n mov %r13, " AT(5) "\n mov %r14, " AT(6) "\n"
+        " mov %r15, " AT(7) "\n mov %rdi, " AT(8) "\n mov %rsi, " AT(9) "\n"
+        " mov %rbp, " AT(10) "\n mov %rbx, " AT(11) "\n mov %rdx, " AT(12) "\n"
+        " mov %eax, " STRING(CTX_KEY) "(%rcx)\n mov %rcx, %rdi\n"
+        " movl $1, " STRING(CTX_LIGHT) "(%rcx)\n" /* LIGHT_CALL */
+        " call dz_stub_light\n"
+        "stub_leave:\n"
+        " mov %rax, %rcx\n"
+        " mov " AT(0) ", %r8\n mov " AT(1) ", %r9\n mov " AT(2) ", %r10\n"
+        " mov " AT(8) ", %rdi\n mov " AT(9) ", %rsi\n mov " AT(12) ", %rdx\n"
+        " mov " STRING(CTX_KEY) "(%rcx), %eax\n add $0x7f, %al\n sahf\n"
+        " mov " AT(16) ", %r11\n mov " AT(15) ", %rsp\n mov " AT(13) ", %rax\n"
+        " mov %r11, %rcx\n jmp *%r11\n"
+        "stub_end:\n");
+/* clang-format on */
+extern HIDDEN const char stub_entries[], stub_leave[], stub_end[];
+_Static_assert(CTX_START_STACK == 0xa000, "as in stub_enter");
+
+/* The thread has arrived behind its site. */
+INLINE void finish(const struct stub_ctx *c, ucontext_t *u)
+{
+    greg_t *g = u->uc_mcontext.gregs;
+    for (int i = 0; i <= REG_RIP; i++)
+        g[i] = (greg_t)c->back[i];
+    g[REG_RCX] = g[REG_RIP];
+    g[REG_EFL] = (greg_t)((c->back[REG_EFL] & ~PATCH_FLAGS) | patch_key_flags(c->key));
+    g[REG_R11] = g[REG_EFL];
+}
+
+/* It comes to on_signal(), and does not return. */
+INLINE void make_frame(void)
+{
+    CALL(NO_CALL);
+}
+
+/* Returns when the thread goes back to its site. */
+struct stub_ctx *dz_stub_light(struct stub_ctx *c);
+__attribute__((used)) struct stub_ctx *dz_stub_light(struct stub_ctx *c)
+{
+    const struct stub_call *calls =
+        (const struct stub_call *)((char *)c + CTX_CALLS_AT); /* NOLINT */
+    const uint64_t site = c->sites[patch_key_site(c->key) % PATCH_SITES];
+    greg_t *g = (greg_t *)c->back;
+    c->inside = 1;
+    g[REG_RAX] = (greg_t)(site >> 48);
+    g[REG_RIP] = (greg_t)patch_site_behind(site);
+    if (!site || !c->knows || !(answered(c, g) || answer_ahead(c, g))) {
+        copy_path(c, g);
+        bases_get(c);
+        do {
+            ring(c);
+            wait_for_command(c);
+            if (c->command == STUB_FRAME)
+                make_frame();
+            if (c->command == STUB_BACK)
+                c->failed = !execute(c, calls);
+        } while (obey(c) || (c->command == STUB_BACK && c->failed));
+        if (c->command != STUB_BACK)
+            CALL(SYS_exit);
+        put(c, g);
+    }
+    c->inside = 0;
+    atomic_store(&c->light, LIGHT_BACK);
+    if (atomic_load(&c->stop))
+        make_frame();
+    return c;
+}
+
+/* Is this an interrupt of the code above? Then the call is reported soon, or the thread, which goes
+ * back to its site, has arrived there now: 0. */
+INLINE int comes_soon(struct stub_ctx *c, int signo, ucontext_t *u)
+{
+    const uint64_t rip = (uint64_t)u->uc_mcontext.gregs[REG_RIP];
+    const uint32_t light = atomic_load(&c->light);
+    if (rip - PAGE_TEXT >= PAGE_TEXT_SIZE)
+        return 0;
+    const int enters = rip >= (uint64_t)stub_entries && rip < (uint64_t)stub_leave;
+    const int leaves = rip >= (uint64_t)stub_leave && rip < (uint64_t)stub_end;
+    if (enters || (!leaves && light == LIGHT_CALL)) {
+        if (signo == SIGUSR1)
+            atomic_store(&c->stop, 1);
+        return 1;
+    }
+    if (leaves || light == LIGHT_BACK)
+        finish(c, u);
+    return 0;
+}
+
+/* Has this instruction trapped often? */
+INLINE uint32_t is_hot(struct stub_ctx *c, uint64_t rip)
+{
+    const uint32_t slot = (uint32_t)(rip >> 1) % PATCH_SEEN;
+    if (c->seen[slot].rip != rip) {
+        c->seen[slot].rip = rip;
+        c->seen[slot].count = 0;
+    }
+    return ++c->seen[slot].count % PATCH_HOT == 0;
+}
+
 /* ---- the handler ------------------------------------------------------------------------------
  */
 
@@ -422,22 +567,34 @@ static int is_answered(struct stub_ctx *c, const siginfo_t *info, ucontext_t *u)
 static void on_signal(int signo, siginfo_t *info, void *frame)
 {
     struct stub_ctx *c = (struct stub_ctx *)((uint64_t)frame & ~(PAGE_CTX_SIZE - 1)); /* NOLINT */
-    if (signo == SIGSYS) {
+    const uint64_t rip = (uint64_t)((ucontext_t *)frame)->uc_mcontext.gregs[REG_RIP];
+    c->hot = 0;
+    if (signo == SIGSYS && rip - PAGE_TEXT >= PAGE_TEXT_SIZE) {
         c->inside = 1;
-        if (is_answered(c, info, frame)) {
+        c->hot = is_hot(c, rip);
+        if (!c->hot && is_answered(c, info, frame)) {
             c->inside = 0;
             return; /* to stub_restore */
         }
         copy_path(c, ((ucontext_t *)frame)->uc_mcontext.gregs);
+    } else if (signo == SIGSYS) { /* make_frame() */
+        c->inside = 1;
+        if (((ucontext_t *)frame)->uc_mcontext.gregs[REG_RAX] == NO_CALL &&
+            atomic_load(&c->light) == LIGHT_BACK) {
+            finish(c, frame);
+            info->si_signo = SIGUSR1;
+        }
     } else if (signo == SIGSEGV || signo == SIGBUS) {
-        greg_t *rip = &((ucontext_t *)frame)->uc_mcontext.gregs[REG_RIP];
-        if (*rip >= (greg_t)stub_copy && *rip < (greg_t)stub_copied) {
-            *rip = (greg_t)stub_copy_fault;
+        if (rip >= (uint64_t)stub_copy && rip < (uint64_t)stub_copied) {
+            ((ucontext_t *)frame)->uc_mcontext.gregs[REG_RIP] = (greg_t)stub_copy_fault;
             return;
         }
         if (c->inside)
             __builtin_trap(); /* its signal is blocked, so the host ends the process */
+    } else if ((signo == SIGUSR1 || signo == SIGTRAP) && comes_soon(c, signo, frame)) {
+        return;
     }
+    atomic_store(&c->light, LIGHT_NONE);
     c->frame = (uint64_t)frame;
     bases_get(c);
     serve(c);

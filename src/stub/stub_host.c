@@ -51,6 +51,7 @@ void dz_stub_number_free(struct host *h, uint32_t number)
 {
     struct thread *t = &h->threads[number];
     h->going -= t->state == T_GOING;
+    dz_stub_sites_unref(t->sites);
     *t = (struct thread){.state = T_FREE};
     (void)madvise(ctx_bytes(h, number), PAGE_CTX_SIZE, MADV_REMOVE);
 }
@@ -229,6 +230,8 @@ static void host_close(struct dz_stub *s)
         }
         dz_free(g);
     }
+    for (uint32_t i = 0; i < numbers_used(h); i++)
+        dz_stub_sites_unref(h->threads[i].sites);
     if (h->memory)
         (void)munmap(h->memory, MEMORY_SIZE);
     dz_fd_close(&h->memory_fd);
@@ -499,6 +502,10 @@ static void find_calls(struct host *h)
 {
     static const uint8_t clone[] = {0xb8, SYS_clone, 0, 0, 0, 0x0f, 5, 0x48, 0x85, 0xc0};
     static const uint8_t map[] = {0xb8, SYS_mmap, 0, 0, 0, 0x0f, 5, 0x48, 0x39, 0xd8};
+    static const uint8_t entry[] = {0x41, 0xbb, 0, 0, 0, 0, 0xe9};
+    static const uint8_t bare[] = {0x0f, 5, 0x0f, 0x0b, 0x9f}; /* syscall; ud2; lahf */
+    h->entries_at = behind(entry, sizeof entry, 0);
+    h->bare_at = behind(bare, sizeof bare, 2);
     h->clone_at = behind(clone, sizeof clone, 7);
     h->map_at = behind(map, sizeof map, 7);
 }
@@ -563,6 +570,7 @@ int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_st
                                   .close = host_close};
     dz_stub_ops_turn(&h->ops);
     dz_stub_ops_mem(&h->ops);
+    dz_stub_ops_patch(&h->ops);
     h->stub.ops = &h->ops;
     h->o = *o;
     h->words = 1;

@@ -7,6 +7,7 @@
  *     stub_order.c  commands to a stub that it executes while its kernel waits; notifications
  *     stub_turn.c   registers, run, interrupt, wait: what happens at each system call
  *     stub_spin.c   polling instead of sleeping
+ *     stub_patch.c  patched call sites
  *     stub_mem.c    lists of memory calls, bytes, written pages, files
  *     stub_filter.c the system calls that a stub may make
  *
@@ -29,6 +30,7 @@
 #include "stub/stub_page.h"
 
 #include <assert.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -70,6 +72,24 @@ struct stub_frame {
 _Static_assert(offsetof(struct stub_frame, info) == 304, "rt_sigframe of x86-64");
 _Static_assert(sizeof(siginfo_t) == 128, "siginfo_t");
 
+/* Patched call sites: stub_patch.c. */
+enum {
+    STUB_ARCH = AUDIT_ARCH_X86_64,
+};
+struct stub_site {
+    uint64_t at; /* of its first instruction */
+    uint32_t number;
+    bool live; /* its bytes are changed */
+};
+struct stub_sites { /* of an address space */
+    uint32_t refs;  /* threads */
+    uint32_t count, live;
+    bool mapped;                         /* PATCH_TABLE */
+    bool off;                            /* the guest has mapped something there */
+    uint64_t low, high;                  /* all sites are in between */
+    struct stub_site sites[PATCH_SITES]; /* [1, count] */
+};
+
 enum thread_state {
     T_FREE,
     T_STOPPED,
@@ -87,6 +107,10 @@ struct thread {
     uint32_t interrupts; /* 1 + ticks since interrupt(); 0: none */
     uint32_t pending;    /* calls of later() in its ctx, not executed yet */
     struct dz_stub_regs regs;
+    struct stub_sites *sites;   /* of its address space; NULL: no memory for them */
+    uint32_t told;              /* sites that its ctx has */
+    bool light;                 /* stopped without a frame, in a call by a patched site, */
+    struct dz_stub_regs called; /* with these registers */
 };
 struct group { /* a process of the host */
     pid_t pid;
@@ -150,6 +174,8 @@ struct host {
     uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
     uint8_t *frame;                    /* the initial frame of a process, up to the ctx's end */
     cpu_set_t cpus;                    /* that the opener may use */
+    uint64_t entries_at, bare_at;      /* addresses of the entries for sites, and of one's trap */
+    uint32_t table;                    /* the number of their table's file; 0: none yet */
     uint64_t clone_at, map_at; /* addresses behind the stub's clone, and its child's first call */
     struct order order;
     struct thread threads[DZ_STUB_THREADS_MAX];
@@ -245,6 +271,23 @@ bool dz_stub_spin_await(struct host *h, const struct stub_ctx *c);
 /* stub_turn.c. Events that the bell announces; armed: stubs ring its descriptor, too. */
 size_t dz_stub_heard(struct host *h, struct dz_stub_event *ret_events, size_t max);
 void dz_stub_arm(struct host *h, bool on);
+
+/* stub_patch.c */
+struct stub_sites *dz_stub_sites_new(const struct stub_sites *from); /* NULL: no memory */
+void dz_stub_sites_unref(struct stub_sites *s);
+void dz_stub_patch_hide(const struct stub_sites *s, uint64_t at, void *bytes, size_t n);
+/* Called before a list of calls changes [start, end). */
+void dz_stub_patch_leave(struct host *h, uint32_t thread, uint64_t start, uint64_t end);
+/* Did the thread stop in a call by a site? Then its registers are copied. */
+bool dz_stub_patch_light(struct host *h, uint32_t number);
+/* The thread stopped by a trap. */
+void dz_stub_patch_trapped(struct host *h, struct thread *t, struct dz_stub_event *e);
+/* Its ctx has all sites afterwards. */
+void dz_stub_patch_tell(struct host *h, uint32_t number);
+/* May the thread go back to its site? false: it has a frame now. */
+bool dz_stub_patch_back(struct host *h, uint32_t number);
+void dz_stub_whole(struct host *h, uint32_t number); /* the thread has a frame afterwards */
+void dz_stub_ops_patch(struct dz_stub_ops *ops);
 
 /* stub_clone.c: 0, -EAGAIN, -ENOMEM, -ESRCH */
 int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_t *ret_thread);

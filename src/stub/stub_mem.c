@@ -79,12 +79,25 @@ static int execute(struct host *h, uint32_t thread, struct stub_call *calls, siz
     return rc;
 }
 
+/* This list changes pages whose patches have to be undone before. */
+static void leave(struct host *h, uint32_t thread, const struct dz_mm_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (calls[i].op == DZ_MM_SYNC)
+            continue;
+        dz_stub_patch_leave(h, thread, calls[i].at, calls[i].at + calls[i].size);
+        if (calls[i].op == DZ_MM_MREMAP)
+            dz_stub_patch_leave(h, thread, calls[i].to, calls[i].to + calls[i].size);
+    }
+}
+
 static int mem_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_call *calls, size_t n)
 {
     struct host *h = host_of(s);
     struct stub_call part[CTX_CALLS_MAX];
     if (stopped_of(h, thread)->state == T_DEAD || dz_stub_flush(h, thread) < 0)
         return -ESRCH;
+    leave(h, thread, calls, n);
     size_t count = 0;
     int rc = 0;
     for (size_t i = 0; i < n && rc >= 0; i++) {
@@ -130,6 +143,7 @@ static int mem_later(struct dz_stub *s, uint32_t thread, const struct dz_mm_call
         return mem_memory(s, thread, calls, n);
     if (t->state == T_DEAD)
         return -ESRCH;
+    leave(h, thread, calls, n);
     for (size_t i = 0; i < n; i++) {
         struct stub_call call;
         const int rc = call_of(h, &calls[i], &call);
@@ -170,7 +184,10 @@ static int64_t mem_read(struct dz_stub *s, uint32_t thread, uint64_t at, void *r
     if (!can)
         return n ? -EFAULT : 0;
     const struct iovec to = {ret_bytes, can}, from = {(void *)at, can}; /* NOLINT */
-    return moved(process_vm_readv(t->tid, &to, 1, &from, 1, 0));
+    const int64_t got = moved(process_vm_readv(t->tid, &to, 1, &from, 1, 0));
+    if (got > 0)
+        dz_stub_patch_hide(t->sites, at, ret_bytes, (size_t)got);
+    return got;
 }
 static int64_t mem_write(struct dz_stub *s, uint32_t thread, uint64_t at, const void *bytes,
                          size_t n)

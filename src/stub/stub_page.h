@@ -36,9 +36,23 @@ enum {
     CTX_AHEAD_AT = 0x3000,
     CTX_ROOM_AT = 0x8000,
     CTX_ROOM_SIZE = 0x1000,
-    CTX_START_STACK = 0xa000, /* top of the stack before the first signal */
+    CTX_START_STACK = 0xa000, /* top of the stack without a signal */
     CTX_STACK_AT = 0xa000,    /* the alternate stack, up to the end */
 };
+
+/* Patched call sites (stub_patch.c). PATCH_TABLE has the addresses of the stub's entries: an entry
+ * for each site. The upper half of each address in it is that of a `syscall` instruction. */
+#define PATCH_TABLE UINT64_C(0x050f0000)
+enum {
+    PATCH_SITES = 128, /* of an address space; the first is never used */
+    PATCH_ENTRY_SIZE = 16,
+    PATCH_SEEN = 64, /* instructions that are counted at a time */
+    PATCH_HOT = 24,  /* a patch costs as much as so many traps, or less */
+};
+/* Offsets in a ctx, for code in assembly. */
+#define CTX_BACK  0x200
+#define CTX_KEY   0x2a0
+#define CTX_LIGHT 0x2a4
 
 enum ctx_known { /* struct stub_ctx.known */
     CTX_PID,
@@ -70,6 +84,13 @@ enum stub_command {
     STUB_CLONE,
     STUB_SWAP,
     STUB_EXIT,
+    STUB_BACK,  /* of a patched site: continue behind it, with `back` */
+    STUB_FRAME, /* of a patched site: raise a signal, whose frame has all registers */
+};
+enum { /* struct stub_ctx.light */
+    LIGHT_NONE,
+    LIGHT_CALL, /* the thread came by a patched site */
+    LIGHT_BACK, /* and it returns */
 };
 enum {                     /* struct stub_ctx.bases */
     STUB_BASES_DIRECT = 1, /* instructions read and write fs_base and gs_base */
@@ -95,11 +116,48 @@ struct stub_ctx {
     uint32_t swap_was, swap_now;      /* swap_was: then the old value */
     uint32_t knows, known[CTX_KNOWN]; /* knows: the stub answers the calls of enum ctx_known */
     uint32_t inside; /* in the handler of a call, during which a fault is no event */
+    /* Patched call sites (stub_patch.c). back: of a call by a site: 18 registers in the order of
+     * sigcontext, of which rax, rcx, r11 and rip are not those of the guest; key: see patch_key_*.
+     */
+    _Alignas(CTX_BACK) uint64_t back[20];
+    uint32_t key;
+    _Atomic uint32_t light;
+    _Atomic uint32_t stop;       /* an interrupt came in a call by a site, and waits for its end */
+    uint32_t hot;                /* the trap's instruction has trapped often */
+    uint64_t sites[PATCH_SITES]; /* patch_site(); 0: none */
+    struct {                     /* of the last traps: */
+        uint64_t rip;            /* behind the call, */
+        uint32_t count;          /* and how often it has trapped */
+    } seen[PATCH_SEEN];
 };
+_Static_assert(__builtin_offsetof(struct stub_ctx, back) == CTX_BACK &&
+                   __builtin_offsetof(struct stub_ctx, key) == CTX_KEY &&
+                   __builtin_offsetof(struct stub_ctx, light) == CTX_LIGHT,
+               "offsets for assembly");
 _Static_assert(sizeof(struct stub_ctx) <= CTX_CALLS_AT &&
                    CTX_CALLS_AT + CTX_CALLS_MAX * sizeof(struct stub_call) <= CTX_AHEAD_AT &&
                    CTX_AHEAD_AT + sizeof(struct dz_stub_ahead) <= CTX_ROOM_AT,
                "the parts of a ctx");
+
+/* A site in the ctx: the address behind it, and the number of its call. */
+static inline uint64_t patch_site(uint64_t behind, uint32_t number)
+{
+    return behind | (uint64_t)number << 48;
+}
+static inline uint64_t patch_site_behind(uint64_t site)
+{
+    return site & ((UINT64_C(1) << 48) - 1);
+}
+/* The key of a patched call: the site's number, the low byte of rflags, the overflow flag. */
+static inline uint32_t patch_key_site(uint32_t key)
+{
+    return key >> 16;
+}
+static inline uint64_t patch_key_flags(uint32_t key)
+{
+    return (key >> 8 & 0xd5) | (key & 1) << 11;
+}
+#define PATCH_FLAGS UINT64_C(0x8d5) /* that a key has; the others are in back[] */
 struct stub_bell {
     _Atomic uint32_t asleep;
     uint32_t unused;

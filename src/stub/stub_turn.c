@@ -44,6 +44,8 @@ void dz_stub_frame_write(struct host *h, uint32_t number)
     c->frame = ctx + h->frame_at;
     c->fs_base = t->regs.fs_base;
     c->gs_base = t->regs.gs_base;
+    if (!t->regs.gs_base && t->sites && t->sites->mapped)
+        c->gs_base = ctx; /* for entries of patched sites */
     c->bases = STUB_BASES_SET | (h->direct ? STUB_BASES_DIRECT : 0);
 }
 
@@ -53,16 +55,20 @@ static void turn_run(struct dz_stub *s, uint32_t thread)
     struct thread *t = stopped_of(h, thread);
     if (t->state == T_DEAD)
         return;
-    dz_stub_frame_write(h, thread);
     struct stub_ctx *c = ctx_of(h, thread);
+    const bool back = dz_stub_patch_back(h, thread);
+    if (!back)
+        dz_stub_frame_write(h, thread);
+    dz_stub_patch_tell(h, thread);
     c->count = t->pending;
     c->failed = 0;
+    atomic_store_explicit(&c->stop, 0, memory_order_relaxed);
     t->pending = 0;
     t->state = T_RUNNING;
     t->interrupts = 0;
     h->running++;
     dz_stub_spin_run(h, thread);
-    dz_stub_go(h, thread, STUB_RUN);
+    dz_stub_go(h, thread, back ? STUB_BACK : STUB_RUN);
 }
 
 static void turn_known(struct dz_stub *s, uint32_t thread, const struct dz_stub_known *known)
@@ -95,6 +101,7 @@ static int64_t turn_xstate_get(struct dz_stub *s, uint32_t thread, void *ret_byt
     (void)stopped_of(h, thread);
     if (size < h->fp_size)
         return -ENOSPC;
+    dz_stub_whole(h, thread);
     memcpy(ret_bytes, ctx_bytes(h, thread) + h->fp_at, h->fp_size);
     return (int64_t)h->fp_size;
 }
@@ -108,6 +115,7 @@ static int turn_xstate_set(struct dz_stub *s, uint32_t thread, const void *bytes
     if (size != h->fp_size || memcmp(b + at, ours + at, head) != 0 ||
         memcmp(b + magic, ours + magic, 4) != 0)
         return -EINVAL;
+    dz_stub_whole(h, thread);
     memcpy(ctx_bytes(h, thread) + h->fp_at, bytes, size);
     return 0;
 }
@@ -124,32 +132,51 @@ static void turn_interrupt(struct dz_stub *s, uint32_t thread)
 
 /* ---- events ---------------------------------------------------------------------------- */
 
+/* The event that a frame shows. */
+static void frame_event(struct host *h, uint32_t number, const struct stub_frame *f,
+                        struct dz_stub_event *ret_event)
+{
+    *ret_event = (struct dz_stub_event){.kind = DZ_STUB_FAULT,
+                                        .thread = number,
+                                        .signo = f->info.si_signo,
+                                        .code = f->info.si_code,
+                                        .addr = (uint64_t)f->info.si_addr,
+                                        .trap = (uint64_t)f->uc.regs[REG_TRAPNO],
+                                        .error = (uint64_t)f->uc.regs[REG_ERR]};
+    if (f->info.si_signo == SIGSYS) {
+        ret_event->kind = DZ_STUB_CALL;
+        ret_event->arch = f->info.si_arch;
+    } else if (f->info.si_signo == SIGUSR1) {
+        ret_event->kind = DZ_STUB_STOPPED;
+    } else if (f->info.si_signo != SIGSEGV && f->info.si_signo != SIGBUS &&
+               f->info.si_signo != SIGFPE && f->info.si_signo != SIGTRAP) {
+        ret_event->signo = SIGILL; /* a SIGILL, or forged by the guest */
+    }
+    dz_stub_patch_trapped(h, &h->threads[number], ret_event);
+}
+
 static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_event)
 {
     struct thread *t = &h->threads[number];
     struct stub_frame f;
     struct stub_ctx *c = ctx_of(h, number);
-    memcpy(&f, frame_of(h, number), sizeof f);
-    memcpy(&t->regs, f.uc.regs, 18 * 8);
+    t->light = dz_stub_patch_light(h, number);
+    if (!t->light) {
+        memcpy(&f, frame_of(h, number), sizeof f);
+        memcpy(&t->regs, f.uc.regs, 18 * 8);
+    }
     if (h->direct) { /* otherwise only this side sets them */
         t->regs.fs_base = *(volatile uint64_t *)&c->fs_base;
         t->regs.gs_base = *(volatile uint64_t *)&c->gs_base;
+        if (t->regs.gs_base == ctx_address(number))
+            t->regs.gs_base = 0; /* the guest has none of its own */
     }
-    *ret_event = (struct dz_stub_event){.kind = DZ_STUB_FAULT,
-                                        .thread = number,
-                                        .signo = f.info.si_signo,
-                                        .code = f.info.si_code,
-                                        .addr = (uint64_t)f.info.si_addr,
-                                        .trap = (uint64_t)f.uc.regs[REG_TRAPNO],
-                                        .error = (uint64_t)f.uc.regs[REG_ERR]};
-    if (f.info.si_signo == SIGSYS) {
-        ret_event->kind = DZ_STUB_CALL;
-        ret_event->arch = f.info.si_arch;
-    } else if (f.info.si_signo == SIGUSR1) {
-        ret_event->kind = DZ_STUB_STOPPED;
-    } else if (f.info.si_signo != SIGSEGV && f.info.si_signo != SIGBUS &&
-               f.info.si_signo != SIGFPE && f.info.si_signo != SIGTRAP) {
-        ret_event->signo = SIGILL; /* a SIGILL, or forged by the guest */
+    if (t->light) {
+        t->called = t->regs;
+        *ret_event =
+            (struct dz_stub_event){.kind = DZ_STUB_CALL, .thread = number, .arch = STUB_ARCH};
+    } else {
+        frame_event(h, number, &f, ret_event);
     }
     t->state = T_STOPPED;
     t->interrupts = 0;
