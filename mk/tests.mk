@@ -123,6 +123,9 @@ SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_send
   $(addprefix dz_exec_watch_,ack alive end abort)
 $(B)/fuzz_api_session $(B)/tests/fuzz/corpus_api_session: \
   LDFLAGS += $(SESSION_WRAPS:%=-Wl,--wrap=%)
+# t_replica_engine.c puts faults between the engine and its store
+REPLICA_WRAPS := $(addprefix dz_blob,s_list s_remove _in_open _in_read _out_open _out_write _out_commit)
+$(B)/tests/unit/t_replica_engine: LDFLAGS += $(REPLICA_WRAPS:%=-Wl,--wrap=%)
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)

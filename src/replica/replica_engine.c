@@ -36,7 +36,7 @@
 #include <unistd.h>
 enum {
     SLOT_MS = 4,
-    RETRY_MS = 500, /* after the first failure; then twice as long, up to RETRY_MAX_MS */
+    RETRY_MS = 500, /* if the caller does not say another time */
     RETRY_MAX_MS = 60000,
     AGAIN_MS = 20, /* the database was changed while it was copied */
     EXIT_MS = 5,   /* between looks whether a process has left a database */
@@ -266,10 +266,10 @@ static void free_followed(struct dz_replica_engine *e, struct followed *o)
     dz_free(o);
 }
 
-static int64_t backoff(const struct followed *o)
+static int64_t backoff(const struct dz_replica_engine *e, const struct followed *o)
 {
     uint16_t dice = 0;
-    int64_t ms = RETRY_MS;
+    int64_t ms = e->retry_ms;
     for (unsigned i = 1; i < o->failures && ms < RETRY_MAX_MS; i++)
         ms *= 2;
     ms = ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
@@ -300,6 +300,12 @@ static void failed(struct dz_replica_engine *e, struct followed *o, int code,
 {
     if (e->stopping)
         return;
+    if (code != DZ_EEXIST && dz_list_empty(&o->late) && !o->gone) {
+        /* Nothing was committed, as far as is known, but whether the replica has everything is not
+         * known either. */
+        o->dirty_ns = o->dirty_ns ? o->dirty_ns : dz_clock_mono_ns();
+        dz_list_push_back(&e->lagging, &o->late);
+    }
     if (code == DZ_EBUSY) { /* changed while it was copied: not a fault of the store */
         postpone(e, o, AGAIN_MS);
         return;
@@ -318,7 +324,7 @@ static void failed(struct dz_replica_engine *e, struct followed *o, int code,
     }
     if (o->failures == 1)
         dz_log(DZ_LOG_WARN, "replica_failed", dz_log_strz("sandbox_id", o->id), dz_log_err(err));
-    postpone(e, o, backoff(o));
+    postpone(e, o, backoff(e, o));
 }
 
 static void ended(struct dz_replica_engine *e, struct followed *o, struct task *t, int rc,
@@ -680,6 +686,7 @@ int dz_replica_engine_new(const struct dz_replica_engine_opts *opts,
         return dz_fail(err, DZ_ENOMEM, "start replication: out of memory");
     e->notify_fd = e->wake_fd = e->report_fd = e->live_fd = e->state_fd = -1;
     e->behind_ms = opts->behind_ms;
+    e->retry_ms = opts->retry_ms > 0 ? opts->retry_ms : RETRY_MS;
     e->reports.max = REPORTS_MAX;
     (void)pthread_mutex_init(&e->mutex, NULL);
     (void)pthread_cond_init(&e->work, NULL);

@@ -59,6 +59,7 @@ struct dz_replica_engine_opts {
     const char *state_path; /* directory for what the engine remembers; made if missing */
     unsigned workers;       /* uploads at the same time */
     int64_t behind_ms;      /* a replica that lacks something for longer is reported */
+    int64_t retry_ms; /* from a failure to the next try, then twice as long each time; 0: 500 */
 };
 /* Starts its threads. */
 DZ_NODISCARD int dz_replica_engine_new(const struct dz_replica_engine_opts *opts,

@@ -77,7 +77,7 @@ struct dz_replica_engine {
     bool stopping;
     _Atomic bool cancel;
     int notify_fd, wake_fd, report_fd, live_fd, state_fd;
-    int64_t behind_ms;
+    int64_t behind_ms, retry_ms;
     pthread_t watcher, workers[DZ_REPLICA_WORKERS_MAX];
     unsigned worker_count;
     bool watching;

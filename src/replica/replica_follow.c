@@ -321,8 +321,13 @@ static int claim(struct task *t, struct dz_err *err)
     rc = 0;
     if (!ours || t->about || t->erased)
         rc = put_about(t, new, err);
-    if (rc == DZ_EEXIST) /* another one was faster */
-        rc = check_owner(t, err) == 1 ? 0 : DZ_EEXIST;
+    if (rc == DZ_EEXIST) { /* another one was faster */
+        rc = check_owner(t, err);
+        if (rc == 0)
+            rc = dz_fail(err, DZ_EBUSY, "the owner of the replica is not known");
+        else if (rc == 1)
+            rc = 0;
+    }
     if (rc == 0 && marked)
         (void)unlinkat(t->e->state_fd, name, 0);
     return rc;

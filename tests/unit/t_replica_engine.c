@@ -4,6 +4,11 @@
  * and killed by seed, while the engine reads its log and is itself ended and started again. At any
  * moment the replica has a committed state, not older than the last one that was acknowledged; and
  * when the engine says that nothing is missing, it has the newest.
+ *
+ * A second test does the same on a store that fails by seed: calls that fail before or after they
+ * took effect, writes that end in the middle, objects that seem to be missing, and delays. The
+ * linker puts these faults below the engine (REPLICA_WRAPS in mk/tests.mk); restores of the test
+ * itself meet none.
  */
 #include "../lib/replica_rig.h"
 #include "base/clock.h"
@@ -12,6 +17,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -37,6 +43,99 @@ struct world {
 static struct dz_err err;
 static uint64_t seed_now;
 
+/* --- a store that fails ------------------------------------------------------------------------
+ */
+
+static _Atomic uint32_t faults_per_1000; /* of the calls of the engine's threads */
+static _Atomic uint64_t fault_dice, faults;
+static _Atomic unsigned calls, fault_at[2]; /* or the calls with these numbers fail */
+
+enum fault {
+    NO_FAULT,
+    FAIL_BEFORE,
+    FAIL_AFTER, /* it happened, and the answer was lost */
+    SLOW,
+};
+static _Atomic enum fault fault_kind;
+
+static enum fault next_fault(void)
+{
+    if (gettid() == getpid())
+        return NO_FAULT;
+    unsigned call = ++calls;
+    if (fault_at[0])
+        return call == fault_at[0] || call == fault_at[1] ? fault_kind : NO_FAULT;
+    if (!faults_per_1000)
+        return NO_FAULT;
+    uint64_t dice = atomic_fetch_add(&fault_dice, 0x9e3779b97f4a7c15u);
+    if (dice_below(&dice, 1000) >= faults_per_1000)
+        return NO_FAULT;
+    enum fault f = FAIL_BEFORE + dice_below(&dice, 3);
+    if (f == SLOW)
+        (void)poll(NULL, 0, (int)dice_below(&dice, 4));
+    else
+        faults++;
+    return f;
+}
+
+#define FAULTY(result, code, name, args, ...)                                  \
+    result __real_##name args;                                                 \
+    result __wrap_##name args;                                                 \
+    result __wrap_##name args                                                  \
+    {                                                                          \
+        enum fault f = next_fault();                                           \
+        int rc = f == FAIL_BEFORE ? 0 : __real_##name(__VA_ARGS__);            \
+        bool bad = f == FAIL_BEFORE || (f == FAIL_AFTER && rc == 0 && (code)); \
+        return bad ? dz_fail(e, (code) ? (code) : DZ_EIO, "a fault") : rc;     \
+    }
+
+FAULTY(int, DZ_EIO, dz_blobs_list,
+       (struct dz_blobs * s, int (*fn)(void *arg, const char *key, uint64_t size), void *arg,
+        struct dz_err *e),
+       s, fn, arg, e)
+FAULTY(int, DZ_EIO, dz_blobs_remove, (struct dz_blobs * s, const char *key, struct dz_err *e), s,
+       key, e)
+FAULTY(int, DZ_EIO, dz_blob_in_read,
+       (struct dz_blob_in * in, void *buf, size_t n, uint64_t at, struct dz_err *e), in, buf, n, at,
+       e)
+FAULTY(int, DZ_EIO, dz_blob_out_commit, (struct dz_blob_out * out, struct dz_err *e), out, e)
+
+/* An open object or writer must not leak, so these fail only before. */
+int __real_dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret,
+                           struct dz_err *e);
+int __wrap_dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret,
+                           struct dz_err *e);
+int __wrap_dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret,
+                           struct dz_err *e)
+{
+    enum fault f = next_fault();
+    if (f == FAIL_BEFORE || f == FAIL_AFTER)
+        return dz_fail(e, f == FAIL_BEFORE ? DZ_EIO : DZ_ENOENT, "a fault: %s", key);
+    return __real_dz_blob_in_open(s, key, ret, e);
+}
+
+int __real_dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret,
+                            struct dz_err *e);
+int __wrap_dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret,
+                            struct dz_err *e);
+int __wrap_dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret,
+                            struct dz_err *e)
+{
+    enum fault f = next_fault();
+    return f == FAIL_BEFORE || f == FAIL_AFTER ? dz_fail(e, DZ_ENOSPC, "a fault: %s", key)
+                                               : __real_dz_blob_out_open(s, key, ret, e);
+}
+
+/* The disk is full in the middle of a write. */
+int __real_dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *e);
+int __wrap_dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *e);
+int __wrap_dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *e)
+{
+    enum fault f = next_fault();
+    int rc = __real_dz_blob_out_write(out, data, f == FAIL_BEFORE ? n / 2 : n, e);
+    return rc == 0 && (f == FAIL_BEFORE || f == FAIL_AFTER) ? dz_fail(e, DZ_ENOSPC, "a fault") : rc;
+}
+
 /* The rest of a run would only repeat the failure. */
 static void require(bool good, const char *text)
 {
@@ -49,8 +148,11 @@ static void require(bool good, const char *text)
 
 static void start_engine(struct world *w)
 {
-    const struct dz_replica_engine_opts opts = {
-        .live_path = w->live, .state_path = w->state, .workers = 2, .behind_ms = 20000};
+    const struct dz_replica_engine_opts opts = {.live_path = w->live,
+                                                .state_path = w->state,
+                                                .workers = 2,
+                                                .behind_ms = 20000,
+                                                .retry_ms = 2};
     const struct dz_replica_follow follow = {
         .id = "box", .url = w->url, .about = "\"name\":\"box\"", .policy = {0, 60000, 3600000}};
     require(dz_replica_engine_new(&opts, &w->engine, &err) == 0, err.msg);
@@ -147,12 +249,15 @@ static size_t restored(struct world *w)
 static void drain(struct world *w)
 {
     struct dz_replica_status s;
+    uint32_t rate = faults_per_1000;
+    faults_per_1000 = 0;
     size_t left = dz_replica_engine_drain(w->engine, DRAIN_MS, false);
     dz_replica_engine_status(w->engine, "box", &s);
     require(left == 0 && s.error[0] == '\0', s.error);
     size_t has = restored(w);
     require(has == w->count, "the engine says that nothing is missing, and something is");
     w->acked = has;
+    faults_per_1000 = rate;
 }
 
 static void step(struct world *w)
@@ -175,6 +280,9 @@ static void step(struct world *w)
             close_db(w, dice_below(&w->dice, 3) == 0);
         break;
     case 3:
+        if (w->open && w->db.at > 0 &&
+            is_copied(w)) /* the engine said so to the owner of the log */
+            w->acked = w->count;
         require(restored(w) >= w->acked, "the replica lost what was acknowledged");
         break;
     case 4:
@@ -249,6 +357,72 @@ TEST(the_replica_has_a_committed_state_at_any_moment)
     }
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
         run_seed(seed, STEPS);
+}
+
+TEST(a_store_that_fails_costs_no_state_and_invents_none)
+{
+    const char *text = getenv("SEED"), *count = getenv("SEEDS");
+    uint64_t first = text ? strtoull(text, NULL, 10) : 1,
+             last = first +
+                    (text    ? 1
+                     : count ? strtoull(count, NULL, 10)
+                             : SEEDS) -
+                    1;
+    for (uint64_t seed = first; seed <= last; seed++) {
+        fault_dice = seed;
+        faults_per_1000 = 50 + (uint32_t)(seed % 5) * 100;
+        run_seed(seed, STEPS);
+    }
+    faults_per_1000 = 0;
+    CHECK(text || faults > SEEDS); /* a run without faults proves nothing */
+}
+
+TEST(a_replica_that_was_never_reached_is_not_current)
+{
+    struct world w;
+    struct dz_replica_status s = {0};
+    faults_per_1000 = 1000;
+    begin(&w, 1);
+    for (int i = 0; i < 5000 && s.errors == 0; i++) {
+        (void)poll(NULL, 0, 1);
+        dz_replica_engine_status(w.engine, "box", &s);
+    }
+    CHECK(s.errors > 0);
+    CHECK_INT(s.state, DZ_REPLICA_LAGGING);
+    drain(&w);
+    faults_per_1000 = 0;
+    dz_replica_engine_status(w.engine, "box", &s);
+    CHECK_INT(s.state, DZ_REPLICA_CURRENT);
+    end(&w);
+}
+
+/* A daemon starts behind a commit that its replica lacks, and two calls fail. */
+static void fail_two(enum fault kind, unsigned first, unsigned second)
+{
+    struct world w;
+    seed_now = kind * 10000 + first * 100 + second;
+    begin(&w, 1);
+    drain(&w);
+    open_db(&w);
+    dz_replica_engine_free(w.engine);
+    commit(&w);
+    calls = 0;
+    fault_kind = kind;
+    fault_at[1] = second;
+    fault_at[0] = first;
+    start_engine(&w);
+    dz_replica_engine_attach(w.engine, "box", w.db.db_fd, w.db.wal_fd);
+    drain(&w);
+    fault_at[0] = 0;
+    end(&w);
+}
+
+TEST(any_two_calls_to_the_store_may_fail)
+{
+    for (enum fault kind = FAIL_BEFORE; kind <= FAIL_AFTER; kind++)
+        for (unsigned first = 1; first <= 8; first++)
+            for (unsigned second = first + 1; second <= first + 4; second++)
+                fail_two(kind, first, second);
 }
 
 /* --- all functions at once, for ThreadSanitizer (make check-tsan) ------------------------------
