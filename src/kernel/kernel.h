@@ -952,8 +952,8 @@ int64_t dz_sys_mq_notify(struct dz_kernel *k, struct dz_proc *p, int fd,
 int64_t dz_sys_mq_attr(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_mqattr *set,
                        struct dz_mqattr *ret_old);
 
-/* Sockets, as socket(7) and unix(7). Numbers are Linux's: families, types, flags, options. Each
- * returns EBADF, or ENOTSOCK for a descriptor that is not a socket. */
+/* Sockets, as socket(7), unix(7), ip(7), tcp(7) and udp(7). Numbers are Linux's: families, types,
+ * flags, options. Each returns EBADF, or ENOTSOCK for a descriptor that is not a socket. */
 struct dz_sockaddr {
     uint32_t size;      /* bytes in use */
     uint8_t bytes[128]; /* u16 family, then the family's address; AF_UNIX: sun_path */
@@ -986,15 +986,19 @@ struct dz_msg {
     int *ret_fds;                /* recv: room for descriptors, and how many fit: after the */
     size_t fds_max;              /* receive credentials if they are requested */
     bool cred_room;              /* recv: there is room for credentials */
+    const struct dz_inet *src;   /* send: IP_PKTINFO, IPV6_PKTINFO: the address to send from */
 };
 struct dz_msg_got {
     struct dz_sockaddr from; /* size 0: without a name */
     struct dz_ucred cred;
     bool has_cred; /* SO_PASSCRED */
     size_t fd_count;
-    uint32_t flags; /* MSG_TRUNC, MSG_CTRUNC */
+    uint32_t flags;    /* MSG_TRUNC, MSG_CTRUNC */
+    struct dz_inet to; /* has_to: where the datagram was sent to */
+    bool has_to;       /* IP_PKTINFO or IPV6_RECVPKTINFO is set */
 };
-/* flags: MSG_DONTWAIT, MSG_NOSIGNAL; MSG_OOB is EOPNOTSUPP; others mean nothing here. Bytes. */
+/* flags: MSG_DONTWAIT, MSG_NOSIGNAL; MSG_OOB, MSG_FASTOPEN and, of UDP, MSG_MORE are EOPNOTSUPP;
+ * others mean nothing here. Bytes. */
 int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
                        int flags);
 /* flags: MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, MSG_CMSG_CLOEXEC. Bytes. With MSG_WAITALL
@@ -1002,17 +1006,23 @@ int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const str
  * copies of the guest's must copy those bytes to the guest then, too. ret_got may be NULL. */
 int64_t dz_sys_recvmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
                        int flags, struct dz_msg_got *ret_got);
-/* SOL_SOCKET: SO_TYPE, DOMAIN, PROTOCOL, ERROR, ACCEPTCONN, PEERCRED to read; SNDBUF, RCVBUF,
- * RCVTIMEO, SNDTIMEO, PASSCRED, REUSEADDR, KEEPALIVE, BROADCAST also to set. */
+/* The options that kernel_sock_opt.c lists. ENOPROTOOPT: unknown, or not of this socket;
+ * EOPNOTSUPP: unknown level. */
 enum dz_sockopt_form {
-    DZ_SOCKOPT_INT,  /* value: an int */
-    DZ_SOCKOPT_TIME, /* value: ns; 0: for ever. A struct timeval */
-    DZ_SOCKOPT_CRED, /* cred */
+    DZ_SOCKOPT_INT,    /* value: an int */
+    DZ_SOCKOPT_TIME,   /* value: ns; 0: for ever. A struct timeval */
+    DZ_SOCKOPT_CRED,   /* cred */
+    DZ_SOCKOPT_LINGER, /* value: seconds; negative: off. A struct linger */
 };
 struct dz_sockopt {
     int64_t value;
     struct dz_ucred cred;
 };
+enum {
+    DZ_INET_TEXT = 56, /* bytes of an address with its port and a NUL */
+};
+/* 127.0.0.1:80, [::1]:80; port 0 is *. */
+void dz_inet_text(const struct dz_inet *a, char ret_text[static DZ_INET_TEXT]);
 int dz_sockopt_form(int level, int name); /* enum dz_sockopt_form; -ENOPROTOOPT */
 int64_t dz_sys_getsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
                           struct dz_sockopt *ret_value); /* what: level, name */

@@ -314,6 +314,9 @@ static void assert_sockets(const struct dz_kernel *k)
                 assert(m->socket == s->index);
             queued += count;
         }
+        if (dz_k_is_inet(s) && s->peer)
+            assert(dz_k_inet_pair_ok(s, dz_k_socket(k, s->peer)));
+        assert(dz_k_inet_ok(s));
         assert(s->count == count && s->tail == last);
     }
     assert(waiting == 0 && queued == k->tab[DZ_KERNEL_TABLE_MESSAGE].used);

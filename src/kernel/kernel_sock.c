@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_sock.c - sockets: the calls and options that all families have, and their description.
+ * kernel_sock.c - sockets: the calls that all families have, and their description.
  *
  * The operations of a family are in a table (struct dz_k_family); a new family is one more row in
  * `families`.
@@ -12,10 +12,11 @@
 #include "kernel/kernel_sock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-static const struct dz_k_family *const families[] = {&dz_k_unix};
+static const struct dz_k_family *const families[] = {&dz_k_unix, &dz_k_inet, &dz_k_inet6};
 
 enum {
     FAMILIES = 46, /* numbers that Linux knows are below */
@@ -43,6 +44,7 @@ struct dz_socket *dz_k_sock_new(struct dz_kernel *k, uint32_t family, uint32_t t
     s->type = type;
     s->sndbuf = s->rcvbuf = DZ_SOCKET_BUF;
     s->number = k->next_anon_ino++;
+    s->local = s->remote = dz_k_inet_any(family);
     s->peer_cred = dz_k_nobody;
     s->refs = 1;
     return s;
@@ -56,6 +58,24 @@ void dz_k_sock_unref(struct dz_kernel *k, struct dz_socket *s)
     assert(s->wmem == 0 && s->head == 0);
     dz_k_blob_free(k, s->name);
     dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SOCKET], s->index);
+}
+
+struct dz_socket *dz_k_sock_incoming(struct dz_kernel *k, struct dz_socket *listener)
+{
+    struct dz_socket *s = dz_k_sock_new(k, listener->family, listener->type);
+    if (!s)
+        return NULL;
+    s->protocol = listener->protocol;
+    s->listener = listener->index;
+    s->order = ++k->next_message;
+    if (listener->tail)
+        dz_k_socket(k, listener->tail)->next = s->index;
+    else
+        listener->head = s->index;
+    listener->tail = s->index;
+    listener->count++;
+    dz_k_wake(k, &listener->wait_r);
+    return s;
 }
 
 void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s)
@@ -98,8 +118,7 @@ static struct dz_socket *find(struct dz_kernel *k, struct dz_proc *p, int fd,
     return f->kind == DZ_FILE_SOCKET ? dz_k_socket(k, f->obj) : NULL;
 }
 
-/* Begin the call: 0, or the error with which it has ended. */
-static int begin(struct dz_k_sock_call *call, struct dz_kernel *k, struct dz_proc *p, int fd)
+int dz_k_sock_begin(struct dz_k_sock_call *call, struct dz_kernel *k, struct dz_proc *p, int fd)
 {
     int e = 0;
     *call = (struct dz_k_sock_call){.k = k, .p = p, .c = dz_k_call(k, p)};
@@ -140,9 +159,16 @@ int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r)
     return dz_k_end(call->k, call->p, done > 0 ? done : r);
 }
 
+int64_t dz_k_broken_pipe(const struct dz_k_sock_call *call, int flags)
+{
+    if (call->c->done == 0 && !(flags & MSG_NOSIGNAL))
+        dz_k_send(call->k, call->p, SIGPIPE, SI_KERNEL & 0xff);
+    return dz_k_sock_end(call, -EPIPE);
+}
+
 /* ---- creation -------------------------------------------------------------- */
 
-static int check_kind(const struct dz_kernel *k, int family, int *type, int protocol,
+static int check_kind(const struct dz_kernel *k, int family, int *type, int *protocol,
                       const struct dz_k_family **ret_family)
 {
     int what = *type & TYPE_MASK;
@@ -164,13 +190,14 @@ int64_t dz_sys_socket(struct dz_kernel *k, struct dz_proc *p, int family, int ty
 {
     const struct dz_k_family *of;
     int flags = type;
-    int e = check_kind(k, family, &type, protocol, &of);
+    int e = check_kind(k, family, &type, &protocol, &of);
     if (e)
         return e;
     struct dz_socket *s = dz_k_sock_new(k, of->family, (uint32_t)type);
     if (!s)
         return -ENFILE;
     s->protocol = (uint32_t)protocol;
+    s->uid = dz_k_fsuid(p);
     struct dz_file *f = describe(k, s, flags);
     if (!f) {
         dz_k_sock_unref(k, s);
@@ -184,7 +211,8 @@ int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what
     const struct dz_k_family *of;
     struct dz_socket *ends[2] = {NULL, NULL};
     struct dz_file *f[2] = {NULL, NULL};
-    int type = what[1], flags = type, e = check_kind(k, what[0], &type, what[2], &of);
+    int type = what[1], flags = type, protocol = what[2];
+    int e = check_kind(k, what[0], &type, &protocol, &of);
     if (e)
         return e;
     if (!of->pair)
@@ -193,7 +221,7 @@ int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what
         ends[i] = dz_k_sock_new(k, of->family, (uint32_t)type);
         f[i] = ends[i] ? describe(k, ends[i], flags) : NULL;
         if (f[i])
-            ends[i]->protocol = (uint32_t)what[2];
+            ends[i]->protocol = (uint32_t)protocol;
         else if (ends[i])
             dz_k_sock_unref(k, ends[i]);
     }
@@ -221,7 +249,7 @@ int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what
 int64_t dz_sys_bind(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_sockaddr *to)
 {
     struct dz_k_sock_call call;
-    int e = begin(&call, k, p, fd);
+    int e = dz_k_sock_begin(&call, k, p, fd);
     return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->bind(&call, to));
 }
 
@@ -230,8 +258,25 @@ int64_t dz_sys_listen(struct dz_kernel *k, struct dz_proc *p, int fd, int backlo
     struct dz_k_sock_call call;
     uint32_t most =
         backlog < 0 || backlog > DZ_SOCKET_BACKLOG_MAX ? DZ_SOCKET_BACKLOG_MAX : (uint32_t)backlog;
-    int e = begin(&call, k, p, fd);
+    int e = dz_k_sock_begin(&call, k, p, fd);
     return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->listen(&call, most));
+}
+
+/* The socket to accept, still in the queue; NULL: the call has ended with *ret_r, or waits. */
+static struct dz_socket *first_waiting(const struct dz_k_sock_call *call, int64_t *ret_r)
+{
+    struct dz_socket *s = call->s;
+    if (s->type == SOCK_DGRAM)
+        *ret_r = dz_k_sock_end(call, -EOPNOTSUPP);
+    else if (s->state != DZ_SOCKET_LISTENING)
+        *ret_r = dz_k_sock_end(call, -EINVAL);
+    else if (s->head)
+        return dz_k_socket(call->k, s->head);
+    else if ((s->shut & DZ_SOCKET_SHUT_RD) && !call->nonblock)
+        *ret_r = dz_k_sock_end(call, -EINVAL);
+    else
+        *ret_r = dz_k_sock_wait(call, &s->wait_r);
+    return NULL;
 }
 
 /* Accept the connection that has waited longest: it gets a description and a number, or stays in
@@ -240,8 +285,8 @@ int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags
                        struct dz_sockaddr *ret_from)
 {
     struct dz_k_sock_call call;
-    struct dz_socket *s = NULL;
-    int e = begin(&call, k, p, fd);
+    int64_t r = 0;
+    int e = dz_k_sock_begin(&call, k, p, fd);
     if (e)
         return e;
     if (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
@@ -251,7 +296,7 @@ int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags
     if (room < 0)
         return dz_k_end(k, p, room);
     const struct dz_k_family *of = dz_k_family(call.s->family);
-    int64_t r = of->accept(&call, &s);
+    struct dz_socket *s = first_waiting(&call, &r);
     if (!s)
         return r;
     struct dz_file *f = describe(k, s, flags);
@@ -264,14 +309,14 @@ int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags
     s->options |= call.s->options & DZ_SOCKET_PASSCRED;
     of->accepted(k, call.s);
     if (ret_from)
-        (void)of->name(k, s, true, ret_from);
+        (void)of->name(k, s, DZ_K_NAME_ACCEPTED, ret_from);
     return dz_k_end(k, p, dz_k_install(k, p, f, flags & SOCK_CLOEXEC));
 }
 
 int64_t dz_sys_connect(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_sockaddr *to)
 {
     struct dz_k_sock_call call;
-    int e = begin(&call, k, p, fd);
+    int e = dz_k_sock_begin(&call, k, p, fd);
     if (e)
         return e;
     set_timeout(&call, call.s->sndtimeo);
@@ -281,7 +326,7 @@ int64_t dz_sys_connect(struct dz_kernel *k, struct dz_proc *p, int fd, const str
 int64_t dz_sys_shutdown(struct dz_kernel *k, struct dz_proc *p, int fd, int how)
 {
     struct dz_k_sock_call call;
-    int e = begin(&call, k, p, fd);
+    int e = dz_k_sock_begin(&call, k, p, fd);
     if (e)
         return e;
     if (how < SHUT_RD || how > SHUT_RDWR)
@@ -293,16 +338,20 @@ int64_t dz_sys_getsockname(struct dz_kernel *k, struct dz_proc *p, int fd,
                            struct dz_sockaddr *ret_name)
 {
     struct dz_k_sock_call call;
-    int e = begin(&call, k, p, fd);
-    return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->name(k, call.s, false, ret_name));
+    int e = dz_k_sock_begin(&call, k, p, fd);
+    return e ? e
+             : dz_k_end(k, p,
+                        dz_k_family(call.s->family)->name(k, call.s, DZ_K_NAME_OWN, ret_name));
 }
 
 int64_t dz_sys_getpeername(struct dz_kernel *k, struct dz_proc *p, int fd,
                            struct dz_sockaddr *ret_name)
 {
     struct dz_k_sock_call call;
-    int e = begin(&call, k, p, fd);
-    return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->name(k, call.s, true, ret_name));
+    int e = dz_k_sock_begin(&call, k, p, fd);
+    return e ? e
+             : dz_k_end(k, p,
+                        dz_k_family(call.s->family)->name(k, call.s, DZ_K_NAME_PEER, ret_name));
 }
 
 /* ---- bytes --------------------------------------------------------------------------------------
@@ -323,7 +372,7 @@ int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const str
 {
     struct dz_k_sock_call call;
     int64_t total = total_of(m);
-    int e = begin(&call, k, p, fd);
+    int e = dz_k_sock_begin(&call, k, p, fd);
     if (e)
         return e;
     if (total < 0)
@@ -337,18 +386,18 @@ int64_t dz_sys_recvmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const str
                        int flags, struct dz_msg_got *ret_got)
 {
     struct dz_k_sock_call call;
-    struct dz_msg_got got = {.cred = dz_k_nobody};
+    struct dz_msg_got got;
     int64_t total = total_of(m);
-    int e = begin(&call, k, p, fd);
+    int e = dz_k_sock_begin(&call, k, p, fd);
     if (e)
         return e;
     if (total < 0)
         return dz_k_end(k, p, total);
     call.nonblock |= (flags & MSG_DONTWAIT) != 0;
     set_timeout(&call, call.s->rcvtimeo);
-    int64_t r =
-        dz_k_family(call.s->family)->recv(&call, m, (size_t)total, flags, ret_got ? ret_got : &got);
-    return r;
+    ret_got = ret_got ? ret_got : &got;
+    *ret_got = (struct dz_msg_got){.cred = dz_k_nobody};
+    return dz_k_family(call.s->family)->recv(&call, m, (size_t)total, flags, ret_got);
 }
 
 int64_t dz_k_sock_read(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
@@ -365,123 +414,6 @@ int64_t dz_k_sock_write(struct dz_kernel *k, struct dz_proc *p, int fd, const st
 {
     const struct dz_msg m = {.iov = iov, .iov_count = n};
     return dz_sys_sendmsg(k, p, fd, &m, 0);
-}
-
-/* ---- options --------------------------------------------------------------- */
-
-static const struct option {
-    int name;
-    enum dz_sockopt_form form;
-    bool settable;
-    uint32_t bit; /* in dz_socket.options */
-} options[] = {
-    {SO_TYPE, DZ_SOCKOPT_INT, false, 0},
-    {SO_DOMAIN, DZ_SOCKOPT_INT, false, 0},
-    {SO_PROTOCOL, DZ_SOCKOPT_INT, false, 0},
-    {SO_ERROR, DZ_SOCKOPT_INT, false, 0},
-    {SO_ACCEPTCONN, DZ_SOCKOPT_INT, false, 0},
-    {SO_PEERCRED, DZ_SOCKOPT_CRED, false, 0},
-    {SO_SNDBUF, DZ_SOCKOPT_INT, true, 0},
-    {SO_RCVBUF, DZ_SOCKOPT_INT, true, 0},
-    {SO_RCVTIMEO, DZ_SOCKOPT_TIME, true, 0},
-    {SO_SNDTIMEO, DZ_SOCKOPT_TIME, true, 0},
-    {SO_PASSCRED, DZ_SOCKOPT_INT, true, DZ_SOCKET_PASSCRED},
-    {SO_REUSEADDR, DZ_SOCKOPT_INT, true, DZ_SOCKET_REUSEADDR},
-    {SO_KEEPALIVE, DZ_SOCKOPT_INT, true, DZ_SOCKET_KEEPALIVE},
-    {SO_BROADCAST, DZ_SOCKOPT_INT, true, DZ_SOCKET_BROADCAST},
-};
-
-static const struct option *option(int level, int name)
-{
-    for (size_t i = 0; level == SOL_SOCKET && i < DZ_ARRAY_LEN(options); i++)
-        if (options[i].name == name)
-            return &options[i];
-    return NULL;
-}
-
-int dz_sockopt_form(int level, int name)
-{
-    const struct option *o = option(level, name);
-    return o ? (int)o->form : -ENOPROTOOPT;
-}
-
-int64_t dz_sys_getsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
-                          struct dz_sockopt *ret_value)
-{
-    struct dz_k_sock_call call;
-    const struct option *o = option(what[0], what[1]);
-    int e = begin(&call, k, p, fd);
-    if (e)
-        return e;
-    if (!o)
-        return dz_k_end(k, p, what[0] == SOL_SOCKET ? -ENOPROTOOPT : -EOPNOTSUPP);
-    struct dz_socket *s = call.s;
-    *ret_value = (struct dz_sockopt){.cred = s->peer_cred};
-    switch (o->name) {
-    case SO_TYPE:
-        ret_value->value = s->type;
-        break;
-    case SO_DOMAIN:
-        ret_value->value = s->family;
-        break;
-    case SO_PROTOCOL:
-        ret_value->value = s->protocol;
-        break;
-    case SO_ERROR:
-        ret_value->value = -dz_k_sock_error(s);
-        break;
-    case SO_ACCEPTCONN:
-        ret_value->value = s->state == DZ_SOCKET_LISTENING;
-        break;
-    case SO_SNDBUF:
-        ret_value->value = s->sndbuf;
-        break;
-    case SO_RCVBUF:
-        ret_value->value = s->rcvbuf;
-        break;
-    case SO_RCVTIMEO:
-        ret_value->value = s->rcvtimeo;
-        break;
-    case SO_SNDTIMEO:
-        ret_value->value = s->sndtimeo;
-        break;
-    default:
-        ret_value->value = (s->options & o->bit) != 0;
-        break;
-    }
-    return dz_k_end(k, p, 0);
-}
-
-/* Linux doubles the requested size, for its own bookkeeping. */
-static uint32_t buffer_size(int64_t value, uint32_t least)
-{
-    uint32_t v = value < 0 || value > DZ_SOCKET_BUF ? DZ_SOCKET_BUF : (uint32_t)value;
-    return 2 * v > least ? 2 * v : least;
-}
-
-int64_t dz_sys_setsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
-                          const struct dz_sockopt *value)
-{
-    struct dz_k_sock_call call;
-    const struct option *o = option(what[0], what[1]);
-    int e = begin(&call, k, p, fd);
-    if (e)
-        return e;
-    if (!o || !o->settable)
-        return dz_k_end(k, p, what[0] == SOL_SOCKET ? -ENOPROTOOPT : -EOPNOTSUPP);
-    struct dz_socket *s = call.s;
-    int64_t v = value->value;
-    if (o->name == SO_SNDBUF) {
-        s->sndbuf = buffer_size(v, DZ_SOCKET_SNDBUF_MIN);
-        dz_k_wake(k, &s->wait_w);
-    } else if (o->name == SO_RCVBUF) {
-        s->rcvbuf = buffer_size(v, DZ_SOCKET_RCVBUF_MIN);
-    } else if (o->form == DZ_SOCKOPT_TIME) {
-        *(o->name == SO_RCVTIMEO ? &s->rcvtimeo : &s->sndtimeo) = v < 0 ? 0 : v;
-    } else {
-        s->options = v ? s->options | o->bit : s->options & ~o->bit;
-    }
-    return dz_k_end(k, p, 0);
 }
 
 /* ---- the description ------------------------------------------------------- */
@@ -515,7 +447,8 @@ static int64_t socket_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
     (void)p;
     if (req != FIONREAD && req != TIOCOUTQ)
         return -ENOTTY;
-    int64_t n = req == FIONREAD ? dz_k_family(s->family)->waiting(k, s) : s->wmem;
+    const struct dz_k_family *family = dz_k_family(s->family);
+    int64_t n = req == FIONREAD ? family->waiting(k, s) : family->unsent(k, s);
     if (n < 0)
         return n;
     *(int *)arg = n > INT32_MAX ? INT32_MAX : (int)n;

@@ -2,8 +2,12 @@
  *
  * kernel_sock.h - shared by the files of sockets.
  *
- *   kernel_sock.c         calls that all families have; options; the description
- *   kernel_sock_unix.c    AF_UNIX: names, connections, sending and receiving
+ *   kernel_sock.c         calls that all families have; the description
+ *   kernel_sock_opt.c     options
+ *   kernel_sock_recv.c    reading the queue of a socket
+ *   kernel_sock_unix.c    AF_UNIX: names, connections, sending
+ *   kernel_sock_inet.c    AF_INET and AF_INET6: TCP, UDP
+ *   kernel_sock_addr.c    addresses and ports of the net
  *   kernel_sock_flight.c  queues of messages, and the descriptors that are in them
  *   kernel_sock_save.c    checks and restores the rows of a saved machine
  */
@@ -34,44 +38,75 @@ struct dz_k_sock_call {
     bool nonblock; /* O_NONBLOCK, MSG_DONTWAIT */
 };
 
+enum dz_k_name { /* whose name */
+    DZ_K_NAME_OWN,
+    DZ_K_NAME_PEER,     /* of the other end, while there is one */
+    DZ_K_NAME_ACCEPTED, /* of the other end, gone or not */
+};
+enum {
+    DZ_K_KEEP = -0x10020, /* no errno, no DZ_K* */
+};
+
 /* The operations of a family. A function that may wait ends the call (dz_k_end) or returns
  * DZ_KBLOCK; all others return 0 or -errno. */
 struct dz_k_family {
     uint32_t family;
-    uint32_t caps;                          /* DZ_CAP_* that a machine needs */
-    int (*create)(int *type, int protocol); /* checks the type; *type may become another */
+    uint32_t caps; /* DZ_CAP_* that a machine needs */
+    /* Checks the type and the protocol; both may become others. */
+    int (*create)(int *type, int *protocol);
     int (*pair)(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *const ends[2]);
     int (*bind)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
     int (*listen)(const struct dz_k_sock_call *call, uint32_t backlog);
-    /* Returns in *ret_socket the socket to accept, still in the queue; the caller makes its
-     * description. */
-    int64_t (*accept)(const struct dz_k_sock_call *call, struct dz_socket **ret_socket);
     void (*accepted)(struct dz_kernel *k, struct dz_socket *listener); /* it has left the queue */
     int64_t (*connect)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
     int (*shutdown)(const struct dz_k_sock_call *call, uint32_t how);
-    /* peer: name of the other end, -ENOTCONN. */
-    int (*name)(const struct dz_kernel *k, const struct dz_socket *s, bool peer,
+    /* -ENOTCONN. */
+    int (*name)(const struct dz_kernel *k, const struct dz_socket *s, enum dz_k_name which,
                 struct dz_sockaddr *ret_name);
     int64_t (*send)(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
                     int flags);
     int64_t (*recv)(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
                     int flags, struct dz_msg_got *got);
+    /* kernel_sock_recv.c. dry: the result, DZ_KBLOCK, or DZ_K_KEEP: the bytes read so far. */
+    void (*from)(const struct dz_k_sock_call *call, const struct dz_message *msg,
+                 struct dz_msg_got *got);
+    void (*taken)(struct dz_kernel *k, struct dz_socket *s);
+    int64_t (*dry)(const struct dz_k_sock_call *call, uint64_t done, uint64_t target);
     short (*ready)(const struct dz_kernel *k, const struct dz_socket *s);
     int64_t (*waiting)(const struct dz_kernel *k, const struct dz_socket *s); /* FIONREAD */
+    int64_t (*unsent)(const struct dz_kernel *k, const struct dz_socket *s);  /* TIOCOUTQ */
     void (*close)(struct dz_kernel *k, struct dz_socket *s); /* its description is gone */
 };
-extern const struct dz_k_family dz_k_unix;
+extern const struct dz_k_family dz_k_unix, dz_k_inet, dz_k_inet6;
 const struct dz_k_family *dz_k_family(uint32_t family); /* NULL: unknown family */
 
 /* A row to which its creator must refer. NULL: no room. */
 struct dz_socket *dz_k_sock_new(struct dz_kernel *k, uint32_t family, uint32_t type);
+/* A new socket at the end of a listener's queue. NULL: no room. */
+struct dz_socket *dz_k_sock_incoming(struct dz_kernel *k, struct dz_socket *listener);
+/* One end of a connection. */
+static inline void dz_k_sock_attach(struct dz_socket *s, struct dz_socket *peer)
+{
+    s->peer = peer->index;
+    s->state = DZ_SOCKET_CONNECTED;
+    peer->refs++;
+}
+/* One more connection than the backlog may wait, as on Linux. */
+static inline bool dz_k_sock_backlogged(const struct dz_socket *listener)
+{
+    return listener->count > listener->backlog;
+}
 void dz_k_sock_unref(struct dz_kernel *k, struct dz_socket *s);
 void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s); /* all of its watchers */
 int dz_k_sock_error(struct dz_socket *s);                            /* 0 or -errno, once */
+/* Begin the call: 0, or the error with which it has ended. */
+int dz_k_sock_begin(struct dz_k_sock_call *call, struct dz_kernel *k, struct dz_proc *p, int fd);
 /* Wait for the transfer: until its timeout or a signal, or not at all if it is non-blocking. */
 int64_t dz_k_sock_wait(const struct dz_k_sock_call *call, uint32_t *queue);
 /* End the call with the number of bytes that it moved, or with r. */
 int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r);
+/* The same with EPIPE, and SIGPIPE if no byte was sent. */
+int64_t dz_k_broken_pipe(const struct dz_k_sock_call *call, int flags);
 /* read(2) and write(2). */
 int64_t dz_k_sock_read(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
                        size_t n);
@@ -81,6 +116,51 @@ int64_t dz_k_sock_write(struct dz_kernel *k, struct dz_proc *p, int fd, const st
 struct dz_buf;
 /* /proc/net/unix; `of` does not matter. */
 void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+
+/* ---- reading: kernel_sock_recv.c ------------------------------------------- */
+
+int64_t dz_k_recv_stream(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                         int flags, struct dz_msg_got *got);
+int64_t dz_k_recv_datagram(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                           int flags, struct dz_msg_got *got);
+
+/* ---- the net: kernel_sock_addr.c ------------------------------------------- */
+
+static inline bool dz_k_is_inet(const struct dz_socket *s)
+{
+    return s->family == AF_INET || s->family == AF_INET6;
+}
+static inline bool dz_k_is_v4(const struct dz_inet *a)
+{
+    return a->hi == 0 && a->lo >> 32 == 0xffff;
+}
+static inline struct dz_inet dz_k_inet_any(uint32_t family)
+{
+    return (struct dz_inet){.lo = family == AF_INET ? UINT64_C(0xffff) << 32 : 0};
+}
+bool dz_k_inet_is_any(const struct dz_inet *a);
+bool dz_k_inet_same(const struct dz_inet *a, const struct dz_inet *b); /* but for the port */
+bool dz_k_inet_is_local(const struct dz_inet *a);
+/* From and to a socket address of this family. -EINVAL, -EAFNOSUPPORT. */
+int dz_k_inet_get(uint32_t family, const struct dz_sockaddr *from, struct dz_inet *ret_addr);
+void dz_k_inet_put(uint32_t family, const struct dz_inet *from, struct dz_sockaddr *ret_addr);
+/* Turn 0.0.0.0 and :: into the own address, and choose the address to send from. -ENETUNREACH. */
+int dz_k_inet_route(const struct dz_socket *s, struct dz_inet *to, struct dz_inet *ret_from);
+bool dz_k_inet_has_port(const struct dz_socket *s);
+/* May s have this address and port? -EADDRINUSE. */
+int dz_k_inet_conflict(const struct dz_kernel *k, const struct dz_socket *s,
+                       const struct dz_inet *a);
+uint32_t dz_k_inet_free_port(const struct dz_kernel *k, const struct dz_socket *s); /* 0: none */
+/* The listener, or the receiver of a datagram; NULL: none. type: SOCK_STREAM, SOCK_DGRAM. */
+struct dz_socket *dz_k_inet_find(const struct dz_kernel *k, uint32_t type,
+                                 const struct dz_inet *from, const struct dz_inet *to);
+bool dz_k_inet_ok(const struct dz_socket *s); /* a saved row */
+/* Do both ends of a connection of TCP agree? */
+bool dz_k_inet_pair_ok(const struct dz_socket *s, const struct dz_socket *peer);
+
+/* ---- options: kernel_sock_opt.c -------------------------------------------- */
+
+bool dz_k_sock_values_ok(const struct dz_socket *s); /* a saved row */
 
 /* ---- messages: kernel_sock_flight.c ---------------------------------------- */
 

@@ -4,7 +4,8 @@
  *
  * A message of a stream grows while the same sender adds bytes without descriptors or credentials.
  * A message is charged three times: to its sender's SO_SNDBUF (wmem), to the limit of all sockets
- * of the machine (limits.pipe_bytes), and, as a blob, to the machine's memory.
+ * of the machine (limits.pipe_bytes), and, as a blob, to the machine's memory. A datagram of UDP is
+ * charged to its receiver's SO_RCVBUF instead: its row names the receiver as the sender.
  *
  * A message holds a reference to each description that it carries, as a descriptor does. So the
  * only references to a socket may be messages in queues that no process can read: its own queue, or
@@ -19,8 +20,8 @@
  * Invariants:
  *   1. dz_socket.in_flight of a socket is how often messages name its description; the sum over
  *      all descriptions is dz_kernel.in_flight (fly for its underflow, dz_k_assert_all counts);
- *   2. dz_socket.wmem is the sum of len + DZ_SOCKET_COST of the messages that it sent (sent for
- *      its underflow, dz_k_assert_all counts).
+ *   2. dz_socket.wmem is the sum of len + DZ_SOCKET_COST of the messages charged to it (sent
+ *      for its underflow, dz_k_assert_all counts).
  */
 #include "kernel/kernel_sock.h"
 

@@ -31,14 +31,26 @@ static bool name_ok(const struct dz_kernel *k, const struct dz_socket *s)
     return (!path || name[size - 1] == '\0') && (s->ino == 0 || (path && s->bound));
 }
 
+/* May these two be the ends of a connection? IPv4 may reach a socket of IPv6. */
+static bool are_alike(const struct dz_socket *a, const struct dz_socket *b)
+{
+    return a->type == b->type && (a->family == b->family || (dz_k_is_inet(a) && dz_k_is_inet(b)));
+}
+
+static bool is_udp(const struct dz_socket *s)
+{
+    return dz_k_is_inet(s) && s->type == SOCK_DGRAM;
+}
+
 /* Both ends of a connection name each other, unless one is dead. */
 static bool peer_ok(const struct dz_kernel *k, const struct dz_socket *s)
 {
     const struct dz_socket *peer = dz_k_socket(k, s->peer);
     if (s->peer == 0)
-        return s->state != DZ_SOCKET_CONNECTED;
-    if (!peer || s->state != DZ_SOCKET_CONNECTED || peer->type != s->type ||
-        peer->family != s->family || s->dead)
+        return s->state != DZ_SOCKET_CONNECTED || is_udp(s);
+    if (!peer || s->state != DZ_SOCKET_CONNECTED || !are_alike(s, peer) || s->dead || is_udp(s))
+        return false;
+    if (dz_k_is_inet(s) && !dz_k_inet_pair_ok(s, peer))
         return false;
     return s->type == SOCK_DGRAM || (peer != s && (peer->dead || peer->peer == s->index));
 }
@@ -46,23 +58,27 @@ static bool peer_ok(const struct dz_kernel *k, const struct dz_socket *s)
 static bool listener_ok(const struct dz_kernel *k, const struct dz_socket *s)
 {
     const struct dz_socket *l = dz_k_socket(k, s->listener);
-    return s->listener == 0 || (l && l->state == DZ_SOCKET_LISTENING && l->type == s->type &&
-                                l->family == s->family && s->state == DZ_SOCKET_CONNECTED);
+    const bool was_reset = dz_k_is_inet(s) && s->state == DZ_SOCKET_CLOSED;
+    return s->listener == 0 ||
+           (l && l->state == DZ_SOCKET_LISTENING && l->type == s->type && l->family == s->family &&
+            (s->state == DZ_SOCKET_CONNECTED || was_reset));
 }
 
 static bool socket_ok(const struct dz_kernel *k, const struct dz_socket *s)
 {
-    int type = (int)s->type;
+    int type = (int)s->type, protocol = (int)s->protocol;
     const struct dz_k_family *of = dz_k_family(s->family);
-    bool ok = of && s->type < 16 && of->create(&type, 0) == 0 && type == (int)s->type;
-    ok = ok && s->state <= DZ_SOCKET_CONNECTED && s->shut <= DZ_SOCKET_SHUT_BOTH && s->dead <= 1;
+    bool ok = of && s->type < 16 && of->create(&type, &protocol) == 0 && type == (int)s->type &&
+              protocol == (int)s->protocol;
+    ok = ok && s->state <= DZ_SOCKET_CONNECTING && s->shut <= DZ_SOCKET_SHUT_BOTH && s->dead <= 1;
     ok = ok && s->bound <= 1 && s->options <= DZ_SOCKET_OPTIONS && s->error < 4096;
     ok = ok && s->sndbuf >= DZ_SOCKET_SNDBUF_MIN && s->sndbuf <= 2 * DZ_SOCKET_BUF;
     ok = ok && s->rcvbuf >= DZ_SOCKET_RCVBUF_MIN && s->rcvbuf <= 2 * DZ_SOCKET_BUF;
     ok = ok && s->backlog <= DZ_SOCKET_BACKLOG_MAX && s->rcvtimeo >= 0 && s->sndtimeo >= 0;
     ok = ok && s->order <= INT64_MAX && name_ok(k, s) && peer_ok(k, s) && listener_ok(k, s);
+    ok = ok && dz_k_inet_ok(s) && dz_k_sock_values_ok(s) && s->linger <= INT32_MAX;
     if (s->state == DZ_SOCKET_LISTENING)
-        ok = ok && s->type != SOCK_DGRAM && s->name && s->listener == 0;
+        ok = ok && s->type != SOCK_DGRAM && (s->name || dz_k_is_inet(s)) && s->listener == 0;
     if (s->dead)
         ok = ok && s->state == DZ_SOCKET_CLOSED && s->listener == 0 && !s->bound;
     return ok;
@@ -72,10 +88,13 @@ static bool message_ok(const struct dz_kernel *k, const struct dz_message *m)
 {
     const struct dz_socket *to = dz_k_socket(k, m->socket), *from = dz_k_socket(k, m->sender);
     size_t size = 0, fds_size = 0;
-    if (!to || !from || to->dead || to->state == DZ_SOCKET_LISTENING || from->type != to->type ||
-        from->family != to->family || m->order > INT64_MAX)
+    if (!to || !from || to->dead || to->state == DZ_SOCKET_LISTENING || !are_alike(from, to) ||
+        m->order > INT64_MAX)
         return false;
-    if (to->type != SOCK_DGRAM && to->peer != m->sender)
+    if (is_udp(to) ? from != to : dz_k_is_inet(to) && to->state == DZ_SOCKET_CONNECTING)
+        return false;
+    const bool has_ended = dz_k_is_inet(to) && to->state == DZ_SOCKET_CLOSED;
+    if (to->type != SOCK_DGRAM && to->peer != m->sender && !has_ended)
         return false;
     bool has = dz_k_blob(k, m->blob, &size) != NULL;
     uint32_t most = is_stream(to) ? DZ_SOCKET_CHUNK : 2 * DZ_SOCKET_BUF;
@@ -85,7 +104,8 @@ static bool message_ok(const struct dz_kernel *k, const struct dz_message *m)
         return false;
     const uint32_t *fds = dz_k_blob(k, m->fds, &fds_size);
     if ((m->fds != 0) != (fds != NULL) || m->fd_count > DZ_KERNEL_SCM_FDS_MAX ||
-        fds_size != m->fd_count * sizeof *fds || (m->fds != 0) != (m->fd_count != 0))
+        (m->fd_count && dz_k_is_inet(to)) || fds_size != m->fd_count * sizeof *fds ||
+        (m->fds != 0) != (m->fd_count != 0))
         return false;
     for (uint32_t i = 0; i < m->fd_count; i++)
         if (!dz_k_file(k, fds[i]))

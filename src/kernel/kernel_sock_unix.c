@@ -37,12 +37,12 @@ static bool is_datagram(const struct dz_socket *s)
     return s->type == SOCK_DGRAM;
 }
 
-static int unix_name(const struct dz_kernel *k, const struct dz_socket *s, bool peer,
+static int unix_name(const struct dz_kernel *k, const struct dz_socket *s, enum dz_k_name which,
                      struct dz_sockaddr *ret_name)
 {
     const uint16_t family = AF_UNIX;
     size_t size = 0;
-    if (peer && !(s = dz_k_socket(k, s->peer)))
+    if (which != DZ_K_NAME_OWN && !(s = dz_k_socket(k, s->peer)))
         return -ENOTCONN;
     const void *name = dz_k_blob(k, s->name, &size);
     memcpy(ret_name->bytes, &family, sizeof family);
@@ -201,9 +201,9 @@ static int unix_bind(const struct dz_k_sock_call *call, const struct dz_sockaddr
 
 /* ---- creation and release -------------------------------------------------- */
 
-static int unix_create(int *type, int protocol)
+static int unix_create(int *type, int *protocol)
 {
-    if (protocol != 0 && protocol != PF_UNIX)
+    if (*protocol != 0 && *protocol != PF_UNIX)
         return -EPROTONOSUPPORT;
     if (*type == SOCK_RAW) /* as BSD had it */
         *type = SOCK_DGRAM;
@@ -217,18 +217,11 @@ static struct dz_ucred cred_of(const struct dz_proc *p)
     return (struct dz_ucred){p->pid, p->euid, p->egid};
 }
 
-static void set_peer(struct dz_socket *s, struct dz_socket *peer)
-{
-    s->peer = peer->index;
-    s->state = DZ_SOCKET_CONNECTED;
-    peer->refs++;
-}
-
 static int unix_pair(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *const ends[2])
 {
     (void)k;
     for (int i = 0; i < 2; i++) {
-        set_peer(ends[i], ends[1 - i]);
+        dz_k_sock_attach(ends[i], ends[1 - i]);
         ends[i]->peer_cred = cred_of(p);
     }
     return 0;
@@ -250,6 +243,9 @@ static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
 {
     struct dz_socket *peer = dz_k_socket(k, s->peer);
     bool was_listening = s->state == DZ_SOCKET_LISTENING;
+    uint32_t waiting = was_listening ? s->head : 0;
+    if (was_listening) /* a search for garbage must not take them for messages */
+        s->head = s->tail = s->count = 0;
     s->dead = 1;
     s->shut = DZ_SOCKET_SHUT_BOTH;
     s->state = DZ_SOCKET_CLOSED;
@@ -267,15 +263,13 @@ static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
     }
     if (peer)
         dz_k_sock_unref(k, peer);
-    for (uint32_t i = was_listening ? s->head : 0; i != 0;) {
-        struct dz_socket *end = dz_k_socket(k, i);
-        i = end->next;
+    while (waiting) {
+        struct dz_socket *end = dz_k_socket(k, waiting);
+        waiting = end->next;
         end->next = 0;
         die(k, end, true); /* it is in a listener's queue, so it has no description */
     }
-    if (was_listening)
-        s->head = s->tail = s->count = 0;
-    else
+    if (!was_listening)
         dz_k_queue_purge(k, s);
     dz_k_sock_unref(k, s);
 }
@@ -307,22 +301,6 @@ static int unix_listen(const struct dz_k_sock_call *call, uint32_t backlog)
     return 0;
 }
 
-static int64_t unix_accept(const struct dz_k_sock_call *call, struct dz_socket **ret_socket)
-{
-    struct dz_socket *s = call->s;
-    if (is_datagram(s))
-        return dz_k_sock_end(call, -EOPNOTSUPP);
-    if (s->state != DZ_SOCKET_LISTENING)
-        return dz_k_sock_end(call, -EINVAL);
-    if (s->head) {
-        *ret_socket = dz_k_socket(call->k, s->head);
-        return 0;
-    }
-    if ((s->shut & DZ_SOCKET_SHUT_RD) && !call->nonblock)
-        return dz_k_sock_end(call, -EINVAL);
-    return dz_k_sock_wait(call, &s->wait_r);
-}
-
 static void unix_accepted(struct dz_kernel *k, struct dz_socket *listener)
 {
     dz_k_wake(k, &listener->wait_p);
@@ -332,23 +310,14 @@ static void unix_accepted(struct dz_kernel *k, struct dz_socket *listener)
 static struct dz_socket *server_end(struct dz_kernel *k, const struct dz_proc *p,
                                     struct dz_socket *listener)
 {
-    struct dz_socket *s = dz_k_sock_new(k, AF_UNIX, listener->type);
-    if (!s)
-        return NULL;
-    s->name = dz_k_blob_dup(k, listener->name);
-    if (!s->name) {
-        dz_k_sock_unref(k, s);
+    const uint32_t name = dz_k_blob_dup(k, listener->name);
+    struct dz_socket *s = name ? dz_k_sock_incoming(k, listener) : NULL;
+    if (!s) {
+        dz_k_blob_free(k, name);
         return NULL;
     }
+    s->name = name;
     s->peer_cred = cred_of(p);
-    s->listener = listener->index;
-    s->order = ++k->next_message;
-    if (listener->tail)
-        dz_k_socket(k, listener->tail)->next = s->index;
-    else
-        listener->head = s->index;
-    listener->tail = s->index;
-    listener->count++;
     return s;
 }
 
@@ -371,10 +340,9 @@ static int64_t connect_stream(const struct dz_k_sock_call *call, const struct dz
     struct dz_socket *end = server_end(k, call->p, other);
     if (!end)
         return dz_k_sock_end(call, -ENOMEM);
-    set_peer(s, end);
-    set_peer(end, s);
+    dz_k_sock_attach(s, end);
+    dz_k_sock_attach(end, s);
     s->peer_cred = other->peer_cred;
-    dz_k_wake(k, &other->wait_r);
     return dz_k_sock_end(call, 0);
 }
 
@@ -414,7 +382,7 @@ static int64_t connect_datagrams(const struct dz_k_sock_call *call, const struct
     s->peer = 0;
     s->state = DZ_SOCKET_CLOSED;
     if (other)
-        set_peer(s, other);
+        dz_k_sock_attach(s, other);
     dz_k_wake(k, &s->wait_w);
     if (old) {
         if (old != other)
@@ -538,13 +506,6 @@ static struct dz_ucred cred_for(const struct dz_k_sock_call *call, const struct 
     return dz_k_nobody;
 }
 
-static int64_t broken_pipe(const struct dz_k_sock_call *call, int flags)
-{
-    if (call->c->done == 0 && !(flags & MSG_NOSIGNAL))
-        dz_k_send(call->k, call->p, SIGPIPE, SI_KERNEL & 0xff);
-    return dz_k_sock_end(call, -EPIPE);
-}
-
 static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
                            int flags)
 {
@@ -556,7 +517,7 @@ static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_ms
     if (!other)
         return dz_k_sock_end(call, -ENOTCONN);
     if (!call->again && (s->shut & DZ_SOCKET_SHUT_WR))
-        return broken_pipe(call, flags);
+        return dz_k_broken_pipe(call, flags);
     while (*done < total) {
         int e = dz_k_sock_error(s);
         if (e || (s->shut & DZ_SOCKET_SHUT_WR))
@@ -564,7 +525,7 @@ static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_ms
         if (s->wmem >= s->sndbuf)
             return dz_k_sock_wait(call, &s->wait_w);
         if (other->dead || (other->shut & DZ_SOCKET_SHUT_RD))
-            return broken_pipe(call, flags);
+            return dz_k_broken_pipe(call, flags);
         struct dz_k_parcel what = {m->iov, m->iov_count, *done, 0, m->fds, 0, {0}};
         what.size = dz_k_min64(total - *done, s->sndbuf / 2 - 64); /* so that two of them fit */
         what.size = dz_k_min64(what.size, DZ_SOCKET_CHUNK);
@@ -657,168 +618,37 @@ static int64_t unix_send(const struct dz_k_sock_call *call, const struct dz_msg 
 
 /* ---- receiving ------------------------------------------------------------- */
 
-/* Give the control data of a message to its reader. Its descriptors leave the message, unless this
- * is a peek.
- */
-static void give_control(const struct dz_k_sock_call *call, struct dz_message *msg,
-                         const struct dz_msg *m, int flags, struct dz_msg_got *got)
+/* The name of the sender; msg NULL: of the other end of a stream. */
+static void unix_from(const struct dz_k_sock_call *call, const struct dz_message *msg,
+                      struct dz_msg_got *got)
 {
-    if (msg->fd_count && !dz_k_message_fds(call->k, call->p, msg, m, flags, got))
-        got->flags |= MSG_CTRUNC;
-    if (msg->fd_count && !(flags & MSG_PEEK))
-        dz_k_message_drop_fds(call->k, msg);
-}
-
-/* Missing credentials are reported as those of no sender. */
-static void give_cred(const struct dz_socket *s, const struct dz_ucred *cred,
-                      const struct dz_msg *m, struct dz_msg_got *got)
-{
-    const uint32_t nobody = 65534;
-    if (!(s->options & DZ_SOCKET_PASSCRED))
-        return;
-    got->has_cred = m->cred_room;
-    got->cred = *cred;
-    if (cred->uid == UINT32_MAX)
-        got->cred.uid = nobody;
-    if (cred->gid == UINT32_MAX)
-        got->cred.gid = nobody;
-    if (!m->cred_room)
-        got->flags |= MSG_CTRUNC;
-}
-
-/* The credentials that a waiting transfer of a stream has seen are kept in fields of its call that
- * are unused there. */
-static struct dz_ucred noted_cred(const struct dz_call *c)
-{
-    return (struct dz_ucred){(int32_t)(c->result >> 32), (uint32_t)c->result, (uint32_t)c->mask};
-}
-
-static void note_cred(struct dz_call *c, const struct dz_ucred *cred)
-{
-    c->result = (int64_t)((uint64_t)(uint32_t)cred->pid << 32 | cred->uid);
-    c->mask = cred->gid;
-}
-
-/* Report what a read of a stream returns besides its bytes: who wrote them. */
-static void tell(const struct dz_k_sock_call *call, const struct dz_ucred *cred,
-                 const struct dz_msg *m, struct dz_msg_got *got)
-{
-    give_cred(call->s, cred, m, got);
-    (void)unix_name(call->k, call->s, true, &got->from);
+    const struct dz_socket *from = dz_k_socket(call->k, msg ? msg->sender : call->s->peer);
+    (void)unix_name(call->k, from, DZ_K_NAME_OWN, &got->from);
     if (got->from.size == FAMILY_SIZE)
         got->from.size = 0;
 }
 
-/* The queue is empty: returns the result, DZ_KBLOCK, or KEEP: the result is the bytes read so
- * far. */
-enum {
-    KEEP = -0x10020,
-};
-static int64_t stream_none(const struct dz_k_sock_call *call, uint64_t done, uint64_t target)
+static void unix_taken(struct dz_kernel *k, struct dz_socket *s)
+{
+    if (s->count >= DZ_SOCKET_DATAGRAMS) /* it was full */
+        wake_senders(k, s);
+}
+
+static int64_t unix_dry(const struct dz_k_sock_call *call, uint64_t done, uint64_t target)
 {
     if (done >= target)
-        return KEEP;
+        return DZ_K_KEEP;
     int e = dz_k_sock_error(call->s);
     if (done == 0 && e)
         return dz_k_sock_end(call, e);
     if (e || (call->s->shut & DZ_SOCKET_SHUT_RD) || (done > 0 && call->nonblock))
-        return KEEP;
+        return DZ_K_KEEP;
     return dz_k_sock_wait(call, &call->s->wait_r);
-}
-
-static int64_t recv_stream(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
-                           int flags, struct dz_msg_got *got)
-{
-    struct dz_kernel *k = call->k;
-    struct dz_socket *s = call->s;
-    const bool peek = flags & MSG_PEEK;
-    uint64_t done = call->c->done, target = (flags & MSG_WAITALL) && total > 0 ? total : 1;
-    struct dz_ucred cred = noted_cred(call->c);
-    bool seen = done > 0, more = true;
-    struct dz_message *msg = dz_k_message(k, s->head);
-    if (s->state != DZ_SOCKET_CONNECTED)
-        return dz_k_sock_end(call, -EINVAL);
-    while (more) {
-        if (!msg && peek && done > 0)
-            break;
-        if (!msg) {
-            if (done > 0)
-                note_cred(call->c, &cred);
-            int64_t r = stream_none(call, done, target);
-            if (r == KEEP)
-                break;
-            if (r != DZ_KBLOCK && done > 0)
-                tell(call, &cred, m, got);
-            return r;
-        }
-        if (seen && (s->options & DZ_SOCKET_PASSCRED) && !dz_k_same_cred(&cred, &msg->cred))
-            break; /* do not mix bytes of two writers */
-        cred = seen ? cred : msg->cred;
-        seen = true;
-        uint32_t n = (uint32_t)dz_k_min64(msg->len, total - done);
-        dz_k_pieces_put(m->iov, done, (const uint8_t *)dz_k_blob(k, msg->blob, NULL) + msg->head,
-                        n);
-        done += n;
-        more = n == msg->len && msg->fd_count == 0 && done < total;
-        give_control(call, msg, m, flags, got);
-        if (peek) {
-            msg = dz_k_message(k, msg->next);
-            continue;
-        }
-        call->c->done = done;
-        dz_k_message_eat(k, msg, n);
-        if (msg->len == 0)
-            dz_k_message_free(k, msg);
-        msg = dz_k_message(k, s->head);
-    }
-    if (seen)
-        tell(call, &cred, m, got);
-    else /* end of the stream: Linux reports root, without a process */
-        give_cred(s, &(struct dz_ucred){0}, m, got);
-    return dz_k_end(k, call->p, (int64_t)done);
-}
-
-/* There is no message. */
-static int64_t recv_none(const struct dz_k_sock_call *call)
-{
-    struct dz_socket *s = call->s;
-    if ((s->shut & DZ_SOCKET_SHUT_RD) && (!call->nonblock || !is_datagram(s)))
-        return dz_k_sock_end(call, 0);
-    return dz_k_sock_wait(call, &s->wait_r);
-}
-
-static int64_t recv_datagram(const struct dz_k_sock_call *call, const struct dz_msg *m,
-                             size_t total, int flags, struct dz_msg_got *got)
-{
-    struct dz_kernel *k = call->k;
-    struct dz_socket *s = call->s;
-    int e = dz_k_sock_error(s);
-    struct dz_message *msg = dz_k_message(k, s->head);
-    if (e || !msg)
-        return e ? dz_k_sock_end(call, e) : recv_none(call);
-    uint32_t n = (uint32_t)dz_k_min64(msg->len, total), len = msg->len;
-    if (n > 0)
-        dz_k_pieces_put(m->iov, 0, (const uint8_t *)dz_k_blob(k, msg->blob, NULL) + msg->head, n);
-    got->flags |= n < len ? (uint32_t)MSG_TRUNC : 0;
-    struct dz_socket from = *dz_k_socket(k, msg->sender);
-    (void)unix_name(k, &from, false, &got->from);
-    if (!from.name)
-        got->from.size = 0;
-    give_cred(s, &msg->cred, m, got);
-    give_control(call, msg, m, flags, got);
-    if (!(flags & MSG_PEEK)) {
-        bool was_full = is_full(s);
-        dz_k_message_free(k, msg);
-        if (was_full)
-            wake_senders(k, s);
-    }
-    return dz_k_end(k, call->p, flags & MSG_TRUNC ? len : n);
 }
 
 static int64_t unix_recv(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
                          int flags, struct dz_msg_got *got)
 {
-    *got = (struct dz_msg_got){.cred = dz_k_nobody};
     if (call->s->type == SOCK_SEQPACKET && call->s->state != DZ_SOCKET_CONNECTED)
         return dz_k_sock_end(call, -ENOTCONN);
     if (flags & MSG_OOB)
@@ -826,8 +656,17 @@ static int64_t unix_recv(const struct dz_k_sock_call *call, const struct dz_msg 
                              call->s->type == SOCK_STREAM && call->s->state != DZ_SOCKET_CONNECTED
                                  ? -EINVAL
                                  : -EOPNOTSUPP);
-    return call->s->type == SOCK_STREAM ? recv_stream(call, m, total, flags, got)
-                                        : recv_datagram(call, m, total, flags, got);
+    if (call->s->type != SOCK_STREAM)
+        return dz_k_recv_datagram(call, m, total, flags, got);
+    return call->s->state == DZ_SOCKET_CONNECTED
+               ? dz_k_recv_stream(call, m, total, flags & ~MSG_TRUNC, got)
+               : dz_k_sock_end(call, -EINVAL);
+}
+
+static int64_t unix_unsent(const struct dz_kernel *k, const struct dz_socket *s)
+{
+    (void)k;
+    return s->wmem;
 }
 
 const struct dz_k_family dz_k_unix = {
@@ -836,7 +675,6 @@ const struct dz_k_family dz_k_unix = {
     .pair = unix_pair,
     .bind = unix_bind,
     .listen = unix_listen,
-    .accept = unix_accept,
     .accepted = unix_accepted,
     .connect = unix_connect,
     .shutdown = unix_shutdown,
@@ -844,6 +682,10 @@ const struct dz_k_family dz_k_unix = {
     .send = unix_send,
     .recv = unix_recv,
     .ready = unix_ready,
+    .from = unix_from,
+    .taken = unix_taken,
+    .dry = unix_dry,
     .waiting = unix_waiting,
+    .unsent = unix_unsent,
     .close = unix_close,
 };

@@ -204,6 +204,7 @@ enum dz_socket_state {
     DZ_SOCKET_CLOSED = 0, /* not connected */
     DZ_SOCKET_LISTENING = 1,
     DZ_SOCKET_CONNECTED = 2,
+    DZ_SOCKET_CONNECTING = 3, /* TCP: the listener's queue is full */
 };
 enum { /* dz_socket.shut: directions that are shut down */
     DZ_SOCKET_SHUT_RD = 1,
@@ -215,7 +216,28 @@ enum { /* dz_socket.options */
     DZ_SOCKET_REUSEADDR = 2,
     DZ_SOCKET_KEEPALIVE = 4,
     DZ_SOCKET_BROADCAST = 8,
-    DZ_SOCKET_OPTIONS = 15,
+    DZ_SOCKET_REUSEPORT = 16,
+    DZ_SOCKET_OOBINLINE = 32,
+    DZ_SOCKET_DONTROUTE = 64,
+    DZ_SOCKET_LINGER = 128, /* seconds: dz_socket.linger */
+    DZ_SOCKET_NODELAY = 256,
+    DZ_SOCKET_CORK = 512,
+    DZ_SOCKET_V6ONLY = 1024,
+    DZ_SOCKET_PKTINFO = 2048,  /* IP_PKTINFO, */
+    DZ_SOCKET_PKTINFO6 = 4096, /* IPV6_RECVPKTINFO */
+    DZ_SOCKET_RECVERR = 8192,  /* IP_RECVERR, */
+    DZ_SOCKET_RECVERR6 = 16384,
+    DZ_SOCKET_OPTIONS = 32767,
+};
+enum {                     /* dz_socket.inet: what the net knows about a socket besides its state */
+    DZ_INET_ADDR_LOCK = 1, /* bind(2) named the address, */
+    DZ_INET_PORT_LOCK = 2, /* or the port: the socket keeps both after a connection */
+    DZ_INET_PENDING = 4,   /* connect(2) has begun and has not reported its end */
+    DZ_INET_ATTACHED = 8,  /* connect(2) has succeeded, or accept(2) made the socket */
+    DZ_INET_FIN_SENT = 16,
+    DZ_INET_FIN_SEEN = 32,
+    DZ_INET_HAS_PORT = 64, /* the port of the local address is the socket's; else it was */
+    DZ_INET_FLAGS = 127,
 };
 enum {
     DZ_SOCKET_NAME_MAX = 109, /* bytes of sun_path, with a NUL after a path that fills it */
@@ -226,6 +248,14 @@ enum {
     DZ_SOCKET_RCVBUF_MIN = 2304,
     DZ_SOCKET_BACKLOG_MAX = 4096,
     DZ_SOCKET_DATAGRAMS = 10, /* more in a queue stop senders that are not its peer */
+    DZ_SOCKET_VALUES = 16,    /* options of the net that are numbers */
+};
+
+/* An end of a connection in the net: IPv6 in host order; IPv4 as ::ffff:a.b.c.d. */
+struct dz_inet {
+    uint64_t hi, lo;
+    uint32_t port; /* 0 = none */
+    uint32_t pad;
 };
 
 /* Credentials as SO_PEERCRED and SCM_CREDENTIALS report them. No sender: 0, UINT32_MAX,
@@ -239,7 +269,7 @@ struct dz_ucred {
  * non-dead socket has either one description or a listener that has not accepted it yet. */
 struct dz_socket {
     uint32_t used, index;
-    uint32_t family, type, protocol; /* AF_UNIX; SOCK_* of Linux */
+    uint32_t family, type, protocol; /* AF_UNIX, AF_INET, AF_INET6; SOCK_* of Linux */
     uint32_t state;                  /* enum dz_socket_state */
     uint32_t shut;                   /* DZ_SOCKET_SHUT_* */
     uint32_t dead;                   /* closed, but other rows name it */
@@ -256,27 +286,32 @@ struct dz_socket {
     uint32_t sndbuf, rcvbuf;
     struct dz_ucred peer_cred;
     int64_t rcvtimeo, sndtimeo; /* ns; 0 = none */
+    struct dz_inet local, remote;
+    uint32_t inet;                    /* DZ_INET_* */
+    uint32_t uid;                     /* of its creator */
+    uint32_t linger;                  /* seconds */
+    int32_t values[DZ_SOCKET_VALUES]; /* kernel_sock_opt.c: less the default of each */
 
     uint32_t refs;                   /* link: recounted */
     uint32_t file;                   /* link: its description */
-    uint32_t wmem;                   /* link: bytes and overhead of messages that it sent */
+    uint32_t wmem;                   /* link: bytes and overhead of messages charged to it */
     uint32_t in_flight;              /* link: references to its description in messages */
     uint32_t head, tail, count;      /* link: queue of messages; of a listener, of sockets */
     uint32_t next;                   /* link: in the listener's queue */
     uint32_t wait_r, wait_w, wait_p; /* link: waiters; p: for room in its queue */
     uint32_t mark, mark_next;        /* link: kernel_sock_flight.c */
-    uint32_t pad;
 };
 
 /* A message in a queue: a datagram, or bytes of a stream. */
 struct dz_message {
     uint32_t used, index;
-    uint32_t socket, sender;
-    uint64_t order;         /* position in the queue, lowest first */
-    uint32_t blob;          /* its bytes, from head on; 0 = none */
-    uint32_t head, len;     /* len: bytes not read yet */
-    uint32_t fds, fd_count; /* blob of uint32_t: open file descriptions */
-    struct dz_ucred cred;   /* of the sender; no sender: not requested */
+    uint32_t socket, sender; /* sender: it is charged; for UDP the receiver itself */
+    uint64_t order;          /* position in the queue, lowest first */
+    uint32_t blob;           /* its bytes, from head on; 0 = none */
+    uint32_t head, len;      /* len: bytes not read yet */
+    uint32_t fds, fd_count;  /* blob of uint32_t: open file descriptions */
+    struct dz_ucred cred;    /* of the sender; no sender: not requested */
+    struct dz_inet from, to; /* UDP */
 
     uint32_t next; /* link: in the queue, or in the list of those to be freed */
     uint32_t pad;

@@ -11,7 +11,9 @@
  */
 #include "linux/linux_int.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -33,6 +35,9 @@ enum {
     CONTROL_MAX = 20480, /* bytes that one call may send: net.core.optmem_max */
     SCM_CREDENTIALS_TYPE = 2,
     CREDENTIALS = 12, /* bytes: pid, uid, gid */
+    PKTINFO = 12,     /* struct in_pktinfo: u32 interface, two addresses: own, of the packet */
+    PKTINFO6 = 20,    /* struct in6_pktinfo: address, u32 interface */
+    LOOPBACK = 1,     /* number of the interface lo */
     TYPE_FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK,
     TYPE_MASK = 0xf,
 };
@@ -170,6 +175,11 @@ LINUX_CALL(getpeername)
     return r < 0 ? r : put_name(c, c->arg[1], c->arg[2], &name);
 }
 
+static bool is_inet(const struct dz_socket *s)
+{
+    return s->family == AF_INET || s->family == AF_INET6;
+}
+
 /* ---- options ---------------------------------------------------------------------------- */
 
 LINUX_CALL(getsockopt)
@@ -177,8 +187,9 @@ LINUX_CALL(getsockopt)
     const int what[2] = {arg_int(c, 1), arg_int(c, 2)};
     struct dz_sockopt value;
     int32_t size = 0;
-    int e = check(c, arg_int(c, 0));
-    if (e == 0 && what[0] == SOL_SOCKET) { /* before SO_ERROR consumes an error */
+    const struct dz_socket *s;
+    int e = find(c, arg_int(c, 0), &s);
+    if (e == 0 && (what[0] == SOL_SOCKET || is_inet(s))) { /* before SO_ERROR consumes an error */
         e = dz_linux_get(c, c->arg[4], &size, sizeof size);
         e = e == 0 && size < 0 ? -EINVAL : e;
     }
@@ -199,6 +210,13 @@ LINUX_CALL(getsockopt)
         memcpy(out, &value.cred, CREDENTIALS);
         n = CREDENTIALS;
         break;
+    case DZ_SOCKOPT_LINGER: {
+        const int32_t linger[2] = {value.value >= 0,
+                                   (int32_t)(value.value < 0 ? ~value.value : value.value)};
+        memcpy(out, linger, sizeof linger);
+        n = sizeof linger;
+        break;
+    }
     default:
         break;
     }
@@ -222,20 +240,51 @@ static int get_timeout(const linux_call *c, uint32_t size, int64_t *ret_ns)
     *ret_ns = v[0] < 0 ? 1 : v[0] >= INT64_MAX / second ? 0 : v[0] * second + v[1] * 1000;
     return 0;
 }
+/* A struct linger: on, seconds. */
+static int get_linger(const linux_call *c, uint32_t size, int64_t *ret_seconds)
+{
+    int32_t v[2];
+    if (size < sizeof v)
+        return -EINVAL;
+    if (dz_linux_get(c, c->arg[3], v, sizeof v) < 0)
+        return -EFAULT;
+    *ret_seconds = v[0] ? (int64_t)(v[1] < 0 ? INT32_MAX : v[1]) : -1;
+    return 0;
+}
+/* An int; options of IPv4 may also be a byte. */
+static int get_number(const linux_call *c, int level, uint32_t size, int64_t *ret)
+{
+    int32_t number = 0;
+    uint8_t byte = 0;
+    if (level == IPPROTO_IP && size > 0 && size < sizeof number) {
+        if (dz_linux_get(c, c->arg[3], &byte, 1) < 0)
+            return -EFAULT;
+        *ret = byte;
+        return 0;
+    }
+    if (size < sizeof number)
+        return -EINVAL;
+    if (dz_linux_get(c, c->arg[3], &number, sizeof number) < 0)
+        return -EFAULT;
+    *ret = number;
+    return 0;
+}
 LINUX_CALL(setsockopt)
 {
     const int what[2] = {arg_int(c, 1), arg_int(c, 2)};
     const uint32_t size = arg_u32(c, 4);
     struct dz_sockopt value = {0};
-    int32_t number = 0;
-    int e = check(c, arg_int(c, 0));
+    const struct dz_socket *s;
+    int e = find(c, arg_int(c, 0), &s);
     if (e == 0 && size > INT32_MAX)
         e = -EINVAL;
-    if (e == 0 && what[0] == SOL_SOCKET) {
-        e = size < sizeof number ? -EINVAL : dz_linux_get(c, c->arg[3], &number, sizeof number);
-        value.value = number;
-        if (e == 0 && dz_sockopt_form(what[0], what[1]) == DZ_SOCKOPT_TIME)
+    const int form = dz_sockopt_form(what[0], what[1]);
+    if (e == 0 && (what[0] == SOL_SOCKET || (is_inet(s) && form >= 0))) {
+        e = get_number(c, what[0], size, &value.value);
+        if (e == 0 && form == DZ_SOCKOPT_TIME)
             e = get_timeout(c, size, &value.value);
+        if (e == 0 && form == DZ_SOCKOPT_LINGER)
+            e = get_linger(c, size, &value.value);
     }
     return e < 0 ? e : dz_sys_setsockopt(LINUX_K(c), arg_int(c, 0), what, &value);
 }
@@ -249,7 +298,36 @@ struct control {
     size_t fd_count;
     struct dz_ucred cred;
     bool has_cred;
+    struct dz_inet src;
+    bool has_src;
 };
+
+/* The address to send a datagram from. Other data of IP would only show on a wire. */
+static int control_ip(const uint8_t *data, uint64_t size, const int32_t what[2],
+                      struct control *ret)
+{
+    uint32_t v[5];
+    if (what[0] == IPPROTO_IP && what[1] == IP_PKTINFO) {
+        if (size != PKTINFO)
+            return -EINVAL;
+        memcpy(v, data, PKTINFO);
+        ret->src = (struct dz_inet){.lo = UINT64_C(0xffff) << 32 | ntohl(v[1])};
+    } else if (what[0] == IPPROTO_IPV6 && what[1] == IPV6_PKTINFO) {
+        if (size < PKTINFO6)
+            return -EINVAL;
+        memcpy(v, data, PKTINFO6);
+        ret->src = (struct dz_inet){.hi = (uint64_t)ntohl(v[0]) << 32 | ntohl(v[1]),
+                                    .lo = (uint64_t)ntohl(v[2]) << 32 | ntohl(v[3])};
+        v[0] = v[4];
+    } else {
+        const bool known = what[0] == IPPROTO_IP
+                               ? what[1] == IP_TTL || what[1] == IP_TOS
+                               : what[1] == IPV6_HOPLIMIT || what[1] == IPV6_TCLASS;
+        return known && size >= 1 ? 0 : -EINVAL;
+    }
+    ret->has_src = true;
+    return v[0] > LOOPBACK ? -ENODEV : 0;
+}
 
 static int control_one(const uint8_t *data, uint64_t size, int type, struct control *ret)
 {
@@ -269,11 +347,12 @@ static int control_one(const uint8_t *data, uint64_t size, int type, struct cont
 }
 
 /* The control buffer: struct cmsghdr and data, each padded to words. */
-static int get_control(const linux_call *c, uint64_t at, uint64_t n, struct control *ret)
+static int get_control(const linux_call *c, const struct dz_socket *s, uint64_t at, uint64_t n,
+                       struct control *ret)
 {
     uint8_t bytes[CONTROL_MAX];
     ret->fd_count = 0;
-    ret->has_cred = false;
+    ret->has_cred = ret->has_src = false;
     if (n > sizeof bytes)
         return -ENOBUFS;
     if (dz_linux_get(c, at, bytes, (size_t)n) < 0)
@@ -285,9 +364,15 @@ static int get_control(const linux_call *c, uint64_t at, uint64_t n, struct cont
         memcpy(what, bytes + i + sizeof size, sizeof what);
         if (size < CONTROL_HEAD || size > n - i)
             return -EINVAL;
-        const int e = what[0] != SOL_SOCKET ? 0 /* another protocol's */
-                                            : control_one(bytes + i + CONTROL_HEAD,
-                                                          size - CONTROL_HEAD, what[1], ret);
+        const uint8_t *data = bytes + i + CONTROL_HEAD;
+        const bool ip = what[0] == IPPROTO_IP || (what[0] == IPPROTO_IPV6 && s->family == AF_INET6);
+        int e = 0; /* another protocol's */
+        if (is_inet(s) && s->type == SOCK_DGRAM && ip)
+            e = control_ip(data, size - CONTROL_HEAD, what, ret);
+        else if (what[0] == SOL_SOCKET)
+            e = is_inet(s) && (what[1] == SCM_RIGHTS || what[1] == SCM_CREDENTIALS_TYPE)
+                    ? 0 /* they mean nothing there, as on Linux */
+                    : control_one(data, size - CONTROL_HEAD, what[1], ret);
         if (e < 0)
             return e;
         size = (size + 7) & ~UINT64_C(7);
@@ -365,17 +450,19 @@ static int64_t send_message(const linux_call *c, uint64_t at, int flags)
     struct dz_sockaddr to;
     struct control control;
     struct dz_msg m = {0};
-    int e = check(c, arg_int(c, 0));
+    const struct dz_socket *s = NULL;
+    int e = find(c, arg_int(c, 0), &s);
     e = e < 0 ? e : get_message(c, at, false, &h, &p);
     if (e == 0 && h.name_size) {
         e = get_name(c, h.name, h.name_size, &to);
         m.to = &to;
     }
     if (e == 0 && h.control_size) {
-        e = get_control(c, h.control, h.control_size, &control);
+        e = get_control(c, s, h.control, h.control_size, &control);
         m.fds = control.fds;
         m.fd_count = control.fd_count;
         m.cred = control.has_cred ? &control.cred : NULL;
+        m.src = control.has_src ? &control.src : NULL;
     }
     return e < 0 ? e : send_pieces(c, &p, &m, flags);
 }
@@ -419,7 +506,8 @@ static int64_t receive(const linux_call *c, const struct dz_linux_pieces *p, str
     size_t have = r >= 0 ? (size_t)r : r == DZ_KBLOCK ? moved(c) : 0;
     have = have < n ? have : n; /* with MSG_TRUNC this is the length of the message */
     bool lost = r >= 0 && p->bad && (ret_got->flags & MSG_TRUNC);
-    if (have > before) {
+    const bool skipped = (flags & MSG_TRUNC) && s->type == SOCK_STREAM && is_inet(s);
+    if (have > before && !skipped) {
         const size_t put = dz_linux_copy(c, p, before, buf + before, have - before, true);
         lost = lost || (r >= 0 && put < have - before);
     }
@@ -453,18 +541,34 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 /* Add an item to the control buffer; returns the bytes it takes. It is lost if the memory is
  * inaccessible. */
-static uint64_t put_control(const linux_call *c, uint64_t at, uint64_t room, int type,
+static uint64_t put_control(const linux_call *c, uint64_t at, uint64_t room, const int32_t what[2],
                             const void *data, size_t n)
 {
     uint8_t bytes[CONTROL_HEAD + sizeof(int) * (DZ_KERNEL_SCM_FDS_MAX + 1)];
     const uint64_t size = CONTROL_HEAD + n;
-    const int32_t what[2] = {SOL_SOCKET, type};
     memcpy(bytes, &size, sizeof size);
-    memcpy(bytes + sizeof size, what, sizeof what);
+    memcpy(bytes + sizeof size, what, 2 * sizeof *what);
     memcpy(bytes + CONTROL_HEAD, data, n);
     if (size > room || dz_linux_put(c, at, bytes, (size_t)size) < 0)
         return 0;
     return least((size + 7) & ~UINT64_C(7), room);
+}
+
+/* Where a datagram was sent to. */
+static uint64_t put_pktinfo(const linux_call *c, uint64_t at, uint64_t room, uint32_t family,
+                            struct dz_msg_got *got)
+{
+    const uint32_t v4[3] = {LOOPBACK, htonl((uint32_t)got->to.lo), htonl((uint32_t)got->to.lo)};
+    const uint32_t v6[5] = {htonl((uint32_t)(got->to.hi >> 32)), htonl((uint32_t)got->to.hi),
+                            htonl((uint32_t)(got->to.lo >> 32)), htonl((uint32_t)got->to.lo),
+                            LOOPBACK};
+    const uint64_t used =
+        family == AF_INET
+            ? put_control(c, at, room, (int32_t[]){IPPROTO_IP, IP_PKTINFO}, v4, PKTINFO)
+            : put_control(c, at, room, (int32_t[]){IPPROTO_IPV6, IPV6_PKTINFO}, v6, PKTINFO6);
+    if (used == 0)
+        got->flags |= MSG_CTRUNC;
+    return used;
 }
 
 static size_t fds_that_fit(const linux_call *c, uint64_t at, uint64_t room)
@@ -497,10 +601,13 @@ static int64_t recv_message(const linux_call *c, uint64_t at, int flags)
         return r;
     uint64_t used = 0;
     if (got.has_cred)
-        used += put_control(c, h.control, room, SCM_CREDENTIALS_TYPE, &got.cred, CREDENTIALS);
+        used += put_control(c, h.control, room, (int32_t[]){SOL_SOCKET, SCM_CREDENTIALS_TYPE},
+                            &got.cred, CREDENTIALS);
     if (got.fd_count)
-        used += put_control(c, h.control + used, room - used, SCM_RIGHTS, fds,
-                            got.fd_count * sizeof(int));
+        used += put_control(c, h.control + used, room - used, (int32_t[]){SOL_SOCKET, SCM_RIGHTS},
+                            fds, got.fd_count * sizeof(int));
+    if (got.has_to)
+        used += put_pktinfo(c, h.control, room, s->family, &got);
     const uint32_t told = got.flags | ((uint32_t)flags & MSG_CMSG_CLOEXEC);
     if (h.name)
         e = put_name(c, h.name, at + NAME_SIZE_AT, &got.from);

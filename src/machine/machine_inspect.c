@@ -10,7 +10,9 @@
 #include "machine/machine_mem.h"
 #include "machine/machine_state.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 struct blob {
     struct dz_state_blob head;
@@ -167,8 +169,8 @@ static const char *kind_of(const struct dz_file *f)
     return f->kind < DZ_ARRAY_LEN(kinds) ? kinds[f->kind] : "?";
 }
 
-/* The name of a socket or of its peer, where an abstract name begins with @, and the number of
- * bytes that wait to be read. */
+/* The name of a socket or of its peer, where an abstract name begins with @, or both addresses of a
+ * socket of the net; and the number of bytes that wait to be read. */
 static uint32_t report_socket(const struct look *p, const struct dz_socket *s,
                               char ret[static DZ_INSPECT_TEXT])
 {
@@ -177,6 +179,14 @@ static uint32_t report_socket(const struct look *p, const struct dz_socket *s,
     text_of(p, s->name || !peer ? s->name : peer->name, ret);
     if (ret[0] == ' ')
         ret[0] = '@';
+    if (s->family != AF_UNIX) {
+        char local[DZ_INET_TEXT], remote[DZ_INET_TEXT];
+        dz_inet_text(&s->local, local);
+        dz_inet_text(&s->remote, remote);
+        (void)snprintf(ret, DZ_INSPECT_TEXT, "%s %s%s%s%s", s->type == SOCK_STREAM ? "tcp" : "udp",
+                       local, s->remote.port ? " - " : "", s->remote.port ? remote : "",
+                       s->state == DZ_SOCKET_LISTENING ? " listening" : "");
+    }
     for (size_t i = 0; i < p->messages.n; i++)
         n += p->messages.p[i].socket == s->index ? p->messages.p[i].len : 0;
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;

@@ -475,6 +475,15 @@ static const struct dz_field ucred_fields[] = {
 #undef T
 static const struct dz_record ucred = DZ_RECORD("sender", struct dz_ucred, ucred_fields);
 
+#define T struct dz_inet
+static const struct dz_field inet_fields[] = {
+    DZ_FIELD(T, 1, hi),
+    DZ_FIELD(T, 2, lo),
+    DZ_FIELD(T, 3, port),
+};
+#undef T
+static const struct dz_record inet = DZ_RECORD("address", struct dz_inet, inet_fields);
+
 #define T struct dz_socket
 static const struct dz_field socket_fields[] = {
     DZ_FIELD(T, 1, family),
@@ -498,14 +507,28 @@ static const struct dz_field socket_fields[] = {
     DZ_FIELD_SUB(T, 19, peer_cred, &ucred),
     DZ_FIELD(T, 20, rcvtimeo),
     DZ_FIELD(T, 21, sndtimeo),
+    DZ_FIELD_SUB(T, 22, local, &inet),
+    DZ_FIELD_SUB(T, 23, remote, &inet),
+    DZ_FIELD(T, 24, inet),
+    DZ_FIELD(T, 25, uid),
+    DZ_FIELD(T, 26, linger),
+    DZ_FIELD_ARRAY(T, 27, values),
 };
 #undef T
 
 #define T struct dz_message
 static const struct dz_field message_fields[] = {
-    DZ_FIELD(T, 1, socket), DZ_FIELD(T, 2, sender),   DZ_FIELD(T, 3, order),
-    DZ_FIELD(T, 4, blob),   DZ_FIELD(T, 5, head),     DZ_FIELD(T, 6, len),
-    DZ_FIELD(T, 7, fds),    DZ_FIELD(T, 8, fd_count), DZ_FIELD_SUB(T, 9, cred, &ucred),
+    DZ_FIELD(T, 1, socket),
+    DZ_FIELD(T, 2, sender),
+    DZ_FIELD(T, 3, order),
+    DZ_FIELD(T, 4, blob),
+    DZ_FIELD(T, 5, head),
+    DZ_FIELD(T, 6, len),
+    DZ_FIELD(T, 7, fds),
+    DZ_FIELD(T, 8, fd_count),
+    DZ_FIELD_SUB(T, 9, cred, &ucred),
+    DZ_FIELD_SUB(T, 10, from, &inet),
+    DZ_FIELD_SUB(T, 11, to, &inet),
 };
 #undef T
 

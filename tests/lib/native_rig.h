@@ -337,4 +337,33 @@ static inline int nrig_host(struct nrig *r, const char *const argv[], const char
         CHECK_STR((r)->out, (r)->host);                  \
     } while (0)
 
+/* Print the lines that differ. */
+static inline int nrig_differences(char *ours, char *theirs)
+{
+    char *a, *b;
+    int n = 0;
+    for (const char *x = strtok_r(ours, "\n", &a), *y = strtok_r(theirs, "\n", &b); x || y;
+         x = strtok_r(NULL, "\n", &a), y = strtok_r(NULL, "\n", &b))
+        if (!x || !y || strcmp(x, y) != 0) {
+            printf("# %s; Linux: %s\n", x ? x : "the end", y ? y : "the end");
+            if (++n == 60)
+                break;
+        }
+    return n;
+}
+
+/* The path of a program of tests/native. */
+static inline bool nrig_find(const char *name, char path[static PATH_MAX])
+{
+    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 40);
+    char *slash = NULL;
+    for (int up = 0; n > 0 && up < 2; up++) { /* tests/unit */
+        path[slash ? slash - path : n] = '\0';
+        slash = strrchr(path, '/');
+    }
+    if (slash)
+        (void)snprintf(slash, 40, "/native/%s", name);
+    return slash != NULL;
+}
+
 #endif

@@ -289,7 +289,7 @@ static int kinds(struct fib *f)
     OK(f, dz_sys_socket(FK(f), AF_UNIX, SOCK_RDM, 0) == -ESOCKTNOSUPPORT);
     OK(f, dz_sys_socket(FK(f), AF_UNIX, 12, 0) == -EINVAL);
     OK(f, dz_sys_socket(FK(f), AF_UNIX, SOCK_STREAM | 0x100, 0) == -EINVAL);
-    OK(f, dz_sys_socket(FK(f), AF_INET, SOCK_STREAM, 0) == -EAFNOSUPPORT);
+    OK(f, dz_sys_socket(FK(f), AF_IPX, SOCK_STREAM, 0) == -EAFNOSUPPORT);
     OK(f, dz_sys_socket(FK(f), 99, SOCK_STREAM, 0) == -EAFNOSUPPORT);
     OK(f, dz_sockopt_form(SOL_SOCKET, SO_RCVTIMEO) == DZ_SOCKOPT_TIME);
     OK(f, dz_sockopt_form(SOL_SOCKET, 9999) == -ENOPROTOOPT);
