@@ -237,6 +237,9 @@ enum {
     /* processes of a zygote with all of its cells: the least and the most */
     DZ_CELL_PROCESSES_LEAST = 4096,
     DZ_CELL_PROCESSES_MOST = 1 << 16,
+    /* Native programs of one cell may have this part of their zygote's processes, so that one
+     * sandbox does not take what the others need. */
+    DZ_CELL_PROCESSES_PART = 8,
 };
 struct dz_os_dirty;
 struct dz_os_users;
@@ -245,6 +248,7 @@ struct dz_os_users;
 struct dz_cell_native {
     struct dz_linux *runner; /* NULL: it runs none */
     struct dz_stub *stub;
+    uint32_t threads_max; /* of the guests, set before both are opened; 0: the most */
 };
 struct dz_cell_fence {
     uint64_t file_bytes;   /* the largest file */

@@ -81,7 +81,8 @@ static int open_native(void *arg, struct dz_err *err)
     int rc = dz_linux_new(&n->runner, err);
     if (rc < 0)
         return rc;
-    const struct dz_stub_host_opts opts = {.files = dz_linux_files(n->runner)};
+    const struct dz_stub_host_opts opts = {.files = dz_linux_files(n->runner),
+                                           .threads_max = n->threads_max};
     return dz_stub_host_open(&opts, &n->stub, err);
 }
 
@@ -285,6 +286,8 @@ int dz_cell_enter_forked(const struct dz_zygote *zygote, struct dz_os_dirty **re
         .inherits = zygote->fences & ~(DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(SCOPES)),
     };
     struct dz_os_jail_report report;
+    if (native)
+        native->threads_max = (uint32_t)(zygote->processes / DZ_CELL_PROCESSES_PART);
     int e = dup3(fds[0], STDERR_FILENO, 0) < 0 ? -errno : keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")
                    : open_dirty(zygote->fences, ret_dirty, err);

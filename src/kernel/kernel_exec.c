@@ -454,11 +454,11 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
         return dz_fail(err, DZ_ELIMIT,
                        "cannot start %s: %d commands are already running, which is the limit",
                        spec->path, DZ_KERNEL_JOBS_MAX);
-    struct dz_proc *p = dz_k_proc_new(k);
+    struct dz_proc *p = dz_k_proc_new(k, DZ_KERNEL_PROCS_SPARE);
     if (!p) {
         dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
         return dz_fail(err, DZ_ELIMIT, "cannot start %s: %u processes exist, which is the limit",
-                       spec->path, k->limits.procs);
+                       spec->path, k->limits.procs + DZ_KERNEL_PROCS_SPARE);
     }
     int e = dz_k_thread_new(k, p) ? spawn_load(k, p, spec) : -ENOMEM;
     if (e) {

@@ -180,7 +180,7 @@ static int make_child(struct dz_kernel *k, struct dz_thread *t, const struct dz_
                       struct dz_thread **ret_child)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
-    struct dz_proc *c = too_many(k, p) ? NULL : dz_k_proc_new(k);
+    struct dz_proc *c = too_many(k, p) ? NULL : dz_k_proc_new(k, 0);
     bool vfork = how && (how->flags & CLONE_VFORK);
     if (!c)
         return -EAGAIN;

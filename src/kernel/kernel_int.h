@@ -278,7 +278,8 @@ int64_t dz_k_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t 
 /* ---- processes: kernel_proc.c ---------------------------------------------------------- */
 
 struct dz_proc *dz_k_find(const struct dz_kernel *k, int32_t pid);
-struct dz_proc *dz_k_proc_new(struct dz_kernel *k); /* with a pid; NULL: none free */
+/* With a pid. spare: more than the limit. NULL: none is free. */
+struct dz_proc *dz_k_proc_new(struct dz_kernel *k, uint32_t spare);
 void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_hash_add(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* signo 0: exit */

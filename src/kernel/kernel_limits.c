@@ -40,7 +40,7 @@ static const struct dz_policy policies[] = {
     {
         .name = "posix",
         .caps = DZ_CAP_DISK | DZ_CAP_PROCESS | DZ_CAP_TTY,
-        .limits = {.procs = 256,
+        .limits = {.procs = 1024,
                    .files = 8192,
                    .fds = 1024,
                    .ptys = 16,

@@ -52,9 +52,10 @@ static void hash_remove(struct dz_kernel *k, struct dz_proc *p)
     *at = p->pid_next;
 }
 
-struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
+struct dz_proc *dz_k_proc_new(struct dz_kernel *k, uint32_t spare)
 {
-    if (k->tab[DZ_KERNEL_TABLE_PROC].used >= (uint64_t)k->limits.procs + 1) /* plus process 1 */
+    const uint64_t most = (uint64_t)k->limits.procs + spare;
+    if (k->tab[DZ_KERNEL_TABLE_PROC].used >= most + 1) /* plus process 1 */
         return NULL;
     struct dz_proc *p = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_PROC]);
     if (!p)

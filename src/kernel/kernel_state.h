@@ -24,7 +24,8 @@
 /* ---- limits -------------------------------------------------------------- */
 
 enum {
-    DZ_KERNEL_PROCS_MAX = 1024,
+    DZ_KERNEL_PROCS_MAX = 2048,
+    DZ_KERNEL_PROCS_SPARE = 16,  /* processes beyond the limit, for what the embedder starts */
     DZ_KERNEL_FILES_MAX = 16384, /* open file descriptions */
     DZ_KERNEL_PIPES_MAX = 2048,
     DZ_KERNEL_PTYS_MAX = 64,

@@ -39,7 +39,8 @@
 #include <stdint.h>
 
 enum {
-    DZ_STUB_THREADS_MAX = 4096, /* in a machine, the stub's own included */
+    DZ_STUB_THREADS_MAX = 4096, /* in a machine, the stub's own included; */
+    DZ_STUB_THREADS_LEAST = 64, /* a lower limit of an embedder is at least this */
     DZ_STUB_FILES_MAX = 4096,   /* files that a list can name by number */
     DZ_STUB_XSTATE_MAX = 12288, /* bytes of a thread's extended registers */
     DZ_STUB_LOOK_MS = 100,

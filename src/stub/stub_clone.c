@@ -29,6 +29,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum {
+    SPARE = 16, /* numbers of threads that clones leave free */
+};
+
 static bool known(const struct host *h, pid_t pid)
 {
     for (uint32_t i = 0; i < numbers_used(h); i++)
@@ -65,9 +69,11 @@ static void kill_strays(const struct host *h)
     }
 }
 
-static uint32_t number_find(const struct host *h)
+/* Clones leave some numbers free, so that a machine full of threads can still start a program. */
+static uint32_t number_find(const struct host *h, bool clones)
 {
-    for (uint32_t i = STUB_ZYGOTE + 1; i < DZ_STUB_THREADS_MAX; i++)
+    const uint32_t end = h->o.threads_max - (clones ? SPARE : 0);
+    for (uint32_t i = STUB_ZYGOTE + 1; i < end; i++)
         if (h->threads[i].state == T_FREE)
             return i;
     return 0;
@@ -85,12 +91,12 @@ static void number_harvest(struct host *h)
             dz_stub_number_free(h, i);
     }
 }
-static uint32_t number_new(struct host *h)
+static uint32_t number_new(struct host *h, bool clones)
 {
-    uint32_t number = number_find(h);
+    uint32_t number = number_find(h, clones);
     for (uint32_t tick = 0; !number && h->going && tick < h->ticks; tick++) {
         number_harvest(h);
-        number = number_find(h);
+        number = number_find(h, clones);
         if (!number)
             (void)poll(NULL, 0, STUB_TICK_MS / 10);
     }
@@ -173,7 +179,7 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
     struct group *parent = h->threads[from].group;
     if (h->threads[from].state == T_DEAD || parent->killed || dz_stub_flush(h, from) < 0)
         return -ESRCH;
-    const uint32_t number = number_new(h);
+    const uint32_t number = number_new(h, from != STUB_ZYGOTE);
     if (!number)
         return -EAGAIN;
     dz_stub_whole(h, from);

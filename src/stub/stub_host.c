@@ -573,6 +573,9 @@ int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_st
     dz_stub_ops_patch(&h->ops);
     h->stub.ops = &h->ops;
     h->o = *o;
+    if (h->o.threads_max == 0 || h->o.threads_max > DZ_STUB_THREADS_MAX)
+        h->o.threads_max = DZ_STUB_THREADS_MAX;
+    assert(h->o.threads_max >= DZ_STUB_THREADS_LEAST);
     h->words = 1;
     if (sched_getaffinity(0, sizeof h->cpus, &h->cpus) < 0)
         CPU_ZERO(&h->cpus); /* more processors than the set can hold: place no thread */

@@ -21,6 +21,8 @@ struct dz_stub_host_opts {
     /* How long a stub may take for a command, in steps of 100 ms, before its process is killed; 0:
      * ten seconds. A time in which this process or the host was stopped counts as one step. */
     uint32_t patience_ms;
+    uint32_t threads_max; /* threads of the machine, with those of the stub; 0: as many as there are
+                             numbers */
 };
 /* DZ_EUNSUPPORTED: the host lacks a feature, which the message names. */
 DZ_NODISCARD int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_stub,

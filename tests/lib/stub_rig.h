@@ -81,9 +81,9 @@ static inline int number(void *arg, const struct dz_mm_back *back, uint32_t *ret
     return 0;
 }
 
-static inline void start(void)
+static inline void start_with(uint32_t threads_max)
 {
-    const struct dz_stub_host_opts o = {.files = {.number = number}};
+    const struct dz_stub_host_opts o = {.files = {.number = number}, .threads_max = threads_max};
     struct dz_err err = {.code = 0};
     if (dz_stub_host_open(&o, &stub, &err) < 0) {
         printf("# %s\n", err.msg);
@@ -93,6 +93,10 @@ static inline void start(void)
     text_fd = memfd_create("text", MFD_CLOEXEC);
     CHECK(write(text_fd, guest_begin, (size_t)(guest_end - guest_begin)) > 0);
     CHECK_INT(stub->ops->file(stub, text_fd, &text_number), 0);
+}
+static inline void start(void)
+{
+    start_with(0);
 }
 static inline void end(void)
 {

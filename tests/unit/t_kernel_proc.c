@@ -370,8 +370,11 @@ TEST(proc_fork_bomb_meets_the_limit)
     (void)krig_spawn(&r, "main", 0, NULL, 0);
     CHECK_INT(krig_run(&r, 1, &job), 1);
     CHECK_INT(job.status, 0);
-    CHECK(krig_spawn(&r, "main", 0, NULL, 0) != 0); /* in its place */
-    CHECK_INT(krig_spawn(&r, "main", 0, NULL, 0), 0);
+    /* The embedder can start a few more commands, for instance one that kills the others. */
+    uint32_t more = 0;
+    while (more < 100 && krig_spawn(&r, "main", 0, NULL, 0))
+        more++;
+    CHECK_INT(more, DZ_KERNEL_PROCS_SPARE + 1); /* and in the place of the one that ended */
     CHECK(strstr(r.disk.err.msg, "which is the limit") != NULL);
     CHECK_INT(krig_stop(&r), 0);
 }

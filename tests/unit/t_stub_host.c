@@ -341,6 +341,24 @@ TEST(host_threads)
     end();
 }
 
+/* Numbers 0 and 1 are the stub's own; clones leave 16 for programs that the embedder starts. */
+TEST(host_full_of_threads_still_starts_a_program)
+{
+    start_with(64);
+    const uint32_t t = process(guest_loop);
+    uint32_t other = 0, threads = 1;
+    int rc = 0;
+    while (threads < 100 && (rc = stub->ops->clone(stub, t, DZ_STUB_THREAD, &other)) == 0)
+        threads++;
+    CHECK_INT(rc, -EAGAIN);
+    CHECK_INT(threads, 64 - 16 - 2);
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &other), -EAGAIN);
+    for (uint32_t i = 0; i < 16; i++)
+        CHECK_INT(stub->ops->process(stub, &other), 0);
+    CHECK_INT(stub->ops->process(stub, &other), -EAGAIN);
+    end();
+}
+
 TEST(host_forks)
 {
     start();
