@@ -844,6 +844,26 @@ struct dz_alone {
     struct dz_kstat stat;
 };
 bool dz_kernel_alone(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_alone *ret_alone);
+/* The same for files that a program will probably open next. Nobody notices that a file is opened,
+ * read and closed. */
+bool dz_kernel_unnoticed(struct dz_kernel *k);
+/* The directory of a path that the process has used with success, and the place of its last name
+ * in that directory's listing; -errno: it was not listed lately, or is not of the disk. */
+int64_t dz_kernel_listed(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                         uint64_t *ret_dir);
+/* A regular file of the disk that no process maps to write. */
+struct dz_next_file {
+    struct dz_kstat stat;
+    bool readable; /* the process may open it for reading */
+};
+bool dz_kernel_next_file(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
+                         struct dz_next_file *ret_file);
+/* Open such a file, which the caller has a reference of, for reading; path: the name that it had.
+ */
+/* The lowest free descriptor, or -EMFILE. */
+int dz_kernel_fd_free(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_kernel_open_next(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags,
+                            const char *path);
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size);
 int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size);
 /* mode: 0, FALLOC_FL_KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE; others are EOPNOTSUPP. Nothing is reserved.

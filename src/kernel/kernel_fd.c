@@ -60,6 +60,11 @@ int dz_k_fd_free(struct dz_kernel *k, struct dz_proc *p, int least)
     return fd < fd_limit(p) ? fd : -EMFILE;
 }
 
+int dz_kernel_fd_free(struct dz_kernel *k, struct dz_proc *p)
+{
+    return dz_k_fd_free(k, p, 0);
+}
+
 static int grow(struct dz_kernel *k, struct dz_proc *p, int fd)
 {
     uint32_t count = p->fd_count ? p->fd_count : FDS_FIRST;

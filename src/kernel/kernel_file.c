@@ -334,18 +334,36 @@ static bool is_mapped(const struct dz_kernel *k, uint64_t ino)
     return k->pages && k->pages->covers(k->pages->arg, ino);
 }
 
+bool dz_kernel_unnoticed(struct dz_kernel *k)
+{
+    struct dz_vfs_lock any;
+    return k->tab[DZ_KERNEL_TABLE_WATCH].used == 0 && k->leases == 0 &&
+           dz_vfs_lock_at(k->vfs, 0, &any) != 1;
+}
+
 bool dz_kernel_alone(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_alone *ret_alone)
 {
     const struct dz_file *f = file_for(k, p, fd, O_WRONLY);
-    struct dz_vfs_lock any;
     struct dz_vfs_attr a;
     if (!f || f->kind != DZ_FILE_DISK || (f->flags & O_ACCMODE) != O_RDONLY || f->refs != 1 ||
-        f->flocked || f->watched || f->seals || k->tab[DZ_KERNEL_TABLE_WATCH].used > 0 ||
-        k->leases > 0 || is_mapped(k, f->node.ino) || dz_vfs_lock_at(k->vfs, 0, &any) == 1 ||
-        dz_vfs_getattr(k->vfs, f->node.ino, &a) < 0 || !S_ISREG(a.mode))
+        f->flocked || f->watched || f->seals || !dz_kernel_unnoticed(k) ||
+        is_mapped(k, f->node.ino) || dz_vfs_getattr(k->vfs, f->node.ino, &a) < 0 ||
+        !S_ISREG(a.mode))
         return false;
     *ret_alone = (struct dz_alone){.file = f->index, .ino = f->node.ino, .pos = f->pos};
     dz_k_ops(f)->stat(k, f, &ret_alone->stat);
+    return true;
+}
+
+bool dz_kernel_next_file(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
+                         struct dz_next_file *ret_file)
+{
+    const struct dz_vfs_who who = dz_k_who(p);
+    struct dz_vfs_attr a;
+    if (is_mapped(k, ino) || dz_vfs_getattr(k->vfs, ino, &a) < 0 || !S_ISREG(a.mode))
+        return false;
+    ret_file->readable = dz_vfs_access(k->vfs, ino, &who.cred, R_OK) == 0;
+    dz_k_stat_attr(k, &a, &ret_file->stat);
     return true;
 }
 

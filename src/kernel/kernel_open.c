@@ -531,6 +531,26 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     return dz_k_lease_end(k, p, open_walked(k, p, at, flags, mode));
 }
 
+int64_t dz_kernel_listed(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t *ret_dir)
+{
+    struct dz_k_walk w;
+    at.flags |= DZ_AT_NOFOLLOW;
+    const int e = dz_k_walk(k, p, at, &w);
+    if (e)
+        return e;
+    if (w.dot || w.slash || w.dir.fs != DZ_KERNEL_FS_DISK || w.node.fs != DZ_KERNEL_FS_DISK)
+        return -EAGAIN;
+    *ret_dir = w.dir.ino;
+    return dz_vfs_listed(k->vfs, &(struct dz_vfs_name){w.dir.ino, w.name, w.len}, NULL, NULL);
+}
+
+int64_t dz_kernel_open_next(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags,
+                            const char *path)
+{
+    const int e = dz_vfs_ref(k->vfs, ino);
+    return e ? e : disk_opened(k, p, ino, flags, path);
+}
+
 /* ---- what a node is ---------------------------------------------------------------------- */
 
 int64_t dz_sys_fstatat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,

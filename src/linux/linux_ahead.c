@@ -7,6 +7,12 @@
  *     fstat, read, read, close            answered by the stub
  *     next event ──> offset and close are applied first, then the event is served
  *
+ * A program that goes through a directory opens or looks at the files that the directory lists, in
+ * that order. So with a file its ctx gets those that follow, a *run* of entries: twice as many each
+ * time that the program follows the listing. The stub answers for them by their paths:
+ *
+ *     close, openat(4, "b"), read, close, openat(4, "c"), ...
+ *
  * INVARIANTS
  * 1. Answers are given only to the only thread of a process, and taken back at its next event. So
  *    descriptors, actions and the mask cannot change meanwhile: only the thread itself changes
@@ -15,9 +21,13 @@
  *    set its access time, and no program can change the file by a mapping. Before another thread
  *    runs after a change of the disk, all threads have lost what they were given of files. So no
  *    thread can learn of a change from another one, and then read the old content.
- * 3. What is taken back has the effects of lseek, close and rt_sigaction calls that the guest could
- *    make, and no others. A thread that computes is stopped every DZ_KERNEL_SLICE_NS, so a close
- *    is late by no more than this.
+ * 3. What is taken back has the effects of openat, lseek, close and rt_sigaction calls that the
+ *    guest could make, and no others. A thread that computes is stopped every DZ_KERNEL_SLICE_NS,
+ *    so a close is late by no more than this.
+ * 4. Only a thread that runs, or is being served, has a run. Its entries that may be opened are
+ *    referenced, so that the promised file can be opened even after another process removed it.
+ *    The entry takes the descriptor and the description of the file before; should the host have no
+ *    memory even so, its process is killed, because it was told that the file is open.
  */
 #include "linux/linux_run_int.h"
 
@@ -29,6 +39,8 @@
 
 enum {
     HEAD = 4096, /* of a file that is too large to be given as a whole: the head of a library */
+    GAP_MAX = 4, /* entries of a listing that a program skips, because they are directories */
+    WINDOW_MIN = 2,
     COUNT_MAX = 1 << 20,
 };
 
@@ -51,13 +63,54 @@ static bool may_have(const struct dz_linux_thread *t)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-static void take_offset(struct dz_linux_thread *t, const struct dz_stub_ahead *place)
+static void drop_run(struct dz_linux_thread *t)
 {
-    const uint64_t pos = *(const volatile uint64_t *)&place->pos;
+    struct linux_ahead *a = &t->ahead;
+    struct linux_run *run = a->run;
+    if (!run)
+        return;
+    for (uint32_t i = 1; i < run->count; i++)
+        if (run->entry[i].ino)
+            dz_vfs_unref(t->l->o.vfs, run->entry[i].ino);
+    /* Next time, give no more than what this program makes use of. */
+    a->window = a->window < 2 * a->used ? a->window : 2 * a->used;
+    a->run = NULL;
+    a->used = 0;
+    dz_free(run);
+}
+
+static void take_offset(struct dz_linux_thread *t, uint64_t pos)
+{
     if (pos == t->ahead.pos || pos > INT64_MAX)
         return;
     t->ahead.pos = pos;
     (void)dz_sys_lseek(t->task->kernel, t->task->proc, t->ahead.fd, (int64_t)pos, SEEK_SET);
+}
+
+/* The stub has opened an entry. */
+static void open_entry(struct dz_linux_thread *t, uint32_t i, uint64_t pos)
+{
+    struct linux_ahead *a = &t->ahead;
+    struct dz_kernel *k = t->task->kernel;
+    struct dz_proc *p = t->task->proc;
+    const struct linux_run *run = a->run;
+    struct dz_alone is;
+    if (a->next_fd < 0 || !run || i >= run->count || !run->entry[i].ino)
+        return; /* the guest wrote this itself */
+    const int64_t fd = dz_kernel_open_next(k, p, run->entry[i].ino, a->flags, run->entry[i].path);
+    if (fd < 0) {
+        t->group->broken = true;
+        return;
+    }
+    a->fd = (int32_t)fd;
+    a->pos = 0;
+    take_offset(t, pos);
+    if (!dz_kernel_alone(k, p, a->fd, &is))
+        return;
+    a->has_file = true;
+    a->file = is.file;
+    a->current = i;
+    a->changes = run->changes;
 }
 
 static void take_file(struct dz_linux_thread *t, struct dz_stub_ahead *place)
@@ -66,18 +119,29 @@ static void take_file(struct dz_linux_thread *t, struct dz_stub_ahead *place)
     struct dz_kernel *k = t->task->kernel;
     struct dz_proc *p = t->task->proc;
     const volatile struct dz_stub_ahead *claim = place;
-    const uint64_t size = claim->read_size;
-    const uint32_t reads = claim->reads, closed = claim->closed;
+    const uint64_t size = claim->read_size, pos = claim->pos;
+    const uint32_t reads = claim->reads, is_open = claim->is_open, current = claim->current,
+                   used = claim->used;
     t->l->files_given--;
     a->file_given = false;
     atomic_store(&place->file, DZ_AHEAD_NONE);
     p->io[0] += size < COUNT_MAX * (uint64_t)DZ_AHEAD_BYTES ? size : 0;
     p->io[2] += reads < COUNT_MAX ? reads : 0;
-    take_offset(t, place);
-    if (closed) {
-        (void)dz_sys_close(k, p, a->fd);
-        a->has_file = false;
+    if (a->run && used > a->used && used < a->run->count) {
+        a->used = used;
+        a->place = a->run->entry[used].place;
     }
+    if (!a->has_file)
+        return;
+    const bool same = current == a->current;
+    if (same)
+        take_offset(t, pos);
+    if (is_open && same)
+        return;
+    (void)dz_sys_close(k, p, a->fd);
+    a->has_file = false;
+    if (is_open)
+        open_entry(t, current, pos);
 }
 
 /* No running thread answers from a file any more. */
@@ -90,8 +154,10 @@ static void withdraw(struct dz_linux *l)
             continue;
         struct dz_stub_ahead *place = place_of(t);
         const bool busy = atomic_exchange(&place->file, DZ_AHEAD_NONE) == DZ_AHEAD_BUSY;
-        if (!busy) /* else its offset follows at its event: its call and ours are concurrent */
-            take_file(t, place);
+        if (busy) /* its offset follows at its event: its call and ours are concurrent */
+            continue;
+        take_file(t, place);
+        drop_run(t);
     }
 }
 void dz_linux_ahead_settle(struct dz_linux *l)
@@ -128,21 +194,34 @@ void dz_linux_ahead_give(struct dz_linux_thread *t)
     if (!may_have(t)) {
         place->on = 0;
         a->has_file = a->actions = false;
+        drop_run(t);
         return;
     }
     place->mask = t->task->thread->sig_mask;
     place->changed = 0;
     place->on = DZ_AHEAD_MASK | (a->actions ? DZ_AHEAD_ACTIONS : 0);
     a->given = true;
-    if (!a->has_file)
+    if (a->run && (a->run->changes != l->changes || !dz_kernel_unnoticed(t->task->kernel)))
+        drop_run(t);
+    a->has_file = a->has_file && is_current(t, &now);
+    if (!a->has_file && !a->run)
         return;
-    if (!is_current(t, &now)) {
-        a->has_file = false;
-        return;
+    a->next_fd = -1;
+    if (a->has_file) {
+        const int free = dz_kernel_fd_free(t->task->kernel, t->task->proc);
+        a->next_fd = free >= 0 && free < a->fd ? free : a->fd;
+        a->pos = now.pos;
     }
     place->fd = a->fd;
-    place->pos = a->pos = now.pos;
-    place->closed = place->reads = 0;
+    place->pos = a->pos;
+    place->is_open = a->has_file;
+    place->current = a->current;
+    place->count = a->run ? a->run->count : 0;
+    place->used = a->used;
+    place->dir = a->dir;
+    place->flags = (uint32_t)a->flags;
+    place->next_fd = a->next_fd;
+    place->reads = 0;
     place->read_size = 0;
     atomic_store(&place->file, DZ_AHEAD_READY);
     a->file_given = true;
@@ -181,8 +260,16 @@ void dz_linux_ahead_take(struct dz_linux_thread *t)
         take_file(t, place);
 }
 
+void dz_linux_ahead_rest(struct dz_linux_thread *t)
+{
+    const uint32_t window = t->ahead.window; /* this end says nothing about the run's use */
+    drop_run(t);
+    t->ahead.window = window;
+}
+
 void dz_linux_ahead_drop(struct dz_linux_thread *t)
 {
+    drop_run(t);
     t->l->files_given -= t->ahead.file_given;
     t->ahead = (struct linux_ahead){.given = false};
 }
@@ -221,18 +308,17 @@ int dz_linux_put_last(const linux_call *c, uint64_t at, const void *from, size_t
     return 0;
 }
 
-void dz_linux_ahead_flush(struct dz_linux_thread *t)
+bool dz_linux_ahead_flush(struct dz_linux_thread *t)
 {
     struct dz_stub_ahead *place = t->ahead.has_put ? place_of(t) : NULL;
     t->ahead.has_put = false;
     if (!place)
-        return;
+        return true;
     const volatile struct dz_stub_ahead *claim = place;
     const uint64_t at = claim->put_at;
     const uint32_t n = claim->put_size;
     place->put_size = 0;
-    if (n <= sizeof place->put) /* the pages were there, so that a failure needs no report */
-        (void)t->mem.write(t, at, place->put, n);
+    return n > sizeof place->put || t->mem.write(t, at, place->put, n) == n;
 }
 
 /* ---- after a call -------------------------------------------------------------------------- */
@@ -247,39 +333,198 @@ static void fill_actions(struct dz_linux_thread *t, struct dz_stub_ahead *place)
     t->ahead.actions = true;
 }
 
+/* Put a file's content and attributes into the ctx. */
+static bool fill_entry(const struct dz_linux_thread *t, const struct dz_kstat *stat, uint64_t ino,
+                       uint32_t bytes_at, struct dz_stub_entry *ret_entry)
+{
+    struct dz_stub_ahead *place = place_of(t);
+    const size_t want = stat->size <= DZ_AHEAD_BYTES ? (size_t)stat->size : HEAD;
+    if (want > DZ_AHEAD_ROOM - bytes_at)
+        return false;
+    const ssize_t n = dz_vfs_read_ahead(t->l->o.vfs, ino, place->bytes + bytes_at, want);
+    ret_entry->bytes_at = bytes_at;
+    ret_entry->have = (uint32_t)want;
+    return n >= 0 && (size_t)n == want;
+}
+static void fill_stat(const struct dz_kstat *stat, struct dz_stub_entry *ret_entry)
+{
+    struct linux_stat st;
+    dz_linux_stat(stat, &st);
+    memcpy(ret_entry->stat, &st, sizeof st);
+    ret_entry->size = stat->size;
+}
+
 /* The file was just opened. */
 static void fill_file(struct dz_linux_thread *t, struct dz_stub_ahead *place, int fd)
 {
     struct dz_alone is;
-    struct linux_stat st;
-    if (!dz_kernel_alone(t->task->kernel, t->task->proc, fd, &is))
+    drop_run(t);
+    t->ahead.has_file = false;
+    if (!dz_kernel_alone(t->task->kernel, t->task->proc, fd, &is) ||
+        !fill_entry(t, &is.stat, is.ino, 0, &place->entry[0]))
         return;
-    const size_t want = is.stat.size <= DZ_AHEAD_BYTES ? (size_t)is.stat.size : HEAD;
-    const ssize_t n = dz_vfs_read_ahead(t->l->o.vfs, is.ino, place->bytes, want);
-    if (n < 0 || (size_t)n != want)
-        return;
-    dz_linux_stat(&is.stat, &st);
-    memcpy(place->stat, &st, sizeof st);
-    place->have = (uint32_t)want;
-    place->size = is.stat.size;
+    fill_stat(&is.stat, &place->entry[0]);
     t->ahead.has_file = true;
     t->ahead.fd = fd;
     t->ahead.file = is.file;
+    t->ahead.current = 0;
     t->ahead.changes = changes_of(t->l);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+struct following {
+    struct dz_linux_thread *t;
+    struct linux_run *run;
+    const char *path; /* of the file that the thread used: */
+    size_t prefix;    /* bytes of it before the name */
+    int64_t place;    /* in the listing: the last entry's */
+    bool opens;
+};
+
+static int add_entry(void *arg, const struct dz_vfs_entry *e)
+{
+    struct following *f = arg;
+    struct linux_run *run = f->run;
+    struct dz_linux_thread *t = f->t;
+    const size_t size = f->prefix + e->len;
+    struct dz_next_file file;
+    f->place++;
+    if (e->type != S_IFREG)
+        return 0;
+    if (run->count > t->ahead.window || size >= DZ_AHEAD_NAME ||
+        !dz_kernel_next_file(t->task->kernel, t->task->proc, e->ino, &file))
+        return 1;
+    struct dz_stub_entry *to = &place_of(t)->entry[run->count];
+    char *path = run->entry[run->count].path;
+    bool opens = f->opens && file.readable && fill_entry(t, &file.stat, e->ino, run->bytes, to);
+    opens = opens && dz_vfs_ref(t->l->o.vfs, e->ino) == 0;
+    fill_stat(&file.stat, to);
+    memcpy(path, f->path, f->prefix);
+    memcpy(path + f->prefix, e->name, e->len);
+    path[size] = '\0';
+    memcpy(to->path, path, size);
+    to->path_size = (uint32_t)size;
+    to->opens = opens;
+    run->bytes += opens ? to->have : 0;
+    run->entry[run->count].ino = opens ? e->ino : 0;
+    run->entry[run->count++].place = f->place;
+    return run->count == DZ_AHEAD_ENTRIES;
+}
+
+/* Does the thread use the files of a directory in the order of its listing? Then it gets more of
+ * them each time. */
+static bool follows_listing(struct linux_ahead *a, uint64_t dir, int64_t place)
+{
+    const int64_t gap = dir == a->listed ? place - a->place : place;
+    const bool first = dir != a->listed;
+    const bool follows = gap >= 0 && gap <= GAP_MAX;
+    if (!follows)
+        a->window = 0;
+    else if (first || gap > 0)
+        a->window = a->window ? 2 * a->window : WINDOW_MIN;
+    if (a->window > DZ_AHEAD_ENTRIES - 1)
+        a->window = DZ_AHEAD_ENTRIES - 1;
+    a->listed = dir;
+    a->place = place;
+    return follows;
+}
+
+/* The thread has just used the file at a path of its call. */
+static void fill_run(struct dz_linux_thread *t, bool has_dir, bool opens)
+{
+    struct linux_ahead *a = &t->ahead;
+    struct dz_kernel *k = t->task->kernel;
+    char text[PATH_MAX];
+    struct dz_at at;
+    uint64_t dir = 0;
+    if (!dz_kernel_unnoticed(k) ||
+        dz_linux_at(&t->call, has_dir ? 0 : -1, has_dir ? 1 : 0, 0, text, &at) < 0)
+        return;
+    const int64_t place = dz_kernel_listed(k, t->task->proc, at, &dir);
+    if (place < 0 || !follows_listing(a, dir, place))
+        return;
+    const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
+    struct following f = {.t = t, .path = text, .place = place, .opens = opens};
+    f.prefix = (size_t)(name - text);
+    f.run = a->window && f.prefix < DZ_AHEAD_NAME ? dz_zalloc(sizeof *f.run) : NULL;
+    if (!f.run)
+        return;
+    drop_run(t);
+    f.run->count = 1;
+    f.run->bytes = opens ? place_of(t)->entry[0].have : 0;
+    const struct dz_vfs_name from = {dir, name, strlen(name)};
+    (void)dz_vfs_listed(t->l->o.vfs, &from, add_entry, &f);
+    f.run->changes = changes_of(t->l);
+    a->run = f.run;
+    a->dir = at.dirfd;
+}
+
+/* May a run stay over this call? It does not change what the thread's paths mean, or what the
+ * thread may open. */
+static bool keeps_run(const struct linux_ahead *a, const struct dz_linux_call *c)
+{
+    switch (c->number) {
+    case SYS_close:
+        return (int32_t)c->arg[0] != a->dir;
+    case SYS_read:
+    case SYS_pread64:
+    case SYS_readv:
+    case SYS_write:
+    case SYS_writev:
+    case SYS_lseek:
+    case SYS_fstat:
+    case SYS_stat:
+    case SYS_lstat:
+    case SYS_newfstatat:
+    case SYS_statx:
+    case SYS_open:
+    case SYS_openat:
+    case SYS_getdents64:
+    case SYS_brk:
+    case SYS_mmap:
+    case SYS_munmap:
+    case SYS_mprotect:
+    case SYS_mremap:
+    case SYS_madvise:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void opened(struct dz_linux_thread *t, struct dz_stub_ahead *place, int fd)
+{
+    const struct dz_linux_call *c = &t->call;
+    const bool at = c->number == SYS_openat;
+    const int flags = (int)c->arg[at ? 2 : 1];
+    if (flags & (O_ACCMODE | O_CREAT | O_DIRECTORY | O_PATH))
+        return;
+    fill_file(t, place, fd);
+    if (!t->ahead.has_file || (flags & ~(O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)))
+        return;
+    t->ahead.flags = flags;
+    fill_run(t, at, true);
 }
 
 void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result)
 {
     const struct dz_linux_call *c = &t->call;
-    const bool opens = c->number == SYS_openat || c->number == SYS_open;
-    if (result < 0 || (!opens && c->number != SYS_rt_sigaction) || !may_have(t))
+    struct linux_ahead *a = &t->ahead;
+    const bool opens = c->number == SYS_openat || c->number == SYS_open,
+               stats =
+                   c->number == SYS_newfstatat || c->number == SYS_stat || c->number == SYS_lstat;
+    if (a->run && !keeps_run(a, c))
+        drop_run(t);
+    if (result < 0 || (!opens && !stats && c->number != SYS_rt_sigaction) || !may_have(t))
         return;
     struct dz_stub_ahead *place = place_of(t);
     if (!place)
         return;
-    const int flags = (int)c->arg[c->number == SYS_openat ? 2 : 1];
-    if (!opens)
+    if (opens)
+        opened(t, place, (int)result);
+    else if (!stats)
         fill_actions(t, place);
-    else if (!(flags & (O_ACCMODE | O_CREAT | O_DIRECTORY | O_PATH)))
-        fill_file(t, place, (int)result);
+    else if (!a->has_file && !(c->number == SYS_newfstatat && (c->arg[3] & 0x1000)))
+        fill_run(t, c->number == SYS_newfstatat, false);
 }

@@ -363,7 +363,8 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
         }
         break;
     }
-    dz_linux_ahead_flush(t);
+    if (!dz_linux_ahead_flush(t))
+        regs_of(t)->rax = (uint64_t)-EFAULT;
     if (t->group->broken)
         kill_it(t);
     return DZ_RUN_READY;
@@ -518,19 +519,19 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
     t->l->running--;
     t->group->ran_ns += dz_kernel_now(t->task->kernel) - t->since;
     dz_linux_ahead_take(t);
-    switch (e->kind) {
-    case DZ_STUB_CALL:
-        on_call(t, e);
-        return;
-    case DZ_STUB_FAULT:
-        on_fault(t, e);
-        return;
-    case DZ_STUB_STOPPED:
+    const enum dz_stub_event_kind kind = e->kind;
+    if (kind != DZ_STUB_ENDED && t->group->broken) { /* a promised file could not be opened */
+        kill_it(t);
         dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, false));
-        return;
-    case DZ_STUB_ENDED:
-        return;
+    } else if (kind == DZ_STUB_CALL) {
+        on_call(t, e);
+    } else if (kind == DZ_STUB_FAULT) {
+        on_fault(t, e);
+    } else if (kind == DZ_STUB_STOPPED) {
+        dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, false));
     }
+    if (!t->running)
+        dz_linux_ahead_rest(t);
 }
 
 /* Interrupt threads that have run for a slice. */

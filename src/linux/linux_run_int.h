@@ -57,19 +57,39 @@ struct dz_linux_group {
     int64_t ran_ns; /* run time of its threads since its accounts were taken */
 };
 
+/* The entries in a thread's ctx: linux_ahead.c. The first one is the file that it opened. */
+struct linux_run {
+    uint32_t count;
+    uint32_t bytes;   /* of content, in the ctx */
+    uint64_t changes; /* the state of the disk that they are from */
+    struct {
+        uint64_t ino;  /* referenced, because the stub may open it; 0: it may not */
+        int64_t place; /* in the listing */
+        char path[DZ_AHEAD_NAME];
+    } entry[DZ_AHEAD_ENTRIES];
+};
+
 /* What its stub may answer: linux_ahead.c. */
 struct linux_ahead {
     bool given;   /* the stub may use answers, or has used them: take them back after an event */
     bool actions; /* give the actions of signals, too */
-    uint64_t path_at;   /* the call's path is at this address: */
-    uint32_t path_size; /* so many bytes from there on, in the ctx */
-    bool has_put;       /* the ctx has bytes that run() shall write */
-    bool file_given;    /* the stub may use a file's content, or has used it */
-    bool has_file;      /* the ctx has a file's content, */
-    int32_t fd;         /* behind this descriptor, */
-    uint32_t file;      /* and its description, */
-    uint64_t changes;   /* as of this state of the disk */
-    uint64_t pos;       /* the offset that was given */
+    uint64_t path_at;      /* the call's path is at this address: */
+    uint32_t path_size;    /* so many bytes from there on, in the ctx */
+    bool has_put;          /* the ctx has bytes that run() shall write */
+    bool file_given;       /* the stub may use a file's content, or has used it */
+    bool has_file;         /* the ctx has a file's content, */
+    int32_t fd;            /* behind this descriptor, */
+    uint32_t file;         /* and its description, */
+    uint64_t changes;      /* as of this state of the disk */
+    uint64_t pos;          /* the offset that was given */
+    uint32_t current;      /* the file's entry, */
+    int32_t next_fd;       /* the descriptor of the next one; -1: none may be opened */
+    struct linux_run *run; /* NULL: only the file */
+    uint32_t used;         /* the last entry of it that was used */
+    int32_t dir, flags;    /* of the call that it follows */
+    uint32_t window;       /* how many entries to give; 0: the thread does not follow a listing */
+    uint64_t listed;       /* the directory of the last file that it opened or looked at, */
+    int64_t place;         /* and the file's place in the listing */
 };
 
 struct dz_linux_thread {
@@ -225,14 +245,16 @@ uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus *
 void dz_linux_ahead_give(struct dz_linux_thread *t);
 void dz_linux_ahead_take(struct dz_linux_thread *t);
 void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result);
+/* The thread does not run on at once. */
+void dz_linux_ahead_rest(struct dz_linux_thread *t);
 void dz_linux_ahead_path(
     struct dz_linux_thread *t); /* before a call that has just come is served */
 /* Afterwards all descriptors are as the kernel's rows say. */
 void dz_linux_ahead_settle(struct dz_linux *l);
 /* The bytes that came with the call which is being served; 0: others were asked for. */
 size_t dz_linux_ahead_read(const struct dz_linux_thread *t, uint64_t at, void *to, size_t n);
-/* Write what dz_linux_put_last() has left for run(). */
-void dz_linux_ahead_flush(struct dz_linux_thread *t);
+/* Write what dz_linux_put_last() has left for run(); false: the page cannot be written. */
+bool dz_linux_ahead_flush(struct dz_linux_thread *t);
 /* The thread has lost its number. */
 void dz_linux_ahead_drop(struct dz_linux_thread *t);
 

@@ -50,7 +50,7 @@ enum {
 /* No guest may map this: a range for dz_mm_init(). Its first 8 GiB are empty: the filter of a stub
  * compares the high halves of addresses (stub_filter.c). */
 #define DZ_STUB_RESERVED_START UINT64_C(0x5ffe00000000)
-#define DZ_STUB_RESERVED_END   UINT64_C(0x600020000000)
+#define DZ_STUB_RESERVED_END   UINT64_C(0x600050000000)
 
 /* A page for patch(). A guest may map it: then patches are undone. */
 #define DZ_STUB_PATCH_TABLE UINT64_C(0x050f0000)

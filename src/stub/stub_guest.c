@@ -291,14 +291,21 @@ INLINE int answer_base(const struct stub_ctx *c, greg_t *g)
     return 1;
 }
 
+INLINE const struct dz_stub_entry *current_of(const struct dz_stub_ahead *a)
+{
+    return &a->entry[a->current % DZ_AHEAD_ENTRIES];
+}
+
 /* Bytes at an offset, if all of them are here. */
 INLINE int answer_read(struct dz_stub_ahead *a, greg_t *g, uint64_t pos, int moves)
 {
-    const uint64_t left = pos < a->size ? a->size - pos : 0;
+    const struct dz_stub_entry *e = current_of(a);
+    const uint64_t left = pos < e->size ? e->size - pos : 0;
     uint64_t n = (uint64_t)g[REG_RDX];
     n = n < left ? n : left;
-    if (g[REG_RDX] < 0 || a->have > DZ_AHEAD_BYTES || (n && (pos > a->have || n > a->have - pos)) ||
-        !give((uint64_t)g[REG_RSI], a->bytes + pos, n))
+    if (g[REG_RDX] < 0 || e->bytes_at > DZ_AHEAD_ROOM || e->have > DZ_AHEAD_ROOM - e->bytes_at ||
+        (n && (pos > e->have || n > e->have - pos)) ||
+        !give((uint64_t)g[REG_RSI], a->bytes + e->bytes_at + pos, n))
         return 0;
     if (moves)
         a->pos = pos + n;
@@ -312,7 +319,7 @@ INLINE int answer_seek(struct dz_stub_ahead *a, greg_t *g)
     const int whence = (int)g[REG_RDX]; /* SEEK_SET, SEEK_CUR, SEEK_END */
     const int64_t base = whence == 0   ? 0
                          : whence == 1 ? (int64_t)a->pos
-                         : whence == 2 ? (int64_t)a->size
+                         : whence == 2 ? (int64_t)current_of(a)->size
                                        : -1;
     int64_t to;
     if (base < 0 || __builtin_add_overflow(base, (int64_t)g[REG_RSI], &to) || to < 0)
@@ -321,16 +328,18 @@ INLINE int answer_seek(struct dz_stub_ahead *a, greg_t *g)
     g[REG_RAX] = to;
     return 1;
 }
-INLINE int answer_stat(const struct dz_stub_ahead *a, greg_t *g, uint64_t to)
+INLINE int answer_stat(const struct dz_stub_entry *e, greg_t *g, uint64_t to)
 {
-    if (!give(to, a->stat, sizeof a->stat))
+    if (!give(to, e->stat, sizeof e->stat))
         return 0;
     g[REG_RAX] = 0;
     return 1;
 }
+/* A call on the descriptor. */
 INLINE int answer_file(struct dz_stub_ahead *a, greg_t *g)
 {
-    char first;
+    if (!a->is_open || (int32_t)g[REG_RDI] != a->fd)
+        return 0;
     switch (g[REG_RAX]) {
     case SYS_read:
         return answer_read(a, g, a->pos, 1);
@@ -339,20 +348,82 @@ INLINE int answer_file(struct dz_stub_ahead *a, greg_t *g)
     case SYS_lseek:
         return answer_seek(a, g);
     case SYS_fstat:
-        return answer_stat(a, g, (uint64_t)g[REG_RSI]);
-    case SYS_newfstatat: /* with an empty path, as fstat in C libraries */
-        return (uint32_t)g[REG_R10] == 0x1000 /* AT_EMPTY_PATH */ &&
-               get(&first, (uint64_t)g[REG_RSI], 1) && !first &&
-               answer_stat(a, g, (uint64_t)g[REG_RDX]);
+        return answer_stat(current_of(a), g, (uint64_t)g[REG_RSI]);
     case SYS_ioctl:
         if ((uint32_t)g[REG_RSI] != 0x5401 /* TCGETS */)
             return 0;
         g[REG_RAX] = -ENOTTY;
         return 1;
     default: /* close */
-        a->closed = 1;
+        a->is_open = 0;
         g[REG_RAX] = 0;
         return 1;
+    }
+}
+
+/* The entry with this path, from the last one that was found on; 0: none. */
+INLINE uint32_t find_entry(struct dz_stub_ahead *a, int32_t dir, uint64_t path)
+{
+    const uint64_t left = 4096 - path % 4096, n = left < DZ_AHEAD_NAME ? left : DZ_AHEAD_NAME;
+    const uint32_t count = a->count < DZ_AHEAD_ENTRIES ? a->count : DZ_AHEAD_ENTRIES;
+    uint32_t size = 0;
+    if (dir != a->dir || count < 2 || !get(a->path, path, n))
+        return 0;
+    while (size < n && a->path[size])
+        size++;
+    for (uint32_t i = a->used ? a->used : 1; size < n && size && i < count; i++) {
+        const struct dz_stub_entry *e = &a->entry[i];
+        uint32_t same = e->path_size == size ? size : 0;
+        while (same && e->path[same - 1] == (char)a->path[same - 1])
+            same--;
+        if (e->path_size == size && !same)
+            return a->used = i;
+    }
+    return 0;
+}
+INLINE int answer_stat_at(struct dz_stub_ahead *a, greg_t *g)
+{
+    const int at = g[REG_RAX] == SYS_newfstatat;
+    const uint32_t flags = at ? (uint32_t)g[REG_R10] : 0;
+    const uint64_t path = (uint64_t)g[at ? REG_RSI : REG_RDI],
+                   to = (uint64_t)g[at ? REG_RDX : REG_RSI];
+    char first;
+    if (flags == 0x1000 /* AT_EMPTY_PATH, as fstat in C libraries */)
+        return a->is_open && (int32_t)g[REG_RDI] == a->fd && get(&first, path, 1) && !first &&
+               answer_stat(current_of(a), g, to);
+    if (flags & ~0x900u) /* AT_SYMLINK_NOFOLLOW, AT_NO_AUTOMOUNT: entries are files */
+        return 0;
+    const uint32_t i = find_entry(a, at ? (int32_t)g[REG_RDI] : -100 /* AT_FDCWD */, path);
+    return i && answer_stat(&a->entry[i], g, to);
+}
+INLINE int answer_open(struct dz_stub_ahead *a, greg_t *g)
+{
+    const int at = g[REG_RAX] == SYS_openat;
+    if (a->is_open || a->next_fd < 0 || (uint32_t)g[at ? REG_RDX : REG_RSI] != a->flags)
+        return 0;
+    const uint32_t i =
+        find_entry(a, at ? (int32_t)g[REG_RDI] : -100, (uint64_t)g[at ? REG_RSI : REG_RDI]);
+    if (!i || !a->entry[i].opens)
+        return 0;
+    a->current = i;
+    a->pos = 0;
+    a->fd = a->next_fd;
+    a->is_open = 1;
+    g[REG_RAX] = a->fd;
+    return 1;
+}
+INLINE int answer_of_files(struct dz_stub_ahead *a, greg_t *g)
+{
+    switch (g[REG_RAX]) {
+    case SYS_openat:
+    case SYS_open:
+        return answer_open(a, g);
+    case SYS_newfstatat:
+    case SYS_stat:
+    case SYS_lstat:
+        return answer_stat_at(a, g);
+    default:
+        return answer_file(a, g);
     }
 }
 INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
@@ -371,18 +442,21 @@ INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
     case SYS_lseek:
     case SYS_fstat:
     case SYS_newfstatat:
+    case SYS_stat:
+    case SYS_lstat:
+    case SYS_openat:
+    case SYS_open:
     case SYS_ioctl:
     case SYS_close:
         break;
     default:
         return 0;
     }
-    if ((int32_t)g[REG_RDI] != a->fd || !atomic_compare_exchange_strong(&a->file, &ready, busy))
+    if (!atomic_compare_exchange_strong(&a->file, &ready, busy))
         return 0;
-    const int done = answer_file(a, g);
+    const int done = answer_of_files(a, g);
     /* set to NONE meanwhile: it stays so */
-    (void)atomic_compare_exchange_strong(&a->file, &busy,
-                                         a->closed ? DZ_AHEAD_NONE : DZ_AHEAD_READY);
+    (void)atomic_compare_exchange_strong(&a->file, &busy, DZ_AHEAD_READY);
     return done;
 }
 
@@ -451,9 +525,9 @@ __asm__("stub_entries:\n"
         "1: syscall\n ud2\n" /* no call has such a number */
         "stub_enter:\n"
         " lahf\n seto %al\n movzwl %ax, %eax\n shl $16, %r11d\n or %r11d, %eax\n"
-        " rdgsbase %rcx\n mov %rcx, %r11\n shr $28, %r11\n cmp $0x60001, %r11\n jne 1b\n"
-        " test %cx, %cx\n jne 1b\n"
-        " mov %rsp, " AT(15) "\n lea 0xa000(%rcx), %rsp\n"
+        " rdgsbase %rcx\n mov %rcx, %r11\n shr $28, %r11\n sub $0x60001, %r11\n"
+        " cmp $4, %r11\n jae 1b\n test $0x3ffff, %ecx\n jne 1b\n"
+        " mov %rsp, " AT(15) "\n lea 0x3a000(%rcx), %rsp\n"
         " pushfq\n popq " AT(17) "\n testb $4, 1+" AT(17) "\n jne 2b\n"
         " mov %r8, " AT(0) "\n mov %r9, " AT(1) "\n mov %r10, " AT(2) "\n"
         " mov %r12, " AT(4) "\n mov %r13, " AT(5) "\n mov %r14, " AT(6) "\n"
@@ -472,7 +546,9 @@ __asm__("stub_entries:\n"
         "stub_end:\n");
 /* clang-format on */
 extern HIDDEN const char stub_entries[], stub_leave[], stub_end[];
-_Static_assert(CTX_START_STACK == 0xa000, "as in stub_enter");
+_Static_assert(CTX_START_STACK == 0x3a000 && PAGE_CTX == UINT64_C(0x600010000000) &&
+                   PAGE_END - PAGE_CTX == UINT64_C(4) << 28 && PAGE_CTX_SIZE == 0x40000,
+               "as in stub_enter");
 
 /* The thread has arrived behind its site. */
 INLINE void finish(const struct stub_ctx *c, ucontext_t *u)

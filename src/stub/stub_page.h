@@ -9,9 +9,9 @@
  *
  *     memory file            in a process                       ctx
  *     0        bell          PAGE_CTX                           0x0000 struct stub_ctx
- *     64K * n  ctx of        PAGE_CTX + 64K * n: those of       0x1000 calls
+ *     256K * n ctx of        PAGE_CTX + 256K * n: those of      0x1000 calls
  *              thread n      its own threads only               0x3000 struct dz_stub_ahead
- *                                                               0x8000 room for zygote's arguments
+ *                                                               0x38000 room for zygote's arguments
  *                                                               ..end   the handler's stack, whose
  *                                                                       top is the signal's frame
  */
@@ -26,18 +26,18 @@
 #define PAGE_TEXT      UINT64_C(0x600000000000) /* the program; the Makefile links it there */
 #define PAGE_TEXT_SIZE UINT64_C(0x10000)
 #define PAGE_CTX       UINT64_C(0x600010000000)
-#define PAGE_CTX_SIZE  UINT64_C(0x10000)
-#define PAGE_END       UINT64_C(0x600020000000) /* of the last ctx */
+#define PAGE_CTX_SIZE  UINT64_C(0x40000)
+#define PAGE_END       UINT64_C(0x600050000000) /* of the last ctx */
 #define PAGE_MAX       UINT64_C(0x7ffffffff000) /* of a guest's addresses */
 
 enum {
     CTX_CALLS_AT = 0x1000,
     CTX_CALLS_MAX = 128, /* of one list */
     CTX_AHEAD_AT = 0x3000,
-    CTX_ROOM_AT = 0x8000,
+    CTX_ROOM_AT = 0x38000,
     CTX_ROOM_SIZE = 0x1000,
-    CTX_START_STACK = 0xa000, /* top of the stack without a signal */
-    CTX_STACK_AT = 0xa000,    /* the alternate stack, up to the end */
+    CTX_START_STACK = 0x3a000, /* top of the stack without a signal */
+    CTX_STACK_AT = 0x3a000,    /* the alternate stack, up to the end */
 };
 
 /* Patched call sites (stub_patch.c). PATCH_TABLE has the addresses of the stub's entries: an entry

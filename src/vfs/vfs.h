@@ -317,6 +317,11 @@ struct dz_vfs_entry {
  * not change the disk or list; name is borrowed for the call. Returns 0, also at the end. */
 int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
                    int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
+/* The place of a name in the listing of its directory, from the memory of an earlier listing; then
+ * the entries that follow are given to fn (unless NULL), as by dz_vfs_readdir(). -EAGAIN: the
+ * directory was not listed lately, or has changed since. -ENOENT: it had no such name. */
+int64_t dz_vfs_listed(struct dz_vfs *v, const struct dz_vfs_name *name,
+                      int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
 /* The absolute path of a directory as seen from the directory root (a chroot's
  * getcwd). ENOENT: removed. ERANGE: size. Returns the length without NUL. */
 int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size_t size);

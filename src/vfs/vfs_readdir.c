@@ -237,6 +237,12 @@ static int append(struct dz_window *w, const struct window_entry *e, const char 
     return 0;
 }
 
+static uint64_t cookie_of(uint64_t seed, const char *name, size_t len)
+{
+    const uint64_t hash = dz_vfs_hash(seed, name, len) >> 1;
+    return hash < COOKIE_FIRST ? hash + COOKIE_FIRST : hash;
+}
+
 struct filling {
     uint64_t seed;
     struct dz_window *w;
@@ -247,13 +253,11 @@ static int take(void *arg, const struct dz_vfs_entry *e)
     const struct filling *f = arg;
     struct dz_window *w = f->w;
     struct window_entry fresh = {
-        .cookie = dz_vfs_hash(f->seed, e->name, e->len) >> 1,
+        .cookie = cookie_of(f->seed, e->name, e->len),
         .ino = e->ino,
         .type = e->type,
         .len = (uint32_t)e->len,
     };
-    if (fresh.cookie < COOKIE_FIRST)
-        fresh.cookie += COOKIE_FIRST;
     if (w->count == DZ_VFS_WINDOW_ENTRIES || w->name_bytes + e->len > DZ_VFS_WINDOW_BYTES) {
         int rc = halve(w);
         if (rc)
@@ -390,6 +394,29 @@ int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
     }
     dp->refs--;
     return rc > 0 ? 0 : rc;
+}
+
+int64_t dz_vfs_listed(struct dz_vfs *v, const struct dz_vfs_name *name,
+                      int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg)
+{
+    struct dz_inode *dp;
+    const uint64_t cookie = cookie_of(v->seed, name->name, name->len);
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget_dir(v, name->dir, &dp);
+    for (size_t i = 0; !rc && i < DZ_VFS_WINDOWS; i++) {
+        const struct dz_window *w = v->window[i];
+        if (!w || w->dir != name->dir || w->version != dp->version || cookie <= w->from ||
+            cookie > w->upto)
+            continue;
+        const size_t next = first_above(w, cookie);
+        if (next == 0 || w->entry[next - 1].cookie != cookie)
+            return -ENOENT;
+        if (fn)
+            (void)serve(v, dp, w, cookie, fn, arg);
+        return (int64_t)(next - 1);
+    }
+    return rc ? rc : -EAGAIN;
 }
 
 /* ---- the path of a directory ------------------------------------------------------------- */

@@ -122,7 +122,7 @@ static void scribble(uint32_t g, struct input *in)
         0, 1, 2, 3, UINT64_MAX, UINT64_C(1) << 63, PAGE_CTX, PAGE_TEXT, 0x7fffffff, UINT32_MAX,
     };
     const uint64_t what = get(in, 1);
-    const uint64_t at = get(in, 2) % (PAGE_CTX_SIZE - 8);
+    const uint64_t at = (get(in, 2) * 4 + (what >> 6)) % (PAGE_CTX_SIZE - 8);
     uint64_t value = what & 1 ? get(in, 8) : extremes[get(in, 1) % DZ_ARRAY_LEN(extremes)];
     struct host *h = host_of(stub);
     uint8_t *to = what & 2 ? (uint8_t *)bell_of(h) + at % sizeof(struct stub_bell)

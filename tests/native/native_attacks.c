@@ -28,8 +28,8 @@
 
 #define STUB_TEXT     UINT64_C(0x600000000000)
 #define STUB_CTX      UINT64_C(0x600010000000)
-#define STUB_END      UINT64_C(0x600020000000)
-#define STUB_CTX_SIZE UINT64_C(0x10000)
+#define STUB_END      UINT64_C(0x600050000000)
+#define STUB_CTX_SIZE UINT64_C(0x40000)
 #define NOWHERE       UINT64_C(0x7000dead0000)
 #define NOT_CANONICAL UINT64_C(0x8000000000000000)
 #define OF_THE_KERNEL UINT64_C(0xffffffff81000000)
@@ -504,7 +504,7 @@ static void overflow(int i)
 {
     static char own[65536];
     static const uint64_t places[] = {
-        STUB_CTX, STUB_CTX + 0xa000, NOWHERE, NOT_CANONICAL, OF_THE_KERNEL, 0, STUB_TEXT};
+        STUB_CTX, STUB_CTX + 0x3a000, NOWHERE, NOT_CANONICAL, OF_THE_KERNEL, 0, STUB_TEXT};
     const stack_t s = {.ss_sp = i == 0 ? own : (void *)places[i % 7],
                        .ss_size = i < 8 ? sizeof own : (size_t)-1};
     struct sigaction a = {.sa_handler = count_storm, .sa_flags = SA_ONSTACK};
@@ -534,8 +534,8 @@ static void return_to(int i)
     static _Alignas(64) uint8_t fp[16384];
     static _Alignas(64) uint8_t stack[65536];
     static _Alignas(16) struct frame f;
-    static const uint64_t extremes[] = {0,        UINT64_MAX,        NOT_CANONICAL, OF_THE_KERNEL,
-                                        STUB_CTX, STUB_CTX + 0xf000, STUB_TEXT,     0x3ffd7f};
+    static const uint64_t extremes[] = {0,        UINT64_MAX,         NOT_CANONICAL, OF_THE_KERNEL,
+                                        STUB_CTX, STUB_CTX + 0x3f000, STUB_TEXT,     0x3ffd7f};
     uint64_t *const words = (uint64_t *)&f;
     const unsigned word = (unsigned)i / 8 % 48;
     f.flags = 7;
@@ -820,7 +820,7 @@ static void rewrite(int i)
         {SYS_munmap, {STUB_TEXT, 4096}},
         {SYS_mmap, {STUB_TEXT, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, ~0ul}},
         {SYS_mremap, {STUB_CTX, 0, 1 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, 0x10000000}},
-        {SYS_mremap, {STUB_CTX, 65536, 1 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, 0x10000000}},
+        {SYS_mremap, {STUB_CTX, STUB_CTX_SIZE, 1 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, 0x10000000}},
     };
     static volatile uint64_t at;
     struct sigaction a = {.sa_handler = jump_back, .sa_flags = SA_NODEFER};

@@ -18,7 +18,7 @@
 #define STUB_TEXT ((volatile uint8_t *)0x600000000000)
 #define STUB_CTX  UINT64_C(0x600010000000)
 enum {
-    CTX_SIZE = 0x10000,
+    CTX_SIZE = 0x40000,
     CTX_COUNT = 4096,
     TEXT_SIZE = 2048,
     SECONDS = 3, /* that an attack may take */

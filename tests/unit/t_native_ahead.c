@@ -67,6 +67,98 @@ TEST(offsets_are_the_descriptor_s)
     nrig_stop(&r);
 }
 
+/* A program that goes through a directory gets answers for the files that follow in its listing. */
+TEST(files_in_the_order_of_a_listing)
+{
+    nrig_python(&r);
+    PY("os.mkdir('d')\n"
+       "for i in range(90): put('d/f%d' % i, b'text %d' % i * (i * i))\n"
+       "for i in range(3): os.mkdir('d/sub%d' % i)\n"
+       "put('d/locked', b'secret'); os.chmod('d/locked', 0)\n"
+       "time.sleep(0.02)\n"
+       "def sums():\n"
+       "    t = 0\n"
+       "    for n in os.listdir('d'):\n"
+       "        if n[0] != 'f': continue\n"
+       "        fd = os.open('d/' + n, 0); r = os.fstat(fd).st_size + fd\n"
+       "        while b := os.read(fd, 5000): r = (r * 31 + sum(b) + len(b)) % 1000007\n"
+       "        os.close(fd); t += r\n"
+       "    return t\n"
+       "print(sums(), sums(), sums())\n"
+       "print(sum(os.stat('d/' + n).st_size for n in os.listdir('d') if n[0] == 'f'))\n"
+       /* what changes in between is seen: by a call, */
+       "l = [n for n in os.listdir('d') if n[0] == 'f']\n"
+       "for i, n in enumerate(l[:-1]):\n"
+       "    fd = os.open('d/' + n, 0)\n"
+       "    size = os.fstat(fd).st_size; again = len(os.read(fd, 1 << 20)); os.close(fd)\n"
+       "    if size != again or i % 7 == 6 and size != 3 or i % 7 == 3 and size != 5:\n"
+       "        print('stale', i, n, size, again)\n"
+       "    if i % 7 == 5: put('d/' + l[i + 1], b'new')\n"
+       "    if i % 7 == 2: os.rename('d/' + l[i + 1], 'd/g'); put('d/' + l[i + 1], b'other')\n"
+       "    if i % 7 == 4: os.chmod('d/' + l[i + 1], 0o600)\n"
+       "    if (os.stat('d/' + l[i + 1]).st_mode & 0o777 == 0o600) != (i % 7 == 4): print('mode', n)\n"
+       "os.unlink('d/g')\n"
+       /* descriptors stay the lowest, also with holes and at the limit, */
+       "l = [n for n in os.listdir('d') if n[0] == 'f']\n"
+       "sums()\n"
+       "hole = os.open('d', 0); top = os.dup(hole)\n"
+       "for i, n in enumerate(l):\n"
+       "    fd = os.open(n, 0, dir_fd=top) if i % 2 else os.open('d/' + n, 0)\n"
+       "    if (fd == hole) != (i > 30): print('fd', i, fd, hole, top)\n"
+       "    if i == 30: os.close(hole)\n"
+       "    if i == 60: os.lseek(fd, 3, 0); kept = fd; hole = top + 1\n"
+       "    else: os.close(fd)\n"
+       "    if i == 60: break\n"
+       "print(os.lseek(kept, 0, 1), os.readlink('/proc/self/fd/%d' % kept).rsplit('/', 1)[1] == l[60])\n"
+       "os.close(kept)\n"
+       /* and a directory, a root or rights of another kind change what a path means. */
+       "os.mkdir('e'); os.mkdir('e/d')\n"
+       "for n in l: put('e/d/' + n, b'e')\n"
+       "sums()\n"
+       "for i, n in enumerate(l):\n"
+       "    if i == 40: os.chdir('e')\n"
+       "    if (os.stat('d/' + n).st_size == 1) != (i >= 40): print('dir', n)\n"
+       "os.chdir('..')\n"
+       "d = os.open('d', 0)\n"
+       "for i, n in enumerate(l):\n"
+       "    if i == 40: os.dup2(os.open('e/d', 0), d)\n"
+       "    if (os.stat(n, dir_fd=d).st_size == 1) != (i >= 40): print('dup', n)\n");
+    nrig_stop(&r);
+}
+
+/* Two processes: one goes through a directory, and the other one removes what it is about to open,
+ * and says so by a word of common memory. */
+TEST(an_entry_that_is_removed_is_not_found)
+{
+    nrig_python(&r);
+    PY("m = mmap.mmap(-1, 4096)\n"
+       "os.mkdir('d')\n"
+       "for i in range(60): put('d/f%d' % i, b'x' * i)\n"
+       "time.sleep(0.02)\n"
+       "for n in os.listdir('d'): open('d/' + n, 'rb').read()\n"
+       "l = os.listdir('d')\n"
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    for i in range(0, 58, 2):\n"
+       "        while m[0] != i + 1: pass\n"
+       "        os.unlink('d/' + l[i + 1])\n"
+       "        m[1] = i + 1\n"
+       "    os._exit(0)\n"
+       "bad = 0\n"
+       "for i, n in enumerate(os.listdir('d')[:58]):\n"
+       "    if i % 2:\n"
+       "        try: os.open('d/' + n, 0); bad += 1\n"
+       "        except FileNotFoundError: pass\n"
+       "        continue\n"
+       "    fd = os.open('d/' + n, 0)\n"
+       "    m[0] = i + 1\n"
+       "    while m[1] != i + 1: pass\n"
+       "    bad += len(os.read(fd, 99)) != int(n[1:])\n"
+       "    os.close(fd)\n"
+       "print(os.waitpid(pid, 0)[1], bad)\n");
+    nrig_stop(&r);
+}
+
 TEST(closed_means_closed)
 {
     nrig_python(&r);

@@ -551,11 +551,12 @@ TEST(host_answers_from_a_file_given_ahead)
     struct dz_stub_ahead *a = ahead_of(t);
     const uint64_t to = DATA + ROOM;
     a->fd = 7;
-    a->have = 10;
-    a->size = 10;
+    a->is_open = 1;
+    a->entry[0].have = 10;
+    a->entry[0].size = 10;
     a->pos = 2;
     memcpy(a->bytes, "0123456789", 10);
-    memset(a->stat, 's', sizeof a->stat);
+    memset(a->entry[0].stat, 's', sizeof a->entry[0].stat);
     a->file = DZ_AHEAD_READY;
     struct call_row rows[] = {{SYS_read, {7, to, 3}, 0},
                               {SYS_pread64, {7, to + 8, 100, 8}, 0},
@@ -579,7 +580,7 @@ TEST(host_answers_from_a_file_given_ahead)
     CHECK_INT(word(t, to + 1024 + 136), word(t, to + 2048));
     CHECK_INT(word(t, to + 1024), 0x7373737373737373);
     CHECK_INT(a->pos, 11);
-    CHECK_INT(a->closed, 1);
+    CHECK_INT(a->is_open, 0);
     CHECK_INT(a->reads, 4);
     CHECK_INT(a->read_size, 11);
     end();
@@ -612,17 +613,110 @@ TEST(host_leaves_other_calls_on_a_file_to_its_kernel)
     for (size_t i = 0; i < DZ_ARRAY_LEN(last); i++) {
         struct call_row row = last[i];
         a->fd = 7;
-        a->have = 10;
-        a->size = 20;
+        a->entry[0].have = 10;
+        a->entry[0].size = 20;
         a->pos = 0;
-        a->closed = a->reads = 0;
+        a->is_open = 1;
+        a->reads = 0;
         a->file = DZ_AHEAD_READY;
         answers(t, &row, 1);
-        CHECK(a->pos == 0 && a->closed == 0 && a->reads == 0);
+        CHECK(a->pos == 0 && a->is_open == 1 && a->reads == 0);
     }
     a->file = DZ_AHEAD_NONE; /* withdrawn */
     struct call_row row = {SYS_read, {7, DATA + ROOM, 1}, 0};
     answers(t, &row, 1);
+    end();
+}
+
+static void entry_fill(struct dz_stub_ahead *a, uint32_t i, const char *path, const char *content)
+{
+    static uint32_t room;
+    struct dz_stub_entry *e = &a->entry[i];
+    room = i ? room : 0;
+    e->path_size = (uint32_t)strlen(path);
+    memcpy(e->path, path, e->path_size);
+    e->opens = content[0] != '\0';
+    e->bytes_at = room;
+    e->size = e->have = (uint32_t)strlen(content);
+    memcpy(a->bytes + room, content, e->have);
+    memset(e->stat, 'a' + (int)i, sizeof e->stat);
+    room += e->have;
+}
+
+/* A run: calls on the files that a directory lists next, by their paths, in that order. */
+TEST(host_answers_from_entries_given_ahead)
+{
+    enum {
+        HERE = AT_FDCWD,
+        FLAGS = O_NOFOLLOW
+    };
+    static const char names[] = "d/b\0d/c\0d/e";
+    start();
+    uint32_t t = process(guest_rows);
+    struct dz_stub_ahead *a = ahead_of(t);
+    const uint64_t to = DATA + ROOM, b = DATA + ROOM + 2048, c = b + 4, e = c + 4;
+    const uint64_t here = (uint32_t)HERE;
+    CHECK_INT(stub->ops->write(stub, t, b, names, sizeof names), sizeof names);
+    a->fd = 7;
+    a->is_open = 1;
+    a->count = 4;
+    a->dir = HERE;
+    a->flags = FLAGS;
+    a->next_fd = 5;
+    entry_fill(a, 0, "d/a", "first");
+    entry_fill(a, 1, "d/b", "second");
+    entry_fill(a, 2, "d/c", "");
+    entry_fill(a, 3, "d/e", "fourth");
+    a->file = DZ_AHEAD_READY;
+    struct call_row rows[] = {{SYS_read, {7, to, 100}, 0},
+                              {SYS_close, {7}, 0},
+                              {SYS_newfstatat, {here, b, to + 256, 0x100}, 0},
+                              {SYS_openat, {here, b, FLAGS}, 0},
+                              {SYS_fstat, {5, to + 512}, 0},
+                              {SYS_read, {5, to + 8, 3}, 0},
+                              {SYS_read, {5, to + 16, 100}, 0},
+                              {SYS_close, {5}, 0},
+                              {SYS_lstat, {c, to + 768}, 0},
+                              {SYS_open, {e, FLAGS}, 0},
+                              {SYS_read, {5, to + 24, 100}, 0},
+                              {SYS_newfstatat, {here, b, to, 0}, 0}}; /* it is behind */
+    char got[32] = "";
+    answers(t, rows, DZ_ARRAY_LEN(rows));
+    const int64_t want[] = {5, 0, 0, 5, 0, 3, 3, 0, 0, 5, 6};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(want); i++)
+        CHECK_INT((int64_t)rows[i].result, want[i]);
+    CHECK_INT(stub->ops->read(stub, t, to, got, sizeof got), sizeof got);
+    CHECK(memcmp(got, "first", 5) == 0 && memcmp(got + 8, "sec", 3) == 0 &&
+          memcmp(got + 16, "ond", 3) == 0 && memcmp(got + 24, "fourth", 6) == 0);
+    CHECK_INT(word(t, to + 256), 0x6262626262626262);
+    CHECK_INT(word(t, to + 512), 0x6262626262626262);
+    CHECK_INT(word(t, to + 768), 0x6363636363636363);
+    CHECK(a->is_open == 1 && a->current == 3 && a->used == 3 && a->fd == 5 && a->pos == 6);
+    /* the entry must have the same path, directory and flags, and the descriptor must be free */
+    static const struct {
+        struct call_row row;
+        uint32_t is_open;
+        int32_t next_fd;
+    } last[] = {
+        {{SYS_openat, {(uint32_t)HERE, DATA + ROOM + 2048, FLAGS}, 0}, 1, 5},
+        {{SYS_openat, {(uint32_t)HERE, DATA + ROOM + 2048, FLAGS}, 0}, 0, -1},
+        {{SYS_openat, {(uint32_t)HERE, DATA + ROOM + 2048, FLAGS | O_CLOEXEC}, 0}, 0, 5},
+        {{SYS_openat, {3, DATA + ROOM + 2048, FLAGS}, 0}, 0, 5},
+        {{SYS_openat, {(uint32_t)HERE, DATA + ROOM + 2048 + 1, FLAGS}, 0}, 0, 5},
+        {{SYS_openat, {(uint32_t)HERE, DATA + ROOM + 2048 + 4, FLAGS}, 0}, 0, 5}, /* no content */
+        {{SYS_openat, {(uint32_t)HERE, 8, FLAGS}, 0}, 0, 5},
+        {{SYS_openat, {(uint32_t)HERE, PAGE_CTX, FLAGS}, 0}, 0, 5},
+        {{SYS_newfstatat, {(uint32_t)HERE, DATA + ROOM + 2048, DATA, 0x200}, 0}, 0, 5},
+        {{SYS_stat, {DATA + ROOM + 2048, 8}, 0}, 0, 5}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(last); i++) {
+        struct call_row row = last[i].row;
+        a->used = a->current = 0;
+        a->is_open = last[i].is_open;
+        a->next_fd = last[i].next_fd;
+        a->file = DZ_AHEAD_READY;
+        answers(t, &row, 1);
+        CHECK(a->current == 0 && a->is_open == last[i].is_open);
+    }
     end();
 }
 

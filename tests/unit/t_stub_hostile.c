@@ -551,7 +551,7 @@ TEST(hostile_calls)
 }
 TEST(hostile_frame)
 {
-    scribble_at(0xf000, 0xff7);
+    scribble_at(PAGE_CTX_SIZE - 0x1000, 0xff7);
 }
 TEST(hostile_bell)
 {

@@ -243,8 +243,9 @@ TEST(a_patched_call_moves_bytes)
     CHECK(e.hot);
     CHECK_INT(stub->ops->patch(stub, t, site), 0);
     a->fd = 5;
-    a->have = 8;
-    a->size = 8;
+    a->is_open = 1;
+    a->entry[0].have = 8;
+    a->entry[0].size = 8;
     memcpy(a->bytes, "contents", 8);
     atomic_store(&a->file, DZ_AHEAD_READY);
     struct call_row some[] = {{SYS_read, {5, to, 3}, 0},
