@@ -28,6 +28,7 @@
 #include "wasm/wasm.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
@@ -767,7 +768,10 @@ DZ_NORETURN static void loop(struct dz_serve *s)
  * memory. */
 static int become_user(struct dz_serve *s, uint32_t user, struct dz_err *err)
 {
-    int rc = s->machine.native ? dz_stub_host_settle(s->machine.native->stub, user, err) : 0;
+    struct dz_stub *stub = s->machine.native ? s->machine.native->stub : NULL;
+    if (stub && stub->ops->place) /* now, because each of the next steps is a hand-over */
+        (void)stub->ops->place(stub, sched_getcpu());
+    int rc = stub ? dz_stub_host_settle(stub, user, err) : 0;
     return rc < 0 ? rc : dz_os_user_settle(user, err);
 }
 

@@ -108,16 +108,19 @@ static bool make_way(void *arg)
 }
 
 /* Touch the memory that a wake writes, step by step until a start comes. */
-static void get_ready(int fd, const struct dz_os_dirty *dirty)
+static void get_ready(int fd, const struct dz_os_dirty *dirty, const struct dz_cell_native *native)
 {
     if (!make_way(&fd))
         return;
     dz_os_warm(dirty, make_way, &fd);
     if (!make_way(&fd))
         return;
-    dz_machine_warm();
-    if (make_way(&fd))
-        dz_serve_warm();
+    dz_machine_warm(native != NULL);
+    if (!make_way(&fd))
+        return;
+    dz_serve_warm();
+    if (native && zygote.image && make_way(&fd))
+        dz_linux_ready(native->runner, native->stub, zygote.pack_fd);
 }
 
 /* Give the process a stack canary of its own, so that what one cell learns of its stack is of no
@@ -164,7 +167,7 @@ DZ_NORETURN static void cell(int fd, int gate)
         (void)dz_frame_send(fd, &f, err.msg, true, NULL);
         _exit(1);
     }
-    get_ready(fd, dirty);
+    get_ready(fd, dirty, zygote.native ? &native : NULL);
     dz_cell_serve(fd, dirty, zygote.native ? &native : NULL, &zygote);
 }
 

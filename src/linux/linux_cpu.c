@@ -130,7 +130,20 @@ static const struct {
     uint32_t leaf, subleaf;
 } leaves[] = {{1, 0}, {7, 0}, {7, 1}, {0xd, 1}, {0x80000001, 0}, {0x80000008, 0}};
 
-static struct leaf leaf_of_host(uint32_t leaf, uint32_t subleaf)
+/* In a virtual machine cpuid takes tens of microseconds, so each process asks once, and a zygote
+ * asks for its cells. */
+enum {
+    XSAVE_LEAF = 0xd, /* subleaf: a component; eax, ebx: its size and place */
+    COMPONENTS = 63,
+};
+static struct {
+    bool known;
+    struct leaf leaves[DZ_ARRAY_LEN(leaves)];
+    uint32_t size[COMPONENTS], at[COMPONENTS]; /* 0: the processor does not have the component */
+    uint64_t xcr0;
+} host_cpu;
+
+static struct leaf ask(uint32_t leaf, uint32_t subleaf)
 {
     struct leaf l = {.leaf = leaf, .subleaf = subleaf};
     if (!__get_cpuid_count(leaf, subleaf, &l.regs[EAX], &l.regs[EBX], &l.regs[ECX], &l.regs[EDX]))
@@ -138,14 +151,45 @@ static struct leaf leaf_of_host(uint32_t leaf, uint32_t subleaf)
     return l;
 }
 
+/* A leaf that is not in the table: zeros. */
+static struct leaf leaf_of_host(uint32_t leaf, uint32_t subleaf)
+{
+    dz_linux_cpu_ask();
+    for (size_t i = 0; i < DZ_ARRAY_LEN(leaves); i++)
+        if (leaves[i].leaf == leaf && leaves[i].subleaf == subleaf)
+            return host_cpu.leaves[i];
+    return (struct leaf){.leaf = leaf, .subleaf = subleaf};
+}
+
 /* The components that the host's kernel has enabled; 0: it has no XSAVE. */
-static uint64_t xcr0(void)
+static uint64_t ask_xcr0(uint32_t ecx_of_leaf_1)
 {
     uint32_t low, high;
-    if (!(leaf_of_host(1, 0).regs[ECX] >> 27 & 1))
+    if (!(ecx_of_leaf_1 >> 27 & 1))
         return 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
+}
+static uint64_t xcr0(void)
+{
+    dz_linux_cpu_ask();
+    return host_cpu.xcr0;
+}
+
+void dz_linux_cpu_ask(void)
+{
+    if (host_cpu.known)
+        return;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(leaves); i++)
+        host_cpu.leaves[i] = ask(leaves[i].leaf, leaves[i].subleaf);
+    host_cpu.xcr0 = ask_xcr0(host_cpu.leaves[0].regs[ECX]);
+    for (uint32_t i = 2; i < COMPONENTS; i++)
+        if (host_cpu.xcr0 >> i & 1) {
+            const struct leaf l = ask(XSAVE_LEAF, i);
+            host_cpu.size[i] = l.regs[EAX];
+            host_cpu.at[i] = l.regs[EBX];
+        }
+    host_cpu.known = true;
 }
 
 void dz_linux_cpu_save(const struct dz_linux *l, struct dz_buf *to)
@@ -201,7 +245,6 @@ enum {
     XSTATE_HEADER = 512,
     XSTATE_FIRST = 576, /* of the components from 2 on */
     MXCSR_MASK = 0xffbf,
-    COMPONENTS = 63,
 };
 #define FXSAVE_MAGIC UINT32_C(0x46505853)
 
@@ -234,16 +277,15 @@ static const char *component_name(uint32_t number)
 static bool component_at(const uint8_t *xstate, size_t size, uint32_t number, size_t *ret_at,
                          size_t *ret_size)
 {
-    uint32_t magic, a, b, c, d;
+    uint32_t magic;
     uint64_t has;
     memcpy(&magic, xstate + FXSAVE_SAID, sizeof magic);
     memcpy(&has, xstate + FXSAVE_SAID + 8, sizeof has);
-    if (magic != FXSAVE_MAGIC || !(has >> number & 1) ||
-        !__get_cpuid_count(0xd, number, &a, &b, &c, &d))
-        return false;
-    *ret_at = b;
-    *ret_size = a;
-    return b >= XSTATE_FIRST && b <= size && a <= size - b;
+    dz_linux_cpu_ask();
+    *ret_at = host_cpu.at[number];
+    *ret_size = host_cpu.size[number];
+    return magic == FXSAVE_MAGIC && (has >> number & 1) && *ret_at >= XSTATE_FIRST &&
+           *ret_at <= size && *ret_size <= size - *ret_at;
 }
 
 void dz_linux_xstate_save(const uint8_t *xstate, size_t size, struct dz_buf *to)

@@ -21,6 +21,8 @@
 
 struct dz_linux; /* AT_HWCAP, AT_HWCAP2 */
 
+/* Ask the processor what it has, once for this process and the processes that it forks. */
+void dz_linux_cpu_ask(void);
 /* Append the features of this host. */
 void dz_linux_cpu_save(const struct dz_linux *l, struct dz_buf *to);
 /* Does this host have all of the saved ones? DZ_EUNSUPPORTED names one that it lacks. */

@@ -419,7 +419,28 @@ static bool give_pack(struct dz_linux *l)
 {
     if (!l->files.has_pack)
         l->files.has_pack = linux_ops(l)->file(l->o.stub, l->o.pack.fd, &l->files.pack) >= 0;
+    l->files.pack_fd = l->o.pack.fd;
     return l->files.has_pack;
+}
+
+void dz_linux_ready(struct dz_linux *l, struct dz_stub *stub, int pack_fd)
+{
+    struct dz_mm_back vdso;
+    assert(!l->o.stub);
+    l->o.stub = stub;
+    l->o.pack.fd = pack_fd;
+    if (pack_fd >= 0)
+        (void)give_pack(l);
+    (void)dz_linux_back_vdso(l, &vdso); /* what fails here is tried again when it is needed */
+    l->o = (struct dz_linux_opts){.stub = NULL};
+}
+
+void dz_linux_files_begin(struct dz_linux *l)
+{
+    if (!l->files.has_pack || l->files.pack_fd == l->o.pack.fd)
+        return;
+    linux_ops(l)->file_close(l->o.stub, l->files.pack);
+    l->files.has_pack = false;
 }
 
 static bool in_pack(struct dz_linux *l, const struct linux_back *b, const struct dz_vfs_attr *a,

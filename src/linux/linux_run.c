@@ -913,6 +913,7 @@ int dz_linux_begin(struct dz_linux *l, const struct dz_linux_opts *opts, struct 
         const bool told = sched_getaffinity(0, sizeof set, &set) == 0;
         l->o.cpus = told && CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
     }
+    dz_linux_files_begin(l);
     dz_linux_place_begin(l);
     return 0;
 }

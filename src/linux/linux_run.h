@@ -87,6 +87,9 @@ const char *dz_linux_cpuinfo(void);
  * dz_linux_cpuinfo() counts as unknown. */
 void dz_linux_told(bool counter, const char *cpuinfo, size_t size);
 DZ_NODISCARD int dz_linux_new(struct dz_linux **ret_linux, struct dz_err *err);
+/* In a process that waits for a machine: give the stubs the files that every machine of this pack
+ * maps. pack_fd: the descriptor that dz_linux_begin() will get; -1: none. */
+void dz_linux_ready(struct dz_linux *l, struct dz_stub *stub, int pack_fd);
 DZ_NODISCARD int dz_linux_begin(struct dz_linux *l, const struct dz_linux_opts *opts,
                                 struct dz_err *err);
 /* After the kernel, before the stub. NULL is fine. */

@@ -135,6 +135,7 @@ struct linux_files {
     uint8_t *chunk;      /* a buffer for copying */
     uint32_t pack, vdso; /* the stub's numbers */
     bool has_pack, has_vdso;
+    int pack_fd; /* has_pack: of this descriptor */
     DZ_VEC(, struct linux_packed) packed;
 };
 
@@ -302,6 +303,7 @@ uint64_t dz_linux_back_ino(const struct dz_linux *l, const struct dz_mm_back *ba
                            uint64_t *ret_offset);
 /* Called now and then: drops what no process maps. */
 void dz_linux_sweep(struct dz_linux *l, int64_t now);
+void dz_linux_files_begin(struct dz_linux *l); /* drop what was given ahead of another pack */
 void dz_linux_files_free(struct dz_linux *l);
 void dz_linux_pages_init(struct dz_linux *l);
 /* The rows of a saved machine: mapped files and shared memory; files of the pack. files_save writes

@@ -11,6 +11,10 @@
 
 #include <sys/mman.h>
 
+enum {
+    PARTS_MAX = 128, /* that are moved by one call of the host */
+};
+
 static struct dz_linux_space *space_of(const struct dz_linux *l, uint64_t id)
 {
     for (struct dz_linux_space *s = l->spaces; s; s = s->next)
@@ -105,67 +109,90 @@ int dz_linux_changed(struct dz_linux *l, const struct dz_linux_memory *mem,
     return rc < 0 ? dz_fail_sys(err, -rc, "find the pages that native programs wrote") : 0;
 }
 
-/* A part of one VMA. While its bytes are moved, the guest's protection does not count. */
-static int move_part(struct dz_linux *l, uint32_t number, const struct dz_mm_vma *v,
-                     struct dz_mm_range part, void *bytes, bool write)
+/* Parts of private memory that are moved together. While their bytes are moved, the protections of
+ * the guest do not count: `open` grants what is missing, `close` takes it back. */
+struct parts {
+    struct dz_linux *l;
+    uint32_t number; /* a thread of the address space */
+    bool write;
+    uint8_t *bytes; /* of the first part */
+    size_t n, size;
+    struct dz_mm_range of[PARTS_MAX];
+    size_t closed;
+    struct dz_mm_call open[PARTS_MAX], close[PARTS_MAX];
+};
+
+static int move_parts(struct parts *p)
 {
-    const struct dz_stub_ops *ops = linux_ops(l);
-    const size_t size = (size_t)(part.end - part.start);
-    const int need = write ? PROT_READ | PROT_WRITE : PROT_READ;
-    struct dz_mm_call c = {.op = DZ_MM_MPROTECT, .at = part.start, .size = size};
-    const bool opens = (v->prot & need) != need;
-    c.prot = v->prot | need;
-    int rc = opens ? ops->memory(l->o.stub, number, &c, 1) : 0;
-    if (rc < 0)
-        return rc;
-    const int64_t n = write ? ops->write(l->o.stub, number, part.start, bytes, size)
-                            : ops->read(l->o.stub, number, part.start, bytes, size);
-    c.prot = v->prot;
-    rc = opens ? ops->memory(l->o.stub, number, &c, 1) : 0;
-    return rc < 0 ? rc : n == (int64_t)size ? 0 : n < 0 ? (int)n : -EFAULT;
+    const struct dz_stub_ops *ops = linux_ops(p->l);
+    struct dz_stub *stub = p->l->o.stub;
+    int rc = p->closed ? ops->memory(stub, p->number, p->open, p->closed) : 0;
+    if (rc == 0 && p->n)
+        rc = ops->move(stub, p->number, p->of, p->n, p->bytes, p->write);
+    const int closed =
+        rc != -ESRCH && p->closed ? ops->memory(stub, p->number, p->close, p->closed) : 0;
+    p->bytes += p->size;
+    p->n = p->size = p->closed = 0;
+    return rc < 0 ? rc : closed;
 }
 
-static int move_private(struct dz_linux *l, uint64_t id, struct dz_mm_range run, uint8_t *bytes,
-                        bool write)
+static int add_part(struct parts *p, const struct dz_mm_vma *v, struct dz_mm_range part)
 {
-    const struct dz_linux_space *s = space_of(l, id);
-    const uint32_t number = s ? dz_linux_space_thread(l, s) : 0;
-    int rc = number ? 0 : -ESRCH;
+    const int need = p->write ? PROT_READ | PROT_WRITE : PROT_READ;
+    const size_t size = (size_t)(part.end - part.start);
+    if ((v->prot & need) != need) {
+        struct dz_mm_call c = {.op = DZ_MM_MPROTECT, .at = part.start, .size = size};
+        c.prot = v->prot | need;
+        p->open[p->closed] = c;
+        c.prot = v->prot;
+        p->close[p->closed++] = c;
+    }
+    p->of[p->n++] = part;
+    p->size += size;
+    return p->n == PARTS_MAX ? move_parts(p) : 0;
+}
+
+/* The parts of a run that lie in its VMAs. */
+static int add_run(struct parts *p, const struct dz_mm *mm, struct dz_mm_range run)
+{
+    int rc = 0;
     while (rc == 0 && run.start < run.end) {
-        const struct dz_mm_vma *v = dz_mm_find(&s->mm, run.start);
+        const struct dz_mm_vma *v = dz_mm_find(mm, run.start);
         if (!v || v->start > run.start || (v->flags & DZ_MM_SHARED))
             return -EFAULT;
         const struct dz_mm_range part = {run.start, run.end < v->end ? run.end : v->end};
-        rc = move_part(l, number, v, part, bytes, write);
-        bytes += part.end - part.start;
+        rc = add_part(p, v, part);
         run.start = part.end;
     }
     return rc;
 }
 
-static int move(struct dz_linux *l, const struct dz_linux_memory *mem,
-                const struct dz_linux_pages *run, void *bytes, bool write)
+static int move_object(struct dz_linux *l, uint64_t id, struct dz_mm_range run, uint8_t *bytes,
+                       bool write)
 {
-    const uint64_t at = run->first * DZ_MM_PAGE;
-    const size_t size = (size_t)run->count * DZ_MM_PAGE;
-    if (mem->kind == DZ_LINUX_OBJECT)
-        return write ? dz_linux_object_write(l, mem->id, at, bytes, size)
-                     : dz_linux_object_read(l, mem->id, at, bytes, size);
-    return move_private(l, mem->id, (struct dz_mm_range){at, at + size}, bytes, write);
+    const size_t size = (size_t)(run.end - run.start);
+    return write ? dz_linux_object_write(l, id, run.start, bytes, size)
+                 : dz_linux_object_read(l, id, run.start, bytes, size);
 }
 
 static int move_all(struct dz_linux *l, const struct dz_linux_memory *mem,
                     const struct dz_linux_pages *pages, size_t n, uint8_t *bytes, bool write)
 {
-    int rc = 0;
+    const bool object = mem->kind == DZ_LINUX_OBJECT;
+    const struct dz_linux_space *s = object ? NULL : space_of(l, mem->id);
+    struct parts p = {.l = l, .write = write, .bytes = bytes};
+    p.number = s ? dz_linux_space_thread(l, s) : 0;
+    int rc = object || p.number ? 0 : -ESRCH;
     for (size_t i = 0; i < n && rc == 0; i++) {
         if (pages[i].count > DZ_MM_ADDRESS_MAX / DZ_MM_PAGE ||
             pages[i].first > DZ_MM_ADDRESS_MAX / DZ_MM_PAGE - pages[i].count)
             return -EFAULT;
-        rc = move(l, mem, &pages[i], bytes, write);
-        bytes += pages[i].count * DZ_MM_PAGE;
+        const struct dz_mm_range run = {pages[i].first * DZ_MM_PAGE,
+                                        (pages[i].first + pages[i].count) * DZ_MM_PAGE};
+        rc = object ? move_object(l, mem->id, run, bytes, write) : add_run(&p, &s->mm, run);
+        bytes += run.end - run.start;
     }
-    return rc;
+    return rc < 0 ? rc : move_parts(&p);
 }
 
 int dz_linux_read(struct dz_linux *l, const struct dz_linux_memory *mem,

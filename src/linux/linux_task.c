@@ -6,6 +6,7 @@
 #include "linux/linux_run_int.h"
 
 #include "base/fd.h"
+#include "linux/linux_cpu.h"
 
 #include <asm/prctl.h>
 #include <fcntl.h>
@@ -185,6 +186,7 @@ const char *dz_linux_cpuinfo(void)
 void dz_linux_told(bool counter, const char *text, size_t size)
 {
     dz_linux_vdso_told(counter);
+    dz_linux_cpu_ask();
     if (size >= sizeof cpuinfo || memchr(text, '\0', size) || (size && text[size - 1] != '\n'))
         size = 0;
     memcpy(cpuinfo, text, size);

@@ -222,8 +222,9 @@ struct dz_machine_opts {
 void dz_machine_prepare(struct dz_db *db);
 void dz_machine_prepare_image(struct dz_db *image);
 /* In a forked process that waits for work: allocate the buffers ahead into which the wake of a
- * small machine reads. dz_machine_cool() frees them when they were not used. */
-void dz_machine_warm(void);
+ * small machine reads; native: of native programs. dz_machine_cool() frees them when they were not
+ * used. */
+void dz_machine_warm(bool native);
 void dz_machine_cool(void);
 
 /* Find out whether a machine sleeps in the file. Damaged state is an error here or in

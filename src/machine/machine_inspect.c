@@ -137,7 +137,7 @@ static int read_memory(struct look *p, struct dz_err *err)
     if (rc == 0)
         rc = dz_mem_read_all(m, count_piece, m, &p->total.memory_bytes, err);
     if (rc == 0)
-        rc = dz_native_map(m, false, err);
+        rc = dz_native_map(m, DZ_NATIVE_READ, err);
     p->total.memory_rows = m->mem.rows.n;
     for (size_t i = 0; i < m->mem.rows.n; i++) {
         p->total.pages_live += m->mem.rows.p[i].live;

@@ -190,11 +190,19 @@ struct dz_native_ref { /* a row that the list in the file names */
     int64_t gen, seq;
     uint32_t row; /* its index plus 1; 0: it was not read yet */
 };
+/* Pages of the row that is being read, of one memory, whose bytes lie one after the other. They are
+ * written together. */
+struct dz_native_batch {
+    const struct dz_native_memory *of;
+    const uint8_t *bytes, *end;
+    struct dz_machine_pages_list runs; /* empty: nothing is left to write */
+};
 struct dz_native {
     struct dz_native_memories of;        /* by key */
     DZ_VEC(, struct dz_native_ref) refs; /* in a wake */
     uint64_t seed;                       /* of the sums; nobody else knows it */
     uint64_t pages, laid; /* in a wake: of the list, and of the rows that were read */
+    struct dz_native_batch batch;
 };
 enum {
     DZ_NATIVE_KIND_SHIFT = 62,
@@ -208,7 +216,7 @@ struct dz_mem_reader {
     struct dz_db *db;
     struct dz_blob *blob;
     uint8_t *bytes, *plain;
-    bool spare; /* `plain` was allocated ahead by dz_mem_prepare() */
+    bool spare, spare_bytes; /* `plain`, `bytes` were allocated ahead by dz_mem_prepare() */
     void *room; /* one block that holds both; NULL: they are separate blocks of the heap */
 };
 void dz_mem_prepare(void);

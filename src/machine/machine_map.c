@@ -541,6 +541,8 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
         const struct dz_mem_taker to = {(uint32_t)m->mem.rows.n - 1, fn, arg};
         if (rc == 0)
             rc = dz_mem_unpack(bytes, size, r.plain, &to, err);
+        if (rc == 0)
+            rc = dz_native_flush(m, err);
     }
     dz_mem_reader_close(&r);
     return rc;
@@ -565,12 +567,17 @@ int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         return rc;
     if (m->below) /* the memories of modules are in the base already */
         return dz_native_map_below(m, err);
-    int listed = m->mem.spaces.n ? map_on_demand(m, err) : 0;
-    rc = listed;
-    if (rc == 0)
-        rc = dz_mem_read_all(m, dz_mem_map_piece, m, &m->stats.bytes, err);
+    enum dz_native_rows rows = DZ_NATIVE_LISTED;
+    if (m->mem.spaces.n) {
+        rc = map_on_demand(m, err);
+        rows = rc > 0 ? DZ_NATIVE_COUNTED : DZ_NATIVE_READ;
+        if (rc == 0)
+            rc = dz_mem_read_all(m, dz_mem_map_piece, m, &m->stats.bytes, err);
+    } else { /* only native programs run: rows without a page of theirs are not read */
+        rc = list_rows(m, err);
+    }
     if (rc >= 0)
-        rc = dz_native_map(m, listed > 0, err);
+        rc = dz_native_map(m, rows, err);
     if (rc < 0)
         return rc;
     dz_mem_assert(m);

@@ -164,12 +164,20 @@ void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c);
 void dz_native_change_free(struct dz_native_change *c);
 
 /* A wake. read_list: where are the pages? m->section is known. piece: write the pages of a run into
- * their memory. map: the rest; listed: the rows in m->mem.rows were not read. map_below: all pages
- * come from the image's rows. */
+ * their memory; flush: at the latest now, while the row's bytes are valid. map: the rest.
+ * map_below: all pages come from the image's rows. */
 int dz_native_read_list(struct dz_machine *m, struct dz_err *err);
 int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
                     struct dz_err *err);
-int dz_native_map(struct dz_machine *m, bool listed, struct dz_err *err);
+int dz_native_flush(struct dz_machine *m, struct dz_err *err);
+/* What is known of m->mem.rows: only that they exist; the number of their pages, too; or they were
+ * read, with dz_native_piece(). */
+enum dz_native_rows {
+    DZ_NATIVE_LISTED,
+    DZ_NATIVE_COUNTED,
+    DZ_NATIVE_READ,
+};
+int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err);
 int dz_native_map_below(struct dz_machine *m, struct dz_err *err);
 
 void dz_native_mark(struct dz_machine *m);

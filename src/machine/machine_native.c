@@ -14,7 +14,9 @@
  *     keep     own, old and not written        |-| |-|    ||     ||
  *     write    the rest of own              |-|   |--|      |---|     |-c-|
  *
- * A page of zeros is left out where the program would find zeros anyway.
+ * A page of zeros is left out where the program would find zeros anyway. The pages of programs with
+ * DZ_MEM_FEW pages or less are not packed, because a wake reads all of them, and unpacking would
+ * take as long as the rest of its reading.
  *
  * A host that cannot note writes calls every page written. Then each is compared with the row that
  * has it, by a checksum of 64 bits with a secret seed: a page that changed counts as unchanged once
@@ -38,7 +40,7 @@
     dz_fail(err, DZ_ECORRUPT, "the memory of the machine in the file is damaged: " __VA_ARGS__)
 
 enum {
-    READ_PAGES = 256, /* read from a program in one step */
+    READ_PAGES = 64, /* read from a program in one step: the buffer stays in caches */
     SUM_SEED = 3,
 };
 
@@ -71,7 +73,9 @@ static void release_memories(struct dz_native_memories *of)
 
 void dz_native_init(struct dz_native *n)
 {
-    *n = (struct dz_native){.of.max = DZ_MACHINE_MEMORIES_MAX, .refs.max = DZ_MACHINE_ROWS_MAX};
+    *n = (struct dz_native){.of.max = DZ_MACHINE_MEMORIES_MAX,
+                            .refs.max = DZ_MACHINE_ROWS_MAX,
+                            .batch.runs.max = DZ_MEM_ROW_PAGES};
     if (getrandom(&n->seed, sizeof n->seed, 0) != sizeof n->seed)
         n->seed = (uint64_t)dz_clock_mono_ns();
 }
@@ -80,6 +84,7 @@ void dz_native_release(struct dz_native *n)
 {
     release_memories(&n->of);
     dz_vec_release(&n->refs);
+    dz_vec_release(&n->batch.runs);
     dz_native_init(n);
 }
 
@@ -109,6 +114,7 @@ struct plan {
     DZ_VEC(, struct writes_run) write; /* the others of `own` */
     struct dz_extents fresh;           /* their rows, when they are written */
     struct dz_page_sums sums;          /* of these pages */
+    bool few;                          /* all memories together have few pages */
 };
 struct dz_native_change {
     DZ_VEC(, struct plan) of;
@@ -256,22 +262,29 @@ static uint64_t count_pages(const struct dz_machine_pages_list *list)
     return n;
 }
 
+/* Pages that have a row, and are read together. */
 struct comparison {
     struct dz_machine *m;
     struct dz_native_change *c;
-    struct plan *p;
+    const struct plan *p;
+    size_t n, pages;
+    struct dz_machine_pages part[READ_PAGES];
+    const uint64_t *sums[READ_PAGES]; /* of the content in the row, for each part */
     struct dz_machine_pages_list changed;
 };
 
-/* All pages of the part have a row: list the pages whose content differs from that row. */
-static int compare_part(struct comparison *k, const struct dz_machine_pages *part,
-                        const uint64_t *sums, struct dz_err *err)
+/* List the pages whose content differs from that of their row. */
+static int compare_parts(struct comparison *k, struct dz_err *err)
 {
     const struct dz_machine_native *ops = k->m->ops->native;
-    int rc = ops->read(ops->arg, &k->p->mem, part, 1, k->c->buf, err);
-    for (uint64_t i = 0; rc == 0 && i < part->count; i++)
-        if (dz_machine_sum(k->m->native.seed, k->c->buf + i * PAGE, PAGE) != sums[i])
-            dz_vec_push(&k->changed, ((struct dz_machine_pages){part->first + i, 1, part->zeros}));
+    const uint8_t *at = k->c->buf;
+    int rc = k->n ? ops->read(ops->arg, &k->p->mem, k->part, k->n, k->c->buf, err) : 0;
+    for (size_t i = 0; rc == 0 && i < k->n; i++)
+        for (uint64_t page = 0; page < k->part[i].count; page++, at += PAGE)
+            if (dz_machine_sum(k->m->native.seed, at, PAGE) != k->sums[i][page])
+                dz_vec_push(&k->changed, ((struct dz_machine_pages){k->part[i].first + page, 1,
+                                                                    k->part[i].zeros}));
+    k->n = k->pages = 0;
     if (rc == 0 && k->changed.err)
         rc = dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     return rc;
@@ -282,7 +295,7 @@ static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan
                    struct dz_err *err)
 {
     const struct dz_native_memory *old = old_of(m, p);
-    struct comparison k = {m, c, p, {.max = DZ_MACHINE_RUNS_MAX}};
+    struct comparison k = {.m = m, .c = c, .p = p, .changed.max = DZ_MACHINE_RUNS_MAX};
     size_t o = 0;
     int rc = 0;
     for (size_t i = 0; i < p->own.n; i++) {
@@ -295,12 +308,16 @@ static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan
             if (!had || had->first >= END(own))
                 break;
             at = had->first > at ? had->first : at;
-            const uint64_t end = MIN(MIN(END(own), END(had)), at + READ_PAGES);
-            const struct dz_machine_pages part = {at, end - at, own->zeros};
-            rc = compare_part(&k, &part, old->sums.p + had->sums + (at - had->first), err);
+            const uint64_t end = MIN(MIN(END(own), END(had)), at + READ_PAGES - k.pages);
+            k.part[k.n] = (struct dz_machine_pages){at, end - at, own->zeros};
+            k.sums[k.n++] = old->sums.p + had->sums + (at - had->first);
+            k.pages += end - at;
             at = end;
+            if (k.pages == READ_PAGES)
+                rc = compare_parts(&k, err);
         }
     }
+    rc = rc < 0 ? rc : compare_parts(&k, err);
     dz_vec_release(&p->written);
     p->written = k.changed;
     return rc;
@@ -336,7 +353,11 @@ int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_nat
     c->buf = dz_alloc(READ_PAGES * PAGE);
     if (!c->buf)
         return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
+    uint64_t pages = 0;
+    for (size_t i = 0; i < c->of.n; i++)
+        pages += count_pages(&c->of.p[i].own);
     for (size_t i = 0; i < c->of.n; i++) {
+        c->of.p[i].few = pages <= DZ_MEM_FEW;
         check_list(&c->of.p[i].own);
         check_list(&c->of.p[i].written);
         assert(i == 0 || plan_key(&c->of.p[i - 1], &c->of.p[i]) < 0);
@@ -376,7 +397,8 @@ static int put_pages(const struct dz_machine *m, struct plan *p, const uint8_t *
         uint32_t home = 0;
         if (run->zeros && dz_mem_is_zero(bytes, PAGE))
             continue;
-        const struct dz_native_page page = {key_of(&p->mem), run->first + i, bytes, !run->again};
+        const struct dz_native_page page = {key_of(&p->mem), run->first + i, bytes,
+                                            !run->again && !p->few};
         rc = put->fn(put->arg, &page, &home, err);
         if (rc == 0) {
             add_extent(&p->fresh, &(struct dz_extent){run->first + i, 1, p->sums.n, home});
@@ -707,6 +729,37 @@ static int note_sums(const struct dz_machine *m, struct dz_native_memory *of,
     return 0;
 }
 
+int dz_native_flush(struct dz_machine *m, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    struct dz_native_batch *b = &m->native.batch;
+    if (b->runs.n == 0)
+        return 0;
+    const int rc = b->runs.err
+                       ? dz_fail(err, DZ_ENOMEM, "resume the machine: out of memory")
+                       : ops->write(ops->arg, &b->of->mem, b->runs.p, b->runs.n, b->bytes, err);
+    dz_vec_reset(&b->runs);
+    return rc;
+}
+
+static int add_to_batch(struct dz_machine *m, const struct dz_native_memory *of,
+                        const struct dz_machine_pages *pages, const uint8_t *bytes,
+                        struct dz_err *err)
+{
+    struct dz_native_batch *b = &m->native.batch;
+    int rc = 0;
+    if (b->runs.n && (b->of != of || b->end != bytes))
+        rc = dz_native_flush(m, err);
+    if (b->runs.n == 0)
+        b->bytes = bytes;
+    b->of = of;
+    b->end = bytes + pages->count * PAGE;
+    return rc < 0 ? rc
+           : dz_vec_push(&b->runs, *pages) < 0
+               ? dz_fail(err, b->runs.err, "resume the machine: out of memory")
+               : 0;
+}
+
 int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
                     struct dz_err *err)
 {
@@ -726,11 +779,10 @@ int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piec
             continue;
         const uint64_t from = e->first > p->run.first ? e->first : p->run.first;
         const struct dz_machine_pages pages = {.first = from, .count = MIN(END(e), end) - from};
+        const uint8_t *bytes = p->bytes + (from - p->run.first) * PAGE;
         if (ops)
-            rc = ops->write(ops->arg, &of->mem, &pages, 1, p->bytes + (from - p->run.first) * PAGE,
-                            err);
-        rc =
-            rc < 0 ? rc : note_sums(m, of, e, &pages, p->bytes + (from - p->run.first) * PAGE, err);
+            rc = add_to_batch(m, of, &pages, bytes, err);
+        rc = rc < 0 ? rc : note_sums(m, of, e, &pages, bytes, err);
         m->native.laid += pages.count;
         m->stats.pages += pages.count;
     }
@@ -743,13 +795,25 @@ static int only_native(void *arg, uint32_t row, const struct dz_mem_piece *p, st
 }
 
 /* The rows were only listed: read those that have pages. */
-static int read_rows(struct dz_machine *m, struct dz_err *err)
+static int count_and_piece(void *arg, uint32_t row, const struct dz_mem_piece *p,
+                           struct dz_err *err)
 {
+    ((struct dz_machine *)arg)->mem.rows.p[row].pages += p->run.count;
+    return dz_native_piece(arg, row, p, err);
+}
+
+/* counted: the pages of each row are known. */
+static int read_rows(struct dz_machine *m, bool counted, struct dz_err *err)
+{
+    dz_mem_piece_fn *fn = counted ? only_native : count_and_piece;
     struct dz_mem_reader r;
     int rc = dz_mem_reader_open(&r, m->db, err);
     for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
-        if (ref_of(&m->native, &m->mem.rows.p[i]))
-            rc = dz_mem_row_each(&r, m, i, only_native, m, err);
+        if (ref_of(&m->native, &m->mem.rows.p[i])) {
+            rc = dz_mem_row_each(&r, m, i, fn, m, err);
+            rc = rc < 0 ? rc : dz_native_flush(m, err);
+            m->stats.bytes += r.blob ? dz_blob_size(r.blob) : 0;
+        }
     dz_mem_reader_close(&r);
     return rc;
 }
@@ -772,10 +836,10 @@ int dz_native_map_below(struct dz_machine *m, struct dz_err *err)
     return rc;
 }
 
-int dz_native_map(struct dz_machine *m, bool listed, struct dz_err *err)
+int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err)
 {
     struct dz_native *n = &m->native;
-    int rc = listed && n->refs.n ? read_rows(m, err) : 0;
+    int rc = rows != DZ_NATIVE_READ && n->refs.n ? read_rows(m, rows == DZ_NATIVE_COUNTED, err) : 0;
     if (rc == 0)
         rc = check_laid(n, err);
     if (rc < 0)

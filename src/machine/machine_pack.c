@@ -22,6 +22,7 @@ enum {
     SUM_LANES = 8,
     BIND_BYTES = 16 << 10, /* bytes that bind_lz4() packs */
     SPARE_WARM = 64 << 10, /* bytes of spare room that a small machine needs */
+    SPARE_WARM_NATIVE = DZ_MEM_ROW_FEW * DZ_MACHINE_PAGE, /* a row of native programs */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
     PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* where unpacked pages begin in a room */
@@ -314,7 +315,7 @@ int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_me
 
 /* Room for the pages of a row, allocated ahead by a process that waits for work; the first reader
  * takes it. */
-static uint8_t *spare;
+static uint8_t *spare, *spare_bytes; /* unpacked pages; a row as stored */
 
 /* Call LZ4 once, so that the dynamic linker binds its calls to other libraries before the fork:
  * binding searches every loaded library. */
@@ -330,24 +331,34 @@ void dz_mem_prepare(void)
     bind_lz4();
     if (!spare)
         spare = dz_vm_fresh(BYTES_MAX);
+    if (!spare_bytes)
+        spare_bytes = dz_vm_fresh(PLAIN_AT);
 }
 
-void dz_machine_warm(void)
+void dz_machine_warm(bool native)
 {
     if (spare)
         dz_vm_populate(spare, SPARE_WARM);
+    if (native && spare_bytes)
+        dz_vm_populate(spare_bytes, SPARE_WARM_NATIVE);
 }
 
 void dz_machine_cool(void)
 {
     if (spare)
         dz_vm_forget(spare, BYTES_MAX);
+    if (spare_bytes)
+        dz_vm_forget(spare_bytes, PLAIN_AT);
 }
 
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err)
 {
-    *r = (struct dz_mem_reader){.db = db, .plain = spare, .spare = spare != NULL};
-    spare = NULL;
+    *r = (struct dz_mem_reader){.db = db,
+                                .bytes = spare_bytes,
+                                .plain = spare,
+                                .spare = spare != NULL,
+                                .spare_bytes = spare_bytes != NULL};
+    spare = spare_bytes = NULL;
     if (!r->plain)
         r->plain = dz_alloc(BYTES_MAX);
     return r->plain ? 0 : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
@@ -375,7 +386,10 @@ void dz_mem_reader_close(struct dz_mem_reader *r)
         dz_vm_release(r->room, READER_ROOM);
         return;
     }
-    dz_free(r->bytes);
+    if (r->spare_bytes)
+        spare_bytes = r->bytes;
+    else
+        dz_free(r->bytes);
     if (r->spare)
         spare = r->plain;
     else

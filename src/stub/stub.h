@@ -151,6 +151,10 @@ struct dz_stub_ops {
      * an inaccessible one, -EFAULT if none. */
     int64_t (*read)(struct dz_stub *s, uint32_t thread, uint64_t at, void *ret_bytes, size_t n);
     int64_t (*write)(struct dz_stub *s, uint32_t thread, uint64_t at, const void *bytes, size_t n);
+    /* The same for many ranges at once, whose bytes lie one after the other in `bytes`. 0; -EFAULT:
+     * a part of them is inaccessible, and others may have been moved. */
+    int (*move)(struct dz_stub *s, uint32_t thread, const struct dz_mm_range *parts, size_t n,
+                void *bytes, bool write);
     /* Stopped: compare and swap, atomic for all that have the word mapped: the word at this address
      * (a multiple of 4) becomes `now` if it is `was`; returns the old value. If the guest cannot
      * write the word, its process may die: -ESRCH; check the memory's VMAs first. */

@@ -17,6 +17,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+enum {
+    MOVE_PARTS = 256, /* ranges of one call of the host, which takes at most IOV_MAX */
+};
+
 /* ---- lists ----------------------------------------------------------------------------- */
 
 /* Convert to the host's call; 0, or 1 when there is nothing to do. */
@@ -204,6 +208,39 @@ static int64_t mem_write(struct dz_stub *s, uint32_t thread, uint64_t at, const 
     return moved(process_vm_writev(t->tid, &from, 1, &to, 1, 0));
 }
 
+/* Move the parts that one call of the host takes. */
+static int move_some(pid_t tid, const struct dz_mm_range *parts, size_t n, uint8_t *bytes,
+                     size_t *ret_size, bool write)
+{
+    struct iovec there[MOVE_PARTS];
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t part = (size_t)(parts[i].end - parts[i].start);
+        if (reachable(parts[i].start, part) != part)
+            return -EFAULT;
+        there[i] = (struct iovec){(void *)parts[i].start, part}; /* NOLINT */
+        size += part;
+    }
+    const struct iovec here = {bytes, size};
+    const int64_t moved_size = moved(write ? process_vm_writev(tid, &here, 1, there, n, 0)
+                                           : process_vm_readv(tid, &here, 1, there, n, 0));
+    *ret_size = size;
+    return moved_size < 0 ? (int)moved_size : (size_t)moved_size == size ? 0 : -EFAULT;
+}
+static int mem_move(struct dz_stub *s, uint32_t thread, const struct dz_mm_range *parts, size_t n,
+                    void *bytes, bool write)
+{
+    const struct thread *t = thread_of(host_of(s), thread);
+    uint8_t *at = bytes;
+    int rc = 0;
+    if (t->state == T_DEAD || dz_stub_flush(host_of(s), thread) < 0)
+        return -ESRCH;
+    for (size_t done = 0, size = 0; done < n && rc == 0; done += MOVE_PARTS, at += size)
+        rc = move_some(t->tid, parts + done, n - done < MOVE_PARTS ? n - done : MOVE_PARTS, at,
+                       &size, write);
+    return rc;
+}
+
 static int mem_swap(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t was, uint32_t now,
                     uint32_t *ret_was)
 {
@@ -385,6 +422,7 @@ void dz_stub_ops_mem(struct dz_stub_ops *ops)
     ops->later = mem_later;
     ops->read = mem_read;
     ops->write = mem_write;
+    ops->move = mem_move;
     ops->swap = mem_swap;
     ops->changed = mem_changed;
     ops->resident = mem_resident;

@@ -404,6 +404,20 @@ static int64_t play_write(struct dz_stub *s, uint32_t thread, uint64_t at, const
     const size_t done = copy(t->memory, at, (void *)(uintptr_t)bytes, n, PROT_WRITE, &rc);
     return done || !rc ? (int64_t)done : rc;
 }
+static int play_move(struct dz_stub *s, uint32_t thread, const struct dz_mm_range *parts, size_t n,
+                     void *bytes, bool write)
+{
+    uint8_t *here = bytes;
+    for (size_t i = 0; i < n; i++) {
+        const size_t size = (size_t)(parts[i].end - parts[i].start);
+        const int64_t r = write ? play_write(s, thread, parts[i].start, here, size)
+                                : play_read(s, thread, parts[i].start, here, size);
+        if (r != (int64_t)size)
+            return r < 0 ? (int)r : -EFAULT;
+        here += size;
+    }
+    return 0;
+}
 static int play_swap(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t was, uint32_t now,
                      uint32_t *ret_was)
 {
@@ -832,6 +846,7 @@ static const struct dz_stub_ops play_ops = {
     .memory = play_memory,
     .read = play_read,
     .write = play_write,
+    .move = play_move,
     .swap = play_swap,
     .changed = play_changed,
     .resident = play_resident,

@@ -41,6 +41,7 @@ static struct {
     bool held, marks, marked; /* marks: the host can note writes */
     int restored, released;
     uint64_t bytes_read;
+    uint32_t writes;
 } native_host;
 
 static inline bool native_is_file(uint32_t page)
@@ -260,6 +261,7 @@ static inline int native_write(void *arg, const struct dz_machine_memory *mem,
     uint8_t want[NATIVE_PAGE];
     (void)arg;
     native_expect(native_host.held, "write without hold");
+    native_host.writes++;
     for (size_t i = 0; i < n; i++)
         for (uint64_t p = 0; p < pages[i].count; p++, bytes += NATIVE_PAGE) {
             const uint32_t page = native_index(pages[i].first + p);

@@ -113,6 +113,43 @@ TEST(pages_that_did_not_change_are_not_written)
     done(&w);
 }
 
+/* A wake writes the pages of a row in one step, although they lie in three places. */
+TEST(a_row_is_written_at_once)
+{
+    struct world w;
+    begin(&w, 17, false);
+    struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
+    for (uint32_t page = 0; page < NATIVE_PAGES; page += 1 + page % 3)
+        native_put(m, page, page + 1);
+    slept = native;
+    CHECK_INT(world_sleep(&w), 0);
+    const uint64_t rows = stats_of(&w).rows;
+    native_host.writes = 0;
+    again(&w);
+    CHECK(native_same(&native, &slept));
+    CHECK(rows >= 3 && native_host.writes > 0 && native_host.writes <= rows);
+    done(&w);
+}
+
+/* The pages of small programs are not packed, because packing would cost each wake time. */
+TEST(few_pages_are_not_packed)
+{
+    for (int memories = 1; memories <= 3; memories += 2) {
+        struct world w;
+        begin(&w, 18, false);
+        for (int i = 0; i < memories; i++) {
+            struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
+            for (uint32_t page = 0; page < NATIVE_PAGES; page++)
+                native_put(m, page, page + 1);
+        }
+        CHECK_INT(world_sleep(&w), 0);
+        const struct dz_machine_stats s = stats_of(&w);
+        CHECK(s.pages >= (uint64_t)memories * NATIVE_PAGES);
+        CHECK((s.bytes >= s.pages * NATIVE_PAGE) == (memories == 1));
+        done(&w);
+    }
+}
+
 /* A sleep reads and writes only pages that were written, and forgets pages that were freed. */
 TEST(only_written_pages_are_read)
 {
@@ -210,7 +247,7 @@ TEST(a_power_cut_leaves_one_of_two_machines)
 TEST(each_call_of_the_disk_fails_once)
 {
     bool whole = false;
-    for (long at = 0; !whole && at < 400; at++) {
+    for (long at = 0; !whole && at < 1000; at++) {
         struct world w;
         asleep(&w, 40);
         dz_db_sim_fail_at(w.sim, DZ_DB_SIM_ANY, at, EIO, false);

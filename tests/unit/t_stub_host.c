@@ -197,6 +197,38 @@ TEST(host_bytes_and_pages)
     end();
 }
 
+/* Many ranges in one call, also more than one call of the host takes. */
+TEST(host_moves_ranges_at_once)
+{
+    enum {
+        MANY = 700,
+        AT = 0x10000000
+    };
+    static struct dz_mm_range parts[MANY];
+    static uint16_t in[MANY], out[MANY];
+    start();
+    const uint32_t t = process(guest_hello);
+    const struct dz_mm_call call = anon(AT, MANY * 16, PROT_READ | PROT_WRITE);
+    CHECK_INT(stub->ops->memory(stub, t, &call, 1), 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        parts[i] = (struct dz_mm_range){AT + i * 16, AT + i * 16 + 2};
+        in[i] = (uint16_t)(i * 7);
+    }
+    CHECK_INT(stub->ops->move(stub, t, parts, MANY, in, true), 0);
+    CHECK_INT(stub->ops->move(stub, t, parts, MANY, out, false), 0);
+    CHECK_INT(memcmp(in, out, sizeof in), 0);
+    CHECK_INT(word(t, AT + 699 * 16) & 0xffff, 699 * 7);
+    CHECK_INT(stub->ops->move(stub, t, parts, 0, in, true), 0);
+    parts[600] = (struct dz_mm_range){TEXT, TEXT + 2}; /* as the guest */
+    CHECK_INT(stub->ops->move(stub, t, parts, MANY, in, true), -EFAULT);
+    CHECK_INT(stub->ops->move(stub, t, parts, MANY, out, false), 0);
+    parts[600] = (struct dz_mm_range){PAGE_CTX, PAGE_CTX + 2}; /* the stub's own memory */
+    CHECK_INT(stub->ops->move(stub, t, parts, MANY, out, false), -EFAULT);
+    parts[600] = (struct dz_mm_range){PAGE_TEXT - 1, PAGE_TEXT + 1};
+    CHECK_INT(stub->ops->move(stub, t, parts, MANY, out, false), -EFAULT);
+    end();
+}
+
 /* A thread spins on a word with locked increments, another one's swaps lose none of them. */
 TEST(host_swaps)
 {
