@@ -5,6 +5,7 @@
 #include "api/api_json.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"
@@ -82,6 +83,15 @@ static int read_duration(struct reading *r, const char *name, const json_t *v, i
              dz_duration_parse(dz_str(json_string_value(v)), 0, DURATION_MAX_MS, to, &err) < 0)
         return refuse(r, DZ_EINVAL, name,
                       "must be a number of seconds, or a duration such as \"15m\"");
+    return 0;
+}
+
+static int read_date(struct reading *r, const char *name, const json_t *v, int64_t *to)
+{
+    if (!json_is_string(v) ||
+        dz_rfc3339_parse(dz_str_n(json_string_value(v), json_string_length(v)), to, NULL) < 0 ||
+        *to <= 0)
+        return refuse(r, DZ_EINVAL, name, "must be a time such as \"2030-01-31T12:00:00Z\"");
     return 0;
 }
 
@@ -173,6 +183,8 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
         return read_size(r, f->name, v, to);
     case DZ_API_DURATION:
         return read_duration(r, f->name, v, to);
+    case DZ_API_DATE:
+        return read_date(r, f->name, v, to);
     case DZ_API_OBJECT:
         return read_object(r, f->name, v, to);
     case DZ_API_WORDS:

@@ -24,6 +24,7 @@ enum dz_api_kind {
     DZ_API_INT,      /* int64_t, at least 0 */
     DZ_API_SIZE,     /* uint64_t: bytes, or "64MB" */
     DZ_API_DURATION, /* int64_t: milliseconds; seconds as a number, or "90s" */
+    DZ_API_DATE,     /* int64_t: ms since 1970; a time of RFC 3339 */
     DZ_API_OBJECT,   /* const char *: its JSON */
     DZ_API_WORDS,    /* const char *const *: strings, ends with NULL */
     DZ_API_INPUT,    /* struct dz_api_input: a string, or true */

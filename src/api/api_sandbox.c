@@ -69,6 +69,28 @@ static void put_capabilities(struct dz_json *j)
     dz_json_end(j);
 }
 
+static void put_ms(struct dz_json *j, const char *key, int64_t ms)
+{
+    if (ms)
+        dz_json_put_i64(j, key, ms);
+    else
+        dz_json_put_null(j, key);
+}
+
+static void put_expiry(struct dz_json *j, const struct dz_expiry *e)
+{
+    dz_json_key(j, "expiry");
+    if (!dz_expiry_is_set(e)) {
+        dz_json_null(j);
+        return;
+    }
+    dz_json_object(j);
+    put_ms(j, "ttl_max_age_ms", e->max_age_ms);
+    put_ms(j, "ttl_idle_ms", e->idle_ms);
+    dz_api_put_time(j, "date", e->date);
+    dz_json_end(j);
+}
+
 static void put_config(struct dz_json *j, const struct dz_instance *row)
 {
     DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
@@ -89,6 +111,7 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_text(j, "durability", c.durability);
     dz_json_put_bool(j, "auto_resume", !known || c.auto_resume);
     put_idle(j, row, &c);
+    put_expiry(j, &c.expiry);
     put_raw(j, "env", c.env);
     put_raw(j, "labels", c.labels);
     put_raw(j, "metadata", c.metadata);
@@ -117,7 +140,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
                     dz_control_date(a->control, dz_control_last_active(a->control, row)));
     dz_api_put_time(j, "wake_at", dz_control_date(a->control, row->wake_at));
     dz_api_put_time(j, "hold_until", dz_control_date(a->control, row->hold_until));
-    dz_api_put_time(j, "expires_at", row->expires);
+    dz_api_put_time(j, "expires_at", dz_control_expires(a->control, row));
     dz_json_put_u64(j, "file_bytes", dz_control_file_bytes(a->control, row));
     dz_json_put_i64(j, "generation", row->generation);
     dz_api_put_replicated(a, j, row);
@@ -185,6 +208,12 @@ static const struct dz_api_field create_timeout[] = {
     {"action", DZ_API_STR, offsetof(struct create, spec.timeout_action), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+static const struct dz_api_field create_expiry[] = {
+    {"ttl_max_age", DZ_API_DURATION, offsetof(struct create, spec.expiry.max_age_ms), NULL, 0},
+    {"ttl_idle", DZ_API_DURATION, offsetof(struct create, spec.expiry.idle_ms), NULL, 0},
+    {"date", DZ_API_DATE, offsetof(struct create, spec.expiry.date), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
 const struct dz_api_field dz_api_create_fields[] = {
     {"name", DZ_API_STR, offsetof(struct create, spec.name), NULL, 0},
     {"image", DZ_API_STR, offsetof(struct create, spec.image), NULL, 0},
@@ -209,7 +238,7 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"replica_every", DZ_API_DURATION, offsetof(struct create, spec.replica_every_ms), NULL, 0},
     {"timeout", DZ_API_SUB, 0, create_timeout, offsetof(struct create, timeout)},
     {"ports", DZ_API_LATER, 0, NULL, 0},
-    {"expiry", DZ_API_LATER, 0, NULL, 0},
+    {"expiry", DZ_API_SUB, 0, create_expiry, 0},
     {"network", DZ_API_LATER, 0, NULL, 0},
     {"volumes", DZ_API_LATER, 0, NULL, 0},
     {"services", DZ_API_LATER, 0, NULL, 0},
@@ -452,7 +481,7 @@ void dz_api_instances(struct dz_http_req *r, void *api)
 struct patch {
     struct dz_control_patch p;
     int64_t idle_ms, timeout_ms, silence_ms;
-    int auto_resume, timeout, count_cpu;
+    int auto_resume, timeout, count_cpu, expiry;
 };
 static const struct dz_api_field patch_timeout[] = {
     {"after", DZ_API_DURATION, offsetof(struct patch, timeout_ms), NULL, 0},
@@ -466,6 +495,12 @@ static const struct dz_api_field patch_idle[] = {
     {"connection_silence", DZ_API_DURATION, offsetof(struct patch, silence_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+static const struct dz_api_field patch_expiry[] = {
+    {"ttl_max_age", DZ_API_DURATION, offsetof(struct patch, p.expiry.max_age_ms), NULL, 0},
+    {"ttl_idle", DZ_API_DURATION, offsetof(struct patch, p.expiry.idle_ms), NULL, 0},
+    {"date", DZ_API_DATE, offsetof(struct patch, p.expiry.date), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
 const struct dz_api_field dz_api_patch_fields[] = {
     {"name", DZ_API_UNSET, offsetof(struct patch, p.name), NULL, 0},
     {"labels", DZ_API_OBJECT, offsetof(struct patch, p.labels_json), NULL, 0},
@@ -475,7 +510,7 @@ const struct dz_api_field dz_api_patch_fields[] = {
     {"replica", DZ_API_STR, offsetof(struct patch, p.replica), NULL, 0},
     {"replica_every", DZ_API_DURATION, offsetof(struct patch, p.replica_every_ms), NULL, 0},
     {"timeout", DZ_API_SUB, 0, patch_timeout, offsetof(struct patch, timeout)},
-    {"expiry", DZ_API_LATER, 0, NULL, 0},
+    {"expiry", DZ_API_SUB, 0, patch_expiry, offsetof(struct patch, expiry)},
     {"network", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
@@ -502,6 +537,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     b.p.no_resume = b.auto_resume == 0;
     b.p.set_silence = b.silence_ms >= 0;
     b.p.silence_ms = b.silence_ms == 0 ? 1 : b.silence_ms; /* 0 is refused as too short */
+    b.p.set_expiry = b.expiry;
     b.p.set_cpu = b.count_cpu >= 0;
     b.p.ignore_cpu = b.count_cpu == 0;
     int rc = dz_control_change(a->control, dz_api_target(r, a, "id"), &b.p, &row, &why);

@@ -28,6 +28,7 @@
     X(prefetch)            \
     X(hold)                \
     X(timeout)             \
+    X(expiry)              \
     X(attach)              \
     X(cp)                  \
     X(cat)                 \

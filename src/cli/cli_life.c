@@ -250,3 +250,51 @@ const struct dz_cli_command dz_cmd_timeout = {
     "when the sandbox is woken.\n",
     .run = timeout,
 };
+
+/* --- expiry --------------------------------------------------------------------------------- */
+
+static int expiry(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *answer = NULL, *e = NULL;
+    int rc = dz_cli_expiry(c, &e, err);
+    if (rc < 0)
+        return rc;
+    if (dz_cli_flag(c, "none")) {
+        if (e) {
+            json_decref(e);
+            return dz_cli_usage(c, err, "give either --none or when it expires, not both");
+        }
+        e = json_object();
+    }
+    rc = e ? dz_cli_ask(c, "PATCH", json_pack("{s:o}", "expiry", e), &answer, err,
+                        "/v1/sandboxes/{}", c->argv[0])
+           : dz_cli_ask(c, "GET", NULL, &answer, err, "/v1/sandboxes/{}", c->argv[0]);
+    if (rc < 0)
+        return rc;
+    if (c->quiet && !c->json) {
+        json_decref(answer);
+        return DZ_EXIT_OK;
+    }
+    if (!c->json && json_is_null(json_object_get(answer, "expires_at")))
+        (void)json_object_set_new(answer, "expires_at", json_string("never"));
+    return dz_cli_show_one(c, answer, "expires_at", err);
+}
+
+const struct dz_cli_command dz_cmd_expiry = {
+    .name = "expiry",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "show or set when a sandbox expires",
+    .args = "SANDBOX",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            DZ_CLI_OPTIONS_EXPIRY{"none", 0, NULL, "let it exist until `doze rm`"},
+            DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = DZ_CLI_SANDBOX_HELP
+    "The options replace all that was set before; the earliest of them counts.\n"
+    "Prints when the sandbox expires if nothing happens to it, or `never`. An\n"
+    "expired sandbox is stopped at once, every use of it is refused, and five\n"
+    "minutes later it is removed with all its files.\n",
+    .run = expiry,
+};

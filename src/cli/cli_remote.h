@@ -15,6 +15,14 @@
 /* The first line of the help of commands that take a SANDBOX. */
 #define DZ_CLI_SANDBOX_HELP "SANDBOX is a name, an id, a unique prefix of an id, or TENANT/NAME.\n"
 
+/* The options that say when a sandbox expires. */
+#define DZ_CLI_OPTIONS_EXPIRY                                                     \
+    {"ttl-max-age", 0, "DURATION", "let it expire this long after its creation"}, \
+        {"ttl-idle", 0, "DURATION", "let it expire after this long without use"}, \
+        {"expires", 0, "TIME", "let it expire at this time: 2030-01-31T12:00:00Z"},
+/* Their values as a member `expiry` of a body; *ret_expiry is NULL if none was given. */
+DZ_NODISCARD int dz_cli_expiry(struct dz_cli *c, json_t **ret_expiry, struct dz_err *err);
+
 enum {
     DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
 };

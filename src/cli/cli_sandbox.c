@@ -2,6 +2,7 @@
  *
  * `doze create`, `ls`, `get`, `rm`: the sandboxes of a daemon.
  */
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_pull.h"
@@ -71,6 +72,41 @@ static int put_timeout(struct dz_cli *c, json_t *o, struct dz_err *err)
     return 0;
 }
 
+int dz_cli_expiry(struct dz_cli *c, json_t **ret_expiry, struct dz_err *err)
+{
+    static const char *const options[][2] = {
+        {"ttl-max-age", "ttl_max_age"}, {"ttl-idle", "ttl_idle"}, {"expires", "date"}};
+    json_t *e = json_object();
+    int64_t at;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(options); i++) {
+        const char *given = dz_cli_value(c, options[i][0]);
+        bool date = i == DZ_ARRAY_LEN(options) - 1;
+        if (!given)
+            continue;
+        if ((date ? dz_rfc3339_parse(dz_str(given), &at, NULL)
+                  : dz_duration_parse(dz_str(given), 1, INT64_MAX, &at, NULL)) < 0) {
+            json_decref(e);
+            return dz_cli_usage(c, err, "--%s must be a %s, not %s", options[i][0],
+                                date ? "time such as 2030-01-31T12:00:00Z" : "duration such as 24h",
+                                given);
+        }
+        (void)json_object_set_new(e, options[i][1], json_string(given));
+    }
+    *ret_expiry = json_object_size(e) ? e : NULL;
+    if (!*ret_expiry)
+        json_decref(e);
+    return 0;
+}
+
+static int put_expiry(struct dz_cli *c, json_t *o, struct dz_err *err)
+{
+    json_t *e = NULL;
+    int rc = dz_cli_expiry(c, &e, err);
+    if (e)
+        (void)json_object_set_new(o, "expiry", e);
+    return rc;
+}
+
 /* Start the command in the background; unless persistent, the sandbox ends with it. */
 static int start_command(struct dz_cli *c, const char *id, int first, bool persistent,
                          struct dz_err *err)
@@ -124,6 +160,8 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
         rc = put_idle(c, o, err);
     if (rc == 0)
         rc = put_timeout(c, o, err);
+    if (rc == 0)
+        rc = put_expiry(c, o, err);
     if (!persistent)
         (void)json_object_set_new(o, "persistent", json_false());
     if (dz_cli_flag(c, "no-start"))
@@ -177,7 +215,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"idle", 0, "DURATION", "suspend after this long without use; or connections, or never"}, \
         {"timeout", 't', "DURATION", "limit how long it may run; afterwards:"},                   \
         {"timeout-action", 0, "ACTION", "destroy it (default) or pause it"},                      \
-        {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},                      \
+        DZ_CLI_OPTIONS_EXPIRY{"env", 'e', "K=V", "set a variable for its commands (repeatable)"}, \
         {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
         {"no-start", 0, NULL, "create it without starting it"},                                   \
         {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},                   \

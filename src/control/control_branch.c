@@ -237,6 +237,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
     if (rc < 0)
         return rc;
     const struct dz_control_spec merged = {
+        .expiry = dz_expiry_is_set(&s->expiry) ? s->expiry : c.expiry,
         .size = s->size ? s->size : c.size,
         .policy = s->policy ? s->policy : c.policy,
         .durability = s->durability ? s->durability : c.durability,

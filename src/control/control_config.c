@@ -4,10 +4,12 @@
  * registry's columns config and metadata, and read those.
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
- *               "connection_silence_ms","count_cpu","replica","replica_every_ms"}
+ *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
+ *               "expiry":{"max_age_ms","idle_ms","date_ms"}}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -201,6 +203,22 @@ static int check_memory(const struct dz_control_spec *s, uint64_t *ret_memory, s
     return 0;
 }
 
+static int check_expiry(const struct dz_expiry *e, struct dz_why *why)
+{
+    const struct {
+        const char *field;
+        int64_t ms;
+    } terms[] = {{"expiry.ttl_max_age", e->max_age_ms}, {"expiry.ttl_idle", e->idle_ms}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(terms); i++)
+        if (terms[i].ms &&
+            (terms[i].ms < DZ_CONTROL_EXPIRY_MIN_MS || terms[i].ms > DZ_CONTROL_EXPIRY_MAX_MS))
+            return dz_why(why, DZ_EINVAL, terms[i].field, "%s: must be from 1s to 365d",
+                          terms[i].field);
+    if (e->date && e->date <= dz_clock_real_ms())
+        return dz_why(why, DZ_EINVAL, "expiry.date", "expiry.date: must be in the future");
+    return 0;
+}
+
 static int check_times(const struct dz_control_spec *s, struct dz_why *why)
 {
     static const char *const actions[] = {"destroy", "pause", NULL};
@@ -239,6 +257,8 @@ int dz_control_check_spec(const struct dz_control_spec *s, uint64_t *ret_memory,
         rc = check_memory(s, ret_memory, why);
     if (rc == 0)
         rc = check_times(s, why);
+    if (rc == 0)
+        rc = check_expiry(&s->expiry, why);
     if (rc == 0 && s->env_json)
         rc = dz_control_check_env("env", s->env_json, why);
     if (rc == 0 && s->labels_json)
@@ -254,6 +274,24 @@ static void put_object(struct dz_json *j, const char *key, const char *json)
 {
     dz_json_key(j, key);
     dz_json_raw(j, json && json[0] ? dz_str(json) : DZ_STR("{}"));
+}
+
+static void put_count(struct dz_json *j, const char *key, int64_t n)
+{
+    if (n)
+        dz_json_put_i64(j, key, n);
+}
+
+static void put_expiry(struct dz_json *j, const struct dz_expiry *e)
+{
+    if (!dz_expiry_is_set(e))
+        return;
+    dz_json_key(j, "expiry");
+    dz_json_object(j);
+    put_count(j, "max_age_ms", e->max_age_ms);
+    put_count(j, "idle_ms", e->idle_ms);
+    put_count(j, "date_ms", e->date);
+    dz_json_end(j);
 }
 
 static char *finish(struct dz_json *j, struct dz_buf *b)
@@ -279,14 +317,13 @@ char *dz_control_config_text(const struct dz_control_spec *s, const char *image,
     dz_json_put_strz(&j, "policy", s->policy);
     dz_json_put_strz(&j, "durability", s->durability ? s->durability : "normal");
     dz_json_put_bool(&j, "auto_resume", !s->no_resume);
-    if (s->silence_ms)
-        dz_json_put_i64(&j, "connection_silence_ms", s->silence_ms);
+    put_count(&j, "connection_silence_ms", s->silence_ms);
     if (s->ignore_cpu)
         dz_json_put_bool(&j, "count_cpu", false);
     if (s->replica && strcmp(s->replica, DZ_CONTROL_REPLICA_DEFAULT) != 0)
         dz_json_put_strz(&j, "replica", s->replica);
-    if (s->replica_every_ms)
-        dz_json_put_i64(&j, "replica_every_ms", s->replica_every_ms);
+    put_count(&j, "replica_every_ms", s->replica_every_ms);
+    put_expiry(&j, &s->expiry);
     put_object(&j, "env", s->env_json);
     dz_json_end(&j);
     return finish(&j, &b);

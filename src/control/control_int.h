@@ -161,6 +161,9 @@ struct dz_control_place {
 };
 struct dz_control_place dz_control_place(struct dz_control_target target);
 /* Find the row that a word names, if this caller may see it. */
+int dz_control_find(struct dz_control *e, struct dz_control_target target,
+                    struct dz_instance *ret_row, struct dz_why *why);
+/* The same for everything but reading and deleting it: DZ_EGONE if the sandbox has expired. */
 int dz_control_row(struct dz_control *e, struct dz_control_target target,
                    struct dz_instance *ret_row, struct dz_why *why);
 

@@ -339,7 +339,7 @@ int dz_control_create(struct dz_control *e, const struct dz_control_caller *who,
 int dz_control_get(struct dz_control *e, struct dz_control_target target,
                    struct dz_instance *ret_row, struct dz_why *why)
 {
-    return dz_control_row(e, target, ret_row, why);
+    return dz_control_find(e, target, ret_row, why);
 }
 
 static bool matches(const struct dz_instance *row, const struct dz_control_filter *f,
@@ -406,6 +406,11 @@ int64_t dz_control_last_active(const struct dz_control *e, const struct dz_insta
                                                                  : row->last_active;
 }
 
+int64_t dz_control_expires(struct dz_control *e, const struct dz_instance *row)
+{
+    return dz_sandboxes_expires(e->sandboxes, row);
+}
+
 uint64_t dz_live_bytes(const struct dz_control *e, const char *id)
 {
     enum {
@@ -435,7 +440,8 @@ static int check_patch(const struct dz_control_patch *p, struct dz_why *why)
                                       .labels_json = p->labels_json,
                                       .metadata_json = p->metadata_json,
                                       .timeout_ms = p->timeout_ms,
-                                      .timeout_action = p->timeout_action};
+                                      .timeout_action = p->timeout_action,
+                                      .expiry = p->expiry};
     uint64_t memory;
     return dz_control_check_spec(&as_spec, &memory, why);
 }
@@ -457,7 +463,13 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
         *set |= DZ_COLUMN(metadata);
         rc = m->metadata ? 0 : dz_fail(err, DZ_ENOMEM, "change %s: out of memory", row->id);
     }
-    if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu || p->replica || p->set_every)) {
+    if (rc == 0 && p->set_expiry) {
+        to->expires = dz_expiry_date(&p->expiry, row->created);
+        to->ttl_idle_ms = p->expiry.idle_ms;
+        *set |= DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
+    }
+    if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu || p->replica || p->set_every ||
+                    p->set_expiry)) {
         const struct dz_control_spec s = {
             .disk_bytes = c.disk_bytes,
             .replica = p->replica ? p->replica : c.replica,
@@ -468,6 +480,7 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
             .env_json = c.env,
             .no_resume = p->set_resume ? p->no_resume : !c.auto_resume,
             .silence_ms = p->set_silence ? p->silence_ms : c.silence_ms,
+            .expiry = p->set_expiry ? p->expiry : c.expiry,
             .ignore_cpu = p->set_cpu ? p->ignore_cpu : c.ignore_cpu};
         m->config = dz_control_config_text(&s, c.image, c.memory_bytes);
         to->config = m->config;
@@ -583,7 +596,8 @@ int dz_control_order(struct dz_control *e, struct dz_control_target target,
                  order->what == DZ_REQUEST_WAKE;
     const struct dz_sandbox_request request = {.what = order->what,
                                                .keep = keeps ? order->keep : NULL};
-    int rc = dz_control_row(e, target, &row, why);
+    bool removes = order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY;
+    int rc = removes ? dz_control_find(e, target, &row, why) : dz_control_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral)
         rc = order_ephemeral(&row, order->what, why);
     if (rc == 0 && keeps)
@@ -591,7 +605,7 @@ int dz_control_order(struct dz_control *e, struct dz_control_target target,
     struct order *o = rc < 0 ? NULL : make_order(e, done, arg, why);
     if (!o)
         return why->err.code;
-    if (order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY)
+    if (removes)
         (void)snprintf(o->deleted, sizeof o->deleted, "%s", row.id);
     rc = dz_sandbox_order(e->sandboxes, &row, &request, on_ordered, o, why);
     if (rc < 0)

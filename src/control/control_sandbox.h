@@ -24,6 +24,8 @@ enum {
 #define DZ_CONTROL_IDLE_MIN_MS    ((int64_t)100)
 #define DZ_CONTROL_IDLE_MAX_MS    ((int64_t)365 * 24 * 3600 * 1000)
 #define DZ_CONTROL_TIMEOUT_MIN_MS ((int64_t)100)
+#define DZ_CONTROL_EXPIRY_MIN_MS  ((int64_t)1000)
+#define DZ_CONTROL_EXPIRY_MAX_MS  ((int64_t)365 * 24 * 3600 * 1000)
 #define DZ_CONTROL_TIMEOUT_MAX_MS ((int64_t)365 * 24 * 3600 * 1000)
 #define DZ_CONTROL_NO_TIMEOUT     ((int64_t)0)
 #define DZ_CONTROL_HOLD_MAX_MS    ((int64_t)30 * 24 * 3600 * 1000)
@@ -43,6 +45,7 @@ struct dz_control_spec {
     int64_t silence_ms; /* a connection that is silent for this long does not count; 0: not given */
     const char *replica;      /* a URL, DZ_CONTROL_REPLICA_OFF, _DEFAULT; NULL: not given */
     int64_t replica_every_ms; /* 0: the server's */
+    struct dz_expiry expiry;  /* date: ms since 1970, by the wall clock */
     bool ignore_cpu;          /* CPU time of the guest does not count as activity */
     bool ephemeral;           /* never suspended; deleted when its cell ends */
     bool no_resume;           /* only an explicit wake wakes it */
@@ -74,6 +77,8 @@ struct dz_control_patch {
     int64_t idle_ms, silence_ms;
     int64_t timeout_ms; /* from now on; values as in dz_control_spec */
     const char *timeout_action;
+    bool set_expiry;
+    struct dz_expiry expiry; /* replaces the one that it has */
     bool no_resume, ignore_cpu;
 };
 DZ_NODISCARD int dz_control_change(struct dz_control *e, struct dz_control_target target,
@@ -112,6 +117,9 @@ DZ_NODISCARD int dz_control_share(struct dz_control *e, struct dz_control_target
 /* --- what it was created with ------------------------------------------------------------------
  */
 
+/* The date at which the sandbox expires if nothing happens, or, once it has expired, is removed; 0:
+ * never. */
+int64_t dz_control_expires(struct dz_control *e, const struct dz_instance *row);
 /* Convert a time in a row (last_active, wake_at, hold_until, timeout_at), which is on the clock of
  * durations, to a date. */
 int64_t dz_control_date(const struct dz_control *e, int64_t at);

@@ -48,8 +48,8 @@ static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, st
     return dz_why(why, DZ_ENOENT, NULL, "there is no sandbox %s", quoted);
 }
 
-int dz_control_row(struct dz_control *e, struct dz_control_target target,
-                   struct dz_instance *ret_row, struct dz_why *why)
+int dz_control_find(struct dz_control *e, struct dz_control_target target,
+                    struct dz_instance *ret_row, struct dz_why *why)
 {
     const struct dz_control_place p = dz_control_place(target);
     const char *word = p.ref;
@@ -74,4 +74,16 @@ int dz_control_row(struct dz_control *e, struct dz_control_target target,
         return dz_why_err(why, rc, &err);
     dz_log_about(ret_row->id);
     return 0;
+}
+
+int dz_control_row(struct dz_control *e, struct dz_control_target target,
+                   struct dz_instance *ret_row, struct dz_why *why)
+{
+    int rc = dz_control_find(e, target, ret_row, why);
+    if (rc < 0 || ret_row->deployment_is != DZ_DEPLOYMENT_TERMINATED)
+        return rc;
+    (void)dz_why(why, DZ_EGONE, NULL, "%s has expired", ret_row->id);
+    dz_instance_release(ret_row);
+    *ret_row = (struct dz_instance){0};
+    return DZ_EGONE;
 }

@@ -199,6 +199,25 @@ int64_t dz_timeout_begin(int64_t length_ms, int64_t left_ms, bool anew, int64_t 
  * the action is destroy; 0, which means all of it, if the action is pause and the time is over. */
 int64_t dz_timeout_rest(int64_t at, enum dz_timeout_action action, int64_t now);
 
+/* --- how long it may exist ----------------------------------------------------------------- */
+
+/* When a sandbox expires: at the earliest of these. Each is 0 if it is not set; with none a sandbox
+ * never expires. */
+struct dz_expiry {
+    int64_t max_age_ms; /* after its creation, in any state */
+    int64_t idle_ms;    /* after it was last used or suspended, or created; never while active */
+    int64_t date;       /* at this time, in any state */
+};
+static inline bool dz_expiry_is_set(const struct dz_expiry *e)
+{
+    return e->max_age_ms || e->idle_ms || e->date;
+}
+/* The earlier of date and maximum age; 0: neither is set. */
+int64_t dz_expiry_date(const struct dz_expiry *e, int64_t created);
+/* An expired sandbox is stopped at once, and removed after this time. Nothing else can happen to it
+ * any more. */
+#define DZ_EXPIRY_CLEANUP_MS ((int64_t)5 * 60 * 1000)
+
 /* --- when something is due ------------------------------------------------------------- */
 
 /* The facts about a sandbox that decide what is due. A time of 0 is "never was" or "not set". */
@@ -213,12 +232,13 @@ struct dz_facts {
     int64_t silence_ms;   /* 0: DZ_IDLE_SILENCE_MS */
     int64_t hold_until;   /* kept awake until then */
     int64_t wake_at;     /* time at which a suspended guest is to be woken; later, if that failed */
-    int64_t expires;     /* expires then, in any state */
+    int64_t expires;     /* expires then, in any state; if it has expired, is removed then */
     int64_t ttl_idle_ms; /* also expires after this long without activity, but never while active */
     int64_t retry_at;    /* the last try of anything else failed: earliest next try */
     int64_t timeout_at;  /* end of the timeout; the action then: */
     enum dz_timeout_action timeout_action;
     bool ephemeral; /* never suspended: deleted when it is no longer awake */
+    bool expired;   /* its deployment is TERMINATED */
     /* all processes of an awake guest sleep until then, so it may be suspended */
     int64_t sleeps_until;
 };
@@ -232,6 +252,8 @@ enum dz_due {
     DZ_DUE_FREEZE,
 };
 
+/* When it expires if nothing happens; INT64_MAX: never, or it has expired. */
+int64_t dz_lifecycle_expires(const struct dz_facts *facts);
 /* The next thing that is due by time alone, and its time, at *ret_at (INT64_MAX with NOTHING). A
  * time in the past is due now. */
 enum dz_due dz_lifecycle_due(const struct dz_facts *facts, int64_t *ret_at);

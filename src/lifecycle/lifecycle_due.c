@@ -191,12 +191,17 @@ static int64_t destroy_at(const struct dz_facts *f)
                                                         : INT64_MAX;
 }
 
-/* The time at which a sandbox expires if nothing happens; INT64_MAX: never. */
-static int64_t expiry(const struct dz_facts *f)
+int64_t dz_expiry_date(const struct dz_expiry *e, int64_t created)
 {
-    int64_t at = f->expires ? f->expires : INT64_MAX;
-    if (f->ttl_idle_ms && f->state != DZ_STATE_ACTIVE) {
-        int64_t idle = later(since_activity(f), f->ttl_idle_ms);
+    int64_t aged = e->max_age_ms ? later(created, e->max_age_ms) : 0;
+    return !aged || (e->date && e->date < aged) ? e->date : aged;
+}
+
+int64_t dz_lifecycle_expires(const struct dz_facts *f)
+{
+    int64_t at = f->expires && !f->expired ? f->expires : INT64_MAX;
+    if (!f->expired && f->ttl_idle_ms && f->state != DZ_STATE_ACTIVE) {
+        int64_t idle = later(max(f->suspended_at, since_activity(f)), f->ttl_idle_ms);
         at = idle < at ? idle : at;
     }
     return at;
@@ -205,6 +210,16 @@ static int64_t expiry(const struct dz_facts *f)
 static bool asleep(enum dz_state s)
 {
     return s == DZ_STATE_SUSPENDED || s == DZ_STATE_FROZEN;
+}
+
+/* An expired sandbox is stopped at once, and removed when its time comes. One that is never
+ * suspended is removed at once. */
+static enum dz_due due_of_expired(const struct dz_facts *f, int64_t *ret_at)
+{
+    bool stops = f->state == DZ_STATE_ACTIVE;
+    bool removed = !stops || f->ephemeral;
+    *ret_at = stops ? max(f->retry_at, 1) : max(f->expires, max(f->retry_at, 1));
+    return removed ? DZ_DUE_DESTROY : DZ_DUE_SUSPEND;
 }
 
 enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
@@ -217,7 +232,9 @@ enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
     *ret_at = INT64_MAX;
     if (f->state == DZ_STATE_DELETED)
         return due;
-    at[DZ_DUE_EXPIRE] = expiry(f);
+    if (f->expired)
+        return due_of_expired(f, ret_at);
+    at[DZ_DUE_EXPIRE] = dz_lifecycle_expires(f);
     at[DZ_DUE_DESTROY] = destroy_at(f);
     if (asleep(f->state) && f->wake_at && !f->ephemeral)
         at[DZ_DUE_WAKE] = f->wake_at;

@@ -198,10 +198,14 @@ static bool write_row(struct dz_sandboxes *all, const struct dz_instance *row, u
     return dz_record_write_row(all, row, &change, NULL, NULL) == 0;
 }
 
+/* The sandbox has expired: from now on it is due to be stopped, and then to be removed. */
 static bool expire(struct dz_sandboxes *all, const struct dz_instance *row)
 {
-    const struct dz_instance to = {.deployment = dz_deployment_name(DZ_DEPLOYMENT_TERMINATED)};
-    uint64_t set = DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
+    const struct dz_instance to = {.deployment = dz_deployment_name(DZ_DEPLOYMENT_TERMINATED),
+                                   .expires = dz_clock_real_ms() + DZ_EXPIRY_CLEANUP_MS};
+    uint64_t set = DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms) |
+                   DZ_COLUMN(timeout_at) | DZ_COLUMN(wake_at) | DZ_COLUMN(hold_until) |
+                   DZ_COLUMN(retry_at);
     return write_row(all, row, set, &to, "expired");
 }
 
@@ -345,7 +349,11 @@ static bool serve_row(struct dz_sandboxes *all, const struct dz_instance *row)
     bool timeout = facts.timeout_at && facts.timeout_at <= dz_sandboxes_now(all);
     if (timeout)
         note(all, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
-    const struct dz_sandbox_request r = {.what = asks[due], .id = row->id, .may_resume = !timeout};
+    /* nobody will wake an expired sandbox again, so its memory is not kept */
+    const struct dz_sandbox_request r = {.what = asks[due],
+                                         .id = row->id,
+                                         .keep = facts.expired ? "files" : NULL,
+                                         .may_resume = !timeout && !facts.expired};
     return dz_sandbox_background(all, &r) || postpone(all, row, due == DZ_DUE_WAKE);
 }
 
@@ -489,6 +497,19 @@ static int fill_hold(void *arg, const struct dz_instance *row, struct dz_instanc
     to->hold_until = *(const int64_t *)arg;
     *set = DZ_COLUMN(hold_until);
     return 0;
+}
+
+int64_t dz_sandboxes_expires(struct dz_sandboxes *all, const struct dz_instance *row)
+{
+    struct dz_sandbox *s = dz_map_get(&all->map, dz_str(row->id));
+    struct dz_record rec;
+    if (dz_record_of(all, s, row, &rec, NULL) < 0)
+        return 0;
+    if (rec.facts.expired)
+        return rec.expires;
+    const struct dz_facts facts = dz_record_facts(all, &rec, s);
+    int64_t at = dz_lifecycle_expires(&facts);
+    return at == INT64_MAX ? 0 : dz_sandboxes_date(all, at);
 }
 
 int dz_sandbox_hold(struct dz_sandboxes *all, const char *id, int64_t until, struct dz_err *err)

@@ -32,6 +32,9 @@ void dz_sandbox_guest_sleeps(struct dz_sandboxes *all, const char *id, int64_t u
 DZ_NODISCARD int dz_sandbox_hold(struct dz_sandboxes *all, const char *id, int64_t until,
                                  struct dz_err *err);
 
+/* The date (ms) at which it expires if nothing happens, or, once it has expired, is removed. 0:
+ * never. */
+int64_t dz_sandboxes_expires(struct dz_sandboxes *all, const struct dz_instance *row);
 /* Limit how long it may be active: counted from now, or if it is not active, from its next wake. 0:
  * no limit. */
 DZ_NODISCARD int dz_sandbox_timeout(struct dz_sandboxes *all, const char *id, int64_t length_ms,

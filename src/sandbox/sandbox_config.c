@@ -3,7 +3,8 @@
  * sandbox_config.c - parse the columns config and metadata of a row, and build environments.
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
- *               "connection_silence_ms","count_cpu","replica","replica_every_ms"}
+ *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
+ *               "expiry":{"max_age_ms","idle_ms","date_ms"}}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "sandbox/sandbox_config.h"
@@ -65,6 +66,13 @@ static json_t *column(const char *text)
     return NULL;
 }
 
+/* An integer member of an object; 0 if it is missing, wrong or negative. */
+static int64_t count_of(const json_t *o, const char *key)
+{
+    json_int_t n = json_integer_value(json_object_get(o, key));
+    return n > 0 ? n : 0;
+}
+
 int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config *ret_config,
                          struct dz_err *err)
 {
@@ -84,10 +92,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     keep_object(&r, 5, json_object_get(m, "labels"));
     keep_object(&r, 6, json_object_get(m, "metadata"));
     const json_t *resume = json_object_get(c, "auto_resume");
-    json_int_t silence = json_integer_value(json_object_get(c, "connection_silence_ms"));
-    json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
-    json_int_t disk = json_integer_value(json_object_get(c, "disk_bytes"));
-    json_int_t every = json_integer_value(json_object_get(c, "replica_every_ms"));
+    const json_t *expiry = json_object_get(c, "expiry");
     size_t n;
     char *text = dz_buf_detach(&r.b, &n);
     dz_buf_release(&r.b);
@@ -101,11 +106,13 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
             .env = kept(&r, 4, text),
             .labels = kept(&r, 5, text),
             .metadata = kept(&r, 6, text),
-            .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
-            .disk_bytes = disk > 0 ? (uint64_t)disk : 0,
-            .silence_ms = silence > 0 ? silence : 0,
+            .memory_bytes = (uint64_t)count_of(c, "memory_bytes"),
+            .disk_bytes = (uint64_t)count_of(c, "disk_bytes"),
+            .silence_ms = count_of(c, "connection_silence_ms"),
             .replica = kept(&r, 7, text),
-            .replica_every_ms = every > 0 ? every : 0,
+            .replica_every_ms = count_of(c, "replica_every_ms"),
+            .expiry = {count_of(expiry, "max_age_ms"), count_of(expiry, "idle_ms"),
+                       count_of(expiry, "date_ms")},
             .auto_resume = !json_is_false(resume),
             .ignore_cpu = json_is_false(json_object_get(c, "count_cpu")),
         };

@@ -7,6 +7,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "lifecycle/lifecycle.h"
 #include "registry/registry.h"
 
 #include <stdbool.h>
@@ -22,6 +23,7 @@ struct dz_sandbox_config {
     int64_t silence_ms;       /* 0: DZ_IDLE_SILENCE_MS */
     const char *replica;      /* where it is replicated to: a URL, or "off"; NULL: the server's */
     int64_t replica_every_ms; /* 0: the server's */
+    struct dz_expiry expiry;
     bool auto_resume, ignore_cpu;
 };
 DZ_NODISCARD int dz_sandbox_config_of(const struct dz_instance *row,

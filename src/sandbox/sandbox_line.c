@@ -195,6 +195,13 @@ static bool may_reserve(const struct dz_sandbox *s, enum dz_state state)
     return !s->warm && (state == DZ_STATE_SUSPENDED || state == DZ_STATE_FROZEN);
 }
 
+/* A sandbox that has expired can only be stopped and removed. */
+static bool may_follow_expiry(enum dz_request what)
+{
+    return what == DZ_REQUEST_SUSPEND || what == DZ_REQUEST_CRASHED || what == DZ_REQUEST_DESTROY ||
+           what == DZ_REQUEST_DELETE;
+}
+
 /* Start a request on a sandbox without an operation. Negative: refused, and the caller still owns
  * w. */
 static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *err)
@@ -209,6 +216,8 @@ static int start_request(struct dz_sandbox *s, struct waiter *w, struct dz_err *
         rc = queue(s, w, err);
         return rc < 0 ? rc : dz_sandbox_op_resume(all, &row, NULL) < 0 ? not_now(w, err) : 0;
     }
+    if (row.deployment_is == DZ_DEPLOYMENT_TERMINATED && !may_follow_expiry(w->what))
+        return dz_fail(err, DZ_EGONE, "%s has expired", s->id);
     /* its cell died, and the row does not say so yet */
     if (row.is == DZ_STATE_ACTIVE && !s->warm && w->what != DZ_REQUEST_CRASHED) {
         rc = dz_sandbox_write_crash(all, &row, err);
@@ -430,6 +439,19 @@ void dz_sandbox_file_synced(struct dz_sandboxes *all, const char *id)
     dz_sandbox_unneeded(s);
 }
 
+/* Set the columns of a new row that follow from its config. A date that is over came with the
+ * config of the sandbox that this one was made from, and does not count. */
+static void set_expiry(struct dz_instance *row)
+{
+    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    if (row->expires || row->ttl_idle_ms || dz_sandbox_config_of(row, &c, NULL) < 0)
+        return;
+    if (c.expiry.date <= row->created)
+        c.expiry.date = 0;
+    row->expires = dz_expiry_date(&c.expiry, row->created);
+    row->ttl_idle_ms = c.expiry.idle_ms;
+}
+
 int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, struct dz_err *err)
 {
     struct dz_instance full = *row;
@@ -458,6 +480,7 @@ int dz_sandbox_enter(struct dz_sandboxes *all, const struct dz_instance *row, st
     full.host = all->host_name;
     full.created = row->created ? row->created : dz_clock_real_ms();
     full.epoch = 1;
+    set_expiry(&full);
     rc = dz_record_read(all, &full, &rec, err);
     if (rc < 0)
         return rc;

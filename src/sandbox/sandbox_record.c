@@ -29,6 +29,14 @@ enum {
 
 /* --- records ----------------------------------------------------------------------------- */
 
+static int has_expired(const char *deployment, bool *ret_expired, struct dz_err *err)
+{
+    enum dz_deployment is = DZ_DEPLOYMENT_NONE;
+    int rc = deployment && deployment[0] ? dz_deployment_parse(dz_str(deployment), &is, err) : 0;
+    *ret_expired = is == DZ_DEPLOYMENT_TERMINATED;
+    return rc;
+}
+
 /* Parse the columns, except for the JSON in `config`. */
 static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, struct dz_err *err)
 {
@@ -54,6 +62,8 @@ static int of_columns(const struct dz_instance *row, struct dz_record *ret_rec, 
         rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f->mode, err);
     if (rc == 0 && row->timeout_action && row->timeout_action[0])
         rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f->timeout_action, err);
+    if (rc == 0)
+        rc = has_expired(row->deployment, &f->expired, err);
     if (rc < 0)
         return dz_wrap(err, rc, "the row of %s", row->id);
     if (f->mode == DZ_IDLE_CONNECTIONS && r.idle_policy.suspend_ms == DZ_IDLE_INHERIT)
@@ -205,6 +215,8 @@ static int fold(struct dz_record *rec, uint64_t set, const struct dz_instance *t
         if (to->timeout_action && to->timeout_action[0])
             rc = dz_timeout_action_parse(dz_str(to->timeout_action), &f->timeout_action, err);
     }
+    if (rc == 0 && set & DZ_COLUMN(deployment))
+        rc = has_expired(to->deployment, &f->expired, err);
     rec->version++;
     return rc;
 }
@@ -235,6 +247,7 @@ static void assert_record(const struct dz_record *rec, const struct dz_instance 
     assert(rec->idle_policy.suspend_ms == read.idle_policy.suspend_ms &&
            rec->idle_policy.freeze_ms == read.idle_policy.freeze_ms);
     assert(a->state == b->state && a->mode == b->mode && a->ephemeral == b->ephemeral);
+    assert(a->expired == b->expired);
     assert(a->last_active == b->last_active && a->suspended_at == b->suspended_at);
     assert(a->hold_until == b->hold_until && a->wake_at == b->wake_at);
     assert(a->ttl_idle_ms == b->ttl_idle_ms && a->retry_at == b->retry_at);

@@ -37,7 +37,7 @@ jailed() {
 others='run|resume|fork( [a-z]+)?|snapshot [a-z]+|ref( [a-z]+)?|image [a-z]+|registry [a-z-]+|doctor|completion|help'
 others="$others|daemon|create|exec|shell|ls|get|rm|rename|label|wake|suspend|freeze|archive|revive|prefetch|hold|attach"
 others="$others|cp|cat|edit|files( [a-z]+)?|sql|ps|logs|kill|events|sandbox [a-z]+"
-others="$others|timeout|quota|token [a-z]+|tenant [a-z]+|stats|debug [a-z]+|config( [a-z]+)?|restore|replica [a-z]+|replicate|key [a-z]+"
+others="$others|timeout|expiry|quota|token [a-z]+|tenant [a-z]+|stats|debug [a-z]+|config( [a-z]+)?|restore|replica [a-z]+|replicate|key [a-z]+"
 export others="^($others)\$"
 rows='disk check|d.doze
 disk df|d.doze

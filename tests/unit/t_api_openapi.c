@@ -191,6 +191,8 @@ static bool fits(const json_t *s, const struct dz_api_field *f)
         return refers(s, "SizeIn");
     case DZ_API_DURATION:
         return refers(s, "DurationIn");
+    case DZ_API_DATE:
+        return has_type(s, "string") && json_object_get(s, "format");
     case DZ_API_OBJECT:
         return has_type(s, "object") || refers(s, "Strings");
     case DZ_API_WORDS:

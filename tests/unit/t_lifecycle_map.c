@@ -172,9 +172,15 @@ static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
 {
     for (int64_t now = from; now <= to; now++) {
         int64_t idle = -1, last = f->last_active ? f->last_active : f->created;
+        if (f->expired && now >= f->retry_at && now >= 1 &&
+            (f->state == DZ_STATE_ACTIVE || now >= f->expires))
+            return now;
+        if (f->expired)
+            continue;
         if (f->expires && now >= f->expires)
             return now;
-        if (f->state != DZ_STATE_ACTIVE && f->ttl_idle_ms && now >= last + f->ttl_idle_ms)
+        int64_t unused = f->suspended_at > last ? f->suspended_at : last;
+        if (f->state != DZ_STATE_ACTIVE && f->ttl_idle_ms && now >= unused + f->ttl_idle_ms)
             return now;
         bool sleeps = f->state == DZ_STATE_SUSPENDED || f->state == DZ_STATE_FROZEN;
         if (sleeps && f->wake_at && now >= f->wake_at && !f->ephemeral)
@@ -233,6 +239,7 @@ TEST(due_agrees_with_an_oracle_that_looks_every_millisecond)
             .timeout_at = maybe(&seed, 150),
             .timeout_action = (enum dz_timeout_action)(dice_roll(&seed) % 2),
             .ephemeral = dice_roll(&seed) % 4 == 0,
+            .expired = dice_roll(&seed) % 8 == 0,
         };
         if (dice_roll(&seed) % 8 == 0)
             f.idle_policy.suspend_ms = DZ_IDLE_OFF;
@@ -297,6 +304,55 @@ TEST(expiry_goes_before_the_ladder_at_the_same_time)
     f.state = DZ_STATE_DELETED;
     CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
     CHECK(at == INT64_MAX);
+}
+
+TEST(an_expired_sandbox_is_stopped_then_removed_and_nothing_else)
+{
+    struct dz_facts f = {.state = DZ_STATE_ACTIVE,
+                         .idle_policy = {10, 100},
+                         .created = 1,
+                         .suspended_at = 50,
+                         .wake_at = 60,
+                         .timeout_at = 70,
+                         .hold_until = 5000,
+                         .ttl_idle_ms = 80,
+                         .expires = 900,
+                         .expired = true};
+    int64_t at = 0;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_SUSPEND);
+    CHECK_INT(at, 1);
+    CHECK(dz_lifecycle_expires(&f) == INT64_MAX);
+    f.state = DZ_STATE_SUSPENDED;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_DESTROY);
+    CHECK_INT(at, 900);
+    f.retry_at = 950; /* it failed once */
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_DESTROY);
+    CHECK_INT(at, 950);
+    f.state = DZ_STATE_ACTIVE;
+    f.retry_at = 0;
+    f.ephemeral = true; /* never suspended */
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_DESTROY);
+    CHECK_INT(at, 1);
+}
+
+TEST(the_earlier_of_date_and_maximum_age_counts)
+{
+    const struct {
+        struct dz_expiry e;
+        int64_t at;
+    } rows[] = {
+        {{0}, 0},
+        {{.idle_ms = 5}, 0},
+        {{.max_age_ms = 5}, 105},
+        {{.date = 300}, 300},
+        {{.max_age_ms = 5, .date = 300}, 105},
+        {{.max_age_ms = 500, .date = 300}, 300},
+        {{.max_age_ms = INT64_MAX}, INT64_MAX},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
+        CHECK_INT(dz_expiry_date(&rows[i].e, 100), rows[i].at);
+        CHECK(dz_expiry_is_set(&rows[i].e) == (i != 0));
+    }
 }
 
 TEST(due_survives_times_near_the_end_of_the_range)

@@ -811,29 +811,6 @@ TEST(holds_wakes_and_expiry_come_when_they_are_due)
     rig_close(&r);
 }
 
-TEST(a_sandbox_that_expired_goes_on_down_the_ladder)
-{
-    struct rig r;
-    struct rig_reply reply;
-    rig_open(&r);
-    const struct dz_instance row = {.id = "a",
-                                    .tenant = "acme",
-                                    .suspend_ms = 10 * MIN,
-                                    .freeze_ms = 60 * MIN,
-                                    .expires = dz_clock_real_ms() + 5 * MIN};
-    CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, 6 * MIN);
-    CHECK_INT(rig_events(&r, "expired"), 1);
-    CHECK_STR(rig_row(&r, "a"), "active/running/");
-    rig_pass(&r, 5 * MIN);
-    CHECK_STR(rig_row(&r, "a"), "suspended//");
-    rig_pass(&r, 60 * MIN);
-    CHECK_STR(rig_row(&r, "a"), "frozen//");
-    CHECK_INT(rig_events(&r, "expired"), 1);
-    rig_close(&r);
-}
-
 static int64_t rig_left(struct rig *r, const char *id, int64_t *ret_at)
 {
     struct dz_instance row = {0};
