@@ -52,14 +52,14 @@ static const struct dz_cli_option options[] = {
 const struct dz_cli_command dz_cmd_key_new = {
     .name = "key new",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "make a key file for encrypted cold storage",
+    .summary = "make a key file for encrypted cold storage and replicas",
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
     .options = options,
     .help = "Prints the key's id, which is no secret. Keep a copy of FILE in a safe place:\n"
-            "without it nothing that was encrypted can be read again. The setting\n"
-            "cold.key_file names it.\n",
+            "without it nothing that was encrypted can be read again. The\n"
+            "settings cold.key_file and replica.key_file name it.\n",
     .run = make,
 };
 

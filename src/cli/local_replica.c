@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/num.h"
 #include "base/path.h"
+#include "blob/blob_crypt.h"
 #include "cli/cli.h"
 #include "cli/cli_env.h"
 #include "cli/cli_progress.h"
@@ -34,6 +35,8 @@ enum {
     KEEP_MS = 24 * 3600 * 1000, /* how long prune keeps states if --keep is missing */
     FINE_MS = 300 * 1000,       /* how long prune keeps files that were merged into larger ones */
 };
+
+#define OPTION_KEY_FILE {"key-file", 0, "FILE", "the replica is encrypted with the keys in FILE"}
 
 /* --- a run: progress on a terminal, and Ctrl-C -------------------------------------------------
  */
@@ -214,6 +217,8 @@ static int read_about(struct dz_blobs *store, const char *id, json_t **ret, stru
     if (!text)
         return dz_fail(err, DZ_ENOMEM, "read %s: out of memory", key);
     rc = dz_blob_in_read(in, text, (size_t)in->size, 0, err);
+    if (rc == 0 && dz_blob_is_encrypted(text, (size_t)in->size))
+        return dz_fail(err, DZ_EDENIED, "%s is encrypted; name its key file with --key-file", key);
     json_t *o = rc < 0 ? NULL : json_loadb(text, (size_t)in->size, 0, &bad);
     if (rc == 0 && !json_is_object(json_object_get(o, "row")) &&
         !json_is_true(json_object_get(o, "deleted"))) {
@@ -260,7 +265,7 @@ static int restore_file(struct dz_cli *c, struct everything *e, const char *id, 
     struct run run;
     int rc = dz_replica_url_of(e->url, id, url, err);
     if (rc == 0)
-        rc = dz_replica_open(url, false, &r, err);
+        rc = dz_replica_open(url, dz_cli_value(c, "key-file"), false, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == DZ_ENOENT || (rc == 0 && all.n == 0))
@@ -334,7 +339,7 @@ static int restore_all(struct dz_cli *c, const struct dz_replica_goal *goal, str
     struct everything e = {.goal = goal, .url = c->argv[0]};
     DZ_AUTO(dz_vec_releasep) struct ids ids = DZ_VEC_INIT(DZ_REPLICA_FOLLOWED_MAX);
     char data[DZ_PATH_MAX], state[DZ_PATH_MAX + 16];
-    int rc = dz_replica_open_about(e.url, false, &e.about, err);
+    int rc = dz_replica_open_about(e.url, dz_cli_value(c, "key-file"), false, &e.about, err);
     if (rc == 0)
         rc = dz_blobs_list(e.about, list_id, &ids, err);
     if (rc == 0 && ids.err)
@@ -397,7 +402,7 @@ static int restore(struct dz_cli *c, struct dz_err *err)
     if (rc == 0)
         rc = check_target(path, err);
     if (rc == 0)
-        rc = dz_replica_open(url, false, &r, err);
+        rc = dz_replica_open(url, dz_cli_value(c, "key-file"), false, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == 0 && goal.timed)
@@ -424,6 +429,7 @@ const struct dz_cli_command dz_cmd_restore = {
             {"txid", 0, "TXID", "restore the state of this transaction"},
             {"all", 0, NULL, "restore and register all sandboxes below URL"},
             {"take", 0, NULL, "with --all: the daemon of this data directory replicates them on"},
+            OPTION_KEY_FILE,
             DZ_CLI_OPTIONS_REGISTRY,
             DZ_CLI_OPTION_CONFIG,
             DZ_CLI_OPTION_JSON,
@@ -453,10 +459,10 @@ const struct dz_cli_command dz_cmd_restore = {
 /* --- ls, status --------------------------------------------------------------------------------
  */
 
-static int open_and_list(const char *url, bool timed, struct dz_replica *r,
+static int open_and_list(const struct dz_cli *c, bool timed, struct dz_replica *r,
                          struct dz_replica_files *ret_files, struct dz_err *err)
 {
-    int rc = dz_replica_open(url, false, r, err);
+    int rc = dz_replica_open(c->argv[0], dz_cli_value(c, "key-file"), false, r, err);
     if (rc == 0)
         rc = dz_replica_list(r, ret_files, err);
     return rc < 0 || !timed ? rc : dz_replica_time(r, ret_files, NULL, err);
@@ -494,7 +500,7 @@ static int ls(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files files = DZ_REPLICA_FILES_INIT;
     char txid[DZ_TXID_TEXT], time[DZ_RFC3339_TEXT], size[DZ_CLI_SIZE_TEXT];
     struct dz_cli_table t;
-    int rc = open_and_list(c->argv[0], true, &r, &files, err);
+    int rc = open_and_list(c, true, &r, &files, err);
     if (rc < 0 || c->json)
         return rc < 0 ? rc : ls_json(c, &files, err);
     dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
@@ -520,8 +526,8 @@ const struct dz_cli_command dz_cmd_replica_ls = {
     .args = "URL",
     .min_args = 1,
     .max_args = 1,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Each file holds the pages that a range of transactions has changed. Level 9\n"
             "has snapshots of all pages; the others are described in\n"
             "docs/format/replica.md. TIME is the time of the last transaction. URL: see\n"
@@ -583,7 +589,7 @@ static int status(struct dz_cli *c, struct dz_err *err)
     char txid[DZ_TXID_TEXT], newest[DZ_RFC3339_TEXT], oldest[DZ_RFC3339_TEXT];
     char size[DZ_CLI_SIZE_TEXT];
     struct summary s = {0};
-    int rc = open_and_list(c->argv[0], true, &r, &all, err);
+    int rc = open_and_list(c, true, &r, &all, err);
     if (rc == 0)
         rc = summarise(&all, &s, err);
     if (rc < 0 || c->json)
@@ -603,7 +609,8 @@ const struct dz_cli_command dz_cmd_replica_status = {
     .args = "URL",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
     .help = "Shows the newest and the oldest state. Fails if the names of the files show\n"
             "that one between them is missing; doze replica verify also reads the files.\n"
             "URL: see doze help restore.\n",
@@ -640,7 +647,7 @@ static int verify(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
     char size[DZ_CLI_SIZE_TEXT];
     size_t bad = 0;
-    int rc = open_and_list(c->argv[0], false, &r, &all, err);
+    int rc = open_and_list(c, false, &r, &all, err);
     if (rc == 0)
         rc = verify_all(c, &r, &all, &bad, err);
     if (rc == 0)
@@ -660,7 +667,8 @@ const struct dz_cli_command dz_cmd_replica_verify = {
     .args = "URL",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Reads every file to its end, checks its pages, index and checksums, and checks\n"
             "that no transaction up to the newest is missing. URL: see doze help restore.\n",
     .run = verify,
@@ -724,7 +732,7 @@ static int push(struct dz_cli *c, struct dz_err *err)
     struct stat st;
     int rc = open_source(c->argv[0], &source, err);
     if (rc == 0)
-        rc = dz_replica_open(c->argv[1], true, &r, err);
+        rc = dz_replica_open(c->argv[1], dz_cli_value(c, "key-file"), true, &r, err);
     if (rc < 0) {
         dz_fd_close(&source.db_fd);
         dz_fd_close(&source.wal_fd);
@@ -753,8 +761,8 @@ const struct dz_cli_command dz_cmd_replica_push = {
     .args = "FILE URL",
     .min_args = 2,
     .max_args = 2,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "FILE is a sandbox's disk or any SQLite database that no process has open. If\n"
             "its log continues where the replica ends, only the changed pages are written;\n"
             "otherwise all pages are, as a snapshot. A missing directory is made.\n"
@@ -779,7 +787,7 @@ static int prune(struct dz_cli *c, struct dz_err *err)
         return dz_cli_usage(c, err, "--keep must be a duration like 7d: %s", why.msg);
     if (keep.fine_ms > keep.keep_ms)
         keep.fine_ms = keep.keep_ms;
-    int rc = open_and_list(c->argv[0], true, &r, &all, err);
+    int rc = open_and_list(c, true, &r, &all, err);
     if (rc == 0)
         rc = summarise(&all, &s, err); /* a replica with a gap is left as it is */
     if (rc == 0)
@@ -804,6 +812,7 @@ const struct dz_cli_command dz_cmd_replica_prune = {
         (const struct dz_cli_option[]){
             {"keep", 0, "DURATION", "keep all states of this last time (default 24h)"},
             {"dry-run", 'n', NULL, "only print what would be removed"},
+            OPTION_KEY_FILE,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
     .help = "Removes the files that only restores to states older than --keep need. Files\n"

@@ -87,6 +87,8 @@
       "space reserved so that deleting and suspending work on a full disk") \
     X(replica, url, TEXT, "", 0, 0, 0, "replica-url", "URL", \
       "replicate sandboxes to URL/ID: file:///DIR or s3://BUCKET/PREFIX") \
+    X(replica, key_file, PATH, "", 0, 0, 0, "replica-key-file", "FILE", \
+      "encrypt replicas with the keys in this file (see `doze key new`)") \
     X(replica, every, DURATION, "0", 1, INT64_C(24) * 3600 * 1000, ZERO, "replica-every", "DURATION", \
       "pause between uploads of a sandbox (0: none to a directory, 1s to a bucket)") \
     X(replica, snapshot, DURATION, "24h", 60000, DZ_CONFIG_YEAR_MS, 0, "replica-snapshot", "DURATION", \

@@ -113,7 +113,7 @@ struct dz_control {
     struct dz_list listeners, builds;
     struct dz_control_verify *verify;       /* verification of images in progress; or NULL */
     struct dz_control_replica_opts replica; /* control_replica.c */
-    char *replica_url;
+    char *replica_url, *replica_key_file;
     struct dz_replica_engine *replicas; /* NULL: nothing was replicated yet */
     struct dz_poll *replica_poll;
     struct dz_accounts accounts; /* bytes buffered for tenants */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "blob/blob_crypt.h"
 #include "replica/replica_engine.h"
 
 #include <stdio.h>
@@ -64,6 +65,7 @@ static int start_engine(struct dz_control *e, struct dz_err *err)
         return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
     const struct dz_replica_engine_opts opts = {.live_path = e->live_path,
                                                 .state_path = path,
+                                                .key_file = e->replica_key_file,
                                                 .workers = e->replica.connections,
                                                 .behind_ms = e->replica.behind_ms};
     struct dz_replica_engine *engine = NULL;
@@ -298,15 +300,30 @@ int dz_control_replica_take(struct dz_control *e, struct dz_control_target targe
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
+/* A key file that is missing is better found now than by the first commit. */
+static int check_keys(const char *path, struct dz_err *err)
+{
+    struct dz_blob_keys *keys = NULL;
+    int rc = path && path[0] ? dz_blob_keys_load(path, &keys, err) : 0;
+    dz_blob_keys_free(keys);
+    return rc < 0 ? dz_wrap(err, rc, "setting replica.key_file") : 0;
+}
+
 int dz_replicas_open(struct dz_control *e, const struct dz_control_replica_opts *o,
                      struct dz_err *err)
 {
     struct dz_why why;
+    int rc = check_keys(o->key_file, err);
+    if (rc < 0)
+        return rc;
     e->replica = *o;
-    e->replica.url = NULL;
+    e->replica.url = e->replica.key_file = NULL;
     if (e->replica.connections == 0)
         e->replica = (struct dz_control_replica_opts){
             .snapshot_ms = DAY_MS, .keep_ms = DAY_MS, .behind_ms = 10000, .connections = 8};
+    e->replica_key_file = dz_str_dup(dz_str(o->key_file ? o->key_file : ""));
+    if (!e->replica_key_file)
+        return dz_fail(err, DZ_ENOMEM, "setting replica.key_file: out of memory");
     if (!o->url || !o->url[0])
         return 0;
     if (dz_replica_check_url(o->url, true, &why) < 0 || strchr(o->url, ':') == NULL)
@@ -328,4 +345,5 @@ void dz_replicas_close(struct dz_control *e)
     dz_poll_free(e->replica_poll);
     dz_replica_engine_free(e->replicas);
     dz_free(e->replica_url);
+    dz_free(e->replica_key_file);
 }

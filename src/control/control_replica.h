@@ -24,6 +24,7 @@ enum {
 struct dz_control_replica_opts {
     const char
         *url; /* the replica of a sandbox is at url/ID; NULL, "": only those that have a URL */
+    const char *key_file; /* replicas are encrypted with its keys; NULL, "": they are not */
     int64_t every_ms, snapshot_ms, keep_ms, behind_ms;
     unsigned connections; /* uploads at the same time */
 };

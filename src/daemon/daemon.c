@@ -305,6 +305,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .replica =
             {
                 .url = d->config->replica_url,
+                .key_file = d->config->replica_key_file,
                 .every_ms = d->config->replica_every,
                 .snapshot_ms = d->config->replica_snapshot,
                 .keep_ms = d->config->replica_retention,

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"
+#include "blob/blob_crypt.h"
 #include "blob/blob_s3.h"
 
 #include <assert.h>
@@ -139,7 +140,22 @@ static int open_bucket(struct dz_str place, unsigned stores, struct dz_str query
     return rc;
 }
 
-int dz_replica_open_some(const char *url, bool make, unsigned stores,
+static int encrypt_stores(struct dz_replica *r, const char *key_file, struct dz_err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < STORES && rc == 0; i++) {
+        struct dz_blobs **store = store_of(r, i);
+        struct dz_blob_keys *keys = NULL;
+        if (!*store)
+            continue;
+        rc = dz_blob_keys_load(key_file, &keys, err);
+        if (rc == 0)
+            rc = dz_blobs_encrypt(DZ_TAKE_PTR(*store), keys, store, err);
+    }
+    return rc;
+}
+
+int dz_replica_open_some(const char *url, const char *key_file, bool make, unsigned stores,
                          struct dz_replica *ret_replica, struct dz_err *err)
 {
     struct dz_str s = dz_str(url), query = {0};
@@ -158,6 +174,8 @@ int dz_replica_open_some(const char *url, bool make, unsigned stores,
         s.n--;
     rc = file ? open_dirs(dz_str_sub(s, sizeof "file://" - 1, SIZE_MAX), make, stores, &r, url, err)
               : open_bucket(s, stores, query, &r, err);
+    if (rc == 0 && key_file && key_file[0])
+        rc = encrypt_stores(&r, key_file, err);
     if (rc < 0)
         dz_replica_close(&r);
     else
@@ -165,9 +183,10 @@ int dz_replica_open_some(const char *url, bool make, unsigned stores,
     return rc;
 }
 
-int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica, struct dz_err *err)
+int dz_replica_open(const char *url, const char *key_file, bool make,
+                    struct dz_replica *ret_replica, struct dz_err *err)
 {
-    return dz_replica_open_some(url, make, DZ_REPLICA_ROOT - 1, ret_replica, err);
+    return dz_replica_open_some(url, key_file, make, DZ_REPLICA_ROOT - 1, ret_replica, err);
 }
 
 void dz_replica_close(struct dz_replica *r)

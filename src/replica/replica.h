@@ -187,13 +187,15 @@ struct dz_replica {
 };
 
 /* file:///DIR, or s3://BUCKET[/PREFIX][?...] (blob_s3.h). With make, missing directories of a
- * file URL are made; without, DZ_ENOENT if there is none. */
-DZ_NODISCARD int dz_replica_open(const char *url, bool make, struct dz_replica *ret_replica,
-                                 struct dz_err *err);
+ * file URL are made; without, DZ_ENOENT if there is none. With a key file all of its objects are
+ * encrypted (blob_crypt.h); NULL or "": none is. */
+DZ_NODISCARD int dz_replica_open(const char *url, const char *key_file, bool make,
+                                 struct dz_replica *ret_replica, struct dz_err *err);
 /* The same with only some of its stores: bits of levels, and DZ_REPLICA_ROOT. */
 #define DZ_REPLICA_ROOT (1u << DZ_REPLICA_LEVELS)
-DZ_NODISCARD int dz_replica_open_some(const char *url, bool make, unsigned stores,
-                                      struct dz_replica *ret_replica, struct dz_err *err);
+DZ_NODISCARD int dz_replica_open_some(const char *url, const char *key_file, bool make,
+                                      unsigned stores, struct dz_replica *ret_replica,
+                                      struct dz_err *err);
 void dz_replica_close(struct dz_replica *r); /* zeroed is fine */
 
 /* Its files by level and range, not timed. Objects with other names are left out. */

@@ -698,7 +698,11 @@ int dz_replica_engine_new(const struct dz_replica_engine_opts *opts,
     dz_list_init(&e->late);
     for (unsigned i = 0; i < REPLICA_SLOTS; i++)
         dz_list_init(&e->wheel[i]);
-    int rc = open_engine(e, opts, err);
+    int rc = 0;
+    if (opts->key_file && opts->key_file[0] && !(e->key_file = dz_str_dup(dz_str(opts->key_file))))
+        rc = dz_fail(err, DZ_ENOMEM, "start replication: out of memory");
+    if (rc == 0)
+        rc = open_engine(e, opts, err);
     if (rc == 0)
         rc = start_threads(e, opts->workers, err);
     if (rc < 0) {
@@ -770,5 +774,6 @@ void dz_replica_engine_free(struct dz_replica_engine *e)
     (void)pthread_mutex_destroy(&e->mutex);
     (void)pthread_cond_destroy(&e->work);
     (void)pthread_cond_destroy(&e->idle);
+    dz_free(e->key_file);
     dz_free(e);
 }

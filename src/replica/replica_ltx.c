@@ -16,6 +16,7 @@
 #include "replica/replica_int.h"
 
 #include "base/mem.h"
+#include "blob/blob_crypt.h"
 
 #include <assert.h>
 #include <lz4.h>
@@ -321,6 +322,8 @@ int dz_ltx_in_begin(struct dz_ltx_in *r, struct dz_blob_in *in, struct dz_err *e
     if (!r->piece)
         return dz_fail(err, DZ_ENOMEM, "read an LTX file: out of memory");
     int rc = need(r, DZ_LTX_HEADER_BYTES, err);
+    if (rc == 0 && dz_blob_is_encrypted(r->piece, DZ_LTX_HEADER_BYTES))
+        rc = dz_fail(err, DZ_EDENIED, "the file is encrypted, and no key file was given");
     if (rc == 0)
         rc = check_header((const uint8_t *)r->piece, &r->head, err);
     if (rc < 0)

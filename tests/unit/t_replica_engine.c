@@ -13,6 +13,7 @@
 #include "../lib/replica_rig.h"
 #include "base/clock.h"
 #include "base/follow.h"
+#include "blob/blob_crypt.h"
 #include "replica/replica_engine.h"
 
 #include <poll.h>
@@ -31,7 +32,7 @@ enum {
 
 struct world {
     char dir[DZ_TEMP_DIR_TEXT], live[DZ_TEMP_DIR_TEXT + 16], state[DZ_TEMP_DIR_TEXT + 16],
-        url[DZ_TEMP_DIR_TEXT + 32], at[DZ_TEMP_DIR_TEXT + 40];
+        url[DZ_TEMP_DIR_TEXT + 32], at[DZ_TEMP_DIR_TEXT + 40], key_file[DZ_TEMP_DIR_TEXT + 16];
     struct dz_replica_engine *engine;
     struct rig_db db; /* descriptors -1: closed */
     bool open, known_salts;
@@ -150,6 +151,7 @@ static void start_engine(struct world *w)
 {
     const struct dz_replica_engine_opts opts = {.live_path = w->live,
                                                 .state_path = w->state,
+                                                .key_file = w->key_file,
                                                 .workers = 2,
                                                 .behind_ms = 20000,
                                                 .retry_ms = 2};
@@ -232,7 +234,7 @@ static size_t restored(struct world *w)
     struct dz_replica r = {0};
     struct rig_image image;
     uint64_t txid;
-    if (dz_replica_open(w->at, false, &r, &err) < 0)
+    if (dz_replica_open(w->at, w->key_file[0] ? w->key_file : NULL, false, &r, &err) < 0)
         return 0;
     int rc = rig_restore(&r, &(struct dz_replica_goal){0}, &image, &txid, &err);
     dz_replica_close(&r);
@@ -315,6 +317,10 @@ static void begin(struct world *w, uint64_t seed)
     (void)snprintf(w->url, sizeof w->url, "file://%s/replica", w->dir);
     (void)snprintf(w->at, sizeof w->at, "%s/box", w->url);
     CHECK_INT(mkdir(w->live, 0700), 0);
+    if (seed % 3 == 0) { /* every third replica is encrypted */
+        (void)snprintf(w->key_file, sizeof w->key_file, "%s/key", w->dir);
+        require(dz_blob_keys_make(w->key_file, &err) == 0, err.msg);
+    }
     rig_open(&first, seed & 1, &w->dice);
     w->db = first;
     (void)snprintf(path, sizeof path, "%s/box.doze", w->live);
