@@ -9,6 +9,8 @@
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
+#include <linux/if.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -528,6 +530,22 @@ int dz_ioctl_size(uint32_t req)
         return 4;
     case TIOCSTI:
         return 1;
+    case SIOCGIFNAME:
+    case SIOCGIFINDEX:
+    case SIOCGIFFLAGS:
+    case SIOCSIFFLAGS:
+    case SIOCGIFADDR:
+    case SIOCSIFADDR:
+    case SIOCGIFDSTADDR:
+    case SIOCGIFBRDADDR:
+    case SIOCGIFNETMASK:
+    case SIOCSIFNETMASK:
+    case SIOCGIFMETRIC:
+    case SIOCGIFMTU:
+    case SIOCSIFMTU:
+    case SIOCGIFHWADDR:
+    case SIOCGIFTXQLEN:
+        return (int)sizeof(struct ifreq);
     case TCSBRK:
     case TCSBRKP:
     case TCXONC:

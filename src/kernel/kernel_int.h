@@ -543,11 +543,12 @@ struct dz_k_text {
 };
 /* A directory comes before what is in it. */
 extern const struct dz_k_text dz_k_sysctl_texts[], dz_k_machine_texts[], dz_k_proc_texts[],
-    dz_k_fdinfo_text;
+    dz_k_net_texts[], dz_k_fdinfo_text;
 extern const uint32_t dz_k_sysctl_count;
 enum {
     DZ_K_MACHINE_TEXTS = 15, /* the links self, thread-self and net come first, then doze */
-    DZ_K_PROC_TEXTS = 31,    /* fd, cwd, exe, root, task, fdinfo, net come first; net/unix last */
+    DZ_K_PROC_TEXTS = 30,    /* fd, cwd, exe, root, task, fdinfo, net come first */
+    DZ_K_NET_TEXTS = 8,
 };
 /* The number of processors that the reader sees; 0: none of the host's. to: as in
  * dz_kernel_runner.cpus. */

@@ -40,8 +40,7 @@ enum {
     ROW_TASK,
     ROW_FDINFO,
     ROW_NET,
-    PROC_ROWS = DZ_K_PROC_TEXTS - 1, /* entries of a process's directory */
-    ROW_NET_UNIX = DZ_K_PROC_TEXTS,
+    ROW_NET_FIRST = DZ_K_PROC_TEXTS + 1, /* entries of net follow those of a process */
 };
 
 static const uint32_t machine_count = DZ_K_MACHINE_TEXTS;
@@ -148,6 +147,8 @@ static unsigned row_no(uint64_t ino)
 static const struct dz_k_text *proc_row(uint64_t ino)
 {
     const unsigned n = row_no(ino);
+    if (n >= ROW_NET_FIRST && n < ROW_NET_FIRST + DZ_K_NET_TEXTS && !(ino >> 32))
+        return &dz_k_net_texts[n - ROW_NET_FIRST];
     if (n < 1 || n > DZ_K_PROC_TEXTS || (ino >> 32 && !is_task(ino)))
         return NULL;
     return &dz_k_proc_texts[n - 1];
@@ -262,12 +263,14 @@ static int proc_lookup(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, con
         return 0;
     }
     if (row_no(dir) == ROW_NET) {
-        *ret_ino = (dir & ~UINT64_C(0xffff)) | ROW_NET_UNIX;
-        return len == 4 && memcmp(name, "unix", 4) == 0 ? 0 : -ENOENT;
+        i = find_row(dz_k_net_texts, DZ_K_NET_TEXTS, name, len);
+        if (i >= 0)
+            *ret_ino = (dir & ~UINT64_C(0xffff)) | (ROW_NET_FIRST + (unsigned)i);
+        return i < 0 ? i : 0;
     }
     if (is_task(dir) && !thread_of(k, dir))
         return -ENOENT;
-    i = find_row(dz_k_proc_texts, PROC_ROWS, name, len);
+    i = find_row(dz_k_proc_texts, DZ_K_PROC_TEXTS, name, len);
     if (i >= 0 && is_task(dir) && S_ISDIR(dz_k_proc_texts[i].mode))
         i = -ENOENT; /* they are in the process's directory only */
     if (i >= 0)
@@ -280,6 +283,8 @@ static uint64_t proc_parent(uint64_t ino)
     const uint64_t dir = ino & 0xffff0000;
     if (ino < 0x10000)
         return dz_k_tree_parent(&machine, ino);
+    if ((ino & 0xffff) >= ROW_NET_FIRST && (ino & 0xffff) < ROW_NET_FIRST + DZ_K_NET_TEXTS)
+        return dir | ROW_NET;
     switch (ino & 0xffff) {
     case FD_ROW:
         return dir | ROW_FD;
@@ -287,8 +292,6 @@ static uint64_t proc_parent(uint64_t ino)
         return dir | ROW_FDINFO;
     case TASK_ROW:
         return dir | ROW_TASK;
-    case ROW_NET_UNIX:
-        return dir | ROW_NET;
     case 0:
         return DZ_K_SYNTH_ROOT;
     default:
@@ -443,7 +446,7 @@ static int proc_follow(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
 
 static void list_rows(const struct lister *l, uint64_t dir, uint64_t cookie)
 {
-    for (uint64_t i = cookie - 2; i < PROC_ROWS; i++) {
+    for (uint64_t i = cookie - 2; i < DZ_K_PROC_TEXTS; i++) {
         const struct dz_k_text *r = &dz_k_proc_texts[i];
         if (is_task(dir) && S_ISDIR(r->mode))
             continue;
@@ -507,8 +510,10 @@ static int64_t proc_readdir(struct dz_kernel *k, struct dz_proc *p, uint64_t dir
         list_numbers(k, &l, dir, cookie);
         break;
     case ROW_NET:
-        if (cookie == 2)
-            (void)give(&l, (dir & 0xffff0000) | ROW_NET_UNIX, 3, S_IFREG, "unix");
+        for (uint64_t i = cookie - 2; i < DZ_K_NET_TEXTS; i++)
+            if (!give(&l, (dir & 0xffff0000) | (ROW_NET_FIRST + i), i + 3, S_IFREG,
+                      dz_k_net_texts[i].name))
+                break;
         break;
     case 0:
         if (is_task(dir) ? thread_of(k, dir) != NULL : proc_of(k, dir) != NULL)

@@ -539,7 +539,6 @@ const struct dz_k_text dz_k_proc_texts[] = {
     {"oom_score_adj", S_IFREG | 0644, text_oom_adj, NULL, write_oom_adj},
     SAYS("wchan", "0"),
     {"personality", S_IFREG | 0400, text_personality, NULL, NULL},
-    TEXT("net/unix", dz_k_sock_text), /* an entry of net, the last row */
 };
 _Static_assert(DZ_ARRAY_LEN(dz_k_proc_texts) == DZ_K_PROC_TEXTS, "as kernel_int.h says");
 

@@ -12,11 +12,13 @@
 #include "kernel/kernel_sock.h"
 
 #include <fcntl.h>
+#include <linux/if.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-static const struct dz_k_family *const families[] = {&dz_k_unix, &dz_k_inet, &dz_k_inet6};
+static const struct dz_k_family *const families[] = {&dz_k_unix, &dz_k_inet, &dz_k_inet6,
+                                                     &dz_k_netlink};
 
 enum {
     FAMILIES = 46, /* numbers that Linux knows are below */
@@ -266,7 +268,7 @@ int64_t dz_sys_listen(struct dz_kernel *k, struct dz_proc *p, int fd, int backlo
 static struct dz_socket *first_waiting(const struct dz_k_sock_call *call, int64_t *ret_r)
 {
     struct dz_socket *s = call->s;
-    if (s->type == SOCK_DGRAM)
+    if (s->type != SOCK_STREAM && s->type != SOCK_SEQPACKET)
         *ret_r = dz_k_sock_end(call, -EOPNOTSUPP);
     else if (s->state != DZ_SOCKET_LISTENING)
         *ret_r = dz_k_sock_end(call, -EINVAL);
@@ -446,7 +448,7 @@ static int64_t socket_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
     const struct dz_socket *s = of(k, f);
     (void)p;
     if (req != FIONREAD && req != TIOCOUTQ)
-        return -ENOTTY;
+        return dz_ioctl_size(req) == sizeof(struct ifreq) ? dz_k_net_ioctl(s, req, arg) : -ENOTTY;
     const struct dz_k_family *family = dz_k_family(s->family);
     int64_t n = req == FIONREAD ? family->waiting(k, s) : family->unsent(k, s);
     if (n < 0)

@@ -8,6 +8,8 @@
  *   kernel_sock_unix.c    AF_UNIX: names, connections, sending
  *   kernel_sock_inet.c    AF_INET and AF_INET6: TCP, UDP
  *   kernel_sock_addr.c    addresses and ports of the net
+ *   kernel_sock_netlink.c AF_NETLINK: the interface and its addresses
+ *   kernel_net.c          the same by ioctl and in /proc/net
  *   kernel_sock_flight.c  queues of messages, and the descriptors that are in them
  *   kernel_sock_save.c    checks and restores the rows of a saved machine
  */
@@ -77,7 +79,7 @@ struct dz_k_family {
     int64_t (*unsent)(const struct dz_kernel *k, const struct dz_socket *s);  /* TIOCOUTQ */
     void (*close)(struct dz_kernel *k, struct dz_socket *s); /* its description is gone */
 };
-extern const struct dz_k_family dz_k_unix, dz_k_inet, dz_k_inet6;
+extern const struct dz_k_family dz_k_unix, dz_k_inet, dz_k_inet6, dz_k_netlink;
 const struct dz_k_family *dz_k_family(uint32_t family); /* NULL: unknown family */
 
 /* A row to which its creator must refer. NULL: no room. */
@@ -158,6 +160,16 @@ bool dz_k_inet_ok(const struct dz_socket *s); /* a saved row */
 /* Do both ends of a connection of TCP agree? */
 bool dz_k_inet_pair_ok(const struct dz_socket *s, const struct dz_socket *peer);
 
+/* ---- what programs may learn: kernel_net.c --------------------------------- */
+
+enum {
+    DZ_K_NET_LO = 1, /* number of the interface lo, */
+    DZ_K_NET_MTU = 65536,
+    DZ_K_NET_QUEUE = 1000,
+};
+/* SIOCGIF* and SIOCSIF*, with a struct ifreq. -ENODEV, -EPERM, -ENOTTY. */
+int64_t dz_k_net_ioctl(const struct dz_socket *s, uint32_t req, void *arg);
+
 /* ---- options: kernel_sock_opt.c -------------------------------------------- */
 
 bool dz_k_sock_values_ok(const struct dz_socket *s); /* a saved row */
@@ -177,7 +189,8 @@ static inline bool dz_k_same_cred(const struct dz_ucred *a, const struct dz_ucre
 {
     return a->pid == b->pid && a->uid == b->uid && a->gid == b->gid;
 }
-/* Copy flat to bytes [skip, skip + n) of the pieces. */
+/* Copy bytes [skip, skip + n) of the pieces to flat, or back. */
+void dz_k_pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n);
 void dz_k_pieces_put(const struct iovec *iov, size_t skip, const uint8_t *flat, size_t n);
 /* May p send these descriptors? -EINVAL, -EBADF, -ETOOMANYREFS. */
 int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int *fds, size_t n);

@@ -50,7 +50,7 @@ static void move(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n, 
     }
 }
 
-static void pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n)
+void dz_k_pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n)
 {
     move(iov, skip, flat, n, false);
 }
@@ -156,7 +156,7 @@ static bool append(struct dz_kernel *k, struct dz_socket *from, const struct dz_
         k->socket_bytes += size - cap;
         bytes = dz_k_blob(k, m->blob, NULL);
     }
-    pieces_get(what->iov, what->skip, bytes + m->head + m->len, what->size);
+    dz_k_pieces_get(what->iov, what->skip, bytes + m->head + m->len, what->size);
     m->len += (uint32_t)what->size;
     from->wmem += (uint32_t)what->size;
     return true;
@@ -181,7 +181,7 @@ static struct dz_message *message_new(struct dz_kernel *k, const struct dz_proc 
     m->len = (uint32_t)what->size;
     m->cred = what->cred;
     if (what->size)
-        pieces_get(what->iov, what->skip, dz_k_blob(k, m->blob, NULL), what->size);
+        dz_k_pieces_get(what->iov, what->skip, dz_k_blob(k, m->blob, NULL), what->size);
     uint32_t *fds = dz_k_blob(k, m->fds, NULL);
     for (size_t i = 0; i < what->fd_count; i++) {
         struct dz_file *f = dz_k_fd_file(k, p, what->fds[i]);

@@ -37,9 +37,10 @@ static bool are_alike(const struct dz_socket *a, const struct dz_socket *b)
     return a->type == b->type && (a->family == b->family || (dz_k_is_inet(a) && dz_k_is_inet(b)));
 }
 
-static bool is_udp(const struct dz_socket *s)
+/* Its messages are charged to itself, and it has no peer. */
+static bool is_lone(const struct dz_socket *s)
 {
-    return dz_k_is_inet(s) && s->type == SOCK_DGRAM;
+    return s->family == AF_NETLINK || (dz_k_is_inet(s) && s->type == SOCK_DGRAM);
 }
 
 /* Both ends of a connection name each other, unless one is dead. */
@@ -47,8 +48,8 @@ static bool peer_ok(const struct dz_kernel *k, const struct dz_socket *s)
 {
     const struct dz_socket *peer = dz_k_socket(k, s->peer);
     if (s->peer == 0)
-        return s->state != DZ_SOCKET_CONNECTED || is_udp(s);
-    if (!peer || s->state != DZ_SOCKET_CONNECTED || !are_alike(s, peer) || s->dead || is_udp(s))
+        return s->state != DZ_SOCKET_CONNECTED || is_lone(s);
+    if (!peer || s->state != DZ_SOCKET_CONNECTED || !are_alike(s, peer) || s->dead || is_lone(s))
         return false;
     if (dz_k_is_inet(s) && !dz_k_inet_pair_ok(s, peer))
         return false;
@@ -79,6 +80,8 @@ static bool socket_ok(const struct dz_kernel *k, const struct dz_socket *s)
     ok = ok && dz_k_inet_ok(s) && dz_k_sock_values_ok(s) && s->linger <= INT32_MAX;
     if (s->state == DZ_SOCKET_LISTENING)
         ok = ok && s->type != SOCK_DGRAM && (s->name || dz_k_is_inet(s)) && s->listener == 0;
+    if (s->family == AF_NETLINK)
+        ok = ok && s->state == DZ_SOCKET_CLOSED && s->name == 0;
     if (s->dead)
         ok = ok && s->state == DZ_SOCKET_CLOSED && s->listener == 0 && !s->bound;
     return ok;
@@ -91,10 +94,10 @@ static bool message_ok(const struct dz_kernel *k, const struct dz_message *m)
     if (!to || !from || to->dead || to->state == DZ_SOCKET_LISTENING || !are_alike(from, to) ||
         m->order > INT64_MAX)
         return false;
-    if (is_udp(to) ? from != to : dz_k_is_inet(to) && to->state == DZ_SOCKET_CONNECTING)
+    if (is_lone(to) ? from != to : dz_k_is_inet(to) && to->state == DZ_SOCKET_CONNECTING)
         return false;
     const bool has_ended = dz_k_is_inet(to) && to->state == DZ_SOCKET_CLOSED;
-    if (to->type != SOCK_DGRAM && to->peer != m->sender && !has_ended)
+    if (to->type != SOCK_DGRAM && to->peer != m->sender && !has_ended && !is_lone(to))
         return false;
     bool has = dz_k_blob(k, m->blob, &size) != NULL;
     uint32_t most = is_stream(to) ? DZ_SOCKET_CHUNK : 2 * DZ_SOCKET_BUF;
@@ -104,7 +107,7 @@ static bool message_ok(const struct dz_kernel *k, const struct dz_message *m)
         return false;
     const uint32_t *fds = dz_k_blob(k, m->fds, &fds_size);
     if ((m->fds != 0) != (fds != NULL) || m->fd_count > DZ_KERNEL_SCM_FDS_MAX ||
-        (m->fd_count && dz_k_is_inet(to)) || fds_size != m->fd_count * sizeof *fds ||
+        (m->fd_count && to->family != AF_UNIX) || fds_size != m->fd_count * sizeof *fds ||
         (m->fds != 0) != (m->fd_count != 0))
         return false;
     for (uint32_t i = 0; i < m->fd_count; i++)

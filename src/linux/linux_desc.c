@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stddef.h>
 #include <sys/epoll.h>
@@ -202,6 +203,8 @@ LINUX_CALL(ioctl)
     if ((request >= TCGETS && request <= TCSETSF) || request == TERMIOS2_GET ||
         (request >= TERMIOS2_SET && request <= TERMIOS2_SET + 2))
         return modes(c, request);
+    if (request == SIOCGIFCONF)
+        return dz_linux_ifconf(c);
     if (size < 0 || size > IOCTL_MAX)
         return -ENOTTY;
     if (size == 0)

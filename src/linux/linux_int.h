@@ -119,6 +119,9 @@ size_t dz_linux_copy(const linux_call *c, const struct dz_linux_pieces *p, size_
  * that cannot be written then makes the call's result -EFAULT. */
 int dz_linux_put_last(const linux_call *c, uint64_t at, const void *from, size_t n);
 
+/* ioctl SIOCGIFCONF. */
+int64_t dz_linux_ifconf(const linux_call *c);
+
 /* struct stat of x86-64. */
 struct linux_stat {
     uint64_t dev, ino, nlink;

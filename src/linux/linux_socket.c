@@ -13,6 +13,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/if.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -648,4 +650,26 @@ LINUX_CALL(recvmmsg)
     int64_t timeout;
     const int e = dz_linux_timespec(c, c->arg[4], &timeout);
     return e < 0 ? e : several(c, arg_int(c, 3) & ~MSG_WAITFORONE, recv_message);
+}
+
+/* ---- interfaces ------------------------------------------------------------------------------ */
+
+/* A struct ifconf: int size, address of struct ifreq. Only lo has an address. */
+int64_t dz_linux_ifconf(const linux_call *c)
+{
+    int32_t size;
+    uint64_t to;
+    struct ifreq r = {.ifr_name = "lo"};
+    int e = check(c, arg_int(c, 0));
+    if (e < 0)
+        return e == -ENOTSOCK ? -ENOTTY : e;
+    if (dz_linux_get(c, c->arg[2], &size, sizeof size) < 0 ||
+        dz_linux_get(c, c->arg[2] + sizeof to, &to, sizeof to) < 0)
+        return -EFAULT;
+    const int64_t got = dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), SIOCGIFADDR, &r);
+    const bool fits = got == 0 && (to == 0 || size >= (int32_t)sizeof r);
+    const int32_t used = fits ? (int32_t)sizeof r : 0;
+    if (fits && to && dz_linux_put(c, to, &r, sizeof r) < 0)
+        return -EFAULT;
+    return dz_linux_put(c, c->arg[2], &used, sizeof used);
 }

@@ -7,6 +7,22 @@ test_that 'http.server and urllib, socketserver, asyncio, XML-RPC, a selector' '
     same /usr/bin/python3 net.py && has out "many 4950" && has out "refused 111"
 '
 
+test_that '/proc/net lists listeners, connections and their bytes' '
+    [ -z "$LINUX_SKIP" ] || skip "$LINUX_SKIP"
+    in_sandbox python3 -c "
+import os, socket
+l = socket.socket(); l.bind((\"127.0.0.1\", 4660)); l.listen()
+c = socket.create_connection((\"127.0.0.1\", 4660)); s, _ = l.accept(); s.sendall(b\"five!\"); s.shutdown(1)
+v = socket.create_server((\"::1\", 4661), family=socket.AF_INET6); u = socket.socket(type=socket.SOCK_DGRAM); u.bind((\"\", 4662))
+inode = str(os.fstat(l.fileno()).st_ino)
+for name in \"tcp\", \"tcp6\", \"udp\":
+    for x in open(\"/proc/net/\" + name).read().splitlines()[1:]:
+        f = x.split(); print(name, f[1], f[2][:8], f[3], f[4], f[9] == inode)
+print(sorted(os.listdir(\"/proc/net\")))" >out && cat out && has out "tcp 0100007F:1234 00000000 0A 00000000:00000000 True" &&
+    has out "tcp 0100007F:1234 0100007F 05 00000000:00000000 False" && grep -q "^tcp 0100007F:.* 0100007F 08 00000000:00000005 False" out &&
+    has out "tcp6 00000000000000000000000001000000:1235 00000000 0A" && has out "udp 00000000:1236 00000000 07" && has out "if_inet6"
+'
+
 # Both ends of connections of TCP and UDP, with bytes in both queues, while the machine sleeps.
 mkdir made
 cat >made/open.py <<'END'

@@ -568,7 +568,7 @@ static int reads_proc(struct fib *f)
     OK(f, strstr(text, " 00010000 0001 01 ") && strstr(text, " @name\n"));
     OK(f, strstr(text, " 00000000 0002 01 ") && strstr(text, " /tmp/p\n"));
     OK(f, strstr(text, " 00000000 0005 03 "));
-    OK(f, fib_open(f, "/proc/self/net/tcp", O_RDONLY) == -ENOENT);
+    OK(f, fib_open(f, "/proc/self/net/sctp", O_RDONLY) == -ENOENT);
     OK(f, fib_open(f, "/proc/self/net/unix", O_WRONLY) == -EACCES);
     OK(f, fib_open(f, "/proc/self/net/../net/unix", O_RDONLY) > 0);
     return 0;

@@ -192,7 +192,7 @@ static int pairs(struct fib *f)
     TWIN(f, socketpair, AF_UNIX, SOCK_DGRAM, 0, fds);
     OK(f, get32(fds) == 5); /* nothing was left open */
     OK(f, CALL(f, socket, AF_IPX, SOCK_STREAM, 0) == -EAFNOSUPPORT);
-    OK(f, CALL(f, socket, AF_NETLINK, SOCK_RAW, 0) == -EAFNOSUPPORT);
+    OK(f, CALL(f, socket, AF_PACKET, SOCK_RAW, 0) == -EAFNOSUPPORT);
     return 0;
 }
 TEST(pairs_are_made_whole)
