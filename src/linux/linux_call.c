@@ -58,7 +58,7 @@ int64_t dz_linux_give(const linux_call *c, int64_t r, uint64_t at, const void *f
 {
     if (r < 0 || at == 0)
         return r;
-    return dz_linux_put(c, at, from, n) < 0 ? -EFAULT : r;
+    return dz_linux_put_last(c, at, from, n) < 0 ? -EFAULT : r;
 }
 
 int dz_linux_struct(const linux_call *c, uint64_t at, uint64_t size, void *to, size_t known,

@@ -34,7 +34,8 @@
 enum {
     ROUNDS_MAX = 64,               /* of events, before the kernel gets its turn */
     FAULTS_MAX = 3,                /* of one instruction at one address that mm/ permits */
-    ACCOUNT_AFTER_NS = 200 * 1000, /* a process that ran for less is accounted later */
+    ACCOUNT_AFTER_NS = 200 * 1000, /* a process that ran for less is accounted later, */
+    COUNT_AFTER_NS = 1000 * 1000,  /* and its memory, which costs more, if it ran for less */
     PATCHED = 7,                   /* bytes of `mov $nr, %eax; syscall` */
     TRAP_PAGE = 14,                /* the exception's number: a page fault */
     ERROR_WRITE = 1 << 1,          /* its error code */
@@ -132,6 +133,7 @@ struct dz_linux_group *dz_linux_group_new(struct dz_linux_space *space)
     if (g) {
         g->space = space;
         g->ran_ns = ACCOUNT_AFTER_NS; /* check its memory when it first waits */
+        g->grew_ns = COUNT_AFTER_NS;
     }
     return g;
 }
@@ -309,8 +311,10 @@ static int64_t account(struct dz_linux_thread *t, bool last)
     if (!t->number || (!last && g->ran_ns < ACCOUNT_AFTER_NS))
         return 0;
     g->ran_ns = 0;
-    if (!last)
+    if (!last && g->grew_ns >= COUNT_AFTER_NS) {
+        g->grew_ns = 0;
         count_memory(t);
+    }
     if (linux_ops(t->l)->cpu(t->l->o.stub, t->number, &ns) < 0 || ns < g->cpu_ns)
         return 0;
     const int64_t used = ns - g->cpu_ns;
@@ -517,7 +521,9 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
     assert(t->running && t->task->away);
     t->running = false;
     t->l->running--;
-    t->group->ran_ns += dz_kernel_now(t->task->kernel) - t->since;
+    const int64_t ran_ns = dz_kernel_now(t->task->kernel) - t->since;
+    t->group->ran_ns += ran_ns;
+    t->group->grew_ns += ran_ns;
     dz_linux_ahead_take(t);
     const enum dz_stub_event_kind kind = e->kind;
     if (kind != DZ_STUB_ENDED && t->group->broken) { /* a promised file could not be opened */
@@ -773,6 +779,7 @@ static int64_t reissue(void *arg, struct dz_task *task)
     (void)arg;
     const enum dz_linux_next next = issue(t, &result);
     t->parked = t->is_clone = false;
+    dz_linux_ahead_flush(t);
     /* A handler ends its wait; only the rows of a forged machine can say otherwise. */
     return next == DZ_LINUX_DONE || next == DZ_LINUX_STOP
                ? result

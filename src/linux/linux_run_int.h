@@ -49,12 +49,13 @@ struct dz_linux_space {
 struct dz_linux_group {
     struct dz_linux_space *space;
     uint32_t threads;
-    bool ended;     /* the stub's process has ended, or is being ended */
-    bool broken;    /* invariant 2 */
-    bool borrows;   /* a vfork child: its parent counts the memory they share */
-    int64_t cpu_ns; /* CPU time reported to the kernel */
-    uint32_t saved; /* its number in a saved machine */
-    int64_t ran_ns; /* run time of its threads since its accounts were taken */
+    bool ended;      /* the stub's process has ended, or is being ended */
+    bool broken;     /* invariant 2 */
+    bool borrows;    /* a vfork child: its parent counts the memory they share */
+    int64_t cpu_ns;  /* CPU time reported to the kernel */
+    uint32_t saved;  /* its number in a saved machine */
+    int64_t ran_ns;  /* run time of its threads since its accounts were taken, */
+    int64_t grew_ns; /* and since its memory was counted */
 };
 
 /* The entries in a thread's ctx: linux_ahead.c. The first one is the file that it opened. */

@@ -11,8 +11,9 @@
  * The file behind the descriptor is an entry, too: entry[current]. Opening an entry is answered
  * only while the descriptor is closed, so that there is one open file at a time.
  *
- * The same memory carries bytes of a call: the path, which the stub copies before the hand-over,
- * and a struct that the call returns, which the stub copies after it.
+ * The same memory carries bytes of a call: the path or a small struct that the call reads, which
+ * the stub copies before the hand-over, and a struct that the call returns, which the stub copies
+ * after it.
  *
  * The guest can write all of this at any time. What the kernel's side reads back after an event
  * (`pos`, `is_open`, `changed`, ...) is therefore a claim: it may only have effects that the guest
@@ -72,8 +73,8 @@ struct dz_stub_ahead {
     uint64_t mask;
     uint64_t changed; /* signals whose actions the stub has set */
     struct dz_stub_action action[DZ_AHEAD_SIGNALS];
-    /* From the stub, with a call that has a path: what is at the path's address, at most to the end
-     * of the page. Size 0: nothing. */
+    /* From the stub, with a call that has a path or the like: what is at its address, at most to
+     * the end of the page. Size 0: nothing. */
     uint64_t path_at;
     uint32_t path_size;
     /* To the stub: run() first writes these bytes. Where it cannot, rax becomes -EFAULT. */

@@ -460,7 +460,7 @@ INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
     return done;
 }
 
-/* The address of a call's path; 0: it has none that is worth copying. */
+/* The address of what a call reads, a path or a small struct; 0: nothing that is worth copying. */
 INLINE uint64_t path_of(const greg_t *g)
 {
     switch (g[REG_RAX]) {
@@ -482,6 +482,10 @@ INLINE uint64_t path_of(const greg_t *g)
     case SYS_readlinkat:
     case SYS_mkdirat:
     case SYS_unlinkat:
+    case SYS_write:
+    case SYS_connect:
+    case SYS_rt_sigaction:
+    case SYS_rt_sigprocmask:
         return (uint64_t)g[REG_RSI];
     default:
         return 0;

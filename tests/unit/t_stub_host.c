@@ -815,7 +815,8 @@ TEST(host_carries_paths_and_results)
     } calls[] = {{{SYS_openat, {0, path}, 0}, path, DZ_AHEAD_PATH},
                  {{SYS_stat, {path}, 0}, path, DZ_AHEAD_PATH},
                  {{SYS_newfstatat, {0, last}, 0}, last, 4},
-                 {{SYS_write, {1, path, 4}, 0}, 0, 0},
+                 {{SYS_write, {1, path, 4}, 0}, path, DZ_AHEAD_PATH},
+                 {{SYS_sendto, {1, path, 4}, 0}, 0, 0},
                  {{SYS_stat, {PAGE_CTX}, 0}, PAGE_CTX, 0},
                  {{SYS_stat, {8}, 0}, 8, 0},
                  {{SYS_stat, {UINT64_MAX}, 0}, UINT64_MAX, 0}};
