@@ -232,12 +232,18 @@ static int mem_move(struct dz_stub *s, uint32_t thread, const struct dz_mm_range
 {
     const struct thread *t = thread_of(host_of(s), thread);
     uint8_t *at = bytes;
+    size_t offset = 0;
     int rc = 0;
     if (t->state == T_DEAD || dz_stub_flush(host_of(s), thread) < 0)
         return -ESRCH;
     for (size_t done = 0, size = 0; done < n && rc == 0; done += MOVE_PARTS, at += size)
         rc = move_some(t->tid, parts + done, n - done < MOVE_PARTS ? n - done : MOVE_PARTS, at,
                        &size, write);
+    for (size_t i = 0; i < n && rc == 0 && !write; i++) {
+        const size_t size = (size_t)(parts[i].end - parts[i].start);
+        dz_stub_patch_hide(t->sites, parts[i].start, (uint8_t *)bytes + offset, size);
+        offset += size;
+    }
     return rc;
 }
 

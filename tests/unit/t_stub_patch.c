@@ -62,6 +62,9 @@ TEST(host_patches_calls)
     CHECK_INT(stub->ops->read(stub, t, site + 2, shown, 2), 2);
     CHECK(memcmp(shown, guest_loop + LOOP_CALL + 2, 2) == 0);
     CHECK_INT(first_byte(t, site), 0xff);
+    const struct dz_mm_range parts[] = {{DATA, DATA + 8}, {site - 8, site + 8}, {site, site + 1}};
+    CHECK_INT(stub->ops->move(stub, t, parts, 3, shown, false), 0);
+    CHECK(memcmp(shown + 8, guest_loop + LOOP_CALL - 8, 16) == 0 && shown[24] == 0xb8);
     const uint64_t before = word(t, DATA);
     for (int i = 0; i < 1000; i++) {
         CHECK_INT(run(t).kind, DZ_STUB_CALL);
