@@ -10,6 +10,7 @@
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 #include "cli/local_cell.h"
+#include "cli/local_dockerfile.h"
 #include "cli/local_image.h"
 #include "db/db.h"
 
@@ -157,6 +158,42 @@ static void show_log(struct dz_cli *c, const struct dz_image_store *s, const cha
         dz_cli_note(c, "the log is %s", path.p);
 }
 
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The operand is the directory that COPY takes files from; the Dockerfile may be elsewhere. */
+static int build_dockerfile(struct dz_cli *c, const struct dz_image_build *how, struct building *b,
+                            struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    char sha256[DZ_SHA256_HEX], inside[PATH_MAX];
+    const char *file = dz_cli_value(c, "file");
+    if (!how->recipe || !how->name)
+        return dz_cli_usage(c, err,
+                            "a Dockerfile requires a directory with its files, and a name: "
+                            "-t NAME[:TAG]");
+    if (how->from || how->from_dir || how->files || how->confined)
+        return dz_cli_usage(c, err,
+                            "a Dockerfile cannot be combined with --from, --from-dir, --files or "
+                            "--confined");
+    if (!file && snprintf(inside, sizeof inside, "%s/Dockerfile", how->recipe) >= PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path %.80s... is too long", how->recipe);
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
+    if (rc < 0)
+        return rc;
+    dz_cli_catch_interrupts();
+    rc = dz_cli_dockerfile_build(c, s, file ? file : inside, how->recipe, how, sha256, err);
+    end_step(b);
+    if (rc < 0 && rc != DZ_ECANCELED)
+        show_log(c, s, how->name);
+    return rc != 0 ? rc : print_result(c, s, sha256, err);
+}
+
 static int build(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
@@ -175,6 +212,10 @@ static int build(struct dz_cli *c, struct dz_err *err)
                                        .output = on_output,
                                        .stop = on_stop,
                                        .arg = &b};
+    if (dz_cli_value(c, "file") || is_directory(how.recipe))
+        return build_dockerfile(c, &how, &b, err);
+    if (dz_cli_value(c, "build-arg"))
+        return dz_cli_usage(c, err, "--build-arg is for a Dockerfile: -f FILE");
     if (!how.recipe == !how.from_dir)
         return dz_cli_usage(c, err, "give either a RECIPE or --from-dir");
     if (how.from_dir && !how.name)
@@ -200,13 +241,15 @@ static int build(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_build = {
     .name = "image build",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "build an image from a recipe or a directory",
-    .args = "[RECIPE]",
+    .summary = "build an image from a recipe, a Dockerfile or a directory",
+    .args = "[RECIPE|DIR]",
     .min_args = 0,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
             {"tag", 't', "NAME[:TAG]", "tag the image; overrides the recipe"},
+            {"file", 'f', "FILE", "build this Dockerfile with the files of DIR"},
+            {"build-arg", 0, "K=V", "set an ARG of the Dockerfile (repeatable)"},
             {"from", 0, "IMAGE", "build on this image or disk file"},
             {"from-dir", 0, "DIR", "use DIR as the root of the image, without a recipe"},
             {"files", 0, "ARCHIVE", "unpack this tar or zip first; it holds RECIPE and its files"},
@@ -220,7 +263,10 @@ const struct dz_cli_command dz_cmd_image_build = {
     .help = "docs/guide/images.md describes recipes. Packages are fetched by the pip, npm,\n"
             "cargo and apt of this machine, in the exact version and, where the recipe gives\n"
             "one, with the exact hash. Fetched and compiled files are cached, so an\n"
-            "interrupted build continues where it stopped. Prints the image's id.\n",
+            "interrupted build continues where it stopped. Prints the image's id.\n\n"
+            "With -f, or if the operand is a directory, a Dockerfile is built. Its RUN steps\n"
+            "run in a sandbox without a network, never on this machine. Several stages, ADD\n"
+            "of URLs and archives, HEALTHCHECK, ONBUILD and VOLUME are not supported.\n",
     .run = build,
 };
 

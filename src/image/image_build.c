@@ -315,26 +315,33 @@ int dz_build_key(struct dz_build *b, size_t steps, char ret[static DZ_SHA256_HEX
     return rc;
 }
 
-/* Find the image that these inputs gave before, if it still exists: 1. */
-static int known_result(const struct dz_build *b, const char *key,
-                        char ret_sha256[static DZ_SHA256_HEX])
+int dz_image_known_result(struct dz_image_store *s, const char *result,
+                          char ret_sha256[static DZ_SHA256_HEX])
 {
     char path[DZ_IMAGE_PATH];
     uint8_t digest[DZ_SHA256_BYTES];
     struct dz_image image;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_SHA256_HEX);
-    (void)snprintf(path, sizeof path, "cache/result-%s", key);
-    if (b->how->fresh || dz_fd_read_file(b->store->dir, path, &text, NULL) < 0 ||
+    if (dz_fd_read_file(s->dir, result, &text, NULL) < 0 ||
         dz_sha256_parse(dz_str_n(text.p, text.len), digest, NULL) < 0)
         return 0;
     (void)dz_sha256_hex(digest, ret_sha256);
     dz_image_file_path(path, ret_sha256);
-    if (!dz_image_exists(b->store, path) || dz_image_load(b->store, ret_sha256, &image, NULL) < 0)
+    if (!dz_image_exists(s, path) || dz_image_load(s, ret_sha256, &image, NULL) < 0)
         return 0;
     dz_image_pack_path(path, image.pack_sha256);
-    const bool whole = !image.pack_sha256[0] || dz_image_exists(b->store, path);
+    const bool whole = !image.pack_sha256[0] || dz_image_exists(s, path);
     dz_image_release(&image);
     return whole;
+}
+
+/* Find the image that these inputs gave before, if it still exists: 1. */
+static int known_result(const struct dz_build *b, const char *key,
+                        char ret_sha256[static DZ_SHA256_HEX])
+{
+    char path[DZ_IMAGE_PATH];
+    (void)snprintf(path, sizeof path, "cache/result-%s", key);
+    return b->how->fresh ? 0 : dz_image_known_result(b->store, path, ret_sha256);
 }
 
 static void remember_result(const struct dz_build *b, const char *key, const char *sha256)

@@ -58,6 +58,9 @@ int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *er
 int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
                        struct dz_err *err);
 
+/* The image whose hash is in a file of the cache: 1 if it is there and whole, 0 if not. */
+int dz_image_known_result(struct dz_image_store *s, const char *path,
+                          char ret_sha256[static DZ_SHA256_HEX]);
 /* Read the image of NAME:TAG; DZ_ENOENT. */
 int dz_image_read_name(const struct dz_image_store *s, const char *full,
                        char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
