@@ -450,16 +450,16 @@ static int do_all(struct docker *k, char ret_sha256[static DZ_SHA256_HEX], struc
     return rc < 0 ? rc : dz_steps_remember(k->s, last, &k->d.config, ret_sha256, err);
 }
 
-int dz_cli_dockerfile_build(struct dz_cli *c, struct dz_image_store *s, const char *file,
-                            const char *context, const struct dz_image_build *how,
-                            char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
+int dz_cli_dockerfile_build(struct dz_cli *c, struct dz_image_store *s,
+                            const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
+                            struct dz_err *err)
 {
     struct docker *k = dz_zalloc(sizeof *k);
     if (!k)
         return dz_fail(err, DZ_ENOMEM, "build an image: out of memory");
-    *k = (struct docker){.c = c, .s = s, .how = how, .file = file, .base_fd = -1, .log = -1};
+    *k = (struct docker){.c = c, .s = s, .how = how, .file = how->recipe, .base_fd = -1, .log = -1};
     how->status(how->arg, DZ_IMAGE_UPLOADING);
-    int rc = dz_context_open(context, &k->context, err);
+    int rc = dz_context_open(how->from_dir, &k->context, err);
     if (rc == 0)
         rc = read_file(k, err);
     if (rc == 0)

@@ -187,7 +187,10 @@ static int build_dockerfile(struct dz_cli *c, const struct dz_image_build *how, 
     if (rc < 0)
         return rc;
     dz_cli_catch_interrupts();
-    rc = dz_cli_dockerfile_build(c, s, file ? file : inside, how->recipe, how, sha256, err);
+    struct dz_image_build docker = *how;
+    docker.recipe = file ? file : inside;
+    docker.from_dir = how->recipe;
+    rc = dz_cli_dockerfile_build(c, s, &docker, sha256, err);
     end_step(b);
     if (rc < 0 && rc != DZ_ECANCELED)
         show_log(c, s, how->name);
