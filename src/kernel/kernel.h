@@ -700,6 +700,22 @@ int64_t dz_sys_futex_requeue(struct dz_kernel *k, struct dz_proc *p, const struc
  * not have. */
 int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
                              const uint32_t n[2], uint32_t op);
+/* Locks: futexes with priority inheritance, whose words have the number of the owner's thread. They
+ * are handed to the thread that has waited longest; priorities have no effect here, so there is
+ * none to inherit. 0: locked. try: EAGAIN instead of waiting. EDEADLK: the owner waits for the
+ * caller, or is it; ESRCH: no such thread; ETIMEDOUT. */
+int64_t dz_sys_futex_lock(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, bool try,
+                          int64_t deadline);
+/* EPERM: another thread owns it. */
+int64_t dz_sys_futex_unlock(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f);
+/* Wait for f[0] like dz_sys_futex_wait(), then for the lock f[1], whose line the thread is moved
+ * into. EAGAIN also if a signal ends the second wait. */
+int64_t dz_sys_futex_wait_requeue(struct dz_kernel *k, struct dz_proc *p,
+                                  const struct dz_futex f[2], uint32_t value, int64_t deadline);
+/* Give the lock f[1] to the first of those that wait for f[0] in this way, or move it into the line
+ * of the lock, and n others after it; returns how many. EINVAL: it waits in another way. */
+int64_t dz_sys_futex_requeue_lock(struct dz_kernel *k, struct dz_proc *p,
+                                  const struct dz_futex f[2], uint32_t n, uint32_t expect);
 /* Returns the thread's number. */
 int64_t dz_sys_set_tid_address(struct dz_kernel *k, struct dz_proc *p, uint64_t at);
 int64_t dz_sys_set_robust_list(struct dz_kernel *k, struct dz_proc *p, uint64_t head, size_t size);

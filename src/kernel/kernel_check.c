@@ -169,6 +169,7 @@ static void assert_futexes(const struct dz_kernel *k)
             parked |= t->call[d].parked != 0;
         assert((t->futex_bits == 0 && t->futex_all == 0) || parked);
         assert(t->futex_bits == 0 || t->futex_all == 0);
+        assert(!t->futex_pi || t->futex_bits != 0);
         waiting -= t->futex_bits != 0;
         alls += t->futex_all != 0;
     }

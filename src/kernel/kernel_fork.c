@@ -82,7 +82,7 @@ static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
     t->policy &= ~(uint32_t)SCHED_RESET_ON_FORK; /* the flag resets real-time policies only */
     t->clear_tid = t->robust = 0;
     t->vfork_child = 0;
-    t->futex_bits = t->futex_next = t->futex_all = 0;
+    t->futex_bits = t->futex_next = t->futex_all = t->futex_pi = 0;
     t->run_next = t->run_prev = t->run_queue = t->waiters = 0;
     t->frame = 0;
     if (from->frame && !(t->frame = dz_k_blob_dup(k, from->frame))) {

@@ -10,6 +10,10 @@
  * A thread that waits for several futexes is not in the hash: its row names a blob with the keys. A
  * wake looks through such threads last. The wake frees the blob and leaves the index of the futex.
  *
+ * A thread that waits for a lock (futex_pi) is in the line of its futex like others, but only an
+ * unlock, the end of the owner or a requeue takes it out: they store its number in the word and
+ * wake it, so that it returns as the owner. Other wakes refuse (EINVAL) or skip it.
+ *
  * The runner does the atomic changes (struct dz_word). No wake can come between the check of a word
  * and the wait, because the kernel serves one call at a time.
  *
@@ -19,7 +23,8 @@
  *   2. a bucket is in the order of futex_order (assert_linked);
  *   3. only a thread inside of dz_sys_futex_wait() has futex_bits: some call of it is
  *      parked (dz_k_assert_all; a row does not say which call that is);
- *   4. k->futex_alls threads have futex_all, and these have no futex_bits (dz_k_assert_all).
+ *   4. a thread with futex_pi has futex_bits (dz_k_assert_all);
+ *   5. k->futex_alls threads have futex_all, and these have no futex_bits (dz_k_assert_all).
  */
 #include "kernel/kernel_int.h"
 
@@ -28,6 +33,8 @@ enum {
     WAITERS = (int)0x80000000,
     OWNER_DIED = 0x40000000,
     TID_MASK = 0x3fffffff,
+    SWAPS_MAX = 1000, /* attempts to change a word that other threads change, too */
+    CHAIN_MAX = 1024, /* owners that wait for other owners, as on Linux */
 };
 
 static uint32_t *bucket(struct dz_kernel *k, const uint64_t key[2])
@@ -63,7 +70,7 @@ void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t)
     }
     *at = t->futex_next;
     t->futex_next = 0;
-    t->futex_bits = 0;
+    t->futex_bits = t->futex_pi = 0;
 }
 
 /* t has entered its bucket behind `before`, which may be NULL. */
@@ -110,6 +117,15 @@ static bool waits_for(const struct dz_thread *t, const uint64_t key[2])
     return t->futex_space == key[0] && t->futex_at == key[1];
 }
 
+/* The first thread in line; only_pi: of those that wait for a lock. NULL: none. */
+static struct dz_thread *first_of(struct dz_kernel *k, const uint64_t key[2], bool only_pi)
+{
+    struct dz_thread *t = dz_k_thread(k, *bucket(k, key));
+    while (t && (!waits_for(t, key) || (only_pi && !t->futex_pi)))
+        t = dz_k_thread(k, t->futex_next);
+    return t;
+}
+
 /* Wake threads that wait for this futex among several. */
 static uint32_t wake_alls(struct dz_kernel *k, const uint64_t key[2], uint32_t n)
 {
@@ -139,7 +155,7 @@ static uint32_t wake(struct dz_kernel *k, const uint64_t key[2], uint32_t n, uin
     for (uint32_t i = *bucket(k, key); i != 0 && woken < n; i = next) {
         struct dz_thread *t = dz_k_thread(k, i);
         next = t->futex_next;
-        if (!waits_for(t, key) || !(t->futex_bits & bits))
+        if (!waits_for(t, key) || !(t->futex_bits & bits) || t->futex_pi)
             continue;
         dz_k_futex_drop(k, t);
         dz_k_ready(k, t);
@@ -158,7 +174,7 @@ static uint32_t requeue(struct dz_kernel *k, const uint64_t from[2], const uint6
         struct dz_thread *t = dz_k_thread(k, i);
         uint32_t bits = t->futex_bits;
         next = t->futex_next;
-        if (!waits_for(t, from))
+        if (!waits_for(t, from) || t->futex_pi)
             continue;
         dz_k_futex_drop(k, t);
         join(k, t, to, bits);
@@ -272,6 +288,8 @@ int64_t dz_sys_futex_waitv(struct dz_kernel *k, struct dz_proc *p, const struct 
 bool dz_k_futex_ok(const struct dz_kernel *k, const struct dz_thread *t)
 {
     size_t size = 0;
+    if (t->futex_pi > DZ_FUTEX_COND || (t->futex_pi && t->futex_bits == 0))
+        return false;
     if (t->futex_order > INT64_MAX || t->futex_all == 0)
         return t->futex_order <= INT64_MAX;
     return t->futex_bits == 0 && dz_k_blob(k, t->futex_all, &size) && size > 0 &&
@@ -286,6 +304,8 @@ int64_t dz_sys_futex_wake(struct dz_kernel *k, struct dz_proc *p, struct dz_fute
     if (bits == 0)
         return -EINVAL;
     int64_t r = key_of(k, dz_k_me(k, p), f, key);
+    if (r == 0 && first_of(k, key, true))
+        r = -EINVAL; /* it waits for a lock */
     return r ? r : wake(k, key, n, bits);
 }
 
@@ -304,6 +324,8 @@ int64_t dz_sys_futex_requeue(struct dz_kernel *k, struct dz_proc *p, const struc
         return r;
     if (expect && word != *expect)
         return -EAGAIN;
+    if (first_of(k, from, true))
+        return -EINVAL;
     uint32_t woken = wake(k, from, n[0], UINT32_MAX);
     return (int64_t)woken + requeue(k, from, to, n[1]);
 }
@@ -361,6 +383,220 @@ int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struc
     return woken;
 }
 
+/* ---- locks ---------------------------------------------------------------------------- */
+
+/* Replace the word if it is still `old`: 1, or 0 and the word in *ret_was; -EFAULT. */
+static int swap(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, uint32_t old,
+                uint32_t value, uint32_t *ret_was)
+{
+    const struct dz_word w = {.at = at, .op = DZ_WORD_SWAP_IF, .old = old, .value = value};
+    const int e = do_word(k, t, &w, ret_was);
+    return e ? e : *ret_was == old;
+}
+
+/* Would a wait for this owner end in a wait for `me`? The words are in guests' memory. */
+static bool deadlocks(struct dz_kernel *k, const struct dz_thread *me,
+                      const struct dz_thread *owner)
+{
+    for (int i = 0; owner && i < CHAIN_MAX; i++) {
+        uint32_t word;
+        if (owner == me)
+            return true;
+        if (owner->futex_pi != DZ_FUTEX_LOCK || load(k, owner, owner->lock_word, &word) != 0)
+            return false;
+        owner = dz_k_thread_find(k, (int32_t)(word & TID_MASK));
+    }
+    return owner != NULL;
+}
+
+/* Lock it for `to`, or note in the word that `to` waits. 1: locked; 0: its owner is to be waited
+ * for. `me` makes the changes. */
+static int64_t take(struct dz_kernel *k, const struct dz_thread *me, uint64_t at,
+                    const uint64_t key[2], const struct dz_thread *to, bool try)
+{
+    uint32_t was;
+    int64_t r = load(k, me, at, &was);
+    for (int i = 0; r == 0 && i < SWAPS_MAX; i++) {
+        const uint32_t word = was, owner = word & TID_MASK;
+        uint32_t value = word | (uint32_t)WAITERS;
+        if (owner == (uint32_t)to->tid)
+            return -EDEADLK;
+        if (owner == 0) {
+            value = (word & OWNER_DIED) | (uint32_t)to->tid;
+            if (first_of(k, key, true))
+                value |= (uint32_t)WAITERS;
+        } else {
+            const struct dz_thread *has = dz_k_thread_find(k, (int32_t)owner);
+            if (!has)
+                return -ESRCH;
+            if (try)
+                return -EAGAIN;
+            if (deadlocks(k, to, has))
+                return -EDEADLK;
+        }
+        r = swap(k, me, at, word, value, &was);
+        if (r == 1)
+            return owner == 0;
+    }
+    return r < 0 ? r : -EAGAIN; /* other threads change it all the time */
+}
+
+/* Make t wait for the lock, behind all others. */
+static void join_lock(struct dz_kernel *k, struct dz_thread *t, const uint64_t key[2],
+                      uint64_t word)
+{
+    join(k, t, key, UINT32_MAX);
+    t->futex_pi = DZ_FUTEX_LOCK;
+    t->lock_space = key[0];
+    t->lock_at = key[1];
+    t->lock_word = word;
+}
+
+static int64_t begin_lock(struct dz_kernel *k, struct dz_thread *t, struct dz_futex f, bool try)
+{
+    uint64_t key[2];
+    int64_t r = key_of(k, t, f, key);
+    if (r)
+        return r;
+    r = take(k, t, f.at, key, t, try);
+    if (r == 0)
+        join_lock(k, t, key, f.at);
+    return r;
+}
+
+/* Continue a wait that ends with a lock. */
+static int64_t wait_for_lock(struct dz_kernel *k, struct dz_proc *p, const struct dz_call *c)
+{
+    const struct dz_thread *t = dz_k_me(k, p);
+    if (t->futex_bits == 0)
+        return dz_k_end(k, p, 0); /* it is the owner */
+    if (dz_kernel_now(k) >= c->deadline)
+        return dz_k_end(k, p, -ETIMEDOUT);
+    return c->intr ? dz_k_end(k, p, -EINTR) : dz_k_block(k, p);
+}
+
+int64_t dz_sys_futex_lock(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, bool try,
+                          int64_t deadline)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    if (!(c->flags & DZ_CALL_BEGUN)) {
+        const int64_t r = begin_lock(k, dz_k_me(k, p), f, try);
+        if (r)
+            return dz_k_end(k, p, r > 0 ? 0 : r);
+        c->flags = DZ_CALL_BEGUN | DZ_CALL_RESTART;
+        c->deadline = deadline;
+    }
+    return wait_for_lock(k, p, c);
+}
+
+/* Give the lock, whose word is `was`, to the first that waits for it: 1; 0 if nobody does. -EAGAIN:
+ * the word has changed. flags: more bits of the word. */
+static int64_t hand_over(struct dz_kernel *k, const struct dz_thread *me, uint64_t at,
+                         const uint64_t key[2], uint32_t was, uint32_t flags)
+{
+    struct dz_thread *to = first_of(k, key, true), *more = to;
+    uint32_t now;
+    do /* is there another one? */
+        more = more ? dz_k_thread(k, more->futex_next) : NULL;
+    while (more && (!waits_for(more, key) || !more->futex_pi));
+    const uint32_t value =
+        to ? (uint32_t)to->tid | flags | (more ? (uint32_t)WAITERS : 0) : flags & OWNER_DIED;
+    const int r = swap(k, me, at, was, value, &now);
+    if (r != 1)
+        return r < 0 ? r : -EAGAIN;
+    if (!to)
+        return 0;
+    dz_k_futex_drop(k, to);
+    dz_k_ready(k, to);
+    return 1;
+}
+
+int64_t dz_sys_futex_unlock(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f)
+{
+    const struct dz_thread *t = dz_k_me(k, p);
+    uint64_t key[2];
+    int64_t r = key_of(k, t, f, key);
+    for (int i = 0; i < SWAPS_MAX && (r == 0 || r == -EAGAIN); i++) {
+        uint32_t word;
+        r = load(k, t, f.at, &word);
+        if (r)
+            return r;
+        if ((word & TID_MASK) != (uint32_t)t->tid)
+            return -EPERM;
+        r = hand_over(k, t, f.at, key, word, 0);
+        if (r >= 0)
+            return 0;
+    }
+    return r;
+}
+
+static int64_t begin_cond(struct dz_kernel *k, struct dz_thread *t, const struct dz_futex f[2],
+                          uint32_t value)
+{
+    uint64_t lock[2];
+    if (f[0].at == f[1].at)
+        return -EINVAL;
+    int64_t r = key_of(k, t, f[1], lock);
+    if (r == 0)
+        r = begin_wait(k, t, f[0], value, UINT32_MAX);
+    if (r)
+        return r;
+    t->futex_pi = DZ_FUTEX_COND;
+    t->lock_space = lock[0];
+    t->lock_at = lock[1];
+    t->lock_word = f[1].at;
+    return 0;
+}
+
+int64_t dz_sys_futex_wait_requeue(struct dz_kernel *k, struct dz_proc *p,
+                                  const struct dz_futex f[2], uint32_t value, int64_t deadline)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    const struct dz_thread *t = dz_k_me(k, p);
+    if (!(c->flags & DZ_CALL_BEGUN)) {
+        const int64_t r = begin_cond(k, dz_k_me(k, p), f, value);
+        if (r)
+            return dz_k_end(k, p, r);
+        c->flags = DZ_CALL_BEGUN | DZ_CALL_RESTART;
+        c->deadline = deadline;
+    }
+    /* Once it has been moved, the call cannot be repeated: the word has changed. */
+    if (c->intr && t->futex_pi == DZ_FUTEX_LOCK)
+        return dz_k_end(k, p, -EAGAIN);
+    return wait_for_lock(k, p, c);
+}
+
+int64_t dz_sys_futex_requeue_lock(struct dz_kernel *k, struct dz_proc *p,
+                                  const struct dz_futex f[2], uint32_t n, uint32_t expect)
+{
+    const struct dz_thread *me = dz_k_me(k, p);
+    uint64_t from[2], lock[2];
+    uint32_t word;
+    int64_t r = key_of(k, me, f[0], from), done = 0;
+    if (r == 0)
+        r = key_of(k, me, f[1], lock);
+    if (r == 0)
+        r = load(k, me, f[0].at, &word);
+    if (r)
+        return r;
+    if (word != expect)
+        return -EAGAIN;
+    for (struct dz_thread *t; done <= (int64_t)n && (t = first_of(k, from, false)); done++) {
+        if (t->futex_pi != DZ_FUTEX_COND || t->lock_space != lock[0] || t->lock_at != lock[1])
+            return done ? done : -EINVAL;
+        r = take(k, me, f[1].at, lock, t, false);
+        if (r < 0)
+            return done ? done : r;
+        const uint64_t at = t->lock_word;
+        dz_k_futex_drop(k, t);
+        if (r == 1)
+            dz_k_ready(k, t);
+        else
+            join_lock(k, t, lock, at);
+    }
+    return done;
+}
+
 int64_t dz_sys_set_tid_address(struct dz_kernel *k, struct dz_proc *p, uint64_t at)
 {
     struct dz_thread *t = dz_k_me(k, p);
@@ -403,14 +639,14 @@ static void wake_at(struct dz_kernel *k, const struct dz_thread *t, uint64_t at)
 /* One futex of the list: if the thread holds it, mark it so that its next owner learns of the
  * death. pending: it was being unlocked, perhaps after its word was set to 0 and before anyone was
  * woken. */
-static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, bool pending)
+static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, bool pending, bool pi)
 {
     struct dz_word w = {.at = at, .op = DZ_WORD_SWAP_IF};
     uint32_t was;
     if (at % 4 || load(k, t, at, &w.old) != 0)
         return -EFAULT;
     for (;; w.old = was) {
-        if (pending && w.old == 0)
+        if (pending && !pi && w.old == 0)
             wake_at(k, t, at);
         if ((w.old & TID_MASK) != (uint32_t)t->tid)
             return 0;
@@ -420,9 +656,28 @@ static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, boo
         if (was == w.old)
             break;
     }
-    if (w.old & (uint32_t)WAITERS)
+    if (!pi && (w.old & (uint32_t)WAITERS))
         wake_at(k, t, at);
     return 0;
+}
+
+/* Hand on the locks that the thread holds and others wait for, in a list of its own or not. Their
+ * words are read where the waiting threads have them. */
+static void hand_on(struct dz_kernel *k, const struct dz_thread *t)
+{
+    for (uint32_t b = 0; b < DZ_K_HASH; b++) {
+        for (struct dz_thread *w = dz_k_thread(k, k->futex_hash[b]), *next; w; w = next) {
+            uint32_t word;
+            next = dz_k_thread(k, w->futex_next);
+            const uint64_t key[2] = {w->lock_space, w->lock_at};
+            if (w->futex_pi != DZ_FUTEX_LOCK || first_of(k, key, true) != w ||
+                load(k, w, w->lock_word, &word) != 0)
+                continue;
+            const uint32_t owner = word & TID_MASK;
+            if (owner == (uint32_t)t->tid || owner == 0)
+                (void)hand_over(k, w, w->lock_word, key, word, OWNER_DIED);
+        }
+    }
 }
 
 /* The list is in the guest's memory: it may hold anything, or be cyclic. */
@@ -432,18 +687,20 @@ static void bury_all(struct dz_kernel *k, const struct dz_thread *t)
     uint64_t head[3], entry, next = 0;
     if (task->runner->read(task->runner_arg, task, t->robust, head, sizeof head) != 0)
         return;
-    uint64_t pending = head[2] & ~UINT64_C(1); /* bit 0: with priority inheritance */
+    uint64_t pending = head[2] & ~UINT64_C(1); /* bit 0 of each: with priority inheritance */
     entry = head[0] & ~UINT64_C(1);
+    bool pi = head[0] & 1;
     for (int i = 0; entry != t->robust && i < DZ_KERNEL_ROBUST_MAX; i++) {
         bool more = task->runner->read(task->runner_arg, task, entry, &next, sizeof next) == 0;
-        if (entry != pending && bury(k, t, entry + head[1], false) != 0)
+        if (entry != pending && bury(k, t, entry + head[1], false, pi) != 0)
             return;
         if (!more)
             return;
         entry = next & ~UINT64_C(1);
+        pi = next & 1;
     }
     if (pending)
-        (void)bury(k, t, pending + head[1], true);
+        (void)bury(k, t, pending + head[1], true, head[2] & 1);
 }
 
 void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t)
@@ -452,8 +709,10 @@ void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t)
     uint32_t was;
     if (!task || !task->runner->word)
         return;
+    dz_k_futex_drop(k, t); /* no lock is handed to it */
     if (t->robust)
         bury_all(k, t);
+    hand_on(k, t);
     const struct dz_word zero = {.at = t->clear_tid, .op = DZ_WORD_SET};
     if (t->clear_tid && do_word(k, t, &zero, &was) == 0)
         wake_at(k, t, t->clear_tid);

@@ -322,7 +322,8 @@ static bool push_frame(struct dz_kernel *k, struct dz_thread *t, const struct dz
     if (c->flags & DZ_CALL_HELD) /* the call was not issued: it is made after the handler */
         *c = (struct dz_call){.deadline = INT64_MAX};
     if (c->parked) {
-        bool restarts = (taken.flags & SA_RESTART) && !(c->flags & DZ_CALL_NORESTART);
+        const bool restarts = (c->flags & DZ_CALL_RESTART) ||
+                              ((taken.flags & SA_RESTART) && !(c->flags & DZ_CALL_NORESTART));
         c->intr = 1;
         h.in_call = true;
         h.result = task->runner->reissue(task->runner_arg, task);

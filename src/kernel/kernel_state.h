@@ -504,6 +504,13 @@ enum dz_thread_state {
     DZ_THREAD_VFORK = 4, /* waits until its vfork child lets go of its memory */
 };
 
+/* Waits for a futex with priority inheritance. */
+enum dz_futex_pi {
+    DZ_FUTEX_PLAIN = 0,
+    DZ_FUTEX_LOCK = 1, /* in the line of the lock; whoever unlocks it makes this thread its owner */
+    DZ_FUTEX_COND = 2, /* in another line, until it is moved into the lock's */
+};
+
 struct dz_sigact {
     uint64_t handler; /* 0 default, 1 ignore, else the guest's number or address of it */
     uint64_t mask;
@@ -535,6 +542,7 @@ enum {
     DZ_CALL_LOCK = 16,     /* waits for a lock of the owner in `result` */
     DZ_CALL_LEASE = 64,    /* waits for leases on the file that it opens or truncates */
     DZ_CALL_MQUEUE = 32,   /* waits for a message of the queue in `done` */
+    DZ_CALL_RESTART = 256, /* EINTR is never returned: a handler's call is repeated */
     DZ_CALL_HELD = 128,    /* not issued yet: waits for room in the stream of its trace */
 };
 /* A call that was parked: the state that its next issue continues from. */
@@ -635,6 +643,9 @@ struct dz_thread {
     uint64_t futex_order;           /* threads are woken in this order */
     uint32_t futex_all;             /* blob: the keys of the futexes of a futex_waitv; 0 = none */
     uint32_t futex_bits;            /* 0 = none, or it was woken */
+    uint32_t futex_pi;              /* enum dz_futex_pi: it waits for a lock */
+    uint64_t lock_space, lock_at;   /* of a wait with futex_pi: the lock's key, */
+    uint64_t lock_word;             /* and its address for this thread */
     uint32_t policy;                /* SCHED_*, SCHED_RESET_ON_FORK */
     uint64_t cpus;                  /* the first 64 processors that it may use; 0 = all */
     uint64_t utime_ns, stime_ns;

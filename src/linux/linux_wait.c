@@ -2,8 +2,6 @@
  *
  * linux_wait.c - calls by which processes and threads wait for each other: children, futexes,
  * descriptors of processes, and signals that carry a value.
- *
- * Futexes with priority inheritance are refused (ENOSYS), as by a Linux built without them.
  */
 #include "linux/linux_frame.h"
 #include "linux/linux_run_int.h"
@@ -159,6 +157,20 @@ static uint32_t to_wake(const linux_call *c, int i)
     return arg_int(c, i) > 0 ? arg_u32(c, i) : 1;
 }
 
+static int64_t futex_lock(const linux_call *c, struct dz_futex f, int clock)
+{
+    int64_t until;
+    const int64_t e = deadline(c, true, clock, &until);
+    return e < 0 ? e : dz_sys_futex_lock(LINUX_K(c), f, false, until);
+}
+
+static int64_t futex_wait_requeue(const linux_call *c, const struct dz_futex f[2], int clock)
+{
+    int64_t until;
+    const int64_t e = deadline(c, true, clock, &until);
+    return e < 0 ? e : dz_sys_futex_wait_requeue(LINUX_K(c), f, arg_u32(c, 2), until);
+}
+
 LINUX_CALL(futex)
 {
     const uint32_t op = arg_u32(c, 1);
@@ -167,13 +179,14 @@ LINUX_CALL(futex)
     const struct dz_futex f[2] = {{c->arg[0], shared}, {c->arg[4], shared}};
     const uint32_t moves[2] = {arg_u32(c, 2), arg_u32(c, 3)}, expect = arg_u32(c, 5);
     const uint32_t wakes[2] = {to_wake(c, 2), to_wake(c, 3)};
-    if (real_time && command != FUTEX_WAIT_BITSET)
+    const int clock = real_time ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+    if (real_time && command != FUTEX_WAIT_BITSET && command != FUTEX_WAIT_REQUEUE_PI &&
+        command != FUTEX_LOCK_PI2)
         return -ENOSYS;
     switch (command) {
     case FUTEX_WAIT:
     case FUTEX_WAIT_BITSET:
-        return futex_wait(c, f[0], command == FUTEX_WAIT_BITSET,
-                          real_time ? CLOCK_REALTIME : CLOCK_MONOTONIC);
+        return futex_wait(c, f[0], command == FUTEX_WAIT_BITSET, clock);
     case FUTEX_WAKE:
     case FUTEX_WAKE_BITSET:
         return dz_sys_futex_wake(LINUX_K(c), f[0], wakes[0],
@@ -186,6 +199,20 @@ LINUX_CALL(futex)
                                     command == FUTEX_CMP_REQUEUE ? &expect : NULL);
     case FUTEX_WAKE_OP:
         return dz_sys_futex_wake_op(LINUX_K(c), f, wakes, expect);
+    case FUTEX_LOCK_PI:
+        return futex_lock(c, f[0], CLOCK_REALTIME);
+    case FUTEX_LOCK_PI2:
+        return futex_lock(c, f[0], clock);
+    case FUTEX_TRYLOCK_PI:
+        return dz_sys_futex_lock(LINUX_K(c), f[0], true, INT64_MAX);
+    case FUTEX_UNLOCK_PI:
+        return dz_sys_futex_unlock(LINUX_K(c), f[0]);
+    case FUTEX_WAIT_REQUEUE_PI:
+        return futex_wait_requeue(c, f, clock);
+    case FUTEX_CMP_REQUEUE_PI:
+        if (arg_int(c, 2) != 1 || arg_int(c, 3) < 0 || f[0].at == f[1].at)
+            return -EINVAL;
+        return dz_sys_futex_requeue_lock(LINUX_K(c), f, moves[1], expect);
     default:
         return -ENOSYS;
     }

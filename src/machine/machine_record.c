@@ -373,6 +373,10 @@ static const struct dz_field thread_fields[] = {
     DZ_FIELD(T, 26, policy),
     DZ_FIELD(T, 27, cpus),
     DZ_FIELD(T, 28, futex_all),
+    DZ_FIELD(T, 29, futex_pi),
+    DZ_FIELD(T, 30, lock_space),
+    DZ_FIELD(T, 31, lock_at),
+    DZ_FIELD(T, 32, lock_word),
 };
 #undef T
 

@@ -12,7 +12,8 @@ with() { command -v "$1" >/dev/null || skip "$1 is not installed"; }
 
 test_that 'C: threads, faults, signals, shared memory, descriptors, memory that is executed' '
     gcc -std=gnu17 -O1 -static -pthread "$files/static.c" -o made/c &&
-    same ./c argument && has out "shared: 20000, its owner died: 1"
+    same ./c argument && has out "shared: 20000, its owner died: 1" && has out "inherits: 20000, its owner died: 1" &&
+    has out "locks: had by 4, word 0"
 '
 test_that 'C, linked dynamically, as a position-independent program and not' '
     gcc -std=gnu17 -O2 -pthread "$files/static.c" -o made/c && same ./c argument &&

@@ -6,8 +6,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -127,7 +129,7 @@ static void thread_signals(void)
            handled_by == (int)syscall(SYS_gettid));
 }
 
-static void shared(void)
+static void shared(int protocol, const char *name)
 {
     pthread_mutex_t *m =
         mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -136,6 +138,7 @@ static void shared(void)
     (void)pthread_mutexattr_init(&attr);
     (void)pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     (void)pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    (void)pthread_mutexattr_setprotocol(&attr, protocol);
     (void)pthread_mutex_init(m, &attr);
     for (int i = 0; i < 4; i++)
         if (fork() == 0) {
@@ -154,7 +157,110 @@ static void shared(void)
     }
     (void)wait(&status);
     const int rc = pthread_mutex_lock(m);
-    printf("shared: %d, its owner died: %d\n", *sum, rc == EOWNERDEAD);
+    printf("%s: %d, its owner died: %d\n", name, *sum, rc == EOWNERDEAD);
+}
+
+/* Futexes with priority inheritance, by the calls themselves. */
+static uint32_t lock, other, changes;
+static atomic_int moved;
+static long futex(uint32_t *at, int op, uint32_t value, const struct timespec *until, uint32_t *to,
+                  uint32_t expect)
+{
+    return syscall(SYS_futex, at, op | FUTEX_PRIVATE_FLAG, value, until, to, expect) < 0 ? -errno
+                                                                                         : 0;
+}
+static void *takes(void *arg)
+{
+    long r;
+    if (arg)
+        r = futex(&changes, FUTEX_WAIT_REQUEUE_PI, 0, NULL, &lock, 0);
+    else
+        r = futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    if (r != 0 || (lock & FUTEX_TID_MASK) != (uint32_t)syscall(SYS_gettid))
+        printf("locks: %ld, owner %x\n", r, lock);
+    atomic_fetch_add(&moved, 1);
+    (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    return NULL;
+}
+static void *crosses(void *arg)
+{
+    (void)arg;
+    (void)futex(&other, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    const long r = futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    (void)futex(&other, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    return (void *)(intptr_t)r;
+}
+static void wait_for_waiters(uint32_t *at)
+{
+    while (!(atomic_load((_Atomic uint32_t *)at) & FUTEX_WAITERS))
+        sched_yield();
+}
+static void *dies_as_owner(void *arg)
+{
+    (void)futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    wait_for_waiters(&lock);
+    return arg;
+}
+static void *times_out(void *arg)
+{
+    struct timespec soon;
+    (void)arg;
+    (void)clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_sec += soon.tv_nsec >= 980000000;
+    soon.tv_nsec = (soon.tv_nsec + 20000000) % 1000000000;
+    return (void *)(intptr_t)futex(&lock, FUTEX_LOCK_PI, 0, &soon, NULL, 0);
+}
+static void locks(void)
+{
+    pthread_t t[4];
+    void *r = NULL;
+    struct sigaction sa = {.sa_handler = on_usr1}; /* without SA_RESTART */
+    (void)sigaction(SIGUSR1, &sa, NULL);
+    (void)futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    printf("locks: again %ld, try %ld, not mine %ld, nobody's %ld\n",
+           futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0),
+           futex(&other, FUTEX_TRYLOCK_PI, 0, NULL, NULL, 0),
+           futex(&changes, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0),
+           (changes = 30000, futex(&changes, FUTEX_LOCK_PI, 0, NULL, NULL, 0)));
+    changes = 0;
+    (void)futex(&other, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    (void)pthread_create(&t[0], NULL, crosses, NULL);
+    wait_for_waiters(&lock);
+    printf("locks: a circle %ld\n", futex(&other, FUTEX_LOCK_PI, 0, NULL, NULL, 0));
+    printf("locks: woken otherwise %ld\n", futex(&lock, FUTEX_WAKE, 1, NULL, NULL, 0));
+    (void)pthread_kill(t[0], SIGUSR1); /* its wait goes on */
+    (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    (void)pthread_join(t[0], &r);
+    printf("locks: %ld, words %x %x\n", (long)(intptr_t)r, lock, other);
+
+    (void)futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    for (intptr_t i = 0; i < 4; i++)
+        (void)pthread_create(&t[i], NULL, takes, (void *)(i & 1));
+    long sum = 0, n;
+    while (sum < 2) { /* both of those that wait for a change */
+        n = syscall(SYS_futex, &changes, FUTEX_CMP_REQUEUE_PI | FUTEX_PRIVATE_FLAG, 1, 9, &lock, 0);
+        sum += n > 0 ? n : 0;
+    }
+    printf("locks: moved %d\n", atomic_load(&moved));
+    (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    for (int i = 0; i < 4; i++)
+        (void)pthread_join(t[i], NULL);
+    printf("locks: had by %d, word %x\n", atomic_load(&moved), lock);
+
+    (void)pthread_create(&t[0], NULL, dies_as_owner, NULL);
+    while (!(atomic_load((_Atomic uint32_t *)&lock) & FUTEX_TID_MASK))
+        sched_yield();
+    n = futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    printf("locks: of one that died %ld, %d %d\n", n, (lock & FUTEX_OWNER_DIED) != 0,
+           (lock & FUTEX_TID_MASK) == (uint32_t)syscall(SYS_gettid));
+    (void)pthread_join(t[0], NULL);
+    (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
+    (void)futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
+    (void)pthread_create(&t[0], NULL, times_out, NULL);
+    (void)pthread_join(t[0], &r);
+    printf("locks: in time %ld\n", (long)(intptr_t)r);
+    (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
 }
 
 static void descriptors(void)
@@ -245,7 +351,9 @@ int main(int argc, char **argv)
     faults();
     threads();
     thread_signals();
-    shared();
+    shared(PTHREAD_PRIO_NONE, "shared");
+    shared(PTHREAD_PRIO_INHERIT, "inherits");
+    locks();
     descriptors();
     memory();
     floats();

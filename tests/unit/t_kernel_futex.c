@@ -206,3 +206,87 @@ TEST(futex_of_a_thread_that_ends_tells_who_waits)
     CHECK_INT(krig_main_as(joins, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- locks ------------------------------------------------------------------------------- */
+
+static const struct dz_futex on_lock = {.at = MUTEX}, a_lock[2] = {{.at = A}, {.at = MUTEX}};
+static uint32_t *lock_of(struct fib *f)
+{
+    return &f->r->words[MUTEX / 4];
+}
+static int64_t lock_it(struct fib *f, bool try, int64_t deadline)
+{
+    return SYS(f, dz_sys_futex_lock(FK(f), on_lock, try, deadline));
+}
+static int64_t unlock_it(struct fib *f)
+{
+    return SYS(f, dz_sys_futex_unlock(FK(f), on_lock));
+}
+/* Notes that it got the lock, and ends as its owner or not. */
+static int locker(struct fib *f)
+{
+    OK(f, lock_it(f, false, INT64_MAX) == 0);
+    order[orders++ % 16] = *lock_of(f);
+    if (f->note[0] == 0 && orders < 3)
+        OK(f, unlock_it(f) == 0);
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
+    return 97;
+}
+static int cond_waiter(struct fib *f)
+{
+    OK(f, SYS(f, dz_sys_futex_wait_requeue(FK(f), a_lock, 0, INT64_MAX)) == 0);
+    order[orders++ % 16] = *lock_of(f);
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
+    return 97;
+}
+static int locks(struct fib *f)
+{
+    const uint32_t me = (uint32_t)dz_sys_gettid(FK(f));
+    uint32_t tid[3], one[2] = {1, 1};
+    orders = 0;
+    OK(f, lock_it(f, false, INT64_MAX) == 0 && *lock_of(f) == me);
+    OK(f, lock_it(f, false, INT64_MAX) == -EDEADLK && lock_it(f, true, INT64_MAX) == -EDEADLK);
+    for (int i = 0; i < 3; i++)
+        tid[i] = (uint32_t)fib_thread(f, locker);
+    fib_sleep(f, 1);
+    OK(f, *lock_of(f) == (me | 0x80000000) && orders == 0);
+    OK(f, wake_on(f, on_lock, 1) == -EINVAL);
+    OK(f, SYS(f, dz_sys_futex_requeue(FK(f), (struct dz_futex[]){on_lock, on_b}, one, NULL)) ==
+              -EINVAL);
+    OK(f, unlock_it(f) == 0);
+    OK(f, *lock_of(f) == (tid[0] | 0x80000000) && unlock_it(f) == -EPERM);
+    OK(f, lock_it(f, true, INT64_MAX) == -EAGAIN);
+    OK(f, lock_it(f, false, INT64_MAX) == 0 && orders == 3); /* the third ended as its owner */
+    OK(f, order[0] == (tid[0] | 0x80000000) && (order[2] & 0xffff) == tid[2]);
+    OK(f, *lock_of(f) == (me | 0x40000000) && unlock_it(f) == 0);
+    *lock_of(f) = 9999;
+    OK(f, lock_it(f, false, INT64_MAX) == -ESRCH);
+    *lock_of(f) = 0x40000000;
+    OK(f, lock_it(f, true, INT64_MAX) == 0 && *lock_of(f) == (me | 0x40000000));
+    OK(f, unlock_it(f) == 0 && *lock_of(f) == 0);
+
+    /* An owner that ends hands the lock on, and says how. */
+    orders = 8;
+    f->r->words[A / 4] = 0;
+    tid[0] = (uint32_t)fib_thread(f, cond_waiter);
+    tid[1] = (uint32_t)fib_thread(f, cond_waiter);
+    fib_sleep(f, 1);
+    *lock_of(f) = tid[0];
+    OK(f, lock_it(f, false, dz_kernel_now(f->k) + 1000) == -ETIMEDOUT);
+    *lock_of(f) = 0;
+    OK(f, SYS(f, dz_sys_futex_requeue_lock(FK(f), a_lock, 9, 5)) == -EAGAIN);
+    OK(f, wake_on(f, on_a, 1) == -EINVAL);
+    OK(f,
+       SYS(f, dz_sys_futex_requeue_lock(FK(f), (struct dz_futex[]){on_a, on_b}, 9, 0)) == -EINVAL);
+    OK(f, SYS(f, dz_sys_futex_requeue_lock(FK(f), a_lock, 9, 0)) == 2);
+    fib_sleep(f, 1);
+    OK(f, orders == 10 && (order[8] & 0x3fffffff) == tid[0]);
+    OK(f, (order[9] & 0x3fffffff) == tid[1] && (order[9] & 0x40000000));
+    return 0;
+}
+TEST(futex_locks_are_handed_from_thread_to_thread)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(locks, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

@@ -397,6 +397,46 @@ TEST(save_keeps_an_end_and_output_for_the_next_life)
     end_two(&a, &b);
 }
 
+/* A thread waits for a lock across a sleep, and becomes its owner. */
+static int waits_for_lock(struct fib *f)
+{
+    OK(f, SYS(f, dz_sys_futex_lock(FK(f), (struct dz_futex){.at = 4}, false, INT64_MAX)) == 0);
+    OK(f, f->r->words[1] == (uint32_t)dz_sys_gettid(FK(f)));
+    return 11;
+}
+static int owns_a_lock(struct fib *f)
+{
+    const struct dz_futex lock = {.at = 4};
+    if (dz_sys_gettid(FK(f)) != f->p->pid)
+        return waits_for_lock(f);
+    if (!moved) {
+        OK(f, SYS(f, dz_sys_futex_lock(FK(f), lock, false, INT64_MAX)) == 0);
+        (void)fib_thread(f, waits_for_lock);
+    }
+    fib_sleep(f, 60000);
+    OK(f, SYS(f, dz_sys_futex_unlock(FK(f), lock)) == 0);
+    fib_sleep(f, 1000);
+    return 12;
+}
+TEST(save_waits_for_locks_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    moved = false;
+    two_of(&a, &b, owns_a_lock);
+    moved = true;
+    memcpy(b.words, a.words, sizeof b.words);
+    dz_k_thread(a.k, 2)->futex_pi = 3;
+    CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+    dz_kernel_free(b.k);
+    dz_k_thread(a.k, 2)->futex_pi = DZ_FUTEX_LOCK;
+    beside(&a, &b);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 11 << 8);
+    end_two(&a, &b);
+}
+
 /* Lines of a trace: a call is held while the stream has no room, lines without room are counted,
  * and all of that sleeps. */
 static int says_much(struct fib *f)
@@ -536,7 +576,7 @@ TEST(save_of_what_the_invariants_rule_out_is_refused)
     dz_k_parked(t)->parked = 1;
     CHECK_INT(refused_with(&a, &t->futex_bits, 1), 0);
     dz_k_parked(t)->parked = was;
-    struct dz_proc *dead = dz_k_proc_new(a.k), *child = dz_k_proc_new(a.k);
+    struct dz_proc *dead = dz_k_proc_new(a.k, 0), *child = dz_k_proc_new(a.k, 0);
     dead->state = child->state = DZ_PROC_ZOMBIE;
     dead->ppid = child->ppid = p->pid;
     dead->pgid = child->pgid = dead->sid = child->sid = p->pid;

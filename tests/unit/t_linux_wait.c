@@ -213,7 +213,6 @@ static int timeouts(struct fib *f)
     GIVES(f, -EFAULT, futex, 4096, FUTEX_WAIT, 5, 0, 0, 0);
     GIVES(f, -EINVAL, futex, A + 1, FUTEX_WAIT, 5, 0, 0, 0);
     GIVES(f, -ENOSYS, futex, A, FUTEX_WAIT | FUTEX_CLOCK_REALTIME, 5, 0, 0, 0);
-    GIVES(f, -ENOSYS, futex, A, FUTEX_LOCK_PI, 0, 0, 0, 0);
     GIVES(f, -ENOSYS, futex, A, FUTEX_FD, 0, 0, 0, 0);
     GIVES(f, -ENOSYS, futex, A, 99, 0, 0, 0, 0);
     return 0;
