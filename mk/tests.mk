@@ -8,7 +8,7 @@ TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native gu
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite sim-all sleep-all ltp-sleep soak-short soak-full-disk-short mutants
+	@scripts/test test security-all busybox-suite sim-all sleep-all ltp-sleep soak-linux soak-short soak-full-disk-short mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
@@ -103,9 +103,11 @@ chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAO
 soak-chaos:
 	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=1800
 .PHONY: chaos soak-chaos
-soak: soak-sleep soak-daemon soak-full-disk soak-chaos ## everything that takes an hour
+soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-chaos ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
 	@CYCLES=10000 scripts/run-tap soak $<
+soak-linux: $(B)/doze ## a native program asleep 10,000 times, 1,000 of them at once; CYCLES= REPLS= SEED=
+	@DOZE=$(abspath $(B)/doze) scripts/run-tap soak tests/sleep/soak_linux
 soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, killed often; SOAK_SECONDS= SEED=
 	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath $(BASE)) \
 	    SOAK_SECONDS=$(or $(SOAK_SECONDS),1800) scripts/run-tap soak $<
@@ -116,7 +118,7 @@ soak-full-disk: ## the same on a tmpfs whose blocks and inodes run out; SOAK_SEC
 	@$(MAKE) --no-print-directory soak-daemon
 soak-full-disk-short:
 	@$(MAKE) --no-print-directory soak-full-disk SOAK_SECONDS=60
-.PHONY: sleep sleep-all sleep-linux soak soak-sleep soak-daemon soak-short soak-full-disk soak-full-disk-short
+.PHONY: sleep sleep-all sleep-linux soak soak-sleep soak-linux soak-daemon soak-short soak-full-disk soak-full-disk-short
 
 # fuzz_api_session.c puts itself between the api and the control plane, and under the server's sockets
 SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_send) \
