@@ -8,7 +8,8 @@ TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native gu
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite sim-all sleep-all ltp-sleep soak-linux soak-short soak-full-disk-short mutants
+	@scripts/test test security-all busybox-suite sim-all sleep-all \
+	  ltp-sleep soak-linux soak-short soak-full-disk-short mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
@@ -118,7 +119,8 @@ soak-full-disk: ## the same on a tmpfs whose blocks and inodes run out; SOAK_SEC
 	@$(MAKE) --no-print-directory soak-daemon
 soak-full-disk-short:
 	@$(MAKE) --no-print-directory soak-full-disk SOAK_SECONDS=60
-.PHONY: sleep sleep-all sleep-linux soak soak-sleep soak-linux soak-daemon soak-short soak-full-disk soak-full-disk-short
+.PHONY: sleep sleep-all sleep-linux soak soak-sleep soak-linux soak-daemon
+.PHONY: soak-short soak-full-disk soak-full-disk-short
 
 # fuzz_api_session.c puts itself between the api and the control plane, and under the server's sockets
 SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_send) \

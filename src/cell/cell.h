@@ -23,6 +23,10 @@
 
 #include "runtime/runtime.h"
 
+/* The processor that native programs of cells are told of (dz_linux_baseline()), for this process
+ * and the cells that it makes from now on; call it before the first. DZ_EINVAL, DZ_EUNSUPPORTED. */
+DZ_NODISCARD int dz_cell_baseline(const char *level, struct dz_err *err);
+
 /* Fork a cell and pass the start and its descriptors to it. The caller keeps its own copies of the
  * descriptors. */
 DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell,

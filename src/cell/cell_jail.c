@@ -184,6 +184,11 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
     return rc < 0 ? rc : enter(fence, err);
 }
 
+int dz_cell_baseline(const char *level, struct dz_err *err)
+{
+    return dz_linux_baseline(level, err);
+}
+
 /* --- a zygote -------------------------------------------------------------------------- */
 
 static size_t add_calls(struct dz_os_syscall *calls, size_t n, const struct dz_os_syscall *more,

@@ -484,14 +484,38 @@ static int check_cwd(const struct dz_cell_machine *m, const char *cwd, struct dz
     return e < 0 ? dz_fail_sys(err, -e, "start in %s", cwd) : 0;
 }
 
+/* Variables that tell native programs to keep to the baseline of processors, unless they are set.
+ */
+static uint32_t pack_baseline(struct dz_buf *b, const struct dz_cell_program *p)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf all = DZ_BUF_INIT(DZ_START_SIZE_MAX);
+    uint32_t n = 0;
+    dz_linux_baseline_env(&all);
+    for (size_t at = 0, size; !all.err && at < all.len; at += size) {
+        char key[64];
+        const char *variable = (const char *)all.p + at;
+        size = strlen(variable) + 1;
+        (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(variable, "="), variable);
+        if (env_get(p->env, key) || (p->more_env && env_get(p->more_env, key)))
+            continue;
+        dz_buf_add(b, variable, size);
+        n++;
+    }
+    if (all.err)
+        b->err = all.err;
+    return n;
+}
+
 /* The environment of a program: its own variables, then those of the machine that it does not set.
  */
-static uint32_t pack_env(struct dz_buf *b, const struct dz_cell_program *p,
-                         const struct dz_user *user)
+static uint32_t pack_env(struct dz_buf *b, const struct dz_cell_machine *m,
+                         const struct dz_cell_program *p, const struct dz_user *user)
 {
     static const char *const none[] = {NULL};
     const char *const *more = p->more_env ? p->more_env : none;
     uint32_t n = pack(b, p->env);
+    if (m->native && m->native->runner && !p->bare)
+        n += pack_baseline(b, p);
     for (; *more; more++) {
         char key[256];
         size_t len = strcspn(*more, "=");
@@ -528,7 +552,7 @@ static int spawn(struct dz_cell_machine *m, struct dz_cell_program *p, const str
     int rc = open_streams(m, p, fds, err);
     if (rc < 0)
         return rc;
-    uint32_t argc = pack(&argv, p->argv), envc = pack_env(&env, p, user);
+    uint32_t argc = pack(&argv, p->argv), envc = pack_env(&env, m, p, user);
     if (argv.err || env.err)
         return dz_fail(err, DZ_ELIMIT, "too many arguments, or too large an environment");
     bool given = p->preopens && p->preopens[0];

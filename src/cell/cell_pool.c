@@ -435,6 +435,7 @@ static int send_user(struct zygote *z, struct dz_err *err)
     if (rc < 0)
         return rc;
     const struct dz_zygote_user who = {.user = z->user,
+                                       .cpu = dz_linux_baseline_get(),
                                        .native = !z->native        ? DZ_ZYGOTE_MODULES
                                                  : dz_linux_look() ? DZ_ZYGOTE_NATIVE_TSC
                                                                    : DZ_ZYGOTE_NATIVE};

@@ -63,7 +63,11 @@ static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd
         return dz_fail(err, DZ_EIO, "request for a user: unknown kind %u of cells", who.native);
     r->who.users = (struct dz_os_users){(uint32_t)f->value, f->stream};
     r->who.user = who.user;
+    if (who.cpu > DZ_LINUX_CPU_V4 || who.pad)
+        return dz_fail(err, DZ_EIO, "request for a user: unknown baseline %u of processors",
+                       who.cpu);
     r->who.native = who.native;
+    r->who.cpu = who.cpu;
     r->who.cpuinfo = (const char *)payload + sizeof who;
     r->who.cpuinfo_size = f->size - sizeof who;
     return check_user(&r->who.users, r->who.user, err);

@@ -42,6 +42,8 @@ enum dz_zygote_native {
 struct dz_zygote_user {
     uint32_t user;
     uint32_t native; /* enum dz_zygote_native */
+    uint32_t cpu;    /* enum dz_linux_cpu: the baseline of native programs */
+    uint32_t pad;
 };
 
 /* Before the argument of a call that the root zygote started. */
@@ -77,6 +79,7 @@ struct dz_request {
             struct dz_os_users users; /* count 0: none, and user is DZ_USER_NONE */
             uint32_t user;
             enum dz_zygote_native native;
+            uint32_t cpu;
             const char *cpuinfo; /* without a NUL */
             size_t cpuinfo_size;
         } who; /* USER */

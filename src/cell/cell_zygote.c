@@ -410,6 +410,7 @@ static int hear_users(struct dz_err *err)
     zygote.users = r.who.users;
     zygote.user = r.who.user;
     zygote.native = r.who.native != DZ_ZYGOTE_MODULES;
+    dz_linux_baseline_told(r.who.cpu);
     dz_linux_told(r.who.native == DZ_ZYGOTE_NATIVE_TSC, r.who.cpuinfo, r.who.cpuinfo_size);
     return 0;
 }

@@ -85,6 +85,7 @@ int dz_cli_resume(struct dz_cli *cli, const char *file,
         {"base", 'b', "ROOT", "the read-only disk below it (default: DOZE_BASE)"},          \
         {"interactive", 'i', NULL, "pass standard input on"},                               \
         {"tty", 't', NULL, "connect this terminal to the sandbox's"},                       \
+        {"cpu", 0, "LEVEL", "tell native programs of this processor: x86-64-v2, -v3, -v4"}, \
         {"suspend-after", 0, "DURATION", "suspend it again after this long"}
 void dz_cli_cell_release(struct dz_cli_cell *c);
 

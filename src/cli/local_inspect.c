@@ -30,6 +30,7 @@ struct look {
     DZ_VEC(, struct dz_linux_inspect_thread) natives;
     DZ_VEC(, struct dz_linux_inspect_file) mapped;
     DZ_VEC(, struct space) spaces;
+    struct dz_buf cpu;
 };
 
 static int on_proc(void *arg, const struct dz_inspect_proc *p, struct dz_err *err)
@@ -42,6 +43,13 @@ static int on_fd(void *arg, const struct dz_inspect_fd *f, struct dz_err *err)
 {
     struct look *l = arg;
     return dz_vec_push(&l->fds, *f) < 0 ? dz_fail(err, l->fds.err, "list descriptors") : 0;
+}
+
+static int on_cpu(void *arg, const char *needs, struct dz_err *err)
+{
+    struct look *l = arg;
+    dz_buf_adds(&l->cpu, needs);
+    return l->cpu.err ? dz_fail(err, l->cpu.err, "list features of the processor") : 0;
 }
 
 static int on_thread(void *arg, const struct dz_thread *t, struct dz_err *err)
@@ -81,6 +89,7 @@ static void release(struct look *l)
     dz_vec_release(&l->spaces);
     dz_vec_release(&l->procs);
     dz_vec_release(&l->fds);
+    dz_buf_release(&l->cpu);
 }
 
 /* --- words -------------------------------------------------------------------------- */
@@ -188,6 +197,7 @@ static int print_natives(struct look *l, struct dz_err *err)
     }
     int rc = dz_cli_table_print(&t, l->c, err);
     dz_cli_table_release(&t);
+    (void)fprintf(l->c->out, "\nprocessor: %s\n", l->cpu.p);
     for (size_t i = 0; i < l->spaces.n; i++)
         (void)fprintf(l->c->out, "\nmemory %llu:\n%s", (unsigned long long)l->spaces.p[i].number,
                       l->spaces.p[i].maps.p);
@@ -226,6 +236,7 @@ static void put_natives(struct dz_json *j, const struct look *l)
         dz_json_end(j);
     }
     dz_json_end(j);
+    dz_json_put_strz(j, "processor", l->cpu.p);
     dz_json_key(j, "memories");
     dz_json_array(j);
     for (size_t i = 0; i < l->spaces.n; i++) {
@@ -441,7 +452,8 @@ static int look_at(struct dz_cli *c, struct dz_disk *d, bool top, struct dz_err 
     const struct dz_inspect_ops ops = {
         .proc = on_proc, .fd = top ? NULL : on_fd, .thread = top ? NULL : on_thread, .arg = &l};
     const struct dz_linux_inspect_ops native = {
-        .thread = on_native, .space = on_space, .file = on_mapped, .arg = &l};
+        .thread = on_native, .space = on_space, .file = on_mapped, .arg = &l, .cpu = on_cpu};
+    l.cpu = (struct dz_buf)DZ_BUF_INIT(DZ_LINE_MAX);
     l.threads.max = l.natives.max = DZ_KERNEL_THREADS_MAX;
     l.mapped.max = l.spaces.max = DZ_MACHINE_MEMORIES_MAX;
     struct dz_machine *m = NULL;

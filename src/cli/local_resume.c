@@ -15,8 +15,11 @@ enum {
 
 int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err)
 {
-    const char *after = dz_cli_value(cli, "suspend-after");
+    const char *after = dz_cli_value(cli, "suspend-after"), *cpu = dz_cli_value(cli, "cpu");
     int64_t ms = 0;
+    const int rc = cpu ? dz_cell_baseline(cpu, err) : 0;
+    if (rc < 0)
+        return rc;
     if (after && dz_duration_parse(dz_str(after), 1, SUSPEND_MAX_MS, &ms, err) < 0)
         return dz_cli_usage(cli, err, "--suspend-after must be a duration such as 5m, not %s",
                             after);

@@ -265,6 +265,7 @@ const struct dz_cli_command dz_cmd_run = {
             {"tty", 't', NULL, "give the command a terminal"},
             {"policy", 0, "NAME", "apply a policy: minimal, network, posix (default), compute"},
             {"memory", 'm', "SIZE", "limit its memory; overrides the image and the policy"},
+            {"cpu", 0, "LEVEL", "tell native programs of this processor: x86-64-v2, -v3, -v4"},
             {"timeout", 0, "DURATION", "kill it after this long, for instance 30s"},
             {"keep", 'k', NULL, "on SIGTERM, suspend it into --file"},
             {"suspend-after", 0, "DURATION", "suspend it after this long; implies --keep"},

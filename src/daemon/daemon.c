@@ -394,6 +394,9 @@ static int start_pool(struct daemon *d, struct dz_err *err)
     if (rc < 0)
         return dz_wrap(err, rc, "setting cells.fences");
     dz_os_jail_demand(fences);
+    rc = dz_cell_baseline(d->config->cells_cpu, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "setting cells.cpu");
     rc = find_users(d->config->cells_uids, &pool.users, err);
     if (rc < 0)
         return rc;

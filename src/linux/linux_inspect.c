@@ -116,6 +116,17 @@ static int files(const struct inspect *p, struct dz_err *err)
     return rc;
 }
 
+static int cpu(struct inspect *p, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf needs = DZ_BUF_INIT(DZ_LINUX_CPU_TEXT);
+    const int rc =
+        dz_linux_cpu_text(p->chunks[CHUNK_CPU].p, p->chunks[CHUNK_CPU].left, &needs, err);
+    if (rc < 0)
+        return rc;
+    return needs.err ? dz_fail(err, needs.err, "list features of the processor")
+                     : p->ops->cpu(p->ops->arg, needs.p, err);
+}
+
 int dz_linux_inspect(const void *bytes, size_t size, const struct dz_linux_inspect_ops *ops,
                      struct dz_err *err)
 {
@@ -123,6 +134,8 @@ int dz_linux_inspect(const void *bytes, size_t size, const struct dz_linux_inspe
     if (size == 0)
         return 0;
     int rc = dz_linux_state_split((struct linux_view){bytes, size}, p.chunks, err);
+    if (rc == 0 && ops->cpu)
+        rc = cpu(&p, err);
     if (rc == 0 && ops->thread)
         rc = threads(&p, err);
     if (rc == 0 && ops->space)

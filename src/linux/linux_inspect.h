@@ -38,6 +38,9 @@ struct dz_linux_inspect_ops { /* each may be NULL; other than 0 ends the inspect
     int (*space)(void *arg, uint64_t space, const struct dz_buf *maps, struct dz_err *err);
     int (*file)(void *arg, const struct dz_linux_inspect_file *f, struct dz_err *err);
     void *arg;
+    /* what the processor of a wake must have: the highest level of the x86-64 psABI of which it
+     * needs a feature, and the features above them, as "x86-64-v3 erms sha_ni" */
+    int (*cpu)(void *arg, const char *needs, struct dz_err *err);
 };
 /* Every byte that it shows is checked, others are not: DZ_ECORRUPT. size 0: there are no programs.
  */

@@ -76,6 +76,24 @@ struct dz_linux_opts {
     void *arg; /* of trace */
 };
 
+/* The features of the processor that native programs are told to use: all of the host's, or those
+ * of a level of the x86-64 psABI, of which AES, PCLMULQDQ and RDRAND count to level 3. */
+enum dz_linux_cpu {
+    DZ_LINUX_CPU_HOST,
+    DZ_LINUX_CPU_V2,
+    DZ_LINUX_CPU_V3,
+    DZ_LINUX_CPU_V4,
+};
+/* "host", "x86-64-v2", "x86-64-v3", "x86-64-v4": holds for this process and its forks. Call it
+ * before dz_linux_look(). DZ_EINVAL; DZ_EUNSUPPORTED: the host lacks a feature of it, which is
+ * named. */
+DZ_NODISCARD int dz_linux_baseline(const char *level, struct dz_err *err);
+enum dz_linux_cpu dz_linux_baseline_get(void);
+void dz_linux_baseline_told(uint32_t is); /* in another process: what _get() said */
+/* Append variables of the environment, each with its NUL, that tell common libraries to keep to the
+ * baseline. */
+void dz_linux_baseline_env(struct dz_buf *to);
+
 /* Before a jail that hides /sys and /proc/cpuinfo: read what they say about the host's clock and
  * processors. The result holds for forked processes, too. Does the host trust the time stamp
  * counter? */

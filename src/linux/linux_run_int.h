@@ -30,6 +30,7 @@
 #define DZ_LINUX_LINUX_RUN_INT_H
 
 #include "linux/linux.h"
+#include "linux/linux_cpu.h"
 #include "linux/linux_frame.h"
 #include "linux/linux_int.h"
 #include "linux/linux_run.h"
@@ -192,6 +193,7 @@ struct dz_linux {
     struct dz_mm_calls calls; /* of the call being served */
     struct dz_buf line;       /* of trace */
     uint64_t hwcap, hwcap2;
+    struct dz_linux_cpu_needs needs;
     const char *cpuinfo; /* of one processor, from the host's first; "": unknown */
 };
 

@@ -130,7 +130,7 @@ static uint64_t canonical(uint64_t at)
 }
 
 static int save_thread(const struct dz_linux *l, const struct dz_task *task, struct dz_buf *to,
-                       struct dz_err *err)
+                       uint64_t *ret_used, struct dz_err *err)
 {
     const struct dz_linux_thread *t = linux_thread_of(task);
     uint8_t xstate[DZ_STUB_XSTATE_MAX];
@@ -161,7 +161,7 @@ static int save_thread(const struct dz_linux *l, const struct dz_task *task, str
     const int64_t size = linux_ops(l)->xstate_get(l->o.stub, t->number, xstate, sizeof xstate);
     if (size < 0)
         return dz_fail_sys(err, (int)-size, "read the registers of thread %d", task->thread->tid);
-    dz_linux_xstate_save(xstate, (size_t)size, to);
+    *ret_used |= dz_linux_xstate_save(xstate, (size_t)size, to);
     row.xstate = (uint32_t)(to->len - at - sizeof row);
     if (!to->err)
         memcpy(to->p + at, &row, sizeof row);
@@ -175,6 +175,8 @@ int dz_linux_save(struct dz_linux *l, struct dz_kernel *k, struct dz_buf *to, st
     h.chunks = CHUNKS - 1;
     dz_buf_add(to, &h, sizeof h);
     size_t at = chunk_begin(to, CHUNK_CPU);
+    const size_t cpu = to->len;
+    uint64_t used = 0; /* components of extended registers */
     dz_linux_cpu_save(l, to);
     chunk_end(to, at);
     at = chunk_begin(to, CHUNK_COUNTERS);
@@ -203,9 +205,11 @@ int dz_linux_save(struct dz_linux *l, struct dz_kernel *k, struct dz_buf *to, st
     at = chunk_begin(to, CHUNK_THREADS);
     for (uint32_t i = 1; rc == 0 && i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_THREAD); i++) {
         const struct dz_task *task = dz_kernel_thread_task(k, i);
-        rc = is_native(task) ? save_thread(l, task, to, err) : 0;
+        rc = is_native(task) ? save_thread(l, task, to, &used, err) : 0;
     }
     chunk_end(to, at);
+    if (!to->err)
+        dz_linux_cpu_used(to->p + cpu, used);
     if (rc == 0 && (to->err || files.err))
         rc = dz_fail(err, to->err ? to->err : files.err,
                      "the state of native programs is too large");

@@ -180,6 +180,7 @@ const char *dz_linux_cpuinfo(void)
     cpuinfo[n] = '\0';
     const char *end = strstr(cpuinfo, "\n\n"); /* between two processors */
     cpuinfo[end ? end + 1 - cpuinfo : 0] = '\0';
+    dz_linux_cpuinfo_hide(cpuinfo);
     return cpuinfo;
 }
 

@@ -68,6 +68,9 @@ export F=$PWD/data/images/files/$F.doze # the image base as a file
 # --- files that no daemon runs --------------------------------------------------------------------
 option 'resume --image; inspect --image' '
     asleep a.doze && run 0 doze inspect --image "$F" a.doze && has out COMMAND && run 75 doze resume --image base --suspend-after 50ms a.doze'
+option 'run --cpu; resume --cpu; fork --cpu' '
+    run 0 doze run --image base --cpu host -- true && run 125 doze run --image base --cpu 486 -- true && has err "x86-64-v2" && cp a.doze cpu.doze && run 125 doze resume --cpu 486 --image base cpu.doze &&
+    run 75 doze resume --image base --cpu host --suspend-after 50ms cpu.doze && run 75 doze fork --image base --cpu host --suspend-after 50ms cpu.doze cpu2.doze'
 option 'fork --image; clone --image; share --image' '
     run 75 doze fork --image base --suspend-after 50ms a.doze b.doze && run 0 doze clone --image "$F" a.doze c.doze && run 0 doze disk ls --image "$F" c.doze / && has out bin &&
     run 0 doze share --image "$F" a.doze d.doze && [ -s d.doze ]'
@@ -92,7 +95,7 @@ option 'registry --data --registry' '
     run 1 doze registry check --data reg --registry "$PWD/reg/r.db" && has out sbx_one && { doze registry repair --data reg --registry "$PWD/reg/r.db" >out || :; } && has out sbx_one'
 mkdir -p other && { cp -rl "$images" other/images 2>/dev/null || cp -r --reflink=auto "$images" other/images; }
 option 'daemon: where it listens, what it allows, how it logs' '
-    { doze daemon --data other --socket "$PWD/other.sock" --registry "$PWD/other.db" --log-format json --suspend-after 300ms \
+    run 2 doze daemon --data other --cpu x86-64-v9 && { doze daemon --data other --cpu host --socket "$PWD/other.sock" --registry "$PWD/other.db" --log-format json --suspend-after 300ms \
         --quota-sandboxes 7 --quota-warm-sandboxes 6 --quota-creations 90 --quota-creations-per-minute 80 --quota-memory 3GiB --quota-disk 5GiB 2>other.log & } &&
     export DOZE_URL=unix:$PWD/other.sock && for _ in $(seq 200); do doze ls -q >/dev/null 2>&1 && break; sleep 0.05; done && [ -s other.db ] && head -n 1 other.log | grep -q "^{" &&
     run 0 doze quota --json && has out "\"sandboxes\":7" && has out "\"warm_sandboxes\":6" && has out "\"creations\":90" && has out "\"creations_per_minute\":80" &&

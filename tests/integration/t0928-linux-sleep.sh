@@ -78,6 +78,13 @@ linux_test 'a program hears of suspends, forks and wakes, and the suspend waits 
     run 0 doze fork -q --count 1 h && q=$(cat out) && until_true shows h "$x" "awake old True" && until_true shows "$q" "$x" "awake new True" &&
     asleep h && run 0 doze wake h && until_true shows h "$x" "awake new True" && doze logs h "$x" >log && printf "%s\n" opened sleep "awake old True" sleep "awake new True" | cmp - log
 '
+linux_test 'under a baseline programs are told of fewer features, and demand no more of a host' '
+    { doze run --image debian --cpu x86-64-v2 -- true || skip "this host lacks x86-64-v2"; } && [ -z "$(doze run --image debian -- printenv GLIBC_TUNABLES)" ] &&
+    run 75 doze run --image debian --cpu x86-64-v2 -f v2.doze --suspend-after 300ms -- bash -c "sleep 1; printenv GLIBC_TUNABLES; grep -cw avx2 /proc/cpuinfo; true" && run 0 doze inspect v2.doze && grep -qx "processor: x86-64-v2" out &&
+    run 75 doze resume --cpu x86-64-v2 --suspend-after 10ms v2.doze && run 0 doze resume --cpu x86-64-v2 v2.doze && has out ",-AVX2," && tail -n 1 out | grep -qx 0 &&
+    run 75 doze run --image debian -f host.doze --suspend-after 300ms -- sleep 1000 && doze inspect host.doze | grep processor: >host.cpu && run 75 doze resume --cpu x86-64-v2 --suspend-after 10ms host.doze &&
+    doze inspect host.doze | grep processor: | cmp - host.cpu && stop && start --cpu x86-64-v2 && created --name v2 && run 0 doze exec v2 -- printenv OPENSSL_ia32cap && has out "~0x"
+'
 linux_test 'a daemon that ends and starts again finds them asleep' '
     created --name z && repl z && typed z "$x" "v = [1, 2]; print(\"now\", v)" && until_true shows z "$x" "now [1" && asleep z && stop && start &&
     typed z "$x" "print(\"after\", v)" && until_true shows z "$x" "after [1, 2]"

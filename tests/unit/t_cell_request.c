@@ -91,7 +91,7 @@ TEST(a_request_with_descriptors_is_empty)
 
 static bool user_is(uint64_t first, uint32_t count, uint32_t user, const char *why)
 {
-    const struct dz_zygote_user who = {.user = user, .native = user % 3};
+    const struct dz_zygote_user who = {.user = user, .native = user % 3, .cpu = user % 4};
     const struct dz_frame f = {
         .type = DZ_FRAME_ZYGOTE_USER, .value = first, .stream = count, .size = sizeof who};
     memcpy(payload, &who, sizeof who);
@@ -107,6 +107,11 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
     CHECK(is(DZ_READER_ZYGOTE_FIRST,
              &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other}, 0,
              "unknown kind 3"));
+    const struct dz_zygote_user unlike = {.cpu = 4};
+    memcpy(payload, &unlike, sizeof unlike);
+    CHECK(is(DZ_READER_ZYGOTE_FIRST,
+             &(struct dz_frame){.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof unlike}, 0,
+             "unknown baseline 4"));
     struct dz_frame with_cpus = {.type = DZ_FRAME_ZYGOTE_USER, .size = sizeof other + CPUINFO_MAX};
     struct dz_request r;
     struct dz_err err;

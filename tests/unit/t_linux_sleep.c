@@ -239,6 +239,12 @@ static int on_file(void *arg, const struct dz_linux_inspect_file *f, struct dz_e
     CHECK((strcmp(f->kind, "shared memory") == 0) == (f->in_memory && f->size == 16384));
     return 0;
 }
+static int on_cpu(void *arg, const char *needs, struct dz_err *err)
+{
+    (void)arg, (void)err;
+    CHECK(strncmp(needs, "x86-64", 6) == 0);
+    return 0;
+}
 static void on_inode(void *arg, uint64_t ino)
 {
     (void)arg;
@@ -246,7 +252,7 @@ static void on_inode(void *arg, uint64_t ino)
 }
 TEST(inspect)
 {
-    const struct dz_linux_inspect_ops ops = {on_thread, on_space, on_file, NULL};
+    const struct dz_linux_inspect_ops ops = {on_thread, on_space, on_file, NULL, on_cpu};
     struct dz_err err = {0};
     begin();
     memset(&seen, 0, sizeof seen);
