@@ -30,6 +30,24 @@ static int64_t sockets(struct fib *f)
                           MSG_DONTWAIT);
 }
 
+/* The same by TCP, and a datagram that a socket has sent to itself. */
+static void net(struct fib *f)
+{
+    const struct dz_sockaddr a = {.size = 16, .bytes = {AF_INET, 0, 9, 9, 127, 0, 0, 1}};
+    const struct iovec iov = {(void *)(uintptr_t)"bytes", 5};
+    const struct dz_msg m = {.iov = &iov, .iov_count = 1}, to = {&iov, 1, .to = &a};
+    const int l = (int)dz_sys_socket(FK(f), AF_INET, SOCK_STREAM, 0);
+    const int c = (int)dz_sys_socket(FK(f), AF_INET, SOCK_STREAM, 0);
+    const int u = (int)dz_sys_socket(FK(f), AF_INET, SOCK_DGRAM, 0);
+    (void)dz_sys_bind(FK(f), l, &a);
+    (void)dz_sys_listen(FK(f), l, 4);
+    (void)dz_sys_connect(FK(f), c, &a);
+    (void)dz_sys_sendmsg(FK(f), c, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)dz_sys_bind(FK(f), u, &a);
+    (void)dz_sys_sendmsg(FK(f), u, &to, MSG_DONTWAIT);
+    (void)dz_sys_socket(FK(f), AF_NETLINK, SOCK_RAW, 0);
+}
+
 static int sleeper(struct fib *f)
 {
     int fds[2], status;
@@ -39,6 +57,7 @@ static int sleeper(struct fib *f)
     (void)fib_open(f, "/tmp/f", O_CREAT | O_RDWR);
     (void)fib_open(f, "/tmp", O_RDONLY);
     (void)sockets(f);
+    net(f);
     fib_sleep(f, 60000);
     return (int)SYS(f, dz_sys_waitpid(FK(f), -1, 0, &status, NULL));
 }
@@ -55,8 +74,14 @@ static int poke(struct fib *f)
 {
     static char buf[64];
     int status;
-    for (int fd = 0; fd < 12; fd++) {
+    const struct dz_sockaddr a = {.size = 16, .bytes = {AF_INET, 0, 9, 9, 127, 0, 0, 1}};
+    struct dz_sockaddr name;
+    for (int fd = 0; fd < 16; fd++) {
         (void)dz_sys_accept4(FK(f), fd, SOCK_NONBLOCK, NULL);
+        (void)dz_sys_getpeername(FK(f), fd, &name);
+        if (fd & 1)
+            (void)dz_sys_connect(FK(f), fd, &a);
+        (void)dz_sys_shutdown(FK(f), fd, fd % 3);
         (void)dz_sys_lseek(FK(f), fd, 0, SEEK_SET);
         (void)dz_sys_dup(FK(f), fd, 20, false);
         (void)dz_sys_read(FK(f), fd, buf, sizeof buf);
