@@ -64,6 +64,6 @@ images test-images: base ## the images base, python, js and debian, in DOZE_DATA
 test-image-dev: test-images ## the image dev for tests, too: gcc, go, node, numpy, pandas; fetches 170 MB
 	@DOZE_DATA=build/data images/build $(B)/doze dev
 image-code: $(B)/doze ## the image code, in DOZE_DATA: python, pandas, node, gcc, git, ...; fetches 220 MB
-	@images/build $(B)/doze debian code
+	@images/build $(B)/doze debian code && images/asleep $(B)/doze
 .PHONY: guests guest guest-native guest-sandbox busybox-suite busybox-suite-linux base images test-images \
   test-image-dev image-code

@@ -198,10 +198,11 @@ const struct dz_cli_command dz_cmd_logs = {
 static int kill_exec(struct dz_cli *c, struct dz_err *err)
 {
     const char *given = dz_cli_value(c, "signal");
-    struct dz_str name = dz_str(given ? given : "TERM");
+    struct dz_str name = dz_str(given ? given : "");
     (void)dz_str_eat(&name, DZ_STR("SIG"));
-    int rc = dz_cli_ask(c, "POST", json_pack("{s:s}", "signal", name.p), NULL, err,
-                        "/v1/sandboxes/{}/exec/{}/signal", c->argv[0], c->argv[1]);
+    json_t *body = given ? json_pack("{s:s}", "signal", name.p) : json_object();
+    int rc = dz_cli_ask(c, "POST", body, NULL, err, "/v1/sandboxes/{}/exec/{}/signal", c->argv[0],
+                        c->argv[1]);
     return rc < 0 ? rc : DZ_EXIT_OK;
 }
 
@@ -212,10 +213,10 @@ const struct dz_cli_command dz_cmd_kill = {
     .args = "SANDBOX EXEC",
     .min_args = 2,
     .max_args = 2,
-    .options =
-        (const struct dz_cli_option[]){{"signal", 's', "NAME", "the signal to send (default TERM)"},
-                                       DZ_CLI_OPTION_END},
-    .help = "EXEC is an id from `doze ps`. A sleeping sandbox is woken.\n",
+    .options = (const struct dz_cli_option[]){{"signal", 's', "NAME", "the signal to send"},
+                                              DZ_CLI_OPTION_END},
+    .help = "EXEC is an id from `doze ps`. A sleeping sandbox is woken. The default is\n"
+            "the stop signal of the sandbox's image, otherwise TERM.\n",
     .run = kill_exec,
 };
 

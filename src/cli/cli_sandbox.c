@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_IMAGE "code" /* images/code.ini */
+
 /* --- create -------------------------------------------------------------------------------- */
 
 static int put_pairs(struct dz_cli *c, json_t *o, const char *option, const char *key,
@@ -142,18 +144,35 @@ static int pull_image(struct dz_cli *c, json_t *o, struct dz_err *err)
     return when == DZ_CLI_PULL_FIRST || rc == DZ_ENOENT ? dz_cli_pull(c, image, err) : rc;
 }
 
+/* Has the daemon the image that is used if none is named? */
+static int find_default(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    int rc = dz_cli_ask(c, "GET", NULL, &answer, err, "/v1/images/{}", DEFAULT_IMAGE);
+    json_decref(answer);
+    return rc == DZ_ENOENT
+               ? dz_cli_usage(c, err,
+                              "IMAGE is missing, and the default image " DEFAULT_IMAGE
+                              " is not there: `make image-code` in doze's source builds it; "
+                              "`doze image ls` lists the images")
+           : rc < 0 ? rc
+                    : 0;
+}
+
 static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct dz_err *err)
 {
     bool named = dz_cli_value(c, "image") || dz_cli_value(c, "snapshot");
-    if (!named && c->argc == 0)
-        return dz_cli_usage(c, err, "IMAGE is missing (`doze image ls` lists the images)");
+    int rc = named || c->argc > 0 ? 0 : find_default(c, err);
+    if (rc < 0)
+        return rc;
     json_t *o = json_object();
     if (!named)
-        (void)json_object_set_new(o, "image", json_string(c->argv[0]));
+        (void)json_object_set_new(o, "image",
+                                  json_string(c->argc > 0 ? c->argv[0] : DEFAULT_IMAGE));
     for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++)
         if (dz_cli_value(c, fields[i]))
             (void)json_object_set_new(o, fields[i], json_string(dz_cli_value(c, fields[i])));
-    int rc = put_pairs(c, o, "env", "env", err);
+    rc = put_pairs(c, o, "env", "env", err);
     if (rc == 0)
         rc = put_pairs(c, o, "label", "labels", err);
     if (rc == 0)
@@ -236,7 +255,7 @@ static const struct dz_cli_option sandbox_create_options[] = {
 
 #define HELP_CREATE                                                                     \
     "IMAGE is an image of `doze image ls`, or one of a registry (HOST/NAME:TAG),\n"     \
-    "which is pulled if it is missing.\n"                                               \
+    "which is pulled if it is missing. Without IMAGE, it is the image code.\n"          \
     "Prints the id of the new sandbox. `doze image ls` lists the available images.\n"   \
     "An idle sandbox suspends itself and wakes with the next request. It stays until\n" \
     "`doze rm`.\n"

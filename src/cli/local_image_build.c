@@ -556,8 +556,8 @@ const struct dz_cli_command dz_cmd_image_export = {
     .help = "FILE must not exist; - is standard output. It is a disk file: `doze disk ls`\n"
             "and sqlite3 read it, and `doze image import` imports it on another machine. It\n"
             "contains the tags of the image.\n\n"
-            "With --oci, FILE is an archive for `docker load` and `podman load` if it ends in\n"
-            ".tar or is -, otherwise a directory, an OCI layout. The image has one layer,\n"
+            "With --oci, FILE is an archive for `docker load` and `podman load` if it ends\n"
+            "in .tar or is -, otherwise a directory, an OCI layout. The image has one layer,\n"
             "which is not compressed, and one tag. Its default command becomes Cmd. Programs\n"
             "that sleep in it are left out. Only images of kind linux can be OCI images.\n",
     .run = export,

@@ -74,13 +74,16 @@ test_that 'only the operator pulls; DOZE_URL: the daemon pulls' '
 '
 test_that 'the stop signal of the image ends its commands, unless another is named' '
     logs_have() { doze logs made "$x" >out 2>err && grep -q "$1" out; }
-    for body in "" "{}" "{\"signal\":\"INT\"}"; do
+    for body in "" "{}" kill "{\"signal\":\"INT\"}"; do
         api 201 POST "$(s /made/exec)" "{\"cmd\":[\"/bin/wait\"],\"background\":true}" && x=$(grep -o "exe_[a-z0-9]*" out) && until_true logs_have waiting &&
-        api 204 POST "$(s /made/exec/$x/signal)" "$body" && until_true logs_have "^signal" && { [ "${body#*INT}" = "$body" ] && has out "signal 3" || has out "signal 2"; } || exit 1
+        { [ "$body" = kill ] && run 0 doze kill made "$x" || api 204 POST "$(s /made/exec/$x/signal)" "$body"; } && until_true logs_have "^signal" && { [ "${body#*INT}" = "$body" ] && has out "signal 3" || has out "signal 2"; } || exit 1
     done
 '
 test_that 'doze run passes SIGTERM on as the stop signal of the image' '
     { doze run --image app:1.0 >ran 2>err & } && pid=$! && until_true grep -q waiting ran && kill -TERM $pid && wait $pid && grep -q "signal 3" ran
+'
+test_that 'without an image, doze create uses the image code' '
+    run 2 doze create && has err "make image-code" && run 0 doze image build -q --from base --from-dir empty -t code && run 0 doze create --name default && run 0 doze get --json default && has out "\"image\":\"code\""
 '
 stop
 test_done
