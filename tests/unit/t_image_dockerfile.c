@@ -48,6 +48,7 @@ TEST(words_variables_and_quotes)
                         "ENV ONE='$A' TWO=\"$A $OTHER\" THREE=a\\ b FOUR=${NONE:-none}${A:+some}\n"
                         "ENV LEGACY the  rest of $A\n"
                         "ENV A=new B=$A\n"
+                        "ARG TWO=hidden\n"
                         "WORKDIR \"/a b\"\n"
                         "WORKDIR c/../d\n"
                         "RUN echo \"$A\"\n",
@@ -72,7 +73,7 @@ TEST(words_variables_and_quotes)
     CHECK_STR(d.steps[2].workdir, "/a b/d");
     CHECK_STR(d.steps[2].argv[2], "echo \"$A\"");
     CHECK_STR(d.steps[2].shown, "RUN echo \"$A\"");
-    CHECK_INT(d.steps[2].line, 8);
+    CHECK_INT(d.steps[2].line, 9);
     dz_dockerfile_release(&d);
 }
 

@@ -76,6 +76,11 @@ TEST(an_image_has_a_stop_signal_and_ports)
     dz_image_print_config(&i, &is);
     CHECK_STR(is.p, text);
     dz_image_release(&i);
+    dz_buf_reset(&is);
+    CHECK_INT(dz_image_parse(DZ_STR("doze-image 4\nport 80/tcp\n"), &i, NULL), 0);
+    dz_image_print_config(&i, &is);
+    CHECK_STR(is.p, "doze-image 4\nport 80/tcp\n");
+    dz_image_release(&i);
     CHECK_STR(dz_image_signal_text(dz_image_signal_parse(DZ_STR("RTMIN+3")), name), "SIGRTMIN+3");
     CHECK_STR(dz_image_signal_text(dz_image_signal_parse(DZ_STR("15")), name), "SIGTERM");
     CHECK_STR(dz_image_signal_text(33, name), "33");
