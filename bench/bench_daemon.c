@@ -12,6 +12,7 @@
  */
 #include "bench.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -777,39 +778,61 @@ static long pss_of_all(void)
     return kb;
 }
 
-/* Wakes of native programs that wait for a line, and what their files take. */
-static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const char *name,
-                       const char *body, double budget_ms)
+static bool has_image(const char *name)
+{
+    char path[TEXT];
+    (void)snprintf(path, sizeof path, "%s/images/tags/%s:latest", root, name);
+    if (access(path, R_OK) == 0)
+        return true;
+    printf("bench: the image %s is not there: make test-images test-image-dev\n", name);
+    return false;
+}
+
+/* Native programs that wait for a line and answer it. */
+struct sleeper {
+    const char *name, *image, *body;
+    double budget_ms;
+    int count; /* of sandboxes */
+};
+
+/* Their wakes, and what their files take. */
+static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const struct sleeper *of)
 {
     static struct dz_sandbox boxes[SHELLS];
     static double us[SHELLS], down_us[SHELLS];
-    static char names[4][128]; /* rows keep them */
+    static char names[16][128]; /* rows keep them */
     static int used;
+    const int n = of->count;
     double bytes = 0;
+    assert(used + 2 <= 16);
     char *wakes = names[used++], *suspends = names[used++];
     memset(boxes, 0, sizeof boxes);
-    for (int i = 0; i < SHELLS; i++) {
-        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "%s%d", name, i);
-        start_waiter(c, &boxes[i], "debian", body);
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "%s%d", of->name, i);
+        for (char *at = boxes[i].name; (at = strchr(at, ' ')); *at = '-')
+            ;
+        start_waiter(c, &boxes[i], of->image, of->body);
     }
     for (int round = 0; round < 2; round++) { /* the first sleep writes all of their memory */
-        for (int i = 0; i < SHELLS; i++) {
+        for (int i = 0; i < n; i++) {
             const double from = now_us();
             put_down(c, &boxes[i]);
             down_us[i] = now_us() - from;
         }
         settle_down();
-        for (int i = 0; i < SHELLS; i++) {
+        for (int i = 0; i < n; i++) {
             us[i] = wake(c, &boxes[i]);
             pause_ms(30);
         }
     }
-    (void)snprintf(wakes, sizeof names[0], "wake of %s of debian, first byte: p50", name);
-    row(b, wakes, quantile(us, SHELLS, 0.5), spawn_us, budget_ms);
-    row(b, "  p99", quantile(us, SHELLS, 0.99), spawn_us, 4 * budget_ms);
-    (void)snprintf(suspends, sizeof names[0], "second suspend of %s of debian: p50", name);
-    row(b, suspends, quantile(down_us, SHELLS, 0.5), spawn_us, 0);
-    for (int i = 0; i < SHELLS; i++) {
+    (void)snprintf(wakes, sizeof names[0], "wake of %s of %s, first byte: p50", of->name,
+                   of->image);
+    row(b, wakes, quantile(us, n, 0.5), spawn_us, of->budget_ms);
+    row(b, "  p99", quantile(us, n, 0.99), spawn_us, 4 * of->budget_ms);
+    (void)snprintf(suspends, sizeof names[0], "second suspend of %s of %s: p50", of->name,
+                   of->image);
+    row(b, suspends, quantile(down_us, n, 0.5), spawn_us, 0);
+    for (int i = 0; i < n; i++) {
         put_down(c, &boxes[i]);
         call(c, 200, "GET", "", "/v1/sandboxes/%s", boxes[i].name);
         const char *at = strstr(c->in, "\"file_bytes\":");
@@ -818,40 +841,110 @@ static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const c
         call(c, 204, "DELETE", "", "/v1/sandboxes/%s?force=true", boxes[i].name);
     }
     bench_row(b, &(struct bench_row){.row = "  its file, after three sleeps",
-                                     .value = bytes / SHELLS / (1 << 20),
+                                     .value = bytes / n / (1 << 20),
                                      .unit = "MiB"});
 }
 
+#define WAITS "\"stdin\":true,\"background\":true}"
+#define PYTHON(before)                                                                         \
+    "{\"cmd\":[\"python3\",\"-u\",\"-c\",\"import sys" before "\\nn = 0\\nprint('awake 0')\\n" \
+    "while sys.stdin.readline():\\n n += 1\\n print(f'awake {n}')\"]," WAITS
+#define BASH(before)                                                                         \
+    "{\"cmd\":[\"bash\",\"-c\",\"" before "n=0; echo awake 0; while read x; do n=$((n+1)); " \
+    "echo awake $n; done\"]," WAITS
+static const char idle_python[] = PYTHON("");
+
 static void wake_linux_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    char path[TEXT];
-    (void)snprintf(path, sizeof path, "%s/images/tags/debian:latest", root);
-    if (access(path, R_OK) < 0) {
-        printf("bench: the image debian is not there: make test-images\n");
-        return;
+    static const struct sleeper all[] = {
+        {"bash", "debian", BASH(""), 1.5, SHELLS},
+        {"python3", "debian", idle_python, 2, SHELLS},
+        {"python3 10 MB", "debian", PYTHON(", os\\nx = os.urandom(7 << 20)"), 4, SHELLS},
+        {"bash tree", "debian", BASH("for i in 1 2 3 4 5 6 7; do sleep infinity & done; "), 4,
+         SHELLS},
+        {"node", "dev",
+         "{\"cmd\":[\"node\",\"-e\",\"let n = 0; console.log('awake 0'); "
+         "process.stdin.on('data', () => console.log('awake ' + ++n))\"]," WAITS,
+         3, PYTHONS},
+        {"pandas", "dev", PYTHON(", pandas"), 5, PYTHONS},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (has_image(all[i].image))
+            wake_linux(b, c, spawn_us, &all[i]);
+}
+
+/* Clock ticks that the daemon has used. */
+static long daemon_ticks(void)
+{
+    char path[64], text[1024] = "";
+    unsigned long user = 0, system = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", daemon_pid);
+    FILE *f = fopen(path, "re");
+    if (f && fgets(text, sizeof text, f)) {
+        char *at = strrchr(text, ')');
+        for (int i = 0; at && i < 12; i++)
+            at = strchr(at + 1, ' ');
+        user = at ? strtoul(at, &at, 10) : 0;
+        system = at ? strtoul(at, NULL, 10) : 0;
     }
-    wake_linux(
-        b, c, spawn_us, "bash",
-        "{\"cmd\":[\"bash\",\"-c\",\"n=0; echo awake 0; while read x; do n=$((n+1)); echo awake $n; "
-        "done\"],\"stdin\":true,\"background\":true}",
-        1.5);
-    wake_linux(b, c, spawn_us, "python3",
-               "{\"cmd\":[\"python3\",\"-u\",\"-c\",\"import sys\\nn = 0\\nprint('awake 0')\\n"
-               "while sys.stdin.readline():\\n n += 1\\n print(f'awake {n}')\"],"
-               "\"stdin\":true,\"background\":true}",
-               2);
+    if (f)
+        (void)fclose(f);
+    return (long)(user + system);
+}
+
+/* WARM python3 that sleep: what they cost, and whether each of some answers. */
+static void sleeping_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static struct dz_sandbox boxes[WARM];
+    static double us[SHELLS];
+    double bytes = 0;
+    if (!has_image("debian"))
+        return;
+    const long before = rollup(daemon_pid, "Private_Dirty:");
+    for (int i = 0; i < WARM; i++) {
+        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "repl%d", i);
+        start_waiter(c, &boxes[i], "debian", idle_python);
+        put_down(c, &boxes[i]);
+        call(c, 200, "GET", "", "/v1/sandboxes/%s", boxes[i].name);
+        const char *at = strstr(c->in, "\"file_bytes\":");
+        bytes += at ? (double)strtoull(at + strlen("\"file_bytes\":"), NULL, 10) : 0;
+        conn_close(&boxes[i].stream);
+    }
+    pause_ms(2 * REST_MS);
+    const long ticks = daemon_ticks();
+    pause_ms(3000);
+    const double ms = (double)(daemon_ticks() - ticks) * 1000 / (double)sysconf(_SC_CLK_TCK);
+    bench_row(b, &(struct bench_row){.row = "1,000 sleeping python3 of debian: file of each",
+                                     .value = bytes / WARM / (1 << 20),
+                                     .unit = "MiB",
+                                     .budget = 4});
+    bench_row(b, &(struct bench_row){
+                     .row = "  daemon's memory for each",
+                     .value = (double)(rollup(daemon_pid, "Private_Dirty:") - before) / WARM,
+                     .unit = "KB private"});
+    bench_row(b, &(struct bench_row){
+                     .row = "  daemon's CPU in 3 s", .value = ms, .unit = "ms", .budget = 30});
+    for (int i = 0; i < SHELLS; i++) {
+        struct dz_sandbox *box = &boxes[(i * 389) % WARM];
+        char text[TEXT];
+        (void)snprintf(text, sizeof text, "/v1/sandboxes/%s/exec/%s/output", box->name, box->exec);
+        conn_open(&box->stream);
+        ask(&box->stream, "GET", text, "", "Accept: text/event-stream\r\n");
+        us[i] = wake(c, box);
+        conn_close(&box->stream);
+        pause_ms(30);
+    }
+    row(b, "  wake of one of them: p50", quantile(us, SHELLS, 0.5), spawn_us, 0);
+    for (int i = 0; i < WARM; i++)
+        call(c, 204, "DELETE", "", "/v1/sandboxes/%s?force=true", boxes[i].name);
 }
 
 static void linux_rows(struct bench *b, struct conn *c, double spawn_us)
 {
     static struct dz_sandbox boxes[BASHES];
     static double us[50];
-    char path[TEXT];
-    (void)snprintf(path, sizeof path, "%s/images/tags/debian:latest", root);
-    if (access(path, R_OK) < 0) {
-        printf("bench: the image debian is not there: make test-images\n");
+    if (!has_image("debian"))
         return;
-    }
     for (int i = 0; i < 50; i++) {
         char body[128];
         (void)snprintf(body, sizeof body, "{\"image\":\"debian\",\"name\":\"debian%d\"}", i);
@@ -1080,6 +1173,7 @@ int main(int argc, char **argv)
                  {"pythons", warm_python_rows},
                  {"linux", linux_rows},
                  {"linuxwake", wake_linux_rows},
+                 {"linuxasleep", sleeping_rows},
                  {"load", load_row},
                  {"many", at_once_rows},
                  {"flood", flood_rows},
