@@ -14,6 +14,7 @@
  */
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/late_curl.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"
@@ -892,7 +893,7 @@ static int fill_in(struct s3_store *s, const struct dz_s3_opts *o, struct dz_err
 
 int dz_blobs_open_s3(const struct dz_s3_opts *o, struct dz_blobs **ret_store, struct dz_err *err)
 {
-    int rc = dz_s3_call_load(err);
+    int rc = dz_curl_load(err);
     if (rc == 0)
         rc = dz_s3_answer_load(err);
     if (rc < 0)

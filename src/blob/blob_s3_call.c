@@ -20,14 +20,12 @@
  */
 #include "base/clock.h"
 #include "base/id.h"
-#include "base/late.h"
+#include "base/late_curl.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "blob/blob_s3_int.h"
 
-#define CURL_DISABLE_TYPECHECK /* its checks call the functions by their names */
 #include <assert.h>
-#include <curl/curl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -35,32 +33,6 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
-
-#define LIBCURL(X)              \
-    X(curl_easy_cleanup)        \
-    X(curl_easy_getinfo)        \
-    X(curl_easy_init)           \
-    X(curl_easy_setopt)         \
-    X(curl_easy_strerror)       \
-    X(curl_getdate)             \
-    X(curl_global_init)         \
-    X(curl_multi_add_handle)    \
-    X(curl_multi_cleanup)       \
-    X(curl_multi_info_read)     \
-    X(curl_multi_init)          \
-    X(curl_multi_perform)       \
-    X(curl_multi_poll)          \
-    X(curl_multi_remove_handle) \
-    X(curl_slist_append)        \
-    X(curl_slist_free_all)
-
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-static struct {
-#define X(f) __typeof__(f) *f##_;
-    LIBCURL(X)
-#undef X
-} lib;
 
 enum {
     PAUSE_MS = 50, /* before the second try, at most */
@@ -98,27 +70,6 @@ struct s3_try {
     struct dz_err err;
 };
 
-int dz_s3_call_load(struct dz_err *err)
-{
-    static const struct dz_late functions[] = {
-#define X(f) {#f, &lib.f##_},
-        LIBCURL(X)
-#undef X
-    };
-    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-    static bool loaded;
-    int rc = 0;
-    (void)pthread_mutex_lock(&once);
-    if (!loaded) {
-        rc = dz_late_load("libcurl.so.4", "libcurl4", functions, DZ_ARRAY_LEN(functions), err);
-        if (rc == 0 && lib.curl_global_init_(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-            rc = dz_fail(err, DZ_ENOMEM, "libcurl could not be initialised");
-        loaded = rc == 0;
-    }
-    (void)pthread_mutex_unlock(&once);
-    return rc;
-}
-
 void dz_s3_call_release(struct s3_call *c)
 {
     assert(!c->try);
@@ -140,7 +91,7 @@ static void assert_line(const struct s3_line *l)
 static void line_free(struct s3_line *l)
 {
     assert(dz_list_empty(&l->tries));
-    (void)lib.curl_multi_cleanup_(l->multi);
+    (void)dz_curl.multi_cleanup(l->multi);
     dz_free(l);
 }
 
@@ -155,7 +106,7 @@ int dz_s3_line_take(struct s3_store *s, struct s3_line **ret_line, struct dz_err
     if (!l) {
         l = dz_zalloc(sizeof *l);
         if (l)
-            l->multi = lib.curl_multi_init_();
+            l->multi = dz_curl.multi_init();
         if (!l || !l->multi) {
             dz_free(l);
             return dz_fail(err, DZ_ENOMEM, "ask S3: out of memory");
@@ -258,7 +209,7 @@ static size_t on_header(char *p, size_t size, size_t count, void *arg)
     } else if (is_header(line, "date", &value)) {
         char text[64];
         copy_value(text, sizeof text, value);
-        t->date_s = (int64_t)lib.curl_getdate_(text, NULL);
+        t->date_s = (int64_t)dz_curl.getdate(text, NULL);
     }
     return size * count;
 }
@@ -269,7 +220,7 @@ static size_t on_body(char *p, size_t size, size_t count, void *arg)
     struct s3_call *c = t->call;
     size_t n = size * count;
     long status = 0;
-    (void)lib.curl_easy_getinfo_(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)dz_curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (!c->into || status < 200 || status > 299) {
         dz_buf_add(&c->text, p, n);
         return c->text.err ? 0 : n;
@@ -312,7 +263,7 @@ static int add_header(struct s3_try *t, const char *name, const char *value, str
 {
     struct dz_buf b = DZ_BUF_INIT(S3_SECRET_MAX + S3_NAME_MAX);
     dz_buf_addf(&b, "%s:%s%s", name, value[0] ? " " : "", value);
-    struct curl_slist *l = b.err ? NULL : lib.curl_slist_append_(t->headers, b.p);
+    struct curl_slist *l = b.err ? NULL : dz_curl.slist_append(t->headers, b.p);
     dz_buf_release(&b);
     if (!l)
         return no_memory(err);
@@ -368,16 +319,16 @@ static void clear_answer(struct s3_call *c)
 static void end_try(struct s3_try *t)
 {
     if (t->easy) {
-        (void)lib.curl_multi_remove_handle_(t->line->multi, t->easy);
-        lib.curl_easy_cleanup_(t->easy);
+        (void)dz_curl.multi_remove_handle(t->line->multi, t->easy);
+        dz_curl.easy_cleanup(t->easy);
     }
-    lib.curl_slist_free_all_(t->headers);
+    dz_curl.slist_free_all(t->headers);
     t->easy = NULL;
     t->headers = NULL;
 }
 
 #define SET(option, value) \
-    (rc = rc != CURLE_OK ? rc : lib.curl_easy_setopt_(t->easy, (option), (value)))
+    (rc = rc != CURLE_OK ? rc : dz_curl.easy_setopt(t->easy, (option), (value)))
 
 static int set_up(struct s3_try *t, const char *url, struct dz_err *err)
 {
@@ -417,7 +368,7 @@ static int set_up(struct s3_try *t, const char *url, struct dz_err *err)
     return rc == CURLE_OK
                ? 0
                : dz_fail(err, rc == CURLE_OUT_OF_MEMORY ? DZ_ENOMEM : DZ_EINVAL,
-                         "ask S3: libcurl refused an option: %s", lib.curl_easy_strerror_(rc));
+                         "ask S3: libcurl refused an option: %s", dz_curl.easy_strerror(rc));
 }
 
 static int begin_try(struct s3_try *t, struct dz_err *err)
@@ -440,11 +391,11 @@ static int begin_try(struct s3_try *t, struct dz_err *err)
     int rc = path.err || query.err || url.err ? no_memory(err) : 0;
     if (rc == 0)
         rc = add_headers(t, path.p, query.p, err);
-    if (rc == 0 && !(t->easy = lib.curl_easy_init_()))
+    if (rc == 0 && !(t->easy = dz_curl.easy_init()))
         rc = no_memory(err);
     if (rc == 0)
         rc = set_up(t, url.p, err);
-    if (rc == 0 && lib.curl_multi_add_handle_(t->line->multi, t->easy) != CURLM_OK)
+    if (rc == 0 && dz_curl.multi_add_handle(t->line->multi, t->easy) != CURLM_OK)
         rc = no_memory(err);
     dz_buf_release(&path);
     dz_buf_release(&query);
@@ -557,7 +508,7 @@ static int refuse(struct s3_try *t, CURLcode code)
     if (c->status == 0)
         return dz_fail(e, code == CURLE_OUT_OF_MEMORY ? DZ_ENOMEM : DZ_EIO,
                        "%s s3://%s/%s at %s: %s%s%s", c->what, p->bucket, c->key, p->host,
-                       lib.curl_easy_strerror_(code), tries, advice(c));
+                       dz_curl.easy_strerror(code), tries, advice(c));
     if (region[0] && strcmp(region, p->region) != 0 &&
         (c->status == 301 || c->status == 307 || c->status == 400))
         return dz_fail(e, DZ_EINVAL,
@@ -568,7 +519,7 @@ static int refuse(struct s3_try *t, CURLcode code)
     else if (c->error.code[0])
         (void)snprintf(said, sizeof said, ", %s: %s", c->error.code, c->error.message);
     else if (code != CURLE_OK)
-        (void)snprintf(said, sizeof said, ", %s", lib.curl_easy_strerror_(code));
+        (void)snprintf(said, sizeof said, ", %s", dz_curl.easy_strerror(code));
     return dz_fail(e, rc, "%s s3://%s/%s: the server answered %d%s%s%s", c->what, p->bucket, c->key,
                    c->status, said, tries, advice(c));
 }
@@ -580,7 +531,7 @@ static void on_done(struct s3_try *t, CURLcode code)
     struct s3_store *s = t->line->store;
     long status = 0;
     int64_t now = dz_clock_mono_ms();
-    (void)lib.curl_easy_getinfo_(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)dz_curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     end_try(t);
     bool whole = code == CURLE_OK;
     c->status = whole || status >= 300 ? (int)status : 0;
@@ -636,12 +587,12 @@ static int begin_paused(struct s3_line *l)
 static void take_ends(struct s3_line *l)
 {
     int left;
-    for (CURLMsg *m; (m = lib.curl_multi_info_read_(l->multi, &left));) {
+    for (CURLMsg *m; (m = dz_curl.multi_info_read(l->multi, &left));) {
         char *at = NULL;
         if (m->msg != CURLMSG_DONE)
             continue;
         CURLcode code = m->data.result; /* m is freed with the handle */
-        (void)lib.curl_easy_getinfo_(m->easy_handle, CURLINFO_PRIVATE, &at);
+        (void)dz_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &at);
         on_done((struct s3_try *)(void *)at, code);
     }
     assert_line(l);
@@ -671,7 +622,7 @@ int dz_s3_begin(struct s3_line *line, struct s3_call *c, struct dz_err *err)
     c->try = t;
     dz_list_push_back(&line->tries, &t->link);
     int running;
-    (void)lib.curl_multi_perform_(line->multi, &running); /* sends what can be sent now */
+    (void)dz_curl.multi_perform(line->multi, &running); /* sends what can be sent now */
     take_ends(line);
     return 0;
 }
@@ -688,10 +639,10 @@ int dz_s3_end(struct s3_line *line, struct s3_call *c, struct dz_err *err)
             break;
         }
         int running, wait = begin_paused(line);
-        CURLMcode m = lib.curl_multi_perform_(line->multi, &running);
+        CURLMcode m = dz_curl.multi_perform(line->multi, &running);
         take_ends(line);
         if (t->phase != OVER && m == CURLM_OK)
-            m = lib.curl_multi_poll_(line->multi, NULL, 0, wait, NULL);
+            m = dz_curl.multi_poll(line->multi, NULL, 0, wait, NULL);
         if (m != CURLM_OK) {
             t->rc = no_memory(&t->err);
             break;

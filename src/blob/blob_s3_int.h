@@ -149,7 +149,6 @@ DZ_NODISCARD int dz_s3_line_take(struct s3_store *s, struct s3_line **ret_line, 
 void dz_s3_line_put(struct s3_store *s,
                     struct s3_line *line); /* drops what is under way; NULL is fine */
 void dz_s3_lines_free(struct s3_store *s);
-DZ_NODISCARD int dz_s3_call_load(struct dz_err *err); /* libcurl */
 
 DZ_NODISCARD int dz_s3_begin(struct s3_line *line, struct s3_call *c, struct dz_err *err);
 /* Wait for the call's answer; the line's other calls continue meanwhile. Returns 0 for a status

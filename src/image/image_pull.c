@@ -18,12 +18,10 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/late.h"
+#include "base/late_curl.h"
 #include "base/mem.h"
 #include "os/os_proc.h"
 
-#define CURL_DISABLE_TYPECHECK /* its checks call the functions by their names */
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -32,28 +30,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define LIBCURL(X)        \
-    X(curl_easy_cleanup)  \
-    X(curl_easy_escape)   \
-    X(curl_easy_getinfo)  \
-    X(curl_easy_init)     \
-    X(curl_easy_perform)  \
-    X(curl_easy_reset)    \
-    X(curl_easy_setopt)   \
-    X(curl_easy_strerror) \
-    X(curl_free)          \
-    X(curl_global_init)   \
-    X(curl_slist_append)  \
-    X(curl_slist_free_all)
-
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-static struct {
-#define X(f) __typeof__(f) *f##_;
-    LIBCURL(X)
-#undef X
-} lib;
 
 enum {
     TRIES = 4,
@@ -338,7 +314,7 @@ static size_t on_body(char *p, size_t one, size_t n, void *arg)
     struct fetch *f = arg;
     const size_t size = one * n;
     long status = 0;
-    (void)lib.curl_easy_getinfo_(f->r->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)dz_curl.easy_getinfo(f->r->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status < 200 || status > 299)
         return size; /* a page that says why, for people with a browser */
     if (f->resumed && status != 206) {
@@ -389,14 +365,14 @@ static int on_progress(void *arg, curl_off_t total, curl_off_t now, curl_off_t u
 }
 
 #define SET(option, value) \
-    (code = code != CURLE_OK ? code : lib.curl_easy_setopt_(r->easy, (option), (value)))
+    (code = code != CURLE_OK ? code : dz_curl.easy_setopt(r->easy, (option), (value)))
 
 static CURLcode set_up(struct fetch *f, const char *url, const char *login,
                        const struct curl_slist *headers)
 {
     struct dz_oci_registry *r = f->r;
     CURLcode code = CURLE_OK;
-    lib.curl_easy_reset_(r->easy);
+    dz_curl.easy_reset(r->easy);
     SET(CURLOPT_URL, url);
     SET(CURLOPT_PROTOCOLS_STR, r->local ? "https,http" : "https");
     SET(CURLOPT_REDIR_PROTOCOLS_STR, r->local ? "https,http" : "https");
@@ -440,18 +416,18 @@ static int try_once(struct fetch *f, const char *url, const char *login, const c
     struct dz_oci_registry *r = f->r;
     struct curl_slist *headers = NULL;
     if (accept)
-        headers = lib.curl_slist_append_(headers, accept);
+        headers = dz_curl.slist_append(headers, accept);
     if (!login && r->token.len > 0)
-        headers = lib.curl_slist_append_(headers, r->token.p);
+        headers = dz_curl.slist_append(headers, r->token.p);
     f->rc = 0;
     f->status = 0;
     f->resumed = f->got > 0;
     f->challenge[0] = '\0';
     CURLcode code = set_up(f, url, login, headers);
     if (code == CURLE_OK)
-        code = lib.curl_easy_perform_(r->easy);
-    (void)lib.curl_easy_getinfo_(r->easy, CURLINFO_RESPONSE_CODE, &f->status);
-    lib.curl_slist_free_all_(headers);
+        code = dz_curl.easy_perform(r->easy);
+    (void)dz_curl.easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &f->status);
+    dz_curl.slist_free_all(headers);
     if (f->rc < 0)
         return f->rc;
     if (code == CURLE_ABORTED_BY_CALLBACK)
@@ -459,7 +435,7 @@ static int try_once(struct fetch *f, const char *url, const char *login, const c
     *ret_again = passes(code, f->status);
     if (code != CURLE_OK)
         return dz_fail(f->err, DZ_EIO, "fetch %s from %s: %s", f->what, r->ref.host,
-                       lib.curl_easy_strerror_(code));
+                       dz_curl.easy_strerror(code));
     return 0;
 }
 
@@ -505,10 +481,10 @@ static int token_url(struct dz_oci_registry *r, const char *challenge, struct dz
     for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++) {
         if (!field_of(challenge, fields[i], value))
             continue;
-        char *escaped = lib.curl_easy_escape_(r->easy, value, 0);
+        char *escaped = dz_curl.easy_escape(r->easy, value, 0);
         dz_buf_addf(url, "%s%s=%s", strchr(url->p, '?') ? "&" : "?", fields[i],
                     escaped ? escaped : "");
-        lib.curl_free_(escaped);
+        dz_curl.free(escaped);
     }
     return url->err ? dz_fail(err, url->err, "the challenge of %s is too long", r->ref.host) : 0;
 }
@@ -710,21 +686,6 @@ static int find_part(void *arg, enum dz_oci_kind kind, const struct dz_oci_name 
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static int load_curl(struct dz_err *err)
-{
-    static const struct dz_late functions[] = {
-#define X(f) {#f, &lib.f##_},
-        LIBCURL(X)
-#undef X
-    };
-    int rc = lib.curl_easy_init_ ? 0
-                                 : dz_late_load("libcurl.so.4", "libcurl4", functions,
-                                                DZ_ARRAY_LEN(functions), err);
-    if (rc == 0 && lib.curl_global_init_(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        rc = dz_fail(err, DZ_ENOMEM, "libcurl could not be initialised");
-    return rc;
-}
-
 int dz_oci_registry_open(struct dz_build *b, const char *ref, struct dz_oci_registry **ret_registry,
                          struct dz_err *err)
 {
@@ -735,8 +696,8 @@ int dz_oci_registry_open(struct dz_build *b, const char *ref, struct dz_oci_regi
     r->token = (struct dz_buf)DZ_BUF_INIT(TOKEN_MAX);
     int rc = dz_oci_ref_parse(ref, &r->ref, err);
     if (rc == 0)
-        rc = load_curl(err);
-    if (rc == 0 && !(r->easy = lib.curl_easy_init_()))
+        rc = dz_curl_load(err);
+    if (rc == 0 && !(r->easy = dz_curl.easy_init()))
         rc = dz_fail(err, DZ_ENOMEM, "fetch an image: out of memory");
     r->local = is_local(r->ref.host);
     (void)snprintf(r->base, sizeof r->base, "http%s://%.255s", r->local ? "" : "s", r->ref.host);
@@ -758,7 +719,7 @@ void dz_oci_registry_close(struct dz_oci_registry *r)
     if (!r)
         return;
     if (r->easy)
-        lib.curl_easy_cleanup_(r->easy);
+        dz_curl.easy_cleanup(r->easy);
     if (r->password)
         explicit_bzero(r->password, strlen(r->password));
     dz_free(r->user);
