@@ -101,6 +101,13 @@ int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err)
     return out->ops->sync ? out->ops->sync(out, err) : 0;
 }
 
+int dz_blob_out_digest(struct dz_blob_out *out, uint8_t ret_digest[static DZ_SHA256_BYTES],
+                       struct dz_err *err)
+{
+    out->whole = true;
+    return out->ops->digest(out, ret_digest, err);
+}
+
 int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err)
 {
     int rc = check_key(key, err);

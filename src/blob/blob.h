@@ -95,8 +95,10 @@ struct dz_blob_out_ops {
     int (*write)(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err);
     int (*commit)(struct dz_blob_out *out, struct dz_err *err);
     void (*close)(struct dz_blob_out *out);
-    int (*sync)(struct dz_blob_out *out, struct dz_err *err); /* these two may be NULL */
+    int (*sync)(struct dz_blob_out *out, struct dz_err *err); /* these three may be NULL */
     void (*rename)(struct dz_blob_out *out, const char *key);
+    int (*digest)(struct dz_blob_out *out, uint8_t ret_digest[static DZ_SHA256_BYTES],
+                  struct dz_err *err);
 };
 struct dz_blob_out {
     const struct dz_blob_out_ops *ops;
@@ -121,6 +123,15 @@ DZ_NODISCARD int dz_blob_out_write(struct dz_blob_out *out, const void *data, si
 /* Make the bytes durable ahead of the commit, which then waits only for the name. Write nothing
  * after it. */
 DZ_NODISCARD int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err);
+/* Does this store hash what it gets? Then its caller need not. */
+static inline bool dz_blob_out_hashes(const struct dz_blob_out *out)
+{
+    return out->ops->digest != NULL;
+}
+/* The hash (struct dz_blob_digest) of all bytes that were written, as such a store computed it.
+ * Write nothing after it. */
+DZ_NODISCARD int dz_blob_out_digest(struct dz_blob_out *out,
+                                    uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
 /* Let the commit use this key instead. DZ_EUNSUPPORTED: this store cannot. */
 DZ_NODISCARD int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err);
 /* Make the object appear under its key, whole and durable. After a failure it may be there or not;

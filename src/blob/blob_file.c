@@ -162,8 +162,11 @@ static void out_close(struct dz_blob_out *out)
     dz_free(o);
 }
 
-static const struct dz_blob_out_ops out_ops = {out_write, out_commit, out_close, out_sync,
-                                               out_rename};
+static const struct dz_blob_out_ops out_ops = {.write = out_write,
+                                               .commit = out_commit,
+                                               .close = out_close,
+                                               .sync = out_sync,
+                                               .rename = out_rename};
 
 static int file_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
                          struct dz_err *err)

@@ -534,6 +534,26 @@ static int out_write(struct dz_blob_out *head, const void *data, size_t n, struc
     return 0;
 }
 
+/* Parts are the pieces of the object's hash (struct dz_blob_digest). The last part goes now. */
+static int out_digest(struct dz_blob_out *head, uint8_t ret[static DZ_SHA256_BYTES],
+                      struct dz_err *err)
+{
+    DZ_AUTO(dz_sha256_release) struct dz_sha256 all = {0};
+    struct s3_out *o = (struct s3_out *)head;
+    if (o->rc < 0)
+        return dz_fail(err, o->rc, "write " NAME ": a part of it failed", NAMED(o));
+    if (o->count == 0)
+        return dz_sha256(o->now ? o->now->bytes : "", o->now ? o->now->size : 0, ret, err);
+    if (o->now && o->now->size > 0)
+        o->rc = send_part(o, err);
+    if (o->rc < 0)
+        return o->rc;
+    int rc = dz_sha256_init(&all, err);
+    for (unsigned i = 0; i < o->count && rc == 0; i++)
+        dz_sha256_update(&all, o->parts[i].sha256, DZ_SHA256_BYTES);
+    return rc < 0 ? rc : dz_sha256_final(&all, ret, err);
+}
+
 /* Does the bucket have this writer's object? If so, an attempt that seemed to fail has stored it;
  * libcurl, too, repeats an attempt by itself on another connection. */
 static bool is_ours(struct s3_out *o)
@@ -655,7 +675,7 @@ static void out_close(struct dz_blob_out *head)
 }
 
 static const struct dz_blob_out_ops out_ops = {
-    .write = out_write, .commit = out_commit, .close = out_close};
+    .write = out_write, .commit = out_commit, .close = out_close, .digest = out_digest};
 
 static int s3_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
                        struct dz_err *err)
