@@ -38,8 +38,8 @@ enum {
     ARGS = 24,
     PIDS_MAX = 4096,
     ROUNDS = 9,
-    START_MS = 60000, /* until a worker has made its files */
-    IDLE_MS = 1500,   /* until an engine has given back what it does not need */
+    START_MS = 240000, /* until a worker has made its files */
+    IDLE_MS = 1500,    /* until an engine has given back what it does not need */
 };
 enum place {
     NATIVE,
@@ -62,9 +62,11 @@ static const struct row {
     {"bash", "bash -c true", 5, 1.7},
     {"python", "python3 -c pass", 3, 1.4},
     {"imports", "python3, six large imports", 1, 1.25},
-    {"git", "git status, 500 files", 2, 4},
+    {"git", "git status, 500 files", 2, 3},
     {"grep", "grep -r, 1,400 files", 1, 2.5},
+    {"find", "find, 70,000 entries", 1, 5},
     {"tar", "tar czf, 1,400 files", 1, 1.4},
+    {"untar", "tar xzf, 5,000 files", 1, 2},
     {"gcc", "gcc hello.c", 1, 0},
     {"node", "node -e 1", 1, 0},
     {"true", "posix_spawn of /bin/true", 10, 0},

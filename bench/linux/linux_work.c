@@ -33,6 +33,10 @@ enum {
     TREE_FILES = 1400,
     FILES_IN_DIR = 25,
     FILE_LINES = 160,
+    MANY_DIRS = 1000, /* of empty files: 70,000 entries with the directories */
+    MANY_IN_DIR = 69,
+    PACKED_FILES = 5000,
+    PACKED_LINES = 40,
 };
 
 /* --- calls ------------------------------------------------------------------------- */
@@ -133,6 +137,21 @@ static int spawn(char *const *argv, const char *out)
 }
 
 #define PROGRAM(...) ((char *const[]){__VA_ARGS__, NULL})
+
+/* Each time into a new directory. */
+static int do_untar(long count)
+{
+    static int made;
+    char path[32];
+    int bad = 0;
+    for (long i = 0; i < count && !bad; i++) {
+        (void)snprintf(path, sizeof path, "out/%d", made++);
+        bad = mkdir(path, 0755) |
+              spawn(PROGRAM("/bin/tar", "xzf", "packed.tar.gz", "-C", path), "/dev/null");
+    }
+    return bad;
+}
+
 static const struct row {
     const char *name;
     int (*fn)(long count);
@@ -155,7 +174,9 @@ static const struct row {
              "import asyncio, decimal, email.message, http.client, json, unittest")},
     {"git", NULL, PROGRAM("/usr/bin/git", "-C", "git", "status")},
     {"grep", NULL, PROGRAM("/bin/grep", "-r", "line 159 of file 7:", "tree")},
+    {"find", NULL, PROGRAM("/usr/bin/find", "many", "-name", "none")},
     {"tar", NULL, PROGRAM("/bin/tar", "czf", "tree.tar.gz", "tree")},
+    {"untar", do_untar, NULL},
     {"gcc", NULL, PROGRAM("/usr/bin/gcc", "-o", "hello", "hello.c")},
     {"node", NULL, PROGRAM("/usr/bin/node", "-e", "1")},
 };
@@ -179,7 +200,7 @@ static int work(const struct row *r, long count)
 
 /* --- files ------------------------------------------------------------------------- */
 
-static int fill(const char *top, int files)
+static int fill(const char *top, int files, int lines)
 {
     char path[64];
     int bad = mkdir(top, 0755);
@@ -190,9 +211,23 @@ static int fill(const char *top, int files)
         }
         (void)snprintf(path, sizeof path, "%s/%d/%d", top, i / FILES_IN_DIR, i % FILES_IN_DIR);
         FILE *f = fopen(path, "we");
-        for (int line = 0; f && line < FILE_LINES; line++)
+        for (int line = 0; f && line < lines; line++)
             (void)fprintf(f, "line %d of file %d: %x\n", line, i, line * 2654435761u ^ (unsigned)i);
         bad |= !f || fclose(f) != 0;
+    }
+    return bad;
+}
+static int fill_many(const char *top)
+{
+    char path[64];
+    int bad = mkdir(top, 0755);
+    for (int i = 0; i < MANY_DIRS; i++) {
+        (void)snprintf(path, sizeof path, "%s/%d", top, i);
+        bad |= mkdir(path, 0755);
+        for (int k = 0; k < MANY_IN_DIR; k++) {
+            (void)snprintf(path, sizeof path, "%s/%d/file%d", top, i, k);
+            bad |= mknod(path, S_IFREG | 0644, 0);
+        }
     }
     return bad;
 }
@@ -201,7 +236,9 @@ static int prepare(void)
     FILE *f = fopen("hello.c", "we");
     int bad = !f || fputs("#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n", f) < 0;
     bad |= !f || fclose(f) != 0;
-    bad |= fill("tree", TREE_FILES) | fill("git", GIT_FILES);
+    bad |= fill("tree", TREE_FILES, FILE_LINES) | fill("git", GIT_FILES, FILE_LINES) |
+           fill("packed", PACKED_FILES, PACKED_LINES) | fill_many("many") | mkdir("out", 0755) |
+           spawn(PROGRAM("/bin/tar", "czf", "packed.tar.gz", "packed"), "/dev/null");
     if (access("/usr/bin/git", X_OK) == 0)
         bad |= spawn(PROGRAM("/usr/bin/git", "init", "-q", "git"), "/dev/null") |
                spawn(PROGRAM("/usr/bin/git", "-C", "git", "add", "."), "/dev/null") |
