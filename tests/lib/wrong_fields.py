@@ -24,18 +24,20 @@ PAIRS = NOT_OBJECT + [{"a": 1}, {"a": None}, {"": "b"}, {"k" * 64: "v"}, {"k": "
 ENV = NOT_OBJECT + [{"a": 1}, {"a=b": "c"}, {"": "x"}, {"a": "b\0c"}, {"a": LONG}, {f"v{i}": "" for i in range(257)}]
 IDLE = {"timeout": NOT_LENGTH + ["1ms", "366d"], "mode": WORD}
 TIMEOUT = {"after": NOT_LENGTH + ["1ms", "366d", 0], "action": WORD}
+DATE = NOT_TEXT + ["", "tomorrow", "2001-01-01T00:00:00Z", "2030-13-01T00:00:00Z", LONG]
+EXPIRY = {"ttl_max_age": NOT_LENGTH + ["1ms", "366d"], "ttl_idle": NOT_LENGTH + ["1ms", "366d"], "date": DATE}
 LATER = [{}, [], 1, "x"]
 S = f"/v1/sandboxes/{BOX}"
 CREATE = {
     "name": NAME, "image": WORD, "snapshot": WORD, "pull": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
     "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
-    "ports": LATER, "expiry": LATER, "network": LATER, "volumes": LATER, "services": LATER,
+    "ports": LATER, "network": LATER, "volumes": LATER, "services": LATER,
 }
 BODIES = [  # method, path, a body that would do, the wrong values of each field
     ("POST", "/v1/sandboxes", {"image": "base"}, CREATE),
     ("PATCH", S, {}, {"name": NAME[:4] + NAME[5:], "labels": PAIRS, "metadata": CREATE["metadata"], "auto_resume": NOT_BOOL,
-                      "expiry": LATER, "network": LATER}),
+                      "network": LATER}),
     ("POST", S + "/timeout", {"after": "1h"}, TIMEOUT),
     ("POST", S + "/hold", {"for": "1h"}, {"for": NOT_LENGTH + ["31d", 0]}),
     ("POST", S + "/wake", {}, {"keep": WORD, "policy": WORD}),
@@ -53,7 +55,7 @@ BODIES = [  # method, path, a body that would do, the wrong values of each field
                                            "scope": WORD, "expires_in": NOT_LENGTH, "quotas": NOT_OBJECT + [{"x": 1}]}),
     ("PATCH", "/v1/tenants/default", {}, {"quotas": NOT_OBJECT + [{"sandboxes": v} for v in (-1, "x", True, [], 1.5)]}),
 ]
-for sub, fields in (("idle", IDLE), ("timeout", TIMEOUT)):
+for sub, fields in (("idle", IDLE), ("timeout", TIMEOUT), ("expiry", EXPIRY)):
     for method, path, base in (("POST", "/v1/sandboxes", {"image": "base"}), ("PATCH", S, {})):
         start = {"after": "1h"} if sub == "timeout" else {}
         BODIES.append((method, path, base, {sub: NOT_OBJECT + [{**start, f: v} for f in fields for v in fields[f]] + [{"nope": 1}]}))
