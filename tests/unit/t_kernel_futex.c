@@ -232,6 +232,15 @@ static int locker(struct fib *f)
     (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
     return 97;
 }
+/* Has the lock B and waits for the other one. */
+static int crosser(struct fib *f)
+{
+    OK(f, SYS(f, dz_sys_futex_lock(FK(f), on_b, false, INT64_MAX)) == 0);
+    OK(f, lock_it(f, false, INT64_MAX) == 0 && unlock_it(f) == 0);
+    OK(f, SYS(f, dz_sys_futex_unlock(FK(f), on_b)) == 0);
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
+    return 97;
+}
 static int cond_waiter(struct fib *f)
 {
     OK(f, SYS(f, dz_sys_futex_wait_requeue(FK(f), a_lock, 0, INT64_MAX)) == 0);
@@ -264,6 +273,15 @@ static int locks(struct fib *f)
     *lock_of(f) = 0x40000000;
     OK(f, lock_it(f, true, INT64_MAX) == 0 && *lock_of(f) == (me | 0x40000000));
     OK(f, unlock_it(f) == 0 && *lock_of(f) == 0);
+
+    f->r->words[B / 4] = 0;
+    OK(f, lock_it(f, false, INT64_MAX) == 0);
+    (void)fib_thread(f, crosser);
+    fib_sleep(f, 1);
+    OK(f, SYS(f, dz_sys_futex_lock(FK(f), on_b, false, INT64_MAX)) == -EDEADLK);
+    OK(f, unlock_it(f) == 0);
+    fib_sleep(f, 1);
+    OK(f, *lock_of(f) == 0 && f->r->words[B / 4] == 0);
 
     /* An owner that ends hands the lock on, and says how. */
     orders = 8;
