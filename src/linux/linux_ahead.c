@@ -16,7 +16,7 @@
  * INVARIANTS
  * 1. Answers are given only to the only thread of a process, and taken back at its next event. So
  *    descriptors, actions and the mask cannot change meanwhile: only the thread itself changes
- * them.
+ *    them.
  * 2. A file's content is given while no other descriptor leads to its description, reading does not
  *    set its access time, and no program can change the file by a mapping. Before another thread
  *    runs after a change of the disk, all threads have lost what they were given of files. So no
@@ -26,8 +26,9 @@
  *    so a close is late by no more than this.
  * 4. Only a thread that runs, or is being served, has a run. Its entries that may be opened are
  *    referenced, so that the promised file can be opened even after another process removed it.
- *    The entry takes the descriptor and the description of the file before; should the host have no
- *    memory even so, its process is killed, because it was told that the file is open.
+ *    The entry takes the descriptor and the description of the file before. Should that fail (no
+ *    memory on the host, a limit of descriptors that another process has lowered), the process is
+ *    killed, because it was told that the file is open.
  */
 #include "linux/linux_run_int.h"
 
