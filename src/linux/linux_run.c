@@ -536,8 +536,6 @@ static void on_event(struct dz_linux_thread *t, const struct dz_stub_event *e)
     } else if (kind == DZ_STUB_STOPPED) {
         dz_kernel_task_event(t->task, DZ_RUN_READY, 0, account(t, false));
     }
-    if (!t->running)
-        dz_linux_ahead_rest(t);
 }
 
 /* Interrupt threads that have run for a slice. */
@@ -593,9 +591,13 @@ static int hear_soon(struct dz_linux *l)
 void dz_linux_serve_events(struct dz_linux *l)
 {
     for (int i = 0; i < l->event_count; i++) {
-        struct dz_linux_thread *t = l->threads[l->events[i].thread];
-        if (t && t->serial == l->serials[i])
-            on_event(t, &l->events[i]);
+        struct dz_linux_thread *const *t = &l->threads[l->events[i].thread];
+        if (!*t || (*t)->serial != l->serials[i])
+            continue;
+        on_event(*t, &l->events[i]);
+        /* the event may have ended its thread */
+        if (*t && (*t)->serial == l->serials[i] && !(*t)->running)
+            dz_linux_ahead_rest(*t);
     }
     l->event_count = 0;
     for (struct dz_linux_thread *t; (t = l->gone);) {
