@@ -524,6 +524,7 @@ int dz_ioctl_size(uint32_t req)
     case TIOCOUTQ:
     case FIONREAD:
     case FIONBIO:
+    case SIOCATMARK:
     case TIOCGPTN:
     case TIOCSPTLCK:
     case TIOCGPTLCK:

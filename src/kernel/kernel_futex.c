@@ -198,6 +198,8 @@ static int do_word(struct dz_kernel *k, const struct dz_thread *t, const struct 
                    uint32_t *ret_was)
 {
     struct dz_task *task = k->task[t->index];
+    if (!task || !task->runner->word) /* a file may say that a WebAssembly program waits */
+        return -EFAULT;
     return task->runner->word(task->runner_arg, task, w, ret_was);
 }
 

@@ -369,6 +369,13 @@ static int64_t total_of(const struct dz_msg *m)
     return (int64_t)sum;
 }
 
+/* A call that waited is issued again, and its memory may have become smaller meanwhile: it may have
+ * done more than it asks for now. Such a call is over. */
+static bool has_enough(const struct dz_k_sock_call *call, int64_t total)
+{
+    return call->c->done > (uint64_t)total;
+}
+
 int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
                        int flags)
 {
@@ -379,6 +386,8 @@ int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const str
         return e;
     if (total < 0)
         return dz_k_end(k, p, total);
+    if (has_enough(&call, total))
+        return dz_k_sock_end(&call, 0);
     call.nonblock |= (flags & MSG_DONTWAIT) != 0;
     set_timeout(&call, call.s->sndtimeo);
     return dz_k_family(call.s->family)->send(&call, m, (size_t)total, flags);
@@ -399,6 +408,8 @@ int64_t dz_sys_recvmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const str
     set_timeout(&call, call.s->rcvtimeo);
     ret_got = ret_got ? ret_got : &got;
     *ret_got = (struct dz_msg_got){.cred = dz_k_nobody};
+    if (has_enough(&call, total))
+        return dz_k_sock_end(&call, 0);
     return dz_k_family(call.s->family)->recv(&call, m, (size_t)total, flags, ret_got);
 }
 
@@ -447,6 +458,10 @@ static int64_t socket_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
 {
     const struct dz_socket *s = of(k, f);
     (void)p;
+    if (req == SIOCATMARK && dz_k_is_inet(s) && s->type == SOCK_STREAM) {
+        *(int *)arg = 0; /* no byte is urgent */
+        return 0;
+    }
     if (req != FIONREAD && req != TIOCOUTQ)
         return dz_ioctl_size(req) == sizeof(struct ifreq) ? dz_k_net_ioctl(s, req, arg) : -ENOTTY;
     const struct dz_k_family *family = dz_k_family(s->family);

@@ -30,6 +30,7 @@ enum {
     UDP4_MAX = 65507, /* bytes of a datagram */
     UDP6_MAX = 65527,
     UDP_LENGTH = 65535,
+    WAITING_MAX = 1024, /* sockets of a machine that wait for room in listeners' queues */
 };
 
 static bool is_datagram(const struct dz_socket *s)
@@ -192,13 +193,26 @@ static bool establish(struct dz_kernel *k, struct dz_socket *s, struct dz_socket
     return true;
 }
 
+/* Do as many sockets as may wait for room in a listener's queue already do so? Each accept looks at
+ * all of them. */
+static bool too_many_wait(const struct dz_kernel *k)
+{
+    uint32_t n = 0;
+    DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
+    n += s->state == DZ_SOCKET_CONNECTING;
+    return n > WAITING_MAX;
+}
+
 /* Connect, wait for room in the queue, or be refused. */
 static void try_connect(struct dz_kernel *k, struct dz_socket *s)
 {
     struct dz_socket *listener = dz_k_inet_find(k, SOCK_STREAM, &s->local, &s->remote);
-    if (!listener)
-        refuse(k, s);
-    else if (!dz_k_sock_backlogged(listener) && !establish(k, s, listener))
+    bool refused = !listener;
+    if (listener && dz_k_sock_backlogged(listener))
+        refused = too_many_wait(k);
+    else if (listener)
+        refused = !establish(k, s, listener);
+    if (refused)
         refuse(k, s);
 }
 
@@ -212,7 +226,9 @@ static void retry(struct dz_kernel *k, uint32_t port)
             if (s->state != DZ_SOCKET_CONNECTING || s->remote.port != port)
                 continue;
             const struct dz_socket *l = dz_k_inet_find(k, SOCK_STREAM, &s->local, &s->remote);
-            if ((!l || !dz_k_sock_backlogged(l)) && (!first || s->order < first->order))
+            if (!l) /* those of a closed listener all go in one pass */
+                refuse(k, s);
+            else if (!dz_k_sock_backlogged(l) && (!first || s->order < first->order))
                 first = s;
         }
         if (!first)

@@ -96,7 +96,8 @@ static bool message_ok(const struct dz_kernel *k, const struct dz_message *m)
         return false;
     if (is_lone(to) ? from != to : dz_k_is_inet(to) && to->state == DZ_SOCKET_CONNECTING)
         return false;
-    const bool has_ended = dz_k_is_inet(to) && to->state == DZ_SOCKET_CLOSED;
+    const bool has_ended = dz_k_is_inet(to) && to->state == DZ_SOCKET_CLOSED &&
+                           (to->inet & (DZ_INET_ATTACHED | DZ_INET_PENDING));
     if (to->type != SOCK_DGRAM && to->peer != m->sender && !has_ended && !is_lone(to))
         return false;
     bool has = dz_k_blob(k, m->blob, &size) != NULL;

@@ -147,6 +147,53 @@ TEST(sock_writer_waits_for_its_reader)
     CHECK_INT(run(takes_much, 0), 0);
 }
 
+/* The pieces of a call that waits; the memory of a program may change meanwhile. */
+static struct iovec pieces;
+
+static int makes_less_room(struct fib *f)
+{
+    static char taken[1000000];
+    fib_sleep(f, 10);
+    OK(f, f->note[2] || put(f, (int)f->note[1], "hel") == 3);
+    fib_sleep(f, 10);
+    pieces.iov_len = 1;
+    return f->note[2] ? get(f, (int)f->note[1], taken, sizeof taken, 0) > 100000 ? 0 : 97
+           : put(f, (int)f->note[1], "lo") == 2 ? 0
+                                                : 96;
+}
+static int has_less_room(struct fib *f)
+{
+    static char big[1000000];
+    int two[2], status;
+    const struct world w = {.f = f};
+    const struct dz_msg m = {.iov = &pieces, .iov_count = 1};
+    struct dz_sockaddr a = {.size = 16, .bytes = {AF_INET, 0, 0, 0, 127, 0, 0, 1}};
+    struct dz_msg_got got;
+    OK(f, pair(f, SOCK_STREAM, two) == 0);
+    f->note[1] = two[1];
+    f->note[2] = 0;
+    pieces = (struct iovec){big, 5};
+    int64_t pid = fib_fork(f, makes_less_room);
+    OK(f, w_recv(&w, two[0], &m, MSG_WAITALL, &got) == 3 && memcmp(big, "hel", 4) == 0);
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0);
+    const int l = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_STREAM, 0));
+    const int c = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_STREAM, 0));
+    OK(f, dz_sys_bind(FK(f), l, &a) == 0 && dz_sys_listen(FK(f), l, 1) == 0);
+    OK(f, dz_sys_getsockname(FK(f), l, &a) == 0 && SYS(f, dz_sys_connect(FK(f), c, &a)) == 0);
+    f->note[1] = (int)SYS(f, dz_sys_accept4(FK(f), l, 0, NULL));
+    f->note[2] = 1;
+    pieces = (struct iovec){big, sizeof big};
+    pid = fib_fork(f, makes_less_room);
+    const int64_t sent = w_send(&w, c, &m, 0);
+    OK(f, sent > 100000 && sent < (int64_t)sizeof big);
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0);
+    return 0;
+}
+TEST(sock_calls_whose_memory_shrinks_while_they_wait_are_over)
+{
+    CHECK_INT(run(has_less_room, 0), 0);
+}
+
 static int connects(struct fib *f)
 {
     const struct world w = {.f = f};
