@@ -264,14 +264,34 @@ static int find_owner(const struct docker *k, const char *chown, uint32_t ret[st
     return 0;
 }
 
-static int do_copy(struct docker *k, const struct dz_docker_step *s, struct dz_err *err)
+/* The files of step i are packed: are they the ones by which the cache will know the step? */
+static int is_unchanged(struct docker *k, size_t i, const char *dir, struct dz_err *err)
+{
+    char content[DZ_SHA256_HEX], key[DZ_SHA256_HEX];
+    int rc = hash_archive(k, dir, content, err);
+    if (rc == 0)
+        rc = dz_step_key(k->keys[i], &k->d.steps[i], content, key, err);
+    if (rc < 0 || strcmp(key, k->keys[i + 1]) == 0)
+        return rc;
+    rc = dz_fail(err, DZ_EBUSY, "its files changed during the build; build it again");
+    return failed(k, &k->d.steps[i], rc, err);
+}
+
+static int do_copy(struct docker *k, size_t i, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf dir = DZ_BUF_INIT(DZ_PATH_MAX);
+    const struct dz_docker_step *s = &k->d.steps[i];
     uint32_t owner[2] = {0, 0};
     int rc = s->chown ? find_owner(k, s->chown, owner, err) : 0;
     if (rc < 0)
         return failed(k, s, rc, err);
-    rc = pack(k, s, owner, &dir, err);
+    rc = pack(k, s, (const uint32_t[2]){0}, &dir, err);
+    if (rc == 0)
+        rc = is_unchanged(k, i, dir.p, err);
+    if (rc == 0 && (owner[0] || owner[1])) {
+        dz_buf_reset(&dir);
+        rc = pack(k, s, owner, &dir, err);
+    }
     if (rc == 0)
         rc = make_directory(k, s, dir.p, err);
     if (rc < 0)
@@ -288,7 +308,7 @@ static int do_step(struct docker *k, size_t i, struct dz_err *err)
     char wal[sizeof k->work + 8];
     struct dz_err why = {0};
     int rc = s->kind == DZ_DOCKER_RUN    ? do_run(k, s, err)
-             : s->kind == DZ_DOCKER_COPY ? do_copy(k, s, err)
+             : s->kind == DZ_DOCKER_COPY ? do_copy(k, i, err)
                                          : make_directory(k, s, s->to, err);
     if (rc < 0)
         return rc;

@@ -77,7 +77,8 @@ static int add_path(struct paths *to, const char *dir, const char *name, struct 
 
 /* --- patterns ------------------------------------------------------------------------------ */
 
-/* Cut a relative path into its parts; -1: too many. */
+/* Cut a relative path into its parts. Those behind PARTS_MAX are left away: a pattern that matches
+ * a directory matches all that is in it. */
 static int parts_of(char *text, const char *parts[static PARTS_MAX])
 {
     int n = 0;
@@ -85,7 +86,7 @@ static int parts_of(char *text, const char *parts[static PARTS_MAX])
         const size_t length = strcspn(text, "/");
         const bool last = !text[length];
         if (n == PARTS_MAX)
-            return -1;
+            break;
         parts[n++] = text;
         text[length] = '\0';
         text += length + !last;
@@ -102,7 +103,7 @@ static bool matches(const char *pattern, const char *path)
     (void)snprintf(left, sizeof left, "%s", pattern);
     (void)snprintf(right, sizeof right, "%s", path);
     const int n = parts_of(left, p), m = parts_of(right, q);
-    if (n <= 0 || m < 0)
+    if (n == 0)
         return false;
     for (int j = 0; j <= m; j++)
         hit[n][j] = true;
