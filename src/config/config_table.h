@@ -104,7 +104,7 @@
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \
       "fences that every cell must have, or it is not started (see `doze doctor`)") \
     X(cells, cpu, WORD, "host", 0, 0, 0, "cpu", "host|x86-64-v2|x86-64-v3|x86-64-v4", \
-      "processor that native programs are told of, so that they can wake on unlike hosts") \
+      "processor shown to native programs, so that they can wake on unlike hosts") \
     X(cells, uids, TEXT, "1879048192-1879113727", 0, 0, 0, "uids", "FIRST-LAST|no", \
       "range of user ids, one for each tenant, if the daemon is root") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \

@@ -194,9 +194,12 @@ static void on_copied(void *arg)
     struct branch *b = arg;
     struct dz_instance row;
     struct dz_why why = {0};
-    if (b->rc == 0)
+    const bool copied = b->rc == 0;
+    if (copied)
         b->rc = describe_row(b, &row, &b->err);
     if (b->rc < 0) {
+        if (copied)
+            undo_file(b);
         branch_fail(b, b->rc, &b->err);
         return;
     }

@@ -115,9 +115,9 @@ static int shows_more(struct fib *f)
            epoll_ctl, 9, EPOLL_CTL_DEL, 3, 0);
     memcpy(lmem_at(ts), time, sizeof time);
     TRACED(f,
-           "futex(0x100000, 0x86, 1, {tv_sec=0, tv_nsec=5}, NULL, 0) = -1 ENOSYS (Function not "
+           "futex(0x100000, 0x8f, 1, {tv_sec=0, tv_nsec=5}, NULL, 0) = -1 ENOSYS (Function not "
            "implemented)",
-           -ENOSYS, futex, text, 0x86, 1, ts, 0, 0);
+           -ENOSYS, futex, text, 0x8f, 1, ts, 0, 0);
     const uint64_t none[6] = {1, 2, 0, 4, 5, 6};
     OK(f, lrig_call(f, 400, none) == -ENOSYS);
     OK(f, strcmp(lrig_line, "syscall_0x190(0x1, 0x2, 0, 0x4, 0x5, 0x6) = -1 ENOSYS (Function not "
