@@ -108,6 +108,13 @@ test_that 'a hostile context: links, paths and devices do not lead out of it' '
     printf "FROM mini:1\nCOPY pipe /x\n" | refused "pipe is a pipe" && printf "FROM mini:1\nCOPY . /x/\n" | refused "pipe is a pipe" && printf "FROM mini:1\nCOPY missing /x\n" | refused "missing is not in the context" && printf "FROM mini:1\nCOPY no*thing /x\n" | refused "nothing in the context" &&
     printf "FROM mini:1\nCOPY tree /t/\nCOPY inner /i\n" | builds && run 0 files && has out "t/l -> ../../outside/f" && has out " i/one" && lacks out secret && rm ctx/pipe
 '
+test_that 'files that change between the start of the build and their COPY are refused' '
+    echo old >ctx/late && printf "FROM mini:1\nRUN echo begun; i=0; while [ \$i -lt 2000000 ]; do i=\$((i + 1)); done\nCOPY late /late\n" >Dockerfile && {
+        doze image build -q -f Dockerfile -t changing ctx >late.out 2>late.err &
+        pid=$!
+    } && while kill -0 $pid 2>/dev/null && ! grep -rqs begun data/images; do read -rt 0.05 <> <(:) || :; done
+    echo new >ctx/late; ! wait $pid && has late.err "Dockerfile:3: COPY late /late: its files changed during the build" && run 0 doze image build -q -f Dockerfile -t changing ctx && run 0 doze run --image changing -- /bin/cat /late && has out new
+'
 test_that '.dockerignore leaves files out, and keeps some again' '
     mkdir -p ctx/n/m && for f in a.md b.txt keep.md m/c.md m/d.txt; do echo $f >ctx/n/$f; done && printf "# what is not wanted\n**/*.md\n!n/keep.md\n/src\n.dockerignore\n" >ctx/.dockerignore &&
     printf "FROM mini:1\nCOPY . /all/\nCOPY n/*.md /md/\n" | builds && run 0 files && has out "all/n/keep.md" && has out "all/n/m/d.txt" && lacks out "a.md" && lacks out "c.md" && lacks out "all/src/one" && lacks out dockerignore && has out " md/keep.md" &&
@@ -123,7 +130,7 @@ test_that 'a directory with a Dockerfile is enough; names and options are checke
     run 1 doze image build -f nothing -t b ctx && run 1 doze image build -f Dockerfile -t b nothing
 '
 test_that 'it can be stopped' '
-    printf "FROM mini:1\nRUN while :; do :; done\n" >Dockerfile && { doze image build -f Dockerfile -t late ctx >out 2>err & } && pid=$! && for _ in $(seq 400); do grep -q RUN data/images/logs/late* 2>/dev/null || ls temp/doze-build.*/disk.doze >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || :; done
+    printf "FROM mini:1\nRUN while :; do :; done\n" >Dockerfile && { doze image build -f Dockerfile -t changing ctx >out 2>err & } && pid=$! && for _ in $(seq 400); do grep -q RUN data/images/logs/late* 2>/dev/null || ls temp/doze-build.*/disk.doze >/dev/null 2>&1 && break; read -rt 0.05 <> <(:) || :; done
     kill -INT $pid && ! wait $pid && run 1 doze image inspect late && [ -z "$(ls -d temp/doze-build.* 2>/dev/null)" ]
 '
 test_done
