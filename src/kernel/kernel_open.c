@@ -534,7 +534,8 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
 int64_t dz_kernel_listed(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t *ret_dir)
 {
     struct dz_k_walk w;
-    at.flags |= DZ_AT_NOFOLLOW;
+    /* what a link of /proc leads to can change without a change of the disk */
+    at.flags |= DZ_AT_NOFOLLOW | DZ_AT_NO_MAGIC;
     const int e = dz_k_walk(k, p, at, &w);
     if (e)
         return e;

@@ -34,7 +34,9 @@
 
 #include "vfs/vfs.h"
 
+#include <assert.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -99,7 +101,7 @@ static void open_entry(struct dz_linux_thread *t, uint32_t i, uint64_t pos)
     if (a->next_fd < 0 || !run || i >= run->count || !run->entry[i].ino)
         return; /* the guest wrote this itself */
     const int64_t fd = dz_kernel_open_next(k, p, run->entry[i].ino, a->flags, run->entry[i].path);
-    if (fd < 0) {
+    if (fd != a->next_fd) { /* the guest was told that one */
         t->group->broken = true;
         return;
     }
@@ -123,6 +125,7 @@ static void take_file(struct dz_linux_thread *t, struct dz_stub_ahead *place)
     const uint64_t size = claim->read_size, pos = claim->pos;
     const uint32_t reads = claim->reads, is_open = claim->is_open, current = claim->current,
                    used = claim->used;
+    const int32_t fd = claim->fd;
     t->l->files_given--;
     a->file_given = false;
     atomic_store(&place->file, DZ_AHEAD_NONE);
@@ -134,7 +137,8 @@ static void take_file(struct dz_linux_thread *t, struct dz_stub_ahead *place)
     }
     if (!a->has_file)
         return;
-    const bool same = current == a->current;
+    /* closed and opened again, it may be behind another descriptor */
+    const bool same = current == a->current && (!is_open || fd == a->fd);
     if (same)
         take_offset(t, pos);
     if (is_open && same)
@@ -292,6 +296,9 @@ size_t dz_linux_ahead_read(const struct dz_linux_thread *t, uint64_t at, void *t
     const struct linux_ahead *a = &t->ahead;
     if (n > a->path_size || at < a->path_at || at - a->path_at > a->path_size - n)
         return 0;
+    const struct dz_mm_vma *v = dz_mm_find(linux_mm(t), at);
+    if (v && (v->prot & PROT_EXEC)) /* the stub has copied a patched call site as it is */
+        return 0;
     memcpy(to, place_of(t)->path + (at - a->path_at), n);
     return n;
 }
@@ -334,18 +341,23 @@ static void fill_actions(struct dz_linux_thread *t, struct dz_stub_ahead *place)
     t->ahead.actions = true;
 }
 
-/* Put a file's content and attributes into the ctx. */
+/* Put a file's content into the ctx, behind *bytes of others, and count it. The count is this
+ * side's own: what was written into the ctx is not read back. */
 static bool fill_entry(const struct dz_linux_thread *t, const struct dz_kstat *stat, uint64_t ino,
-                       uint32_t bytes_at, struct dz_stub_entry *ret_entry)
+                       uint32_t *bytes, struct dz_stub_entry *ret_entry)
 {
     struct dz_stub_ahead *place = place_of(t);
-    const size_t want = stat->size <= DZ_AHEAD_BYTES ? (size_t)stat->size : HEAD;
-    if (want > DZ_AHEAD_ROOM - bytes_at)
+    const uint32_t want = stat->size <= DZ_AHEAD_BYTES ? (uint32_t)stat->size : HEAD;
+    assert(*bytes <= DZ_AHEAD_ROOM);
+    if (want > DZ_AHEAD_ROOM - *bytes)
         return false;
-    const ssize_t n = dz_vfs_read_ahead(t->l->o.vfs, ino, place->bytes + bytes_at, want);
-    ret_entry->bytes_at = bytes_at;
-    ret_entry->have = (uint32_t)want;
-    return n >= 0 && (size_t)n == want;
+    const ssize_t n = dz_vfs_read_ahead(t->l->o.vfs, ino, place->bytes + *bytes, want);
+    ret_entry->bytes_at = *bytes;
+    ret_entry->have = want;
+    if (n < 0 || (size_t)n != want)
+        return false;
+    *bytes += want;
+    return true;
 }
 static void fill_stat(const struct dz_kstat *stat, struct dz_stub_entry *ret_entry)
 {
@@ -361,8 +373,9 @@ static void fill_file(struct dz_linux_thread *t, struct dz_stub_ahead *place, in
     struct dz_alone is;
     drop_run(t);
     t->ahead.has_file = false;
+    t->ahead.bytes = 0;
     if (!dz_kernel_alone(t->task->kernel, t->task->proc, fd, &is) ||
-        !fill_entry(t, &is.stat, is.ino, 0, &place->entry[0]))
+        !fill_entry(t, &is.stat, is.ino, &t->ahead.bytes, &place->entry[0]))
         return;
     fill_stat(&is.stat, &place->entry[0]);
     t->ahead.has_file = true;
@@ -398,7 +411,7 @@ static int add_entry(void *arg, const struct dz_vfs_entry *e)
         return 1;
     struct dz_stub_entry *to = &place_of(t)->entry[run->count];
     char *path = run->entry[run->count].path;
-    bool opens = f->opens && file.readable && fill_entry(t, &file.stat, e->ino, run->bytes, to);
+    bool opens = f->opens && file.readable && fill_entry(t, &file.stat, e->ino, &run->bytes, to);
     opens = opens && dz_vfs_ref(t->l->o.vfs, e->ino) == 0;
     fill_stat(&file.stat, to);
     memcpy(path, f->path, f->prefix);
@@ -407,7 +420,6 @@ static int add_entry(void *arg, const struct dz_vfs_entry *e)
     memcpy(to->path, path, size);
     to->path_size = (uint32_t)size;
     to->opens = opens;
-    run->bytes += opens ? to->have : 0;
     run->entry[run->count].ino = opens ? e->ino : 0;
     run->entry[run->count++].place = f->place;
     return run->count == DZ_AHEAD_ENTRIES;
@@ -453,7 +465,7 @@ static void fill_run(struct dz_linux_thread *t, bool has_dir, bool opens)
         return;
     drop_run(t);
     f.run->count = 1;
-    f.run->bytes = opens ? place_of(t)->entry[0].have : 0;
+    f.run->bytes = opens ? a->bytes : 0;
     const struct dz_vfs_name from = {dir, name, strlen(name)};
     (void)dz_vfs_listed(t->l->o.vfs, &from, add_entry, &f);
     f.run->changes = changes_of(t->l);

@@ -463,8 +463,9 @@ static int64_t select_for(const linux_call *c, int64_t timeout_ns, const uint64_
         r = select_bits(&b, fds, (size_t)count);
     if (fds != few)
         dz_free(fds);
-    for (size_t s = 0; s < 3 && r >= 0; s++)
-        r = dz_linux_give(c, r, c->arg[1 + s], b.out[s], size);
+    for (size_t s = 0; s < 3 && r >= 0; s++) /* in this order, because they may be the same */
+        if (c->arg[1 + s] && dz_linux_put(c, c->arg[1 + s], b.out[s], size) < 0)
+            r = -EFAULT;
     return r;
 }
 LINUX_CALL(select)

@@ -84,6 +84,7 @@ struct linux_ahead {
     uint32_t file;         /* and its description, */
     uint64_t changes;      /* as of this state of the disk */
     uint64_t pos;          /* the offset that was given */
+    uint32_t bytes;        /* of the content of a file that the thread opened by a call */
     uint32_t current;      /* the file's entry, */
     int32_t next_fd;       /* the descriptor of the next one; -1: none may be opened */
     struct linux_run *run; /* NULL: only the file */

@@ -283,7 +283,9 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
     if (rc == 0)
         rc = dz_mem_index(head, have, size, &to, err);
     m->stats.bytes += have;
-    return rc == 0 ? dz_mem_row_each(r, m, row, dz_mem_map_piece, m, err) : rc;
+    if (rc == 0)
+        rc = dz_mem_row_each(r, m, row, dz_mem_map_piece, m, err);
+    return rc == 0 ? dz_native_flush(m, err) : rc; /* before the reader's buffers are used again */
 }
 
 static int name_rows(struct dz_machine *m, struct dz_err *err)

@@ -186,11 +186,14 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
     h->words = number / 64 + 1 > h->words ? number / 64 + 1 : h->words;
     struct thread *t = &h->threads[number];
     *t = (struct thread){.state = T_FREE, .regs = h->threads[from].regs};
-    t->sites = h->threads[from].sites;
-    if (how == DZ_STUB_FORK)
-        t->sites = dz_stub_sites_new(t->sites);
-    else if (t->sites)
-        t->sites->refs++;
+    struct stub_sites *sites = h->threads[from].sites;
+    t->sites = how == DZ_STUB_FORK ? dz_stub_sites_new(sites) : sites;
+    if (sites && !t->sites) { /* the child would have patches that nobody knows */
+        dz_stub_number_free(h, number);
+        return -ENOMEM;
+    }
+    if (sites && how != DZ_STUB_FORK)
+        sites->refs++;
     ctx_prepare(h, number, from);
     struct stub_ctx *c = ctx_of(h, from);
     c->clone_flags = flags[how];

@@ -657,8 +657,9 @@ static void on_signal(int signo, siginfo_t *info, void *frame)
             return; /* to stub_restore */
         }
         copy_path(c, ((ucontext_t *)frame)->uc_mcontext.gregs);
-    } else if (signo == SIGSYS) { /* make_frame() */
+    } else if (signo == SIGSYS) { /* make_frame(), or an entry that traps */
         c->inside = 1;
+        ahead_of(c)->path_size = 0; /* there are bytes of an earlier call */
         if (((ucontext_t *)frame)->uc_mcontext.gregs[REG_RAX] == NO_CALL &&
             atomic_load(&c->light) == LIGHT_BACK) {
             finish(c, frame);

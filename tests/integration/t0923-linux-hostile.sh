@@ -20,7 +20,7 @@ linux_test 'a sandbox for the attacks, and another' '
     [ -x "$attacks" ] || skip "$attacks is not built: make security"
     created --name a && created --name other && run 0 doze cp "$attacks" a:/workspace/n && ready && doze exec -d a -- sleep 100000 >id
 '
-all=(jump ctx numbers vsyscall clone jit vmas threads processes descriptors objects signals segv ill sigsys steps
+all=(jump ctx ahead numbers vsyscall clone jit vmas threads processes descriptors objects signals segv ill sigsys steps
     stack frames mappings forbidden instructions kill burn rewrite)
 [ -z "${HOSTILE_ALL:-}" ] || all+=(jump-all ctx-all)
 for attack in "${all[@]}"; do

@@ -4,6 +4,8 @@
  * below it in the way that its argument names. It prints what came of it: "held" when everything
  * that it tried was refused or harmed nobody but itself, else the first thing that was not. */
 #define _GNU_SOURCE
+#include "../../src/stub/stub_ahead.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -20,6 +22,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,6 +33,7 @@
 #define STUB_CTX      UINT64_C(0x600010000000)
 #define STUB_END      UINT64_C(0x600050000000)
 #define STUB_CTX_SIZE UINT64_C(0x40000)
+#define STUB_AHEAD_AT 0x3000
 #define NOWHERE       UINT64_C(0x7000dead0000)
 #define NOT_CANONICAL UINT64_C(0x8000000000000000)
 #define OF_THE_KERNEL UINT64_C(0xffffffff81000000)
@@ -209,6 +213,55 @@ static void do_ctx(void)
 static void do_ctx_all(void)
 {
     each((HEAD_FIELDS + 5 + 512) * 8, spoil_word);
+}
+
+/* ---- the files of a directory, whose sizes in the ctx another process changes -------------- */
+
+static volatile uint64_t *ahead_ctx;
+static int spoil_sizes(void *arg)
+{
+    static const uint32_t extremes[] = {0x80000000, 0xfffff000, 0x40000000, 0};
+    struct dz_stub_ahead *a = (struct dz_stub_ahead *)((uintptr_t)ahead_ctx + STUB_AHEAD_AT);
+    for (unsigned n = 0;; n++)
+        for (int i = 0; i < DZ_AHEAD_ENTRIES; i++) {
+            *(volatile uint32_t *)&a->entry[i].have = extremes[n % 4];
+            *(volatile uint32_t *)&a->entry[i].bytes_at = extremes[(n + 1) % 4];
+        }
+    return arg != NULL;
+}
+/* Open and read each file of the directory, in the order of its listing. */
+static void read_all_of(const char *path)
+{
+    static char text[8192];
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        const int fd = openat(dirfd(d), e->d_name, O_RDONLY);
+        (void)read(fd, text, sizeof text);
+        (void)close(fd);
+    }
+    if (d)
+        (void)closedir(d);
+}
+static void do_ahead(void)
+{
+    static _Alignas(16) char stack[65536], name[64], text[5000];
+    (void)mkdir("/tmp/ahead", 0700);
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(name, sizeof name, "/tmp/ahead/%d", i);
+        const int fd = open(name, O_CREAT | O_WRONLY, 0600);
+        if (fd < 0 || write(fd, text, sizeof text) != (ssize_t)sizeof text)
+            broke("cannot make %s", name);
+        (void)close(fd);
+    }
+    catch_faults();
+    ahead_ctx = find_ctx(0);
+    if (!ahead_ctx)
+        broke("this thread has no ctx");
+    const pid_t pid = clone(spoil_sizes, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    for (int n = 0; pid > 0 && n < 300; n++)
+        read_all_of("/tmp/ahead");
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
 }
 
 /* ---- calls that are none ------------------------------------------------------------------ */
@@ -865,6 +918,7 @@ int main(int argc, char **argv)
         {"jump-all", do_jump_all},
         {"ctx", do_ctx},
         {"ctx-all", do_ctx_all},
+        {"ahead", do_ahead},
         {"numbers", do_numbers},
         {"vsyscall", do_vsyscall},
         {"clone", do_clone},

@@ -219,6 +219,10 @@ TEST(fields_of_a_ctx_change_while_threads_run)
 {
     attack(form("ctx"));
 }
+TEST(sizes_of_files_given_ahead_are_not_read_back)
+{
+    attack("ahead");
+}
 TEST(calls_of_other_abis_are_none)
 {
     attack("numbers");
