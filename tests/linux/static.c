@@ -182,9 +182,25 @@ static void *takes(void *arg)
     (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
     return NULL;
 }
+static _Atomic int crossing;
+/* Linux marks a lock as waited for before the thread waits for it. */
+static void wait_until_asleep(int tid)
+{
+    for (char state = 0; state != 'S';) {
+        char path[64], text[256] = "";
+        (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+        const int fd = open(path, O_RDONLY);
+        (void)!read(fd, text, sizeof text - 1);
+        (void)close(fd);
+        const char *end = strrchr(text, ')');
+        state = end ? end[2] : 'S';
+        (void)sched_yield();
+    }
+}
 static void *crosses(void *arg)
 {
     (void)arg;
+    atomic_store(&crossing, (int)syscall(SYS_gettid));
     (void)futex(&other, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
     const long r = futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
     (void)futex(&lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
@@ -200,6 +216,7 @@ static void *dies_as_owner(void *arg)
 {
     (void)futex(&lock, FUTEX_LOCK_PI, 0, NULL, NULL, 0);
     wait_for_waiters(&lock);
+    wait_until_asleep(getpid());
     return arg;
 }
 static void *times_out(void *arg)
@@ -227,6 +244,7 @@ static void locks(void)
     (void)futex(&other, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0);
     (void)pthread_create(&t[0], NULL, crosses, NULL);
     wait_for_waiters(&lock);
+    wait_until_asleep(crossing);
     printf("locks: a circle %ld\n", futex(&other, FUTEX_LOCK_PI, 0, NULL, NULL, 0));
     printf("locks: woken otherwise %ld\n", futex(&lock, FUTEX_WAKE, 1, NULL, NULL, 0));
     (void)pthread_kill(t[0], SIGUSR1); /* its wait goes on */
