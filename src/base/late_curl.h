@@ -36,7 +36,7 @@
     X(slist_append)          \
     X(slist_free_all)
 
-/* Its functions, without their prefix. */
+/* The functions of libcurl, without the prefix curl_. */
 struct dz_curl {
 #define X(f) __typeof__(curl_##f) *f;
     DZ_CURL_FUNCTIONS(X)

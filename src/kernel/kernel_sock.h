@@ -121,6 +121,8 @@ void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf
 
 /* ---- reading: kernel_sock_recv.c ------------------------------------------- */
 
+/* FIONREAD: the bytes in the queue of a stream, or of the first datagram. */
+int64_t dz_k_sock_waiting(const struct dz_kernel *k, const struct dz_socket *s);
 int64_t dz_k_recv_stream(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
                          int flags, struct dz_msg_got *got);
 int64_t dz_k_recv_datagram(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,

@@ -502,19 +502,6 @@ static short inet_ready(const struct dz_kernel *k, const struct dz_socket *s)
     return (short)r;
 }
 
-static int64_t inet_waiting(const struct dz_kernel *k, const struct dz_socket *s)
-{
-    int64_t n = 0;
-    if (s->state == DZ_SOCKET_LISTENING)
-        return -EINVAL;
-    for (const struct dz_message *m = dz_k_message(k, s->head); m; m = dz_k_message(k, m->next)) {
-        n += m->len;
-        if (is_datagram(s))
-            break;
-    }
-    return n;
-}
-
 /* A byte that is in the receiver's queue has been sent. */
 static int64_t inet_unsent(const struct dz_kernel *k, const struct dz_socket *s)
 {
@@ -696,24 +683,24 @@ static int64_t inet_recv(const struct dz_k_sock_call *call, const struct dz_msg 
     return dz_k_recv_stream(call, m, total, flags, got);
 }
 
-#define FAMILY(number)             \
-    {                              \
-        .family = (number),        \
-        .create = inet_create,     \
-        .bind = inet_bind,         \
-        .listen = inet_listen,     \
-        .accepted = inet_accepted, \
-        .connect = inet_connect,   \
-        .shutdown = inet_shutdown, \
-        .name = inet_name,         \
-        .send = inet_send,         \
-        .recv = inet_recv,         \
-        .from = inet_from,         \
-        .taken = inet_taken,       \
-        .dry = inet_dry,           \
-        .ready = inet_ready,       \
-        .waiting = inet_waiting,   \
-        .unsent = inet_unsent,     \
-        .close = inet_close,       \
+#define FAMILY(number)                \
+    {                                 \
+        .family = (number),           \
+        .create = inet_create,        \
+        .bind = inet_bind,            \
+        .listen = inet_listen,        \
+        .accepted = inet_accepted,    \
+        .connect = inet_connect,      \
+        .shutdown = inet_shutdown,    \
+        .name = inet_name,            \
+        .send = inet_send,            \
+        .recv = inet_recv,            \
+        .from = inet_from,            \
+        .taken = inet_taken,          \
+        .dry = inet_dry,              \
+        .ready = inet_ready,          \
+        .waiting = dz_k_sock_waiting, \
+        .unsent = inet_unsent,        \
+        .close = inet_close,          \
     }
 const struct dz_k_family dz_k_inet = FAMILY(AF_INET), dz_k_inet6 = FAMILY(AF_INET6);

@@ -7,6 +7,19 @@
  */
 #include "kernel/kernel_sock.h"
 
+int64_t dz_k_sock_waiting(const struct dz_kernel *k, const struct dz_socket *s)
+{
+    int64_t n = 0;
+    if (s->state == DZ_SOCKET_LISTENING)
+        return -EINVAL;
+    for (const struct dz_message *m = dz_k_message(k, s->head); m; m = dz_k_message(k, m->next)) {
+        n += m->len;
+        if (s->type == SOCK_DGRAM)
+            break;
+    }
+    return n;
+}
+
 /* Give the control data of a message to its reader. Its descriptors leave the message, unless this
  * is a peek.
  */

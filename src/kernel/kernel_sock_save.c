@@ -37,7 +37,7 @@ static bool are_alike(const struct dz_socket *a, const struct dz_socket *b)
     return a->type == b->type && (a->family == b->family || (dz_k_is_inet(a) && dz_k_is_inet(b)));
 }
 
-/* Its messages are charged to itself, and it has no peer. */
+/* Is this a kind of socket that has no peer, and whose messages are charged to itself? */
 static bool is_lone(const struct dz_socket *s)
 {
     return s->family == AF_NETLINK || (dz_k_is_inet(s) && s->type == SOCK_DGRAM);

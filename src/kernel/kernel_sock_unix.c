@@ -430,19 +430,6 @@ static short unix_ready(const struct dz_kernel *k, const struct dz_socket *s)
     return (short)r;
 }
 
-static int64_t unix_waiting(const struct dz_kernel *k, const struct dz_socket *s)
-{
-    int64_t n = 0;
-    if (s->state == DZ_SOCKET_LISTENING)
-        return -EINVAL;
-    for (const struct dz_message *m = dz_k_message(k, s->head); m; m = dz_k_message(k, m->next)) {
-        n += m->len;
-        if (is_datagram(s))
-            break;
-    }
-    return n;
-}
-
 /* A line in the format of net/unix/af_unix.c. */
 static void tell_line(struct dz_kernel *k, const struct dz_socket *s, struct dz_buf *out)
 {
@@ -685,7 +672,7 @@ const struct dz_k_family dz_k_unix = {
     .from = unix_from,
     .taken = unix_taken,
     .dry = unix_dry,
-    .waiting = unix_waiting,
+    .waiting = dz_k_sock_waiting,
     .unsent = unix_unsent,
     .close = unix_close,
 };

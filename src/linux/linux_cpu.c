@@ -363,7 +363,7 @@ void dz_linux_cpu_used(uint8_t *saved, uint64_t components)
     memcpy(saved, head, sizeof head);
 }
 
-/* What a machine needed that has passed the check, it needs at its next sleep. */
+/* The machine has passed the check: its next sleep records the same needs. */
 static void keep_needs(struct dz_linux_cpu_needs *n, const uint64_t head[3],
                        const uint8_t *leaf_bytes, size_t size)
 {

@@ -30,7 +30,7 @@ enum {
     DZ_LINUX_CPU_LEAVES = 6,  /* of cpuid that are saved */
     DZ_LINUX_CPU_TEXT = 2048, /* bytes of dz_linux_cpu_text() */
 };
-/* What a machine needs that has slept before. */
+/* The features of the processor that a machine with an earlier sleep needs. */
 struct dz_linux_cpu_needs {
     uint64_t hwcap, hwcap2, xcr0;
     uint32_t regs[DZ_LINUX_CPU_LEAVES][4];

@@ -170,12 +170,11 @@ int dz_native_read_list(struct dz_machine *m, struct dz_err *err);
 int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
                     struct dz_err *err);
 int dz_native_flush(struct dz_machine *m, struct dz_err *err);
-/* What is known of m->mem.rows: only that they exist; the number of their pages, too; or they were
- * read, with dz_native_piece(). */
+/* How far the rows in m->mem.rows have been read. */
 enum dz_native_rows {
-    DZ_NATIVE_LISTED,
-    DZ_NATIVE_COUNTED,
-    DZ_NATIVE_READ,
+    DZ_NATIVE_LISTED,  /* they exist */
+    DZ_NATIVE_COUNTED, /* the number of their pages is known, too */
+    DZ_NATIVE_READ,    /* dz_native_piece() has had their pages */
 };
 int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err);
 int dz_native_map_below(struct dz_machine *m, struct dz_err *err);

@@ -565,7 +565,7 @@ INLINE void finish(const struct stub_ctx *c, ucontext_t *u)
     g[REG_R11] = g[REG_EFL];
 }
 
-/* It comes to on_signal(), and does not return. */
+/* Raise SIGSYS: on_signal() serves the call with the frame of that signal. Does not return. */
 INLINE void make_frame(void)
 {
     CALL(NO_CALL);

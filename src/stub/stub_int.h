@@ -282,7 +282,7 @@ void dz_stub_patch_leave(struct host *h, uint32_t thread, uint64_t start, uint64
 bool dz_stub_patch_light(struct host *h, uint32_t number);
 /* The thread stopped by a trap. */
 void dz_stub_patch_trapped(struct host *h, struct thread *t, struct dz_stub_event *e);
-/* Its ctx has all sites afterwards. */
+/* Write all sites of the thread into its ctx. */
 void dz_stub_patch_tell(struct host *h, uint32_t number);
 /* May the thread go back to its site? false: it has a frame now. */
 bool dz_stub_patch_back(struct host *h, uint32_t number);

@@ -366,4 +366,22 @@ static inline bool nrig_find(const char *name, char path[static PATH_MAX])
     return slash != NULL;
 }
 
+/* A program of tests/native prints the same lines here and in a sandbox; it must be root on both
+ * sides. */
+static inline void nrig_compare(const char *program)
+{
+    static struct nrig r;
+    char path[PATH_MAX];
+    CHECK(nrig_find(program, path));
+    if (geteuid() != 0)
+        SKIP("the program must be root on both sides");
+    nrig_start(&r);
+    nrig_copy(&r, path);
+    const char *const argv[] = {path, NULL};
+    CHECK_INT(nrig_host(&r, argv, NULL), 0);
+    CHECK_INT(nrig_run(&r, argv, NULL), 0);
+    CHECK_INT(nrig_differences(r.out, r.host), 0);
+    nrig_stop(&r);
+}
+
 #endif

@@ -10,16 +10,5 @@
 
 TEST(arguments_at_their_edges_are_answered_as_by_linux)
 {
-    static struct nrig r;
-    char path[PATH_MAX];
-    CHECK(nrig_find("native_edges", path));
-    if (geteuid() != 0)
-        SKIP("the program must be root on both sides");
-    nrig_start(&r);
-    nrig_copy(&r, path);
-    const char *const argv[] = {path, NULL};
-    CHECK_INT(nrig_host(&r, argv, NULL), 0);
-    CHECK_INT(nrig_run(&r, argv, NULL), 0);
-    CHECK_INT(nrig_differences(r.out, r.host), 0);
-    nrig_stop(&r);
+    nrig_compare("native_edges");
 }
