@@ -142,7 +142,7 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests/unit $(CFLAGS) -c $< -o $@
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
-$(B)/src/api/api_openapi.o: src/api/api_schemas.json
+$(B)/src/api/api_openapi.o: $(wildcard src/api/schemas/*.json)
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
 # wasm_exec.c: the product's loop is optimised in every CONFIG: its 2,400 indirect jumps are

@@ -2,10 +2,10 @@
  *
  * api_openapi.c - the API as an OpenAPI 3.1 document.
  *
- * The document is made of the rows of api_routes.inc and of api_schemas.json, which describes
- * bodies, parameters and answers. t_api_openapi fails if a schema has a field that the reader of
- * that body does not have, or the other way round. `make openapi` asks a daemon and compares its
- * answers with the document.
+ * The document is made of the rows of api_routes.inc and of the files in src/api/schemas/, which
+ * describe bodies, parameters and answers. t_api_openapi fails if a schema has a field that the
+ * reader of that body does not have, or the other way round. `make openapi` asks a daemon and
+ * compares its answers with the document.
  */
 #include "api/api_int.h"
 
@@ -18,13 +18,36 @@ enum {
     CODES_TEXT = 128, /* longest list of codes with the same status */
 };
 
-/* The file as it is, from `schemas` to `schemas_end`; the build runs in the tree's root. */
-__asm__(".section .rodata\n"
-        "dz_api_schemas: .incbin \"src/api/api_schemas.json\"\n"
-        "dz_api_schemas_end: .byte 0\n"
-        ".previous\n");
-extern const char schemas[] __asm__("dz_api_schemas");
-extern const char schemas_end[] __asm__("dz_api_schemas_end");
+/* The files of src/api/schemas/ as they are; the build runs in the tree's root. The first has the
+ * document's components except the schemas, each other one has schemas by name. */
+#define SCHEMA_FILES(X) \
+    X(components)       \
+    X(common)           \
+    X(sandboxes)        \
+    X(execs)            \
+    X(files)            \
+    X(snapshots)        \
+    X(images)           \
+    X(tenants)          \
+    X(server)
+
+#define X(name)                                                                  \
+    __asm__(".section .rodata\n"                                                 \
+            "dz_schemas_" #name ": .incbin \"src/api/schemas/" #name ".json\"\n" \
+            "dz_schemas_" #name "_end: .byte 0\n"                                \
+            ".previous\n");                                                      \
+    extern const char file_##name[] __asm__("dz_schemas_" #name);                \
+    extern const char file_##name##_end[] __asm__("dz_schemas_" #name "_end");
+SCHEMA_FILES(X)
+#undef X
+
+static const struct {
+    const char *text, *end;
+} schema_files[] = {
+#define X(name) {file_##name, file_##name##_end},
+    SCHEMA_FILES(X)
+#undef X
+};
 
 #define TEXT  "text/plain"
 #define BYTES "application/octet-stream"
@@ -269,6 +292,27 @@ static bool seen_before(const struct dz_api_route *routes, size_t at)
     return false;
 }
 
+/* The members of a file's one JSON object: its text without the braces. */
+static struct dz_str members_of(size_t file)
+{
+    const char *text = schema_files[file].text;
+    struct dz_str all = dz_str_trim(dz_str_n(text, (size_t)(schema_files[file].end - text)));
+    return dz_str_trim(dz_str_sub(all, 1, all.n - 2));
+}
+
+static void put_components(struct dz_json *j)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DOCUMENT_MAX);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(schema_files); i++) {
+        struct dz_str members = members_of(i);
+        dz_buf_adds(&text, i == 0 ? "{" : i == 1 ? ",\"schemas\":{" : ",");
+        dz_buf_add(&text, members.p, members.n);
+    }
+    dz_buf_adds(&text, "}}");
+    dz_json_key(j, "components");
+    dz_json_raw(j, dz_str_n(text.p, text.len));
+}
+
 int dz_api_openapi_text(struct dz_buf *out)
 {
     struct dz_json j;
@@ -290,8 +334,7 @@ int dz_api_openapi_text(struct dz_buf *out)
         dz_json_end(&j);
     }
     dz_json_end(&j);
-    dz_json_key(&j, "components");
-    dz_json_raw(&j, dz_str_trim(dz_str_n(schemas, (size_t)(schemas_end - schemas))));
+    put_components(&j);
     dz_json_end(&j);
     return dz_json_finish(&j);
 }

@@ -217,12 +217,12 @@ static void check_fields(const char *name, const json_t *schema, const struct dz
     for (const struct dz_api_field *f = fields; f->name; f++, count++) {
         const json_t *s = json_object_get(properties, f->name);
         if (!s || !fits(s, f)) {
-            printf("# %s.%s: api_schemas.json does not say what the table says\n", name, f->name);
+            printf("# %s.%s: src/api/schemas does not say what the table says\n", name, f->name);
             tap_bad++;
         }
     }
     if (json_object_size(properties) != count)
-        printf("# %s: api_schemas.json has fields that the table has not\n", name);
+        printf("# %s: src/api/schemas has fields that the table has not\n", name);
     CHECK_INT(json_object_size(properties), count);
 }
 
