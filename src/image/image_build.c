@@ -500,7 +500,7 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
     struct dz_err own = {0};
     char full[DZ_IMAGE_NAME_MAX + 1];
     struct dz_build b = new_build(s, how, &recipe, full);
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     err = err ? err : &own;
     recipe = (struct dz_recipe){0};
     int rc = how->files || how->oci || how->pull ? 0 : read_recipe(how, &recipe, err);
@@ -543,7 +543,7 @@ int dz_image_relock(struct dz_image_store *s, const struct dz_image_build *how, 
     struct dz_image base = {0};
     struct dz_step *apt = NULL;
     struct dz_build b = new_build(s, how, &recipe, full);
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     recipe = (struct dz_recipe){0};
     int rc = dz_recipe_read(how->recipe, &recipe, err);
     if (rc < 0)

@@ -255,7 +255,7 @@ int dz_image_import(struct dz_image_store *s, int from, const struct dz_image_bu
     char full[DZ_IMAGE_NAME_MAX + 1];
     struct dz_image_file f;
     struct dz_image_parts parts = {.names = DZ_BUF_INIT(NAMES_MAX)};
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     int rc = how->name ? dz_image_full_name(how->name, full, err) : 0;
     if (rc == 0)
         rc = dz_image_lock(s, &lock, err);

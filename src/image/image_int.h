@@ -52,8 +52,11 @@ int dz_image_publish(const struct dz_image_store *s, int fd, const char *work, c
 bool dz_image_exists(const struct dz_image_store *s, const char *path);
 int dz_image_hash_fd(int fd, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 /* Take the store's lock for building, removing or repairing. Does not wait: DZ_EBUSY. The caller
- * closes *ret_fd. */
+ * gives *ret_fd to dz_image_unlock. */
 int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *err);
+/* Release the lock and close *lock, if it is not -1. A close alone would leave the store locked
+ * while a process that was forked meanwhile, such as a jail, still has the descriptor. */
+void dz_image_unlock(int *lock);
 /* Check NAME or NAME:TAG and complete it to NAME:TAG. */
 int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
                        struct dz_err *err);

@@ -694,7 +694,7 @@ int dz_image_verify(struct dz_image_store *s, const char *sha256, const struct d
 {
     struct dz_image image = {0};
     struct verifying v = {.s = s, .how = how, .sha256 = sha256};
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     int rc = how->repair ? dz_image_lock(s, &lock, err) : 0;
     DZ_AUTO(dz_fd_close) int fd = rc < 0 ? -1 : dz_image_open(s, sha256, err);
     if (rc < 0 || fd < 0)

@@ -149,7 +149,7 @@ int dz_image_snapshot(struct dz_image_store *s, const struct dz_image_snapshot *
 {
     char full[DZ_IMAGE_NAME_MAX + 1];
     struct dz_image_file f;
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     int rc = dz_image_full_name(how->name, full, err);
     if (rc == 0)
         rc = dz_image_lock(s, &lock, err);

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -66,6 +67,15 @@ int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *er
     if (rc == 0)
         *ret_fd = DZ_TAKE_FD(fd);
     return rc;
+}
+
+void dz_image_unlock(int *lock)
+{
+    struct dz_err err;
+    int rc = *lock < 0 ? 0 : dz_fd_lock(*lock, DZ_FD_LOCK_NONE, &err);
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "image_lock_kept", dz_log_err(&err));
+    dz_fd_close(lock);
 }
 
 void dz_image_store_guard(struct dz_image_store *s, dz_image_guard_fn *guard, void *arg)

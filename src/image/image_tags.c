@@ -523,7 +523,7 @@ int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *e
     struct names tags = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
     struct dz_image_gc gc = {0};
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 20);
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     int rc = dz_image_lock(s, &lock, err);
     if (rc == 0)
         rc = dz_image_find(s, name, sha256, err);
@@ -601,7 +601,7 @@ int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc
 {
     struct dz_image_gc gc = {0};
     struct sweep w = {s, &gc};
-    DZ_AUTO(dz_fd_close) int lock = -1;
+    DZ_AUTO(dz_image_unlock) int lock = -1;
     int rc = dz_image_lock(s, &lock, err);
     if (rc == 0)
         rc = dz_image_each(s, sweep_image, &w, err);

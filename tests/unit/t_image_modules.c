@@ -5,7 +5,9 @@
 
 #include "base/fd.h"
 
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define A "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -99,5 +101,28 @@ TEST(an_error_leaves_no_descriptor_open)
     CHECK_INT(dz_image_modules(r.store, &r.image, fds, &count, &missing, &err), DZ_ENOENT);
     CHECK(strstr(err.msg, "import the image again") != NULL);
     CHECK_INT(next_fd(), before);
+    teardown(&r);
+}
+
+TEST(the_store_is_free_at_once_though_a_child_still_has_the_lock_open)
+{
+    struct rig r;
+    struct dz_err err = {0};
+    int lock = -1, again = -1;
+    setup(&r);
+    CHECK_INT(dz_image_lock(r.store, &lock, &err), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)pause();
+        _exit(1);
+    }
+    CHECK(child > 0);
+    CHECK_INT(dz_image_lock(r.store, &again, &err), DZ_EBUSY);
+    dz_image_unlock(&lock);
+    CHECK_INT(lock, -1);
+    CHECK_INT(dz_image_lock(r.store, &again, &err), 0);
+    dz_image_unlock(&again);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    (void)unlink("images/lock");
     teardown(&r);
 }
