@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_tenant.c - tenants: their usage and quotas; the operator sets quotas.
+ * api_tenant.c - tenants: their usage, quotas and the place of their replicas; the operator sets
+ * both.
  */
 #include "api/api_int.h"
 
@@ -38,9 +39,16 @@ static void put_usage(struct dz_json *j, const char *key, const struct dz_contro
     dz_json_end(j);
 }
 
-static void put_members(struct dz_json *j, const struct dz_control_quota_state *s)
+static int put_members(struct dz_api *a, const struct dz_control_caller *who, struct dz_json *j,
+                       const struct dz_control_quota_state *s, struct dz_why *why)
 {
+    DZ_AUTO(dz_freep) char *replica = NULL;
+    int rc = dz_control_tenant_replica(a->control, s->tenant, &replica, why);
+    if (rc < 0)
+        return rc;
     dz_json_put_strz(j, "id", s->tenant);
+    /* a URL is a place on the host */
+    dz_json_put_strz(j, "replica", who->is_operator || !strchr(replica, ':') ? replica : NULL);
     put_quotas(j, "quotas", &s->quotas);
     put_usage(j, "usage", &s->used, s->measured);
     dz_json_key(j, "token");
@@ -52,6 +60,7 @@ static void put_members(struct dz_json *j, const struct dz_control_quota_state *
     } else {
         dz_json_null(j);
     }
+    return 0;
 }
 
 static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *tenant)
@@ -64,8 +73,12 @@ static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *ten
         return;
     }
     dz_api_begin(&o);
-    put_members(&o.json, &s);
-    dz_api_send(r, 200, &o);
+    if (put_members(a, dz_api_caller(r, a), &o.json, &s, &why) == 0) {
+        dz_api_send(r, 200, &o);
+    } else {
+        dz_buf_release(&o.text);
+        dz_api_refuse(r, &why);
+    }
 }
 
 void dz_api_tenants(struct dz_http_req *r, void *api)
@@ -93,7 +106,7 @@ void dz_api_tenants(struct dz_http_req *r, void *api)
         if (rc < 0)
             break;
         dz_json_object(&o.json);
-        put_members(&o.json, &s);
+        rc = put_members(a, who, &o.json, &s, &why);
         dz_json_end(&o.json);
     }
     if (rc < 0) {
@@ -112,11 +125,9 @@ void dz_api_tenant(struct dz_http_req *r, void *api)
     send_tenant(api, r, dz_http_param(r, "tenant"));
 }
 
-struct set {
-    const char *quotas;
-};
 const struct dz_api_field dz_api_tenant_fields[] = {
-    {"quotas", DZ_API_OBJECT, offsetof(struct set, quotas), NULL, 0},
+    {"quotas", DZ_API_OBJECT, offsetof(struct dz_control_tenant_set, quotas), NULL, 0},
+    {"replica", DZ_API_STR, offsetof(struct dz_control_tenant_set, replica), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
@@ -125,11 +136,10 @@ void dz_api_tenant_set(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_why why = {0};
     const char *tenant = dz_http_param(r, "tenant");
-    struct set b = {0};
+    struct dz_control_tenant_set b = {0};
     if (!dz_api_body(r, &b))
         return;
-    if (b.quotas &&
-        dz_control_set_quotas(a->control, dz_api_caller(r, a), tenant, b.quotas, &why) < 0)
+    if (dz_control_set_tenant(a->control, dz_api_caller(r, a), tenant, &b, &why) < 0)
         dz_api_refuse(r, &why);
     else
         send_tenant(a, r, tenant);

@@ -52,10 +52,35 @@ static int change(struct dz_cli *c, struct dz_err *err)
     return rc;
 }
 
+/* The setting of a tenant: show it, or set it first. */
+static int replicate_tenant(struct dz_cli *c, const char *tenant, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    if (c->argc > 1 || dz_cli_value(c, "every") || dz_cli_flag(c, "take"))
+        return dz_cli_usage(c, err, "with --tenant, only URL, off or default may be given");
+    int rc = c->argc > 0 ? dz_cli_ask(c, "PATCH", json_pack("{s:s}", "replica", c->argv[0]),
+                                      &answer, err, "/v1/tenants/{}", tenant)
+                         : dz_cli_ask(c, "GET", NULL, &answer, err, "/v1/tenants/{}", tenant);
+    if (rc < 0)
+        return rc;
+    rc = DZ_EXIT_OK;
+    if (c->json)
+        rc = dz_cli_show_json(c, answer, err);
+    else if (!c->quiet)
+        fprintf(c->out, "%s\n", dz_cli_text(answer, "replica"));
+    json_decref(answer);
+    return rc;
+}
+
 static int replicate(struct dz_cli *c, struct dz_err *err)
 {
+    const char *tenant = dz_cli_value(c, "tenant");
     json_t *s = NULL;
     int rc = 0;
+    if (tenant)
+        return replicate_tenant(c, tenant, err);
+    if (c->argc == 0)
+        return dz_cli_usage(c, err, "name a sandbox, or a tenant with --tenant");
     if (c->argc > 1 || dz_cli_value(c, "every"))
         rc = change(c, err);
     if (rc >= 0 && dz_cli_flag(c, "take"))
@@ -72,12 +97,12 @@ const struct dz_cli_command dz_cmd_replicate = {
     .name = "replicate",
     .group = DZ_CLI_GROUP_REPLICA,
     .summary = "replicate a sandbox continuously, or show its replica",
-    .args = "SANDBOX [URL|off|default]",
-    .min_args = 1,
+    .args = "SANDBOX|--tenant TENANT [URL|off|default]",
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){
             {"every", 0, "DURATION", "pause between uploads (0: the daemon's replica.every)"},
+            {"tenant", 0, "TENANT", "all sandboxes of TENANT without a setting of their own"},
             {"take", 0, NULL, "take the replica over from another daemon"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
@@ -85,8 +110,8 @@ const struct dz_cli_command dz_cmd_replicate = {
     .help = DZ_CLI_SANDBOX_HELP
     "Without URL, prints the state of the replica. With a URL, the daemon keeps a\n"
     "replica at URL/ID: each commit of the sandbox becomes a file there within\n"
-    "milliseconds. off: do not replicate; default: as the daemon's replica.url\n"
-    "says. Only operators may set a URL.\n"
+    "milliseconds. off: do not replicate; default: as the tenant's setting says,\n"
+    "or the daemon's replica.url. Only operators may set a URL.\n"
     "\n"
     "A daemon that finds that another one writes to a replica stops, with the event\n"
     "replica_fenced; --take makes this daemon the writer.\n",

@@ -359,7 +359,7 @@ int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_er
             *err = e->intents.err;
     }
     e->recovered = true;
-    dz_replica_rows(e);
+    dz_replica_rows(e, NULL);
     dz_space_watch(e);
     dz_prealloc_fill(e);
     dz_timer_after(e->sweep, 0);

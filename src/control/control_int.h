@@ -301,7 +301,7 @@ int dz_replicas_open(struct dz_control *e, const struct dz_control_replica_opts 
 void dz_replicas_close(struct dz_control *e);
 /* A row is new or was changed: replicate the sandbox, or stop that, as its settings say. */
 void dz_replica_row(struct dz_control *e, const struct dz_instance *row);
-void dz_replica_rows(struct dz_control *e); /* the same for all rows */
+void dz_replica_rows(struct dz_control *e, const char *tenant); /* all rows; NULL: any tenant */
 void dz_replica_erased(struct dz_control *e, const char *id);
 /* A cell is about to get these files; it is gone, or exits. */
 void dz_replica_attach(struct dz_control *e, const char *id, int disk_fd, int wal_fd);

@@ -718,37 +718,56 @@ int dz_control_tenants(struct dz_control *e, const struct dz_control_caller *who
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-int dz_control_set_quotas(struct dz_control *e, const struct dz_control_caller *who,
-                          const char *tenant, const char *json, struct dz_why *why)
+/* Write what is set into the tenant's row, and remember the quotas. */
+static int change_tenant(struct dz_control *e, struct usage *u, const char *tenant,
+                         const struct dz_control_tenant_set *set, struct dz_why *why)
 {
     DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row row = {0};
+    struct dz_quotas q = u->own;
+    uint64_t columns = set->replica ? DZ_ROW_COLUMN(tenant, replica) : 0;
+    int rc = set->quotas ? dz_quotas_read(set->quotas, &q, why) : 0;
+    if (rc == 0)
+        rc = dz_control_know_tenant(e, tenant, &why->err);
+    DZ_AUTO(dz_freep) char *text = rc == 0 && set->quotas ? quotas_text(&q) : NULL;
+    if (rc == 0 && set->quotas && !text)
+        rc = dz_why(why, DZ_ENOMEM, NULL, "out of memory");
+    if (rc == 0)
+        rc = dz_registry_tenant_get(e->registry, NULL, tenant, &row, &why->err);
+    if (rc < 0)
+        return rc;
+    struct dz_tenant_row to = row;
+    if (set->quotas) {
+        to.quotas = text;
+        columns |= DZ_ROW_COLUMN(tenant, quotas);
+    }
+    if (set->replica)
+        to.replica = strcmp(set->replica, DZ_CONTROL_REPLICA_DEFAULT) == 0 ? "" : set->replica;
+    rc = dz_registry_tenant_change(e->registry, &to, columns, true, &why->err);
+    if (rc == 0)
+        u->own = q;
+    return rc;
+}
+
+int dz_control_set_tenant(struct dz_control *e, const struct dz_control_caller *who,
+                          const char *tenant, const struct dz_control_tenant_set *set,
+                          struct dz_why *why)
+{
     struct dz_control_quota_state state;
     if (!who->is_operator)
-        return dz_why(why, DZ_EDENIED, NULL, "only the operator can set quotas");
+        return dz_why(why, DZ_EDENIED, NULL, "only the operator can set quotas and replicas");
     int rc = dz_control_quotas(e, who, tenant, &state, why);
     struct usage *u = rc == 0 ? usage_of(e, state.tenant, NULL) : NULL;
     if (rc < 0 || !u)
         return rc < 0 ? rc : DZ_ENOMEM;
-    struct dz_quotas q = u->own;
-    rc = dz_quotas_read(json, &q, why);
-    if (rc == 0)
-        rc = dz_control_know_tenant(e, state.tenant, &why->err);
-    DZ_AUTO(dz_freep) char *text = rc == 0 ? quotas_text(&q) : NULL;
-    if (rc == 0 && !text)
-        rc = dz_why(why, DZ_ENOMEM, NULL, "out of memory");
-    if (rc == 0)
-        rc = dz_registry_tenant_get(e->registry, NULL, state.tenant, &row, &why->err);
-    if (rc == 0) {
-        struct dz_tenant_row to = row;
-        to.quotas = text;
-        rc = dz_registry_tenant_change(e->registry, &to, DZ_ROW_COLUMN(tenant, quotas), true,
-                                       &why->err);
-    }
+    rc = dz_replica_check_url(set->replica, true, why);
+    if (rc == 0 && (set->quotas || set->replica))
+        rc = change_tenant(e, u, state.tenant, set, why);
     if (rc < 0)
         return rc;
-    u->own = q;
+    if (set->replica)
+        dz_replica_rows(e, state.tenant);
     dz_files_room(e->sandboxes);
-    u->measured = u->measured && q.disk_bytes != DZ_QUOTA_NONE;
+    u->measured = u->measured && u->own.disk_bytes != DZ_QUOTA_NONE;
     dz_timer_after(e->measure, 0);
     return 0;
 }

@@ -52,10 +52,18 @@ DZ_NODISCARD int dz_control_quotas(struct dz_control *e, const struct dz_control
 DZ_NODISCARD int dz_control_tenants(struct dz_control *e, const struct dz_control_caller *who,
                                     const char *after, size_t limit, struct dz_tenant_rows *rows,
                                     struct dz_why *why);
-/* json: an object whose values are numbers, "unlimited" or "default"; other quotas stay. Operator
- * only. */
-DZ_NODISCARD int dz_control_set_quotas(struct dz_control *e, const struct dz_control_caller *who,
-                                       const char *tenant, const char *json, struct dz_why *why);
+/* Operator only. */
+struct dz_control_tenant_set {
+    /* JSON: an object whose values are numbers, "unlimited" or "default"; other quotas stay.
+     * NULL: all stay. */
+    const char *quotas;
+    /* Where to sandboxes without a setting of their own are replicated: a URL, or
+     * DZ_CONTROL_REPLICA_*. NULL: as before. */
+    const char *replica;
+};
+DZ_NODISCARD int dz_control_set_tenant(struct dz_control *e, const struct dz_control_caller *who,
+                                       const char *tenant, const struct dz_control_tenant_set *set,
+                                       struct dz_why *why);
 
 /* Account for bytes buffered for a tenant (bodies, answers, queues, input of commands). A holder
  * changes its part from *had to `now`; on success *had = now. False: the limit of the tenant or of

@@ -3,9 +3,10 @@
  * control_replica.c - which sandboxes are replicated, and where to; what the engine
  * (replica/replica_engine.h) reports.
  *
- * A sandbox is replicated if it is not ephemeral and its setting is a URL, or is not "off" and the
- * server has a URL. The engine starts with the first such sandbox. It gets the row of the sandbox
- * as JSON, which it stores beside the pages: from it a lost registry is rebuilt.
+ * The setting of a sandbox is that of its row, or that of its tenant, or the server's: the first
+ * that is not "default". A sandbox is replicated if it is not ephemeral and this is a URL. The
+ * engine starts with the first such sandbox. It gets the row of the sandbox as JSON, which it
+ * stores beside the pages: from it a lost registry is rebuilt.
  */
 #include "control/control_int.h"
 
@@ -124,26 +125,50 @@ static int about_of(const struct dz_instance *row, struct dz_buf *b, struct dz_e
     return rc < 0 || b->err ? dz_fail(err, DZ_ENOMEM, "describe %s: out of memory", row->id) : 0;
 }
 
-/* Where to; NULL: it is not replicated. */
-static const char *url_of(const struct dz_control *e, const struct dz_instance *row,
-                          const struct dz_sandbox_config *c)
+/* A setting that is not "default"? */
+static bool is_set(const char *setting)
 {
-    bool own = c->replica && strcmp(c->replica, DZ_CONTROL_REPLICA_DEFAULT) != 0;
-    if (row->ephemeral || (own && strcmp(c->replica, DZ_CONTROL_REPLICA_OFF) == 0))
-        return NULL;
-    return own ? c->replica : e->replica.url && e->replica.url[0] ? e->replica.url : NULL;
+    return setting && setting[0] && strcmp(setting, DZ_CONTROL_REPLICA_DEFAULT) != 0;
+}
+
+/* What decides for one sandbox. Release `tenant` and `config`. */
+struct place {
+    struct dz_sandbox_config config;
+    struct dz_tenant_row tenant; /* empty, if nothing is known of it */
+    const char *url;             /* borrowed from the others; NULL: it is not replicated */
+};
+static void place_release(struct place *p)
+{
+    dz_sandbox_config_release(&p->config);
+    dz_tenant_row_release(&p->tenant);
+}
+
+static int place_of(const struct dz_control *e, const struct dz_instance *row, struct place *p,
+                    struct dz_err *err)
+{
+    int rc = dz_sandbox_config_of(row, &p->config, err);
+    if (rc == 0)
+        rc = dz_registry_tenant_get(e->registry, NULL, row->tenant, &p->tenant, err);
+    if (rc < 0 && rc != DZ_ENOENT)
+        return rc;
+    const char *setting = is_set(p->config.replica)   ? p->config.replica
+                          : is_set(p->tenant.replica) ? p->tenant.replica
+                                                      : e->replica.url;
+    p->url = row->ephemeral || !is_set(setting) || strcmp(setting, DZ_CONTROL_REPLICA_OFF) == 0
+                 ? NULL
+                 : setting;
+    return 0;
 }
 
 static int follow(struct dz_control *e, const struct dz_instance *row, bool take,
                   struct dz_err *err)
 {
-    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
+    DZ_AUTO(place_release) struct place p = {0};
     DZ_AUTO(dz_buf_release) struct dz_buf about = DZ_BUF_INIT(DZ_REPLICA_ABOUT_MAX);
-    int rc = dz_sandbox_config_of(row, &c, err);
-    const char *url = rc == 0 ? url_of(e, row, &c) : NULL;
+    int rc = place_of(e, row, &p, err);
     if (rc < 0)
         return rc;
-    if (!url) {
+    if (!p.url) {
         if (e->replicas)
             dz_replica_engine_leave(e->replicas, row->id, false);
         return 0;
@@ -157,14 +182,15 @@ static int follow(struct dz_control *e, const struct dz_instance *row, bool take
         rc = dz_fail(err, about.err, "describe %s: out of memory", row->id);
     if (rc < 0)
         return rc;
-    const struct dz_replica_follow f = {
-        .id = row->id,
-        .url = url,
-        .about = about.p,
-        .take = take,
-        .policy = {.every_ms = c.replica_every_ms ? c.replica_every_ms : e->replica.every_ms,
-                   .snapshot_ms = e->replica.snapshot_ms,
-                   .keep_ms = e->replica.keep_ms}};
+    const struct dz_replica_follow f = {.id = row->id,
+                                        .url = p.url,
+                                        .about = about.p,
+                                        .take = take,
+                                        .policy = {.every_ms = p.config.replica_every_ms
+                                                                   ? p.config.replica_every_ms
+                                                                   : e->replica.every_ms,
+                                                   .snapshot_ms = e->replica.snapshot_ms,
+                                                   .keep_ms = e->replica.keep_ms}};
     return dz_replica_engine_follow(e->replicas, &f, err);
 }
 
@@ -181,14 +207,14 @@ void dz_replica_erased(struct dz_control *e, const char *id)
         dz_replica_engine_leave(e->replicas, id, true);
 }
 
-void dz_replica_rows(struct dz_control *e)
+void dz_replica_rows(struct dz_control *e, const char *tenant)
 {
     char after[DZ_COLD_KEY] = "";
     for (bool more = true; more;) {
         DZ_AUTO(dz_instances_release)
         struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
         struct dz_err err;
-        const struct dz_registry_filter f = {.after = after[0] ? after : NULL};
+        const struct dz_registry_filter f = {.after = after[0] ? after : NULL, .tenant = tenant};
         if (dz_registry_list(e->registry, &f, &rows, &err) < 0) {
             dz_log(DZ_LOG_WARN, "replica_failed", dz_log_err(&err));
             return;
@@ -233,15 +259,14 @@ int dz_replica_check_url(const char *url, bool is_operator, struct dz_why *why)
 int dz_replica_place(const struct dz_control *e, const struct dz_instance *row, char *ret_url,
                      struct dz_why *why)
 {
-    DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
-    int rc = dz_sandbox_config_of(row, &c, &why->err);
-    const char *url = rc == 0 ? url_of(e, row, &c) : NULL;
-    if (rc == 0 && !url)
+    DZ_AUTO(place_release) struct place p = {0};
+    int rc = place_of(e, row, &p, &why->err);
+    if (rc == 0 && !p.url)
         return dz_why(why, DZ_ESTATE, NULL,
                       "%s is not replicated, so there is no replica to restore it from",
                       row->name[0] ? row->name : row->id);
     if (rc == 0)
-        rc = dz_replica_url_of(url, row->id, ret_url, &why->err);
+        rc = dz_replica_url_of(p.url, row->id, ret_url, &why->err);
     return rc < 0 ? dz_why_err(why, rc, &why->err) : 0;
 }
 
@@ -262,6 +287,18 @@ void dz_control_replica_of(struct dz_control *e, const char *id, struct dz_contr
                                        .errors = s.errors};
     memcpy(ret->url, s.url, sizeof s.url);
     memcpy(ret->error, s.error, sizeof s.error);
+}
+
+int dz_control_tenant_replica(struct dz_control *e, const char *tenant, char **ret_setting,
+                              struct dz_why *why)
+{
+    DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row row = {0};
+    int rc = dz_registry_tenant_get(e->registry, NULL, tenant, &row, &why->err);
+    if (rc < 0 && rc != DZ_ENOENT)
+        return dz_why_err(why, rc, &why->err);
+    *ret_setting =
+        dz_str_dup(dz_str(is_set(row.replica) ? row.replica : DZ_CONTROL_REPLICA_DEFAULT));
+    return *ret_setting ? 0 : dz_why(why, DZ_ENOMEM, NULL, "out of memory");
 }
 
 void dz_control_replicas(struct dz_control *e, bool take, struct dz_control_replicas *ret)

@@ -38,6 +38,10 @@ struct dz_control_replica {
     uint64_t uploads, bytes, errors; /* since the daemon's start */
     char url[DZ_CONTROL_REPLICA_URL], error[160];
 };
+/* The setting of a tenant: a URL, or one of the words above. Free it. DZ_ENOMEM. */
+DZ_NODISCARD int dz_control_tenant_replica(struct dz_control *e, const char *tenant,
+                                           char **ret_setting, struct dz_why *why);
+
 void dz_control_replica_of(struct dz_control *e, const char *id, struct dz_control_replica *ret);
 
 struct dz_control_replicas {

@@ -47,7 +47,8 @@
     DZ_RECORD_HEAD(T, I) /* `tenant` repeats the id */ \
     T(status)                                          \
     T(quotas) /* JSON */                               \
-    T(metadata)
+    T(metadata)                                        \
+    T(replica) /* "off", a URL, or "": as the server */
 
 #define DZ_TOKEN_COLUMNS(T, I)                                    \
     DZ_RECORD_HEAD(T, I)                                          \

@@ -132,11 +132,13 @@ static const char *const steps[] = {
     /* The number that decides the user of a tenant's processes: see dz_registry_number. */
     ("CREATE TABLE tenant_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE)\n"
      "  WITHOUT ROWID;\n"),
+
+    "ALTER TABLE tenant ADD COLUMN replica TEXT;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 7,
+    .version = 8,
 };

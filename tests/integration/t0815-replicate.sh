@@ -64,6 +64,14 @@ test_that 'off, default, a URL of its own; a tenant may not name a URL' '
     run 0 doze replicate a default && write a back && rests a && same "$(cat a)" && api 400 PATCH "$(s /a)" "{\"replica\":\"ftp://x\"}" && has out "\"field\":\"replica\"" &&
     run 1 doze replicate a /tmp/x && has err "file:///DIR"
 '
+test_that 'a tenant has a setting, which comes before that of the server and after that of a sandbox' '
+    run 0 doze replicate --tenant default && has out default && run 0 doze replicate --tenant default "file://$PWD/tenant" && write a tenant && rests a &&
+    run 0 doze restore -q -o t "file://$PWD/tenant/$(cat a)" && flat "data/live/$(cat a).doze" && cmp t flat.db && run 0 doze replicate a "file://$PWD/other" && until_true current a &&
+    run 0 doze replicate --tenant default off && run 0 doze replicate a && has out "current, file://$PWD/other" && run 0 doze replicate a default && has out off && run 0 doze replicate b && has out off &&
+    api 400 PATCH /v1/tenants/default "{\"replica\":\"ftp://x\"}" && has out "\"field\":\"replica\"" && run 2 doze replicate --tenant default off --take && run 2 doze replicate &&
+    stop && launch && run 0 doze replicate a && has out off && run 0 doze replicate --tenant default default && write a server && run 0 doze replicate --tenant default --json && has out "\"replica\":\"default\"" &&
+    rests a && same "$(cat a)"
+'
 test_that 'metrics, stats and events tell of it' '
     api 200 GET /metrics && grep -q "^doze_replicas 2" out && grep -qE "^doze_replica_uploads_total [1-9]" out && grep -q "^doze_replica_errors_total 0" out &&
     grep -qE "^doze_replica_lag_seconds_count [1-9]" out && run 0 doze stats && has out "replicas: 2" && run 0 doze replicate b --json && has out "\"state\":\"current\""
