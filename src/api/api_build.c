@@ -20,6 +20,15 @@ enum {
     PIECE = 16384, /* bytes of a log in one event */
 };
 
+void dz_api_put_progress(struct dz_json *j, const char *what, uint64_t done, uint64_t total)
+{
+    dz_json_object(j);
+    dz_json_put_strz(j, "what", what);
+    dz_json_put_u64(j, "done_bytes", done);
+    dz_json_put_u64(j, "total_bytes", total);
+    dz_json_end(j);
+}
+
 static void put_build(struct dz_json *j, const struct dz_control_build_state *s)
 {
     char ref[DZ_IMAGE_REF];
@@ -31,15 +40,10 @@ static void put_build(struct dz_json *j, const struct dz_control_build_state *s)
     dz_json_put_bool(j, "over", s->over);
     dz_json_put_u64(j, "log_bytes", s->log_at + s->log.n);
     dz_json_key(j, "progress");
-    if (s->what) {
-        dz_json_object(j);
-        dz_json_put_strz(j, "what", s->what);
-        dz_json_put_u64(j, "done_bytes", s->done);
-        dz_json_put_u64(j, "total_bytes", s->total);
-        dz_json_end(j);
-    } else {
+    if (s->what)
+        dz_api_put_progress(j, s->what, s->done, s->total);
+    else
         dz_json_null(j);
-    }
     dz_api_put_time(j, "created_at", s->created);
     dz_api_put_time(j, "ended_at", s->ended);
 }

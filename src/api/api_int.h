@@ -139,6 +139,8 @@ int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_why *
 void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms);
 /* Write the members of a sandbox into an open object, or the whole object. */
 void dz_api_put_replicated(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
+/* The object {"what","done_bytes","total_bytes"}. */
+void dz_api_put_progress(struct dz_json *j, const char *what, uint64_t done, uint64_t total);
 void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 

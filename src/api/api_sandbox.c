@@ -117,6 +117,16 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_raw(j, "metadata", c.metadata);
 }
 
+static void put_progress(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
+{
+    struct dz_sandbox_progress p;
+    dz_json_key(j, "progress");
+    if (dz_control_progress(a->control, row->id, &p))
+        dz_api_put_progress(j, p.what, p.done, p.total);
+    else
+        dz_json_null(j);
+}
+
 void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
 {
     dz_json_put_strz(j, "id", row->id);
@@ -144,6 +154,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     dz_json_put_u64(j, "file_bytes", dz_control_file_bytes(a->control, row));
     dz_json_put_i64(j, "generation", row->generation);
     dz_api_put_replicated(a, j, row);
+    put_progress(a, j, row);
     put_text(j, "error", row->error);
 }
 

@@ -68,7 +68,10 @@ int dz_blob_in_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, str
     if (at > in->size || n > in->size - at)
         return dz_fail(err, DZ_EIO, "read an object: it ends before byte %llu",
                        (unsigned long long)at + n);
-    return in->ops->read(in, buf, n, at, err);
+    int rc = in->ops->read(in, buf, n, at, err);
+    if (rc == 0 && in->progress)
+        dz_blob_progress_at(in->progress, at + n);
+    return rc;
 }
 
 void dz_blob_in_close(struct dz_blob_in *in)

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,10 +76,23 @@ struct dz_blob_in_ops {
     int (*read)(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err);
     void (*close)(struct dz_blob_in *in);
 };
+/* How far an object was read, in bytes: for other threads to show. */
+struct dz_blob_progress {
+    _Atomic uint64_t done, total;
+};
+static inline void dz_blob_progress_at(struct dz_blob_progress *p, uint64_t at)
+{
+    uint64_t had = atomic_load_explicit(&p->done, memory_order_relaxed);
+    while (had < at && !atomic_compare_exchange_weak(&p->done, &had, at)) {
+    }
+}
+
 struct dz_blob_in {
     const struct dz_blob_in_ops *ops;
     uint64_t size; /* bytes of the object */
     int fd;        /* the object's descriptor, borrowed; -1 if the store has none */
+    /* Kept by dz_blob_in_read() and dz_blob_copy(); NULL: by nobody. */
+    struct dz_blob_progress *progress;
 };
 
 DZ_NODISCARD int dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,

@@ -85,7 +85,13 @@ static int open_in(const struct dz_cold *c, const char *id, enum dz_cold_file fi
                    struct dz_blob_in **ret_in, struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
-    return dz_blob_in_open(place_of(c, file), dz_cold_key(id, file, key), ret_in, err);
+    int rc = dz_blob_in_open(place_of(c, file), dz_cold_key(id, file, key), ret_in, err);
+    if (rc == 0 && c->progress) {
+        (*ret_in)->progress = c->progress;
+        atomic_store(&c->progress->done, 0);
+        atomic_store(&c->progress->total, (*ret_in)->size);
+    }
+    return rc;
 }
 
 static int open_out(const struct dz_cold *c, const char *id, enum dz_cold_file file,

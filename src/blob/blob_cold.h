@@ -35,6 +35,7 @@ struct dz_cold { /* both are borrowed */
      * daemon unpacks in a jail. NULL: dz_cold_expand. */
     int (*expand)(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cancel cancel,
                   uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
+    struct dz_blob_progress *progress; /* of the step, for other threads; or NULL */
 };
 
 enum dz_cold_file {

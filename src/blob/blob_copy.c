@@ -284,17 +284,18 @@ int dz_blob_hash(struct dz_blob_in *in, const _Atomic bool *cancel,
 
 /* --- inside the kernel --- */
 
-/* Copy `size` bytes. 1: this kernel or this file system cannot, and nothing was copied. */
-static int copy_range(int from, int to, uint64_t size, const _Atomic bool *cancel,
+/* Copy all of `in`. 1: this kernel or this file system cannot, and nothing was copied. */
+static int copy_range(const struct dz_blob_in *in, int to, const _Atomic bool *cancel,
                       struct dz_err *err)
 {
+    const uint64_t size = in->size;
     uint64_t at = 0;
     while (at < size) {
         off_t in_at = (off_t)at, out_at = (off_t)at;
         size_t n = size - at < STEP ? (size_t)(size - at) : STEP;
         if (canceled(cancel))
             return fail_canceled(err);
-        ssize_t did = copy_file_range(from, &in_at, to, &out_at, n, 0);
+        ssize_t did = copy_file_range(in->fd, &in_at, to, &out_at, n, 0);
         if (did < 0 && errno == EINTR)
             continue;
         if (did < 0 && at == 0 &&
@@ -305,6 +306,8 @@ static int copy_range(int from, int to, uint64_t size, const _Atomic bool *cance
         if (did == 0)
             return dz_fail(err, DZ_EIO, "copy a file: it shrank meanwhile");
         at += (uint64_t)did;
+        if (in->progress)
+            dz_blob_progress_at(in->progress, at);
         /* only a hint: if it fails, the fsync behind the last write reports the failure */
         if (at < size)
             (void)sync_file_range(to, (off_t)(at - (uint64_t)did), did, SYNC_FILE_RANGE_WRITE);
@@ -320,7 +323,7 @@ static int copy_hashed(struct dz_blob_in *in, struct dz_blob_out *out,
     DZ_AUTO(end_hashing) struct hashing *h = NULL;
     int rc = start_hashing(in, how->cancel, &h, err);
     if (rc == 0)
-        rc = copy_range(in->fd, out->fd, in->size, how->cancel, err);
+        rc = copy_range(in, out->fd, how->cancel, err);
     if (rc == 0)
         rc = finish_hashing(h, done->sha256, err);
     done->hashed = rc == 0;
@@ -341,7 +344,7 @@ static int copy_files(struct dz_blob_in *in, struct dz_blob_out *out,
     /* Allocate the blocks in one piece; so a full disk is found before anything is written. */
     if (in->size > 0 && fallocate(out->fd, 0, 0, (off_t)in->size) < 0 && errno == ENOSPC)
         return dz_fail_sys(err, ENOSPC, "make room for %llu bytes", (unsigned long long)in->size);
-    return how->no_hash ? copy_range(in->fd, out->fd, in->size, how->cancel, err)
+    return how->no_hash ? copy_range(in, out->fd, how->cancel, err)
                         : copy_hashed(in, out, how, done, err);
 }
 

@@ -377,7 +377,7 @@ static int crypt_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in 
     struct crypt_in *in = dz_zalloc(sizeof *in);
     if (!in)
         return dz_fail(err, DZ_ENOMEM, "read the object %s: out of memory", key);
-    in->head = (struct dz_blob_in){&crypt_in_ops, 0, -1};
+    in->head = (struct dz_blob_in){.ops = &crypt_in_ops, .fd = -1};
     in->number = UINT64_MAX;
     (void)snprintf(in->key, sizeof in->key, "%s", key);
     int rc = dz_blob_in_open(crypt_of(s)->inner, key, &in->inner, err);

@@ -95,7 +95,8 @@ static int file_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in *
     struct file_in *in = dz_zalloc(sizeof *in);
     if (!in)
         return dz_fail(err, DZ_ENOMEM, "open %s/%s: out of memory", f->path, key);
-    in->head = (struct dz_blob_in){&in_ops, (uint64_t)st.st_size, DZ_TAKE_FD(fd)};
+    in->head =
+        (struct dz_blob_in){.ops = &in_ops, .size = (uint64_t)st.st_size, .fd = DZ_TAKE_FD(fd)};
     in->store = f;
     (void)atomic_fetch_add(&f->open, 1);
     *ret_in = &in->head;

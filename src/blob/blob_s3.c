@@ -354,7 +354,7 @@ static int s3_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **r
     struct s3_in *in = dz_zalloc(sizeof *in);
     if (!in)
         return no_memory(key, err);
-    in->head = (struct dz_blob_in){&in_ops, 0, -1};
+    in->head = (struct dz_blob_in){.ops = &in_ops, .fd = -1};
     in->store = store_of(s);
     in->last = 1;
     (void)snprintf(in->key, sizeof in->key, "%s", key);

@@ -316,7 +316,8 @@ static int expand_call(struct dz_call *call, void *arg, struct dz_err *err)
     static const struct dz_blob_out_ops out_ops = {.write = near_write};
     const struct expand_args *a = arg;
     int in_fd = dz_call_fd(call, EXPAND_IN), out_fd = dz_call_fd(call, EXPAND_OUT);
-    struct far_in in = {{in_fd < 0 ? &far_ops : &near_ops, a->size, in_fd}, call};
+    struct far_in in = {{.ops = in_fd < 0 ? &far_ops : &near_ops, .size = a->size, .fd = in_fd},
+                        call};
     struct near_out out = {.head = {.ops = &out_ops, .fd = out_fd}};
     uint8_t digest[DZ_SHA256_BYTES];
     int rc = dz_cold_expand(&in.head, out_fd < 0 ? NULL : &out.head, NULL, digest, err);
@@ -339,7 +340,7 @@ static int hash_written(int fd, dz_cell_cancel cancel, uint8_t ret_digest[static
     struct stat st;
     if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at what was unpacked");
-    struct dz_blob_in back = {&ops, (uint64_t)st.st_size, fd};
+    struct dz_blob_in back = {.ops = &ops, .size = (uint64_t)st.st_size, .fd = fd};
     return dz_blob_hash(&back, cancel, ret_digest, err);
 }
 

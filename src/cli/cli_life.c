@@ -24,7 +24,9 @@ static int show_state(struct dz_cli *c, json_t *answer, struct dz_err *err)
 static int change_state(struct dz_cli *c, const char *verb, json_t *body, struct dz_err *err)
 {
     json_t *answer = NULL;
-    int rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/sandboxes/{}/{}", c->argv[0], verb);
+    char pattern[64];
+    (void)snprintf(pattern, sizeof pattern, "/v1/sandboxes/{}/%s", verb);
+    int rc = dz_cli_ask_long(c, pattern, c->argv[0], body, &answer, err);
     return rc < 0 ? rc : show_state(c, answer, err);
 }
 
@@ -37,7 +39,7 @@ static int wake(struct dz_cli *c, struct dz_err *err)
         (void)json_object_set_new(body, "keep", json_string(dz_cli_value(c, "keep")));
     if (dz_cli_value(c, "policy"))
         (void)json_object_set_new(body, "policy", json_string(dz_cli_value(c, "policy")));
-    int rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/sandboxes/{}/wake", c->argv[0]);
+    int rc = dz_cli_ask_long(c, "/v1/sandboxes/{}/wake", c->argv[0], body, &answer, err);
     if (rc < 0)
         return rc;
     if (c->json || c->quiet)

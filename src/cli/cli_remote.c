@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_env.h"
+#include "cli/cli_progress.h"
 #include "cli/cli_table.h"
 
 #include <stdlib.h>
@@ -104,6 +105,64 @@ int dz_cli_ask_target(struct dz_cli *c, const char *method, const struct dz_buf 
         return rc;
     }
     return dz_client_json(client, method, target->p, body, ret_answer, err);
+}
+
+/* A second connection, which asks how far the request on the first one is. */
+struct watching {
+    struct dz_cli *c;
+    const char *sandbox;
+    struct dz_client *client;
+    bool failed;
+    struct dz_cli_progress line;
+    char what[32];
+};
+
+/* A failure ends the watching only: the request on the first connection tells what is wrong. */
+static void on_tick(void *arg)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    struct watching *w = arg;
+    struct dz_err err;
+    json_t *answer = NULL;
+    if (!w->client && !w->failed)
+        w->failed = dz_cli_remote_running(&w->client, &err) < 0 || !w->client;
+    dz_client_target(&target, "/v1/sandboxes/{}", w->sandbox);
+    if (!w->failed)
+        w->failed = dz_client_json(w->client, "GET", target.p, NULL, &answer, &err) < 0;
+    const json_t *p = json_object_get(answer, "progress");
+    const char *what = dz_cli_text(p, "what");
+    const uint64_t total = (uint64_t)json_integer_value(json_object_get(p, "total_bytes"));
+    if (what[0] && (strcmp(what, w->what) != 0 || total != w->line.total)) {
+        dz_cli_progress_end(&w->line);
+        (void)snprintf(w->what, sizeof w->what, "%s", what);
+        dz_cli_progress_start(&w->line, w->c, w->what, total, DZ_CLI_BYTES);
+    }
+    if (what[0])
+        dz_cli_progress_at(&w->line,
+                           (uint64_t)json_integer_value(json_object_get(p, "done_bytes")));
+    json_decref(answer);
+}
+
+int dz_cli_ask_long(struct dz_cli *c, const char *pattern, const char *sandbox, json_t *body,
+                    json_t **ret_answer, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    struct watching w = {.c = c, .sandbox = sandbox};
+    dz_client_target(&target, pattern, sandbox);
+    int rc = target.err ? dz_fail(err, target.err, "the names are too long") : 0;
+    if (rc == 0)
+        rc = dz_cli_remote(c, &client, err);
+    if (rc < 0) {
+        json_decref(body);
+        return rc;
+    }
+    if (c->err_live && !c->quiet)
+        dz_client_tick(client, on_tick, &w);
+    rc = dz_client_json(client, "POST", target.p, body, ret_answer, err);
+    dz_cli_progress_end(&w.line);
+    dz_client_close(w.client);
+    return rc;
 }
 
 int dz_cli_ask_list(struct dz_cli *c, struct dz_client *client, const struct dz_buf *target,

@@ -59,6 +59,11 @@ DZ_NODISCARD int dz_cli_ask_target(struct dz_cli *c, const char *method,
                                    const struct dz_buf *target, json_t *body, json_t **ret_answer,
                                    struct dz_err *err);
 
+/* The same for a request about SANDBOX that may copy its whole file: on a terminal, a progress line
+ * shows how far that is (the sandbox's `progress`). `pattern` has one {}, for the sandbox. */
+DZ_NODISCARD int dz_cli_ask_long(struct dz_cli *c, const char *pattern, const char *sandbox,
+                                 json_t *body, json_t **ret_answer, struct dz_err *err);
+
 /* Get all pages of a list: the items of `key` in each page, as one array. */
 DZ_NODISCARD int dz_cli_ask_list(struct dz_cli *c, struct dz_client *client,
                                  const struct dz_buf *target, const char *key, json_t **ret_items,

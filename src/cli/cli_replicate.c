@@ -147,6 +147,6 @@ int dz_cli_restore_sandbox(struct dz_cli *c, struct dz_err *err)
     for (size_t i = 0; i < DZ_ARRAY_LEN(members); i++)
         if (dz_cli_value(c, members[i]))
             (void)json_object_set_new(body, members[i], json_string(dz_cli_value(c, members[i])));
-    int rc = dz_cli_ask(c, "POST", body, &s, err, "/v1/sandboxes/{}/restore", c->argv[0]);
+    int rc = dz_cli_ask_long(c, "/v1/sandboxes/{}/restore", c->argv[0], body, &s, err);
     return rc < 0 ? rc : dz_cli_show_one(c, s, "id", err);
 }

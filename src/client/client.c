@@ -5,6 +5,7 @@
  */
 #include "client/client.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -95,16 +96,27 @@ static int poll_or_stop(const struct dz_client *c, struct pollfd *p, int ms, str
 
 static int wait_for(const struct dz_client *c, short events, int64_t ms, struct dz_err *err)
 {
+    const int64_t until = ms < 0 ? INT64_MAX : dz_clock_mono_ms() + ms;
     struct pollfd p = {.fd = c->fd, .events = events};
-    int rc;
-    do
-        rc = poll_or_stop(c, &p, ms < 0 ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms, err);
-    while (rc == DZ_EBUSY);
-    if (rc < 0)
-        return rc;
-    return rc > 0 ? 0
-                  : dz_fail(err, DZ_ETIMEOUT, "%s did not answer within %lld seconds", c->url,
-                            (long long)(ms / 1000));
+    for (int64_t left = ms;;) {
+        bool tick = c->tick && (left < 0 || left > DZ_CLIENT_TICK_MS);
+        int rc = poll_or_stop(c, &p,
+                              tick               ? DZ_CLIENT_TICK_MS
+                              : left < 0         ? -1
+                              : left > INT32_MAX ? INT32_MAX
+                                                 : (int)left,
+                              err);
+        if (rc > 0 || (rc < 0 && rc != DZ_EBUSY))
+            return rc > 0 ? 0 : rc;
+        if (rc == 0 && tick)
+            c->tick(c->tick_arg);
+        if (ms < 0)
+            continue;
+        left = until - dz_clock_mono_ms();
+        if (left <= 0)
+            return dz_fail(err, DZ_ETIMEOUT, "%s did not answer within %lld seconds", c->url,
+                           (long long)(ms / 1000));
+    }
 }
 
 static int connect_one(struct dz_client *c, const struct addrinfo *a, struct dz_err *err)
@@ -230,6 +242,12 @@ void dz_client_close(struct dz_client *c)
 void dz_client_stop(struct dz_client *c, bool (*asked)(void))
 {
     c->stop = asked;
+}
+
+void dz_client_tick(struct dz_client *c, void (*fn)(void *arg), void *arg)
+{
+    c->tick = fn;
+    c->tick_arg = arg;
 }
 
 void dz_client_closep(struct dz_client **c)

@@ -37,6 +37,11 @@ void dz_client_closep(struct dz_client **c);
 /* When asked() returns true, a wait for the daemon ends with DZ_ECANCELED. The client calls it
  * before each wait and after each SIGINT and SIGTERM; no such signal is missed. */
 void dz_client_stop(struct dz_client *c, bool (*asked)(void));
+/* While the client waits for the daemon, it calls fn(arg) every DZ_CLIENT_TICK_MS. */
+enum {
+    DZ_CLIENT_TICK_MS = 200,
+};
+void dz_client_tick(struct dz_client *c, void (*fn)(void *arg), void *arg);
 
 /* Make a request target: each {} in the pattern becomes the next argument, a const char *, encoded.
  */

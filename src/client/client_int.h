@@ -31,7 +31,9 @@ struct dz_client {
     struct dz_tls *tls;
     short want; /* the event to poll for after recv() or send() returned EAGAIN */
     int64_t timeout_ms;
-    bool (*stop)(void); /* NULL: nothing but time ends a wait */
+    bool (*stop)(void);      /* NULL: nothing but time ends a wait */
+    void (*tick)(void *arg); /* see dz_client_tick(); or NULL */
+    void *tick_arg;
 
     /* bytes that were read and not used yet */
     char in[DZ_CLIENT_IN];

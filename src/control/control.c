@@ -334,6 +334,7 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
                      opts->held_all ? opts->held_all : DZ_CONTROL_HELD_ALL);
     dz_list_init(&e->listeners);
     dz_list_init(&e->builds);
+    dz_list_init(&e->restores);
     int rc = dz_prealloc_init(&e->prealloc, err);
     if (rc == 0)
         rc = open_all(e, opts, err);

@@ -23,6 +23,8 @@
 
 /* What a branch is restored from, and its caller, who may be gone when that is known. */
 struct restoring {
+    struct dz_list link; /* in control.restores */
+    struct dz_blob_progress progress;
     struct dz_control_own_caller own;
     struct dz_replica_goal goal;
     struct dz_replica replica;
@@ -54,6 +56,7 @@ static void branch_free(struct branch *b)
 {
     dz_snapshot_row_release(&b->snap);
     if (b->restoring) {
+        dz_list_remove(&b->restoring->link);
         dz_replica_close(&b->restoring->replica);
         dz_vec_release(&b->restoring->plan);
         dz_free(b->restoring);
@@ -98,13 +101,22 @@ static void undo_file(const struct branch *b)
         dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
 }
 
+static void on_read(void *restoring, uint64_t bytes)
+{
+    struct restoring *from = restoring;
+    dz_blob_progress_at(&from->progress, bytes);
+}
+
 static int restore_file(const struct branch *b, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     struct restoring *from = b->restoring;
     char key[DZ_COLD_KEY];
     int rc = dz_blob_out_open(b->e->cold.live, dz_cold_key(b->id, DZ_COLD_LIVE, key), &out, err);
-    const struct dz_replica_run run = {.cancel = &b->e->cold_stop};
+    const struct dz_replica_run run = {
+        .cancel = &b->e->cold_stop, .progress = on_read, .arg = from};
+    for (size_t i = 0; i < from->plan.n; i++)
+        from->progress.total += from->plan.p[i].size;
     if (rc == 0)
         rc = dz_replica_restore(&from->replica, &from->plan, out->fd, &run, &from->to, err);
     if (rc < 0)
@@ -412,6 +424,7 @@ static int describe_restore(struct branch *b, struct dz_control_target target,
     struct restoring *from = b->restoring = dz_zalloc(sizeof *from);
     if (!from)
         return dz_why(why, DZ_ENOMEM, NULL, "restore: out of memory");
+    dz_list_push_back(&b->e->restores, &from->link);
     dz_control_caller_keep(&from->own, &as);
     (void)snprintf(from->source, sizeof from->source, "%s", row->id);
     int rc = goal_of(what, &from->goal, why);
@@ -449,6 +462,22 @@ int dz_control_restore(struct dz_control *e, struct dz_control_target target,
     if (rc < 0)
         branch_free(b);
     return rc;
+}
+
+bool dz_control_progress(struct dz_control *e, const char *id,
+                         struct dz_sandbox_progress *ret_progress)
+{
+    if (dz_sandbox_progress(e->sandboxes, id, ret_progress))
+        return true;
+    DZ_LIST_FOREACH(const struct restoring, r, &e->restores, link) {
+        if (strcmp(r->source, id) != 0 || atomic_load(&r->progress.total) == 0)
+            continue;
+        *ret_progress = (struct dz_sandbox_progress){.what = "restore",
+                                                     .done = atomic_load(&r->progress.done),
+                                                     .total = atomic_load(&r->progress.total)};
+        return true;
+    }
+    return false;
 }
 
 /* --- pauses -------------------------------------------------------------------- */

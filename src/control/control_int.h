@@ -111,6 +111,7 @@ struct dz_control {
         struct dz_list closing;
     } copies;
     struct dz_list listeners, builds;
+    struct dz_list restores; /* restores of replicas that are not over (control_branch.c) */
     struct dz_control_verify *verify;       /* verification of images in progress; or NULL */
     struct dz_control_replica_opts replica; /* control_replica.c */
     char *replica_url, *replica_key_file;

@@ -256,7 +256,7 @@ static int copy_file(struct copy *c, uint64_t size, const char *from, const char
     static const struct dz_blob_in_ops ops = {.read = read_fd};
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     const struct dz_blob_copy how = {.no_hash = true};
-    struct dz_blob_in in = {&ops, size, c->fd};
+    struct dz_blob_in in = {.ops = &ops, .size = size, .fd = c->fd};
     struct dz_blob_copied copied;
     struct stat st;
     int rc = dz_blob_out_open(c->child ? c->e->cold.live : c->e->snapshots, strrchr(to, '/') + 1,

@@ -156,6 +156,14 @@ struct dz_sandbox {
 
 /* NULL: there is no such object */
 struct dz_sandbox *dz_sandbox_find(struct dz_sandboxes *all, const char *id);
+
+/* How far the operation in progress has copied the sandbox's file. False: nothing is copied. */
+struct dz_sandbox_progress {
+    const char *what;     /* the operation */
+    uint64_t done, total; /* bytes */
+};
+bool dz_sandbox_progress(struct dz_sandboxes *all, const char *id,
+                         struct dz_sandbox_progress *ret_progress);
 /* Call after every send to its cell: updates what the loop polls for. */
 void dz_sandbox_watch_cell(struct dz_sandbox *s);
 /* Call when something has stopped using the sandbox: its next turn frees the object if nothing

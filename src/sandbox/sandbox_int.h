@@ -153,9 +153,11 @@ struct op {
     struct dz_loop_task end; /* posted at its end */
     int64_t began_ns;
 
-    _Atomic bool cancel;    /* workers poll it */
-    int cancel_code;        /* DZ_ECANCELED or DZ_ETIMEOUT */
-    struct dz_timer *timer; /* its deadline; in PARKED the next try */
+    struct dz_cold cold;              /* that of the options, with `progress` */
+    struct dz_blob_progress progress; /* workers write it; total 0: nothing is copied */
+    _Atomic bool cancel;              /* workers poll it */
+    int cancel_code;                  /* DZ_ECANCELED or DZ_ETIMEOUT */
+    struct dz_timer *timer;           /* its deadline; in PARKED the next try */
     /* CHECKPOINT: next try while the last cell still has the file; or NULL */
     struct dz_timer *again;
     int64_t again_ms;    /* present delay of the timer `again` */

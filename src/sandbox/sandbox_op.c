@@ -77,7 +77,7 @@ static int run_on_worker(struct op *op, int (*work)(struct op *op, struct dz_err
 
 static const struct dz_cold *cold_of(const struct op *op)
 {
-    return &op->all->opts.cold;
+    return &op->cold;
 }
 
 /* The same for work that uses cold storage. If that is far away, recovery does not wait for it
@@ -916,6 +916,20 @@ void dz_sandbox_op_call_off(struct op *op, int code)
     op_done(op, code);
 }
 
+bool dz_sandbox_progress(struct dz_sandboxes *all, const char *id,
+                         struct dz_sandbox_progress *ret_progress)
+{
+    const struct dz_sandbox *s = dz_sandbox_find(all, id);
+    const struct op *op = s ? s->op : NULL;
+    *ret_progress = (struct dz_sandbox_progress){0};
+    if (!op || atomic_load(&op->progress.total) == 0)
+        return false;
+    *ret_progress = (struct dz_sandbox_progress){.what = dz_op_name(op->kind),
+                                                 .done = atomic_load(&op->progress.done),
+                                                 .total = atomic_load(&op->progress.total)};
+    return true;
+}
+
 /* --- starting an operation --------------------------------------------------------------- */
 
 static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_instance *row,
@@ -932,6 +946,8 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     op->kind = kind;
     op->step = dz_op_steps(kind);
     op->began_ns = dz_clock_mono_ns();
+    op->cold = all->opts.cold;
+    op->cold.progress = &op->progress;
     dz_list_init(&op->waiters);
     dz_list_init(&op->answers);
     dz_loop_task_init(&op->end, s, on_end, op);

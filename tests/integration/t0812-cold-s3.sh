@@ -48,6 +48,11 @@ test_that 'an archive is an object that zstd opens; revive goes on' '
     need_s3 && run 0 doze archive lab && [ "$(objects)" = "$(cat id).archive " ] && [ -z "$(local_files)" ] && zstd -dqc "$cold/$(cat id).archive" >a.doze && run 0 doze inspect a.doze && has out "suspended since" && rm a.doze &&
     run 0 doze revive lab && more lab && says lab "n is 5" && until_true are ""
 '
+seen() { grep -q "freeze .* of .* MiB" shown && api 200 GET "$(s /lab)" && has out "\"progress\":{\"what\":\"freeze\",\"done_bytes\":"; }
+test_that 'a freeze that takes long shows in the API and on a terminal how far it is' '
+    need_s3 && api 200 POST "$(s /lab/suspend)" && kill -STOP "$(cat "$LIB_SCRATCH/s3.pid")" && { TERM=xterm script -qfc "doze freeze lab" shown >script.out 2>&1 </dev/null & until_true seen; rc=$?; kill -CONT "$(cat "$LIB_SCRATCH/s3.pid")"; wait; } &&
+    [ "$rc" = 0 ] && grep -q frozen shown && api 200 GET "$(s /lab)" && has out "\"progress\":null" && run 0 doze wake lab
+'
 test_that 'a frozen sandbox is archived, cloned and shared' '
     need_s3 && api 200 POST "$(s /lab/suspend)" && api 200 POST "$(s /lab/freeze)" && run 0 doze clone lab --name twin && run 0 doze exec twin md5sum /workspace/big && has out "$(cat sum)" &&
     run 0 doze exec twin sh -c "mkdir -p /public && echo hi >/public/x" && run 0 doze suspend twin && run 0 doze freeze twin && run 0 doze share twin -o shared.doze && [ -s shared.doze ] &&

@@ -132,7 +132,7 @@ static int read_whatever(struct dz_blob_in *in, void *buf, size_t n, uint64_t at
 TEST(no_store_is_asked_for_bytes_beyond_the_end)
 {
     static const struct dz_blob_in_ops ops = {.read = read_whatever};
-    struct dz_blob_in in = {&ops, 10, -1};
+    struct dz_blob_in in = {.ops = &ops, .size = 10, .fd = -1};
     char got[12];
     CHECK_INT(dz_blob_in_read(&in, got, 4, 6, NULL), 0);
     CHECK_INT(dz_blob_in_read(&in, got, 0, 10, NULL), 0);
@@ -235,7 +235,7 @@ static void check_copy(struct dz_blobs *s, size_t n, bool far)
     plain_hash(data, n, want);
     CHECK_INT(dz_blob_in_open(s, "from", &in, NULL), 0);
     CHECK_INT(dz_blob_out_open(s, "to", &out, NULL), 0);
-    struct far_in f = {{&far_ops, in->size, -1}, in, NULL};
+    struct far_in f = {{.ops = &far_ops, .size = in->size, .fd = -1}, in, NULL};
     CHECK_INT(
         dz_blob_copy(far ? &f.head : in, out, &(struct dz_blob_copy){.hash = true}, &copied, &err),
         0);
@@ -282,7 +282,7 @@ TEST(a_copy_that_is_called_off_leaves_nothing)
         CHECK_INT(put(s, "from", data, 5 * DZ_BLOB_PIECE, NULL), 0);
         CHECK_INT(dz_blob_in_open(s, "from", &in, NULL), 0);
         CHECK_INT(dz_blob_out_open(s, "to", &out, NULL), 0);
-        struct far_in f = {{&far_ops, in->size, -1}, in, &cancel};
+        struct far_in f = {{.ops = &far_ops, .size = in->size, .fd = -1}, in, &cancel};
         CHECK_INT(dz_blob_copy(far ? &f.head : in, out,
                                &(struct dz_blob_copy){.cancel = &cancel, .hash = true}, &copied,
                                &err),

@@ -23,7 +23,7 @@ static inline int memory_read(struct dz_blob_in *in, void *buf, size_t n, uint64
     return 0;
 }
 static const struct dz_blob_in_ops memory_in_ops = {memory_read, NULL};
-#define MEMORY_IN(data, size) {{&memory_in_ops, (size), -1}, (data)}
+#define MEMORY_IN(data, n) {{.ops = &memory_in_ops, .size = (n), .fd = -1}, (data)}
 
 struct memory_out {
     struct dz_blob_out head;

@@ -179,7 +179,7 @@ static int sim_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **
         return dz_fail(err, DZ_ENOENT, "simulated: no %s", key);
     struct sim_in *in = calloc(1, sizeof *in);
     assert(in);
-    *in = (struct sim_in){{&in_ops, o->size, -1}, self(s), ""};
+    *in = (struct sim_in){{.ops = &in_ops, .size = o->size, .fd = -1}, self(s), ""};
     memcpy(in->bytes, o->bytes, o->size);
     *ret_in = &in->head;
     return 0;

@@ -268,3 +268,34 @@ TORTURE(every_allocation_may_fail)
     if (dir[0])
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
 }
+
+static bool is_at(struct dz_blob_progress *p, uint64_t size)
+{
+    bool is = atomic_load(&p->done) == size && atomic_load(&p->total) == size;
+    *p = (struct dz_blob_progress){0};
+    return is;
+}
+
+TEST(each_step_tells_how_far_it_is)
+{
+    struct dz_cold c = open_all();
+    struct dz_blob_progress p = {0};
+    struct dz_cold_copy copy = {0};
+    const size_t n = 3 << 20;
+    char *data = make_file("live/" ID ".doze", n);
+    c.progress = &p;
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, NULL), 0);
+    CHECK(is_at(&p, n));
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), NULL), 0);
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, NULL), 0);
+    CHECK(is_at(&p, n));
+    dz_free(data);
+    data = make_file("live/" ID ".scratch", n);
+    CHECK_INT(dz_cold_pack(&c, ID, NULL, &copy, NULL), 0);
+    CHECK(is_at(&p, n));
+    CHECK_INT(dz_cold_verify(&c, ID, &copy, NULL, NULL), 0);
+    CHECK(atomic_load(&p.total) == copy.size && atomic_load(&p.done) == copy.size);
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), NULL), 0);
+    dz_free(data);
+    close_all(&c);
+}

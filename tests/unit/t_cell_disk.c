@@ -435,7 +435,7 @@ static int expand(const char *to, bool far, uint8_t digest[static DZ_SHA256_BYTE
     CHECK_INT(dz_blob_in_open(store, "archive", &in, NULL), 0);
     if (to)
         CHECK_INT(dz_blob_out_open(store, to, &out, NULL), 0);
-    struct far_in f = {{&ops, in->size, -1}, in};
+    struct far_in f = {{.ops = &ops, .size = in->size, .fd = -1}, in};
     int rc = dz_cell_expand(far ? &f.head : in, out, NULL, digest, err);
     return rc < 0 || !out ? rc : dz_blob_out_commit(out, err);
 }
