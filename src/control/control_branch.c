@@ -424,6 +424,7 @@ static int describe_restore(struct branch *b, struct dz_control_target target,
     struct restoring *from = b->restoring = dz_zalloc(sizeof *from);
     if (!from)
         return dz_why(why, DZ_ENOMEM, NULL, "restore: out of memory");
+    dz_list_init(&from->link);
     dz_list_push_back(&b->e->restores, &from->link);
     dz_control_caller_keep(&from->own, &as);
     (void)snprintf(from->source, sizeof from->source, "%s", row->id);
