@@ -503,10 +503,11 @@ INLINE void copy_path(struct stub_ctx *c, const greg_t *g)
 
 /* ---- patched call sites ------------------------------------------------------------------ */
 
-/* A patched `mov $nr, %eax; syscall` jumps to an entry, which has the site's number. The guest
- * expects that only rax, rcx and r11 change, so the code below begins with these. gs_base is the
- * ctx. If the guest has another one, or its direction flag is set, which C code does not expect, a
- * trap tells the kernel's side the same.
+/* A patched `mov $nr, %eax; syscall` jumps to an entry, which has the site's number, and so does
+ * `mov 8(%rsp), %r9; syscall`, whose eax is the number of the call. The guest expects that only
+ * rax, rcx and r11 change, so the code below begins with these. gs_base is the ctx. If the guest
+ * has another one, or its direction flag is set, which C code does not expect, a trap tells the
+ * kernel's side the same.
  *
  * Signals are not blocked here. SIGUSR1 waits for the end of the call (`stop`): the report of the
  * call stops the thread as well; otherwise, and on the way back, the thread stops as if it had left
@@ -528,7 +529,8 @@ __asm__("stub_entries:\n"
         "2: mov " AT(15) ", %rsp\n"
         "1: syscall\n ud2\n" /* no call has such a number */
         "stub_enter:\n"
-        " lahf\n seto %al\n movzwl %ax, %eax\n shl $16, %r11d\n or %r11d, %eax\n"
+        " mov %eax, %ecx\n lahf\n seto %al\n movzwl %ax, %eax\n shl $16, %r11d\n or %r11d, %eax\n"
+        " shl $32, %rcx\n or %rcx, %rax\n"
         " rdgsbase %rcx\n mov %rcx, %r11\n shr $28, %r11\n sub $0x60001, %r11\n"
         " cmp $4, %r11\n jae 1b\n test $0x3ffff, %ecx\n jne 1b\n"
         " mov %rsp, " AT(15) "\n lea 0x3a000(%rcx), %rsp\n"
@@ -537,7 +539,7 @@ __asm__("stub_entries:\n"
         " mov %r12, " AT(4) "\n mov %r13, " AT(5) "\n mov %r14, " AT(6) "\n"
         " mov %r15, " AT(7) "\n mov %rdi, " AT(8) "\n mov %rsi, " AT(9) "\n"
         " mov %rbp, " AT(10) "\n mov %rbx, " AT(11) "\n mov %rdx, " AT(12) "\n"
-        " mov %eax, " STRING(CTX_KEY) "(%rcx)\n mov %rcx, %rdi\n"
+        " mov %rax, " AT(13) "\n mov %eax, " STRING(CTX_KEY) "(%rcx)\n mov %rcx, %rdi\n"
         " movl $1, " STRING(CTX_LIGHT) "(%rcx)\n" /* LIGHT_CALL */
         " call dz_stub_light\n"
         "stub_leave:\n"
@@ -565,6 +567,19 @@ INLINE void finish(const struct stub_ctx *c, ucontext_t *u)
     g[REG_R11] = g[REG_EFL];
 }
 
+/* The thread is before its site, whose first instruction cannot be executed. */
+INLINE void fail_load(const struct stub_ctx *c, siginfo_t *info, ucontext_t *u)
+{
+    greg_t *g = u->uc_mcontext.gregs;
+    finish(c, u);
+    g[REG_RIP] -= PATCH_SIZE;
+    g[REG_TRAPNO] = 14;
+    g[REG_ERR] = 4; /* a read by the guest */
+    info->si_signo = SIGSEGV;
+    info->si_code = 1;                                  /* SEGV_MAPERR */
+    info->si_addr = (void *)(g[REG_RSP] + PATCH_LOADS); /* NOLINT */
+}
+
 /* Raise SIGSYS: on_signal() serves the call with the frame of that signal. Does not return. */
 INLINE void make_frame(void)
 {
@@ -580,8 +595,12 @@ __attribute__((used)) struct stub_ctx *dz_stub_light(struct stub_ctx *c)
     const uint64_t site = c->sites[patch_key_site(c->key) % PATCH_SITES];
     greg_t *g = (greg_t *)c->back;
     c->inside = 1;
-    g[REG_RAX] = (greg_t)(site >> 48);
     g[REG_RIP] = (greg_t)patch_site_behind(site);
+    g[REG_RAX] = patch_site_number(site, (uint64_t)g[REG_RAX]);
+    if (site >> 48 == PATCH_ANY && !get(&g[REG_R9], (uint64_t)g[REG_RSP] + PATCH_LOADS, 8)) {
+        atomic_store(&c->light, LIGHT_LOAD);
+        make_frame();
+    }
     if (!site || !c->knows || !(answered(c, g) || answer_ahead(c, g))) {
         copy_path(c, g);
         bases_get(c);
@@ -664,6 +683,8 @@ static void on_signal(int signo, siginfo_t *info, void *frame)
             atomic_load(&c->light) == LIGHT_BACK) {
             finish(c, frame);
             info->si_signo = SIGUSR1;
+        } else if (atomic_load(&c->light) == LIGHT_LOAD) {
+            fail_load(c, info, frame);
         }
     } else if (signo == SIGSEGV || signo == SIGBUS) {
         if (rip >= (uint64_t)stub_copy && rip < (uint64_t)stub_copied) {

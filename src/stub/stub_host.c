@@ -503,7 +503,7 @@ static void find_calls(struct host *h)
     static const uint8_t clone[] = {0xb8, SYS_clone, 0, 0, 0, 0x0f, 5, 0x48, 0x85, 0xc0};
     static const uint8_t map[] = {0xb8, SYS_mmap, 0, 0, 0, 0x0f, 5, 0x48, 0x39, 0xd8};
     static const uint8_t entry[] = {0x41, 0xbb, 0, 0, 0, 0, 0xe9};
-    static const uint8_t bare[] = {0x0f, 5, 0x0f, 0x0b, 0x9f}; /* syscall; ud2; lahf */
+    static const uint8_t bare[] = {0x0f, 5, 0x0f, 0x0b, 0x89, 0xc1}; /* syscall; ud2; mov */
     h->entries_at = behind(entry, sizeof entry, 0);
     h->bare_at = behind(bare, sizeof bare, 2);
     h->clone_at = behind(clone, sizeof clone, 7);

@@ -49,6 +49,8 @@ enum {
     PATCH_SEEN = 64, /* instructions that are counted at a time */
     PATCH_HOT = 24,  /* a patch costs as much as so many traps, or less */
 };
+/* The number of a site whose calls have theirs in rax. */
+#define PATCH_ANY 0xffff
 /* Offsets in a ctx, for code in assembly. */
 #define CTX_BACK  0x200
 #define CTX_KEY   0x2a0
@@ -91,6 +93,7 @@ enum { /* struct stub_ctx.light */
     LIGHT_NONE,
     LIGHT_CALL, /* the thread came by a patched site */
     LIGHT_BACK, /* and it returns */
+    LIGHT_LOAD, /* or it has to load what cannot be read */
 };
 enum {                     /* struct stub_ctx.bases */
     STUB_BASES_DIRECT = 1, /* instructions read and write fs_base and gs_base */
@@ -118,6 +121,7 @@ struct stub_ctx {
     uint32_t inside; /* in the handler of a call, during which a fault is no event */
     /* Patched call sites (stub_patch.c). back: of a call by a site: 18 registers in the order of
      * sigcontext, of which rax, rcx, r11 and rip are not those of the guest; key: see patch_key_*.
+     * The entry stores the key and the guest's eax above it in rax; then it is the call's number.
      */
     _Alignas(CTX_BACK) uint64_t back[20];
     uint32_t key;
@@ -139,7 +143,7 @@ _Static_assert(sizeof(struct stub_ctx) <= CTX_CALLS_AT &&
                    CTX_AHEAD_AT + sizeof(struct dz_stub_ahead) <= CTX_ROOM_AT,
                "the parts of a ctx");
 
-/* A site in the ctx: the address behind it, and the number of its call. */
+/* A site in the ctx: the address behind it, and the number of its call, or PATCH_ANY. */
 static inline uint64_t patch_site(uint64_t behind, uint32_t number)
 {
     return behind | (uint64_t)number << 48;
@@ -147,6 +151,10 @@ static inline uint64_t patch_site(uint64_t behind, uint32_t number)
 static inline uint64_t patch_site_behind(uint64_t site)
 {
     return site & ((UINT64_C(1) << 48) - 1);
+}
+static inline uint32_t patch_site_number(uint64_t site, uint64_t rax)
+{
+    return site >> 48 == PATCH_ANY ? (uint32_t)(rax >> 32) : (uint32_t)(site >> 48);
 }
 /* The key of a patched call: the site's number, the low byte of rflags, the overflow flag. */
 static inline uint32_t patch_key_site(uint32_t key)
@@ -158,6 +166,9 @@ static inline uint64_t patch_key_flags(uint32_t key)
     return (key >> 8 & 0xd5) | (key & 1) << 11;
 }
 #define PATCH_FLAGS UINT64_C(0x8d5) /* that a key has; the others are in back[] */
+/* What the instruction that a patch with PATCH_ANY replaces loads into r9: this far above rsp. */
+#define PATCH_LOADS 8
+#define PATCH_SIZE  7 /* of a site, with its `syscall` */
 struct stub_bell {
     _Atomic uint32_t asleep;
     uint32_t unused;

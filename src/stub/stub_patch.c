@@ -7,6 +7,9 @@
  *     b8 nr nr nr nr   mov $nr, %eax          ff 24 25 ss ss   jmp *0x050fssss
  *     0f 05            syscall                0f 05            (the rest of the address)
  *
+ * and its function syscall() by `4c 8b 4c 24 08` (mov 8(%rsp), %r9) and the same second
+ * instruction: there eax has the number, and the stub loads r9.
+ *
  * Where such a site has trapped PATCH_HOT times, its first five bytes become a jump to an entry of
  * the stub (stub_guest.c), which saves the registers in the ctx, and answers the call from what the
  * ctx has, or reports it. The address
@@ -40,9 +43,10 @@
 #include <unistd.h>
 
 enum {
-    SITE_SIZE = 7, /* bytes of both instructions */
-    CHANGED = 5,   /* of them are changed */
+    SITE_SIZE = PATCH_SIZE, /* bytes of both instructions */
+    CHANGED = 5,            /* of them are changed */
 };
+static const uint8_t loads[CHANGED] = {0x4c, 0x8b, 0x4c, 0x24, PATCH_LOADS};
 
 /* ---- the sites of an address space -------------------------------------------------------- */
 
@@ -68,6 +72,21 @@ static struct stub_site *site_of(struct stub_sites *s, uint32_t number)
     return s && number > 0 && number <= s->count ? &s->sites[number] : NULL;
 }
 
+/* The bytes that a site has without its patch. */
+static void original(const struct stub_site *site, uint8_t ret_bytes[CHANGED])
+{
+    const uint8_t mov[CHANGED] = {0xb8, (uint8_t)site->number, (uint8_t)(site->number >> 8), 0, 0};
+    memcpy(ret_bytes, site->number == PATCH_ANY ? loads : mov, CHANGED);
+}
+/* Is it a site? Then its number is set. */
+static bool recognized(const uint8_t code[SITE_SIZE], struct stub_site *site)
+{
+    uint8_t same[CHANGED];
+    site->number = memcmp(code, loads, CHANGED) == 0 ? PATCH_ANY : code[1] | (uint32_t)code[2] << 8;
+    original(site, same);
+    return memcmp(code, same, CHANGED) == 0 && code[CHANGED] == 0x0f && code[CHANGED + 1] == 0x05;
+}
+
 /* Overwrite the bytes of live patches in what was read from `at`. */
 void dz_stub_patch_hide(const struct stub_sites *s, uint64_t at, void *bytes, size_t n)
 {
@@ -75,11 +94,11 @@ void dz_stub_patch_hide(const struct stub_sites *s, uint64_t at, void *bytes, si
         return;
     for (uint32_t i = 1; i <= s->count; i++) {
         const struct stub_site *site = &s->sites[i];
-        const uint8_t mov[CHANGED] = {0xb8, (uint8_t)site->number, (uint8_t)(site->number >> 8), 0,
-                                      0};
+        uint8_t bytes_of[CHANGED];
+        original(site, bytes_of);
         for (uint64_t k = 0; site->live && k < CHANGED; k++)
             if (site->at + k >= at && site->at + k < at + n)
-                ((uint8_t *)bytes)[site->at + k - at] = mov[k];
+                ((uint8_t *)bytes)[site->at + k - at] = bytes_of[k];
     }
 }
 
@@ -113,10 +132,11 @@ static void restore(struct host *h, uint32_t thread, struct stub_sites *s, struc
 {
     if (dz_stub_flush(h, thread) < 0) /* its list is where that of change() will be */
         return;
-    const uint8_t mov[CHANGED] = {0xb8, (uint8_t)site->number, (uint8_t)(site->number >> 8), 0, 0};
+    uint8_t bytes[CHANGED];
+    original(site, bytes);
     site->live = false; /* from here on read() shows what is there */
     s->live--;
-    (void)change(h, thread, site->at, mov);
+    (void)change(h, thread, site->at, bytes);
 }
 
 void dz_stub_patch_leave(struct host *h, uint32_t thread, uint64_t start, uint64_t end)
@@ -180,15 +200,16 @@ static int patch(struct dz_stub *stub, uint32_t thread, uint64_t at)
     for (uint32_t i = 1; i <= s->count; i++)
         if (s->sites[i].at == at && s->sites[i].live)
             return -EEXIST;
-    if (stub->ops->read(stub, thread, at, code, sizeof code) != sizeof code || code[0] != 0xb8 ||
-        code[3] || code[4] || code[5] != 0x0f || code[6] != 0x05)
+    struct stub_site site = {.at = at};
+    if (stub->ops->read(stub, thread, at, code, sizeof code) != sizeof code ||
+        !recognized(code, &site))
         return -EINVAL;
     const uint32_t number = s->count + 1, slot = number * 8;
     const uint8_t jmp[CHANGED] = {0xff, 0x24, 0x25, (uint8_t)slot, (uint8_t)(slot >> 8)};
     int rc = table_map(h, thread, s);
     if (rc < 0)
         return rc;
-    s->sites[number] = (struct stub_site){.at = at, .number = code[1] | (uint32_t)code[2] << 8};
+    s->sites[number] = site;
     rc = change(h, thread, at, jmp);
     if (rc < 0)
         return rc;
@@ -203,12 +224,12 @@ static int patch(struct dz_stub *stub, uint32_t thread, uint64_t at)
 /* ---- calls -------------------------------------------------------------------------------- */
 
 /* The registers of a call at this site; a site that is none: a call that is none, to nowhere. Flags
- * that the key does not have are in t->regs. */
-static void regs_at_site(struct thread *t, uint32_t key)
+ * that the key does not have are in t->regs. eax: of the guest. */
+static void regs_at_site(struct thread *t, uint32_t key, uint32_t eax)
 {
     const struct stub_site *site = site_of(t->sites, patch_key_site(key));
     struct dz_stub_regs *r = &t->regs;
-    r->rax = site ? site->number : UINT64_MAX;
+    r->rax = !site ? UINT64_MAX : site->number == PATCH_ANY ? eax : site->number;
     r->rip = site ? site->at + SITE_SIZE : 0;
     r->rflags = (r->rflags & ~PATCH_FLAGS) | patch_key_flags(key);
     r->rcx = r->rip;
@@ -222,8 +243,31 @@ bool dz_stub_patch_light(struct host *h, uint32_t number)
     if (atomic_load_explicit(&c->light, memory_order_relaxed) != LIGHT_CALL)
         return false;
     memcpy(&t->regs, c->back, 18 * 8);
-    regs_at_site(t, *(volatile uint32_t *)&c->key);
+    regs_at_site(t, *(volatile uint32_t *)&c->key, (uint32_t)t->regs.rax);
     return true;
+}
+
+/* The thread jumped to an entry, whose code trapped at once, because gs_base is the guest's, or the
+ * direction flag is set. What the stub loads elsewhere is loaded here. */
+static void at_bare(struct host *h, struct thread *t, struct dz_stub_event *e)
+{
+    const uint32_t key = (uint32_t)t->regs.rax;
+    const struct stub_site *site = site_of(t->sites, patch_key_site(key));
+    if (!site)
+        return;
+    regs_at_site(t, key, (uint32_t)(t->regs.rax >> 32));
+    const uint64_t from = t->regs.rsp + PATCH_LOADS;
+    if (site->number != PATCH_ANY ||
+        h->stub.ops->read(&h->stub, e->thread, from, &t->regs.r9, 8) == 8)
+        return;
+    t->regs.rip = site->at;
+    *e = (struct dz_stub_event){.kind = DZ_STUB_FAULT,
+                                .thread = e->thread,
+                                .signo = SIGSEGV,
+                                .code = SEGV_MAPERR,
+                                .addr = from,
+                                .trap = 14,
+                                .error = 4 /* a read by the guest */};
 }
 
 /* Did the thread find the `int3` of change(), which is gone by now? */
@@ -246,9 +290,8 @@ void dz_stub_patch_trapped(struct host *h, struct thread *t, struct dz_stub_even
     }
     if (e->kind != DZ_STUB_CALL || e->arch != STUB_ARCH || !s || !h->direct)
         return;
-    if (t->regs.rip == h->bare_at) { /* an entry, but gs_base is the guest's */
-        if (t->regs.rax <= UINT32_MAX && site_of(s, patch_key_site((uint32_t)t->regs.rax)))
-            regs_at_site(t, (uint32_t)t->regs.rax);
+    if (t->regs.rip == h->bare_at) {
+        at_bare(h, t, e);
         return;
     }
     e->hot = *(volatile uint32_t *)&ctx_of(h, e->thread)->hot != 0;

@@ -20,7 +20,7 @@ __asm__(
     ".globl guest_begin, guest_end, guest_hello, guest_spin, guest_count, guest_store\n"
     ".globl guest_load, guest_loop, guest_sse, guest_ud, guest_int80, guest_x32, guest_vsys\n"
     ".globl guest_bases, guest_exit, guest_bp, guest_known, guest_rows, guest_result, guest_gs\n"
-    ".globl guest_take, guest_back\n"
+    ".globl guest_take, guest_back, guest_any\n"
     "guest_begin:\n"
     "guest_hello: mov $1, %edi\n lea 9f(%rip), %rsi\n mov $6, %edx\n mov $1, %eax\n syscall\n"
     " mov %rax, %rbx\n mov $60, %eax\n mov $7, %edi\n syscall\n ud2\n"
@@ -34,6 +34,7 @@ __asm__(
     "1: lock incq (%rdi)\n mov $39, %eax\n syscall\n jmp 1b\n"
     "guest_sse: movq %rdi, %xmm3\n"
     "1: mov $39, %eax\n syscall\n movq %xmm3, %rbx\n jmp 1b\n"
+    "guest_any: mov %edi, %eax\n mov 8(%rsp), %r9\n syscall\n inc %rbx\n jmp guest_any\n"
     "guest_ud: ud2\n"
     "guest_bp: int3\n ud2\n"
     "guest_int80: mov $20, %eax\n int $0x80\n ud2\n"
@@ -64,7 +65,7 @@ __asm__(
 extern const uint8_t guest_begin[], guest_end[], guest_hello[], guest_spin[], guest_count[],
     guest_store[], guest_load[], guest_loop[], guest_sse[], guest_ud[], guest_int80[], guest_x32[],
     guest_vsys[], guest_bases[], guest_exit[], guest_bp[], guest_known[], guest_rows[],
-    guest_result[], guest_gs[], guest_take[], guest_back[];
+    guest_result[], guest_gs[], guest_take[], guest_back[], guest_any[];
 
 static struct dz_stub *stub;
 static uint32_t text_number;

@@ -141,6 +141,68 @@ TEST(a_patched_call_keeps_registers)
     end();
 }
 
+/* A site whose call has its number in eax, and which loads r9. */
+TEST(a_patched_site_makes_any_call)
+{
+    start();
+    NEEDS_PATCHES
+    const uint64_t site = text_at(guest_any) + 2;
+    const uint64_t ninth[] = {1, 2, UINT64_MAX - 7};
+    struct dz_stub_known known = {.on = true, .pid = 77, .uid = 88};
+    const uint32_t t = process(guest_any);
+    stub->ops->known(stub, t, &known);
+    CHECK_INT(stub->ops->write(stub, t, DATA + 8, ninth, sizeof ninth), sizeof ninth);
+    regs(t)->rsp = DATA;
+    regs(t)->rdi = 1000;
+    for (int i = 0; i < PATCH_HOT; i++)
+        CHECK(run(t).hot == (i == PATCH_HOT - 1));
+    CHECK_INT(stub->ops->patch(stub, t, site), 0);
+    CHECK_INT(stub->ops->patch(stub, t, site), -EEXIST);
+    uint8_t shown[SITE];
+    CHECK_INT(stub->ops->read(stub, t, site, shown, sizeof shown), sizeof shown);
+    CHECK(memcmp(shown, guest_any + 2, sizeof shown) == 0 && first_byte(t, site) == 0xff);
+    for (uint32_t i = 0; i < 200; i++) {
+        const struct dz_stub_event e = run(t);
+        CHECK(e.kind == DZ_STUB_CALL && inside()->threads[t].light);
+        CHECK_INT(regs(t)->rax, (i ? i - 1 : 0) * UINT64_C(0x1234567) % UINT32_MAX | 1000);
+        CHECK(regs(t)->r9 == 1 && regs(t)->rip == site + SITE);
+        if (i % 2) /* by a frame, and without one */
+            regs(t)->rax = i;
+        regs(t)->rdi = i * UINT64_C(0x1234567) % UINT32_MAX | 1000;
+    }
+    /* the stub answers some of the calls: the next is one that it does not */
+    const uint64_t before = regs(t)->rbx;
+    regs(t)->rdi = SYS_getpid;
+    stub->ops->run(stub, t);
+    stub->ops->interrupt(stub, t);
+    CHECK_INT(next().kind, DZ_STUB_STOPPED);
+    CHECK(regs(t)->rbx >= before && regs(t)->rdi == SYS_getpid);
+    /* where r9 cannot be loaded, it is the fault that the instruction has; then it runs again */
+    regs(t)->rip = site - 2;
+    regs(t)->rsp = DATA + PAGES * 4096;
+    for (int i = 0; i < 3; i++) {
+        const struct dz_stub_event e = run(t);
+        CHECK(e.kind == DZ_STUB_FAULT && e.signo == SIGSEGV && e.trap == 14 && e.error == 4);
+        CHECK(e.addr == DATA + PAGES * 4096 + 8 && regs(t)->rip == site);
+        CHECK(regs(t)->rax == SYS_getpid && regs(t)->rdi == SYS_getpid);
+    }
+    regs(t)->rsp = DATA + 8;
+    regs(t)->rdi = 500; /* of the next turn */
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK(regs(t)->rax == 500 && regs(t)->r9 == 2 && inside()->threads[t].light);
+    /* the same by a trap: the guest has a gs_base of its own */
+    regs(t)->gs_base = DATA;
+    regs(t)->rsp = DATA + 16;
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK(regs(t)->rax == 500 && regs(t)->r9 == ninth[2] && !inside()->threads[t].light);
+    CHECK(regs(t)->rip == site + SITE && regs(t)->gs_base == DATA);
+    regs(t)->rsp = DATA + PAGES * 4096;
+    const struct dz_stub_event e = run(t);
+    CHECK(e.kind == DZ_STUB_FAULT && e.addr == DATA + PAGES * 4096 + 8 && e.error == 4);
+    CHECK(regs(t)->rip == site && regs(t)->rax == 500);
+    end();
+}
+
 TEST(a_patched_call_starts_again)
 {
     start();
