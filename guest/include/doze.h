@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define DOZE_ABI_VERSION 1
+#define DOZE_ABI_VERSION 2
 #define DOZE(name)       __attribute__((import_module("doze"), import_name(#name)))
 
 /* What the guest was compiled for. -ENOSYS when the host is older; crt1 asks
@@ -141,6 +141,36 @@ int doze_chroot(const char *path) DOZE(chroot);
 int doze_umask(int mask) DOZE(umask);
 /* type, block size, blocks, free, available, files, free files, name length, flags */
 int doze_statfs(int dirfd, const char *path, uint64_t values[9]) DOZE(statfs);
+
+/* --- sockets: families, types, flags, options and addresses are Linux's ------------ */
+int doze_socket(int family, int type, int protocol) DOZE(socket);
+int doze_socketpair(int family, int type, int protocol, int fds[2]) DOZE(socketpair);
+int doze_bind(int fd, const void *addr, int size) DOZE(bind);
+int doze_listen(int fd, int backlog) DOZE(listen);
+/* size: in the room at addr, out the size of the address; addr may be null */
+int doze_accept(int fd, int flags, void *addr, uint32_t *size) DOZE(accept);
+int doze_connect(int fd, const void *addr, int size) DOZE(connect);
+int doze_shutdown(int fd, int how) DOZE(shutdown);
+int doze_sockname(int fd, int peer, void *addr, uint32_t *size) DOZE(sockname);
+struct doze_sockopt {
+    int64_t value;    /* a number; times in µs, 0 for ever; SO_LINGER: seconds, -1 off */
+    uint32_t cred[3]; /* SO_PEERCRED: pid, uid, gid */
+};
+int doze_getsockopt(int fd, int level, int name, struct doze_sockopt *ret) DOZE(getsockopt);
+int doze_setsockopt(int fd, int level, int name, const struct doze_sockopt *value) DOZE(setsockopt);
+struct doze_msg {
+    void *name; /* may be null */
+    uint32_t name_size;
+    const void *iov; /* struct iovec of POSIX */
+    uint32_t iov_count;
+    int *fds; /* SCM_RIGHTS: those to send, or room for received ones; may be null */
+    uint32_t fd_count;
+    uint32_t flags;    /* out: MSG_TRUNC, MSG_CTRUNC */
+    uint32_t has_cred; /* SCM_CREDENTIALS; to receive: in whether there is room */
+    uint32_t cred[3];  /* pid, uid, gid */
+};
+int doze_sendmsg(int fd, const struct doze_msg *m, int flags) DOZE(sendmsg);
+int doze_recvmsg(int fd, struct doze_msg *m, int flags) DOZE(recvmsg);
 
 #ifdef __cplusplus
 }

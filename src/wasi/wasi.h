@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 /* The version of the process ABI that doze.abi() answers to. */
-#define DZ_WASI_ABI_VERSION 1
+#define DZ_WASI_ABI_VERSION 2
 
 enum {
     DZ_WASI_HOSTS_MAX = 192, /* rows of both tables */

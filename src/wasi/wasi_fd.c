@@ -447,29 +447,3 @@ WASI_P1(fd_tell)
 {
     return seek(c, 0, 1, arg_u32(c, 1), RIGHT_FD_TELL);
 }
-
-/* No descriptor is a socket: a guest cannot open one. */
-static int64_t no_socket(const struct call *c)
-{
-    return dz_sys_fd(c->k, c->p, arg_i32(c, 0)) ? -ENOTSOCK : -EBADF;
-}
-
-WASI_P1(sock_accept)
-{
-    return no_socket(c);
-}
-
-WASI_P1(sock_recv)
-{
-    return no_socket(c);
-}
-
-WASI_P1(sock_send)
-{
-    return no_socket(c);
-}
-
-WASI_P1(sock_shutdown)
-{
-    return no_socket(c);
-}

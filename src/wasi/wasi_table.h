@@ -111,6 +111,18 @@
     X(chdir, "ii>i", DZ_CAP_DISK)        \
     X(chroot, "i>i", DZ_CAP_DISK)        \
     X(umask, "i>i", DZ_CAP_DISK)         \
-    X(statfs, "iii>i", DZ_CAP_DISK)
+    X(statfs, "iii>i", DZ_CAP_DISK)      \
+    X(socket, "iii>i", 0)                \
+    X(socketpair, "iiii>i", 0)           \
+    X(bind, "iii>i", 0)                  \
+    X(listen, "ii>i", 0)                 \
+    X(accept, "iiii>i", 0)               \
+    X(connect, "iii>i", 0)               \
+    X(shutdown, "ii>i", 0)               \
+    X(sockname, "iiii>i", 0)             \
+    X(getsockopt, "iiii>i", 0)           \
+    X(setsockopt, "iiii>i", 0)           \
+    X(sendmsg, "iii>i", 0)               \
+    X(recvmsg, "iii>i", 0)
 
 #endif
