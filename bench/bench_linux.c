@@ -77,6 +77,9 @@ static const struct row {
     {"stat", "stat", 2000, 0},
     {"open", "open, close", 1000, 0},
     {"pread", "pread of 4 KB", 2000, 0},
+    {"pwrite", "pwrite of 4 KB", 2000, 0},
+    {"write64", "pwrite of 64 KB", 64, 0},
+    {"brief", "create, write 4 KB, close, unlink", 500, 0},
     {"pipe", "write to a pipe, read from it", 1000, 0},
 };
 enum {

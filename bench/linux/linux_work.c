@@ -85,6 +85,35 @@ static int do_pread(long count)
         bad |= pread(fd, block, sizeof block, 0) != sizeof block;
     return bad | close(fd);
 }
+/* Files that are removed again, so that a commit afterwards has nothing of them to write. */
+static int do_write(long count, size_t size, long times)
+{
+    static char block[65536];
+    const int fd = open("written", O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    int bad = fd < 0;
+    for (long i = 0; i < count; i++)
+        bad |= pwrite(fd, block, size, (off_t)((size_t)(i % times) * size)) != (ssize_t)size;
+    return bad | close(fd) | unlink("written");
+}
+static int do_pwrite(long count)
+{
+    return do_write(count, 4096, 256);
+}
+static int do_write64(long count)
+{
+    return do_write(count, 65536, 32);
+}
+static int do_brief(long count)
+{
+    char block[4096] = "";
+    int bad = 0;
+    for (long i = 0; i < count; i++) {
+        const int fd = open("brief", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+        bad |= fd < 0 || write(fd, block, sizeof block) != sizeof block || close(fd) < 0 ||
+               unlink("brief") < 0;
+    }
+    return bad;
+}
 static int do_pipe(long count)
 {
     char block[64] = "";
@@ -163,6 +192,9 @@ static const struct row {
     {"stat", do_stat, NULL},
     {"open", do_open, NULL},
     {"pread", do_pread, NULL},
+    {"pwrite", do_pwrite, NULL},
+    {"write64", do_write64, NULL},
+    {"brief", do_brief, NULL},
     {"pipe", do_pipe, NULL},
     {"touch", do_touch, NULL},
     {"fork", do_fork, NULL},

@@ -45,6 +45,7 @@ struct check {
     uint64_t findings, done, total, packed;
     int rc; /* of a callback, -errno */
     struct dz_err *err;
+    uint8_t chunk[DZ_VFS_CHUNK];
 };
 
 DZ_PRINTF(4, 5)
@@ -325,7 +326,7 @@ static int check_tail(struct check *c, const struct dz_inode *ip, uint64_t index
 {
     DZ_AUTO(dz_blob_closep) struct dz_blob *b = NULL;
     size_t in = (size_t)(ip->size - index * DZ_VFS_CHUNK);
-    uint8_t *p = c->v->scratch;
+    uint8_t *p = c->chunk;
     const struct dz_blob_at at = {
         .table = "chunk", .column = "data", .rowid = (int64_t)dz_chunk_id(ip->ino, index)};
     if (ip->size >= index * DZ_VFS_CHUNK + len)

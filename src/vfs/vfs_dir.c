@@ -327,8 +327,8 @@ static int delete_rows(struct dz_vfs *v, const struct dz_inode *ip)
     if (!ip->here)
         return 0;
     if (S_ISREG(ip->mode) && !ip->data)
-        rc = dz_chunks_delete(v, ip, 0, (1u << DZ_VFS_CHUNK_BITS) - 1);
-    if (!rc)
+        rc = dz_chunks_delete(v, ip, 0, DZ_VFS_LAST_INDEX);
+    if (!rc && ip->stored)
         rc = dz_row_write(v, &row);
     if (!rc)
         rc = dz_xattrs_delete(v, ip);
@@ -391,6 +391,7 @@ static int bury(struct dz_vfs *v, struct dz_inode *ip)
 {
     bool more = dz_chunks_many(v, ip, 0);
     int rc = 0;
+    dz_buffers_drop(v, ip, 0, DZ_VFS_LAST_INDEX);
     while (!rc && more) {
         struct dz_err e = {0};
         rc = dz_op_begin(v);

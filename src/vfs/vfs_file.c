@@ -43,7 +43,7 @@ static size_t lens_slot(uint64_t id)
     return (id ^ id >> DZ_VFS_CHUNK_BITS) % DZ_VFS_LENS;
 }
 
-static void len_set(struct dz_vfs *v, uint64_t id, int64_t len)
+void dz_chunk_len_set(struct dz_vfs *v, uint64_t id, int64_t len)
 {
     v->lens[0][lens_slot(id)].id = id;
     v->lens[0][lens_slot(id)].len = (int32_t)len;
@@ -110,10 +110,14 @@ static int chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len
     return 0;
 }
 
+/* Length of the chunk in this file, with changes that wait for the commit. */
 static int len_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, int32_t *ret_len)
 {
-    *ret_len = -1;
-    return ip->here ? chunk_len(v, false, dz_chunk_id(ip->ino, index), ret_len) : 0;
+    const struct dz_buffer *b = dz_buffer_find(v, ip, index);
+    *ret_len = b ? (int32_t)b->len : -1;
+    if (b || !ip->rows || index * DZ_VFS_CHUNK >= ip->size)
+        return 0;
+    return chunk_len(v, false, dz_chunk_id(ip->ino, index), ret_len);
 }
 
 /* How many bytes of the image's chunk are visible: -1 when it has none, or when all are hidden. */
@@ -159,16 +163,18 @@ static int blob_read(struct dz_vfs *v, bool image, uint64_t id, struct span s)
     }
 }
 
-/* The row that holds a chunk's bytes, and how many. */
+/* The buffer or row that holds a chunk's bytes, and how many. */
 struct source {
-    int32_t len; /* -1: nowhere */
+    uint64_t index; /* of the chunk */
+    int32_t len;    /* -1: nowhere */
     bool image;
+    struct dz_buffer *buffer;
 };
 
 static int find_source(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
                        struct source *ret_source)
 {
-    *ret_source = (struct source){-1, false};
+    *ret_source = (struct source){index, -1, false, dz_buffer_find(v, ip, index)};
     int rc = len_here(v, ip, index, &ret_source->len);
     if (rc || ret_source->len >= 0)
         return rc;
@@ -177,16 +183,20 @@ static int find_source(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
 }
 
 /* Bytes of a chunk that its source has. */
-static int source_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
-                       const struct source *src, struct span s)
+static int source_read(struct dz_vfs *v, const struct dz_inode *ip, const struct source *src,
+                       struct span s)
 {
+    if (src->buffer) {
+        memcpy(s.buf, src->buffer->data + s.off, s.n);
+        return 0;
+    }
     if (!src->image || !dz_is_packed(v, ip))
-        return blob_read(v, src->image, dz_chunk_id(ip->ino, index), s);
+        return blob_read(v, src->image, dz_chunk_id(ip->ino, src->index), s);
     if (!v->pack.at) {
         (void)dz_fail(&v->why, DZ_ENOENT, "the image's pack was not given");
         return -EIO;
     }
-    return dz_pack_read(v, ip, index * DZ_VFS_CHUNK + s.off, s.buf, s.n);
+    return dz_pack_read(v, ip, src->index * DZ_VFS_CHUNK + s.off, s.buf, s.n);
 }
 
 /* [off, off + n) lies in chunk `index` of a file that is not inline. */
@@ -202,7 +212,7 @@ static int chunk_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t inde
         have = n;
     if (have) {
         struct span s = {buf, off, have};
-        rc = source_read(v, ip, index, &src, s);
+        rc = source_read(v, ip, &src, s);
         if (rc)
             return rc;
     }
@@ -234,9 +244,17 @@ static int next_row(struct dz_vfs *v, struct dz_db *db, uint64_t first, uint64_t
     return 0;
 }
 
-int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *ret_index)
+int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
+                       uint64_t *ret_index)
 {
-    return next_row(v, v->db, dz_chunk_id(ip->ino, 0), ret_index);
+    int rc = 0;
+    *ret_index = UINT64_MAX;
+    if (ip->rows)
+        rc = next_row(v, v->db, dz_chunk_id(ip->ino, index), ret_index);
+    const uint64_t changed = dz_buffers_next(ip, index);
+    if (!rc && changed < *ret_index)
+        *ret_index = changed;
+    return rc;
 }
 
 /* The first chunk >= index with content in this file or in the image; UINT64_MAX: none. */
@@ -244,13 +262,11 @@ static int chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t inde
                       uint64_t *ret_index)
 {
     uint64_t above = UINT64_MAX, below = UINT64_MAX;
-    int rc = 0;
     if (index >> DZ_VFS_CHUNK_BITS) {
         *ret_index = UINT64_MAX;
         return 0;
     }
-    if (ip->here)
-        rc = next_row(v, v->db, dz_chunk_id(ip->ino, index), &above);
+    int rc = dz_chunk_next_here(v, ip, index, &above);
     if (dz_is_packed(v, ip))
         below = index * DZ_VFS_CHUNK < dz_pack_visible(v, ip) ? index : UINT64_MAX;
     else if (!rc && ip->below && index * DZ_VFS_CHUNK < ip->base_size)
@@ -265,31 +281,6 @@ static int chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t inde
 
 /* ---- writing -------------------------------------------------------------------------- */
 
-/* Replace the row by n bytes at data. */
-static int put(struct dz_vfs *v, uint64_t id, const void *data, size_t n, int32_t old_len)
-{
-    int64_t more = (int64_t)n - (old_len > 0 ? old_len : 0);
-    int rc = dz_quota(v, more, 0);
-    if (rc)
-        return rc;
-    struct dz_row row = {.kind = DZ_ROW_PUT_CHUNK, .n = {(int64_t)id}, .data = data, .data_len = n};
-    rc = dz_row_write(v, &row);
-    if (rc)
-        return rc;
-    v->used_bytes += more;
-    len_set(v, id, (int64_t)n);
-    return 0;
-}
-
-static int patch(struct dz_vfs *v, uint64_t id, const struct span *s)
-{
-    struct dz_row row = {.kind = DZ_ROW_PATCH_CHUNK,
-                         .n = {(int64_t)id, (int64_t)s->off},
-                         .data = s->buf,
-                         .data_len = s->n};
-    return dz_row_write(v, &row);
-}
-
 static size_t grown(size_t need)
 {
     size_t size = 512;
@@ -298,62 +289,84 @@ static size_t grown(size_t need)
     return size;
 }
 
+/* A buffer with the first `have` bytes of a chunk and room for `size`. It is not the chunk yet. */
+static int load(struct dz_vfs *v, const struct dz_inode *ip, const struct source *src, size_t have,
+                size_t size, struct dz_buffer **ret_buffer)
+{
+    struct dz_buffer *b = dz_buffer_new(size);
+    if (!b)
+        return -ENOMEM;
+    const struct span s = {b->data, 0, have};
+    const int rc = have ? source_read(v, ip, src, s) : 0;
+    if (rc) {
+        dz_buffer_free(b);
+        return rc;
+    }
+    b->row_len = src->image ? -1 : src->len;
+    *ret_buffer = b;
+    return 0;
+}
+
 /* [off, off + n) as for chunk_read(). */
-static int chunk_write(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t off,
+static int chunk_write(struct dz_vfs *v, struct dz_inode *ip, uint64_t index, size_t off,
                        const void *buf, size_t n)
 {
-    uint64_t id = dz_chunk_id(ip->ino, index);
-    size_t end = off + n;
+    const size_t end = off + n;
     struct source src;
     assert(end <= DZ_VFS_CHUNK && n > 0 && !ip->data);
     int rc = find_source(v, ip, index, &src);
     if (rc)
         return rc;
-    int32_t old_len = src.image ? -1 : src.len;
-    if (old_len >= 0 && end <= (size_t)old_len) {
-        const struct span s = {(void *)(uintptr_t)buf, off, n};
-        return patch(v, id, &s);
-    }
-    size_t have = src.len > 0 ? (size_t)src.len : 0;
-    if (off == 0 && end >= have)
-        return put(v, id, buf, n, old_len);
-
-    struct span s = {v->scratch, 0, have};
-    rc = have ? source_read(v, ip, index, &src, s) : 0;
+    const size_t have = src.len > 0 ? (size_t)src.len : 0, old_len = src.image ? 0 : have;
+    const size_t len = end <= have ? have : off > 0 && old_len > 0 ? grown(end) : end;
+    const int64_t more = (int64_t)len - (int64_t)old_len;
+    struct dz_buffer *b = src.buffer;
+    rc = dz_quota(v, more, 0);
+    if (!rc && b)
+        rc = dz_buffer_grow(v, b, len);
+    else if (!rc)
+        rc = load(v, ip, &src, off == 0 && end >= have ? 0 : have, len, &b);
     if (rc)
         return rc;
-    size_t len = end <= have ? have : old_len > 0 ? grown(end) : end;
-    memset(v->scratch + have, 0, len - have);
-    memcpy(v->scratch + off, buf, n);
-    return put(v, id, v->scratch, len, old_len);
-}
-
-/* Keep the first `keep` bytes of the chunk in this file; at least one. */
-static int chunk_cut(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t keep)
-{
-    int32_t len;
-    int rc = len_here(v, ip, index, &len);
-    if (rc || len <= (int32_t)keep)
-        return rc;
-    uint64_t id = dz_chunk_id(ip->ino, index);
-    struct span s = {v->scratch, 0, keep};
-    assert(keep > 0);
-    rc = blob_read(v, false, id, s);
-    return rc ? rc : put(v, id, v->scratch, keep, len);
+    if (len > have) { /* it may get the length of its row again, which has other bytes there */
+        memset(b->data + have, 0, len - have);
+        dz_buffer_changed(b, have, len);
+    }
+    memcpy(b->data + off, buf, n);
+    b->len = (uint32_t)len;
+    dz_buffer_changed(b, off, end);
+    if (!src.buffer)
+        dz_buffer_add(v, ip, index, b);
+    v->used_bytes += more;
+    return 0;
 }
 
 /* Make the whole chunk read as zeros. */
-static int chunk_zero(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
+static int chunk_zero(struct dz_vfs *v, struct dz_inode *ip, uint64_t index)
 {
-    int32_t here, below;
-    int rc = len_here(v, ip, index, &here);
+    struct source src;
+    int32_t below = -1;
+    int rc = find_source(v, ip, index, &src);
     if (!rc)
         rc = len_below(v, ip, index, &below);
+    const int32_t here = src.image ? -1 : src.len;
+    if (rc || (below <= 0 && here < 0) || (below > 0 && here == 0))
+        return rc;
+    struct dz_buffer *b = src.buffer;
+    if (below <= 0) {
+        rc = dz_chunks_delete(v, ip, index, index);
+        if (!rc)
+            dz_buffers_drop(v, ip, index, index);
+        return rc;
+    }
+    rc = b ? 0 : load(v, ip, &src, 0, 0, &b); /* an empty row hides that of the image */
     if (rc)
         return rc;
-    if (below > 0)
-        return here == 0 ? 0 : put(v, dz_chunk_id(ip->ino, index), v->scratch, 0, here);
-    return here < 0 ? 0 : dz_chunks_delete(v, ip, index, index);
+    if (!src.buffer)
+        dz_buffer_add(v, ip, index, b);
+    b->len = b->from = b->upto = 0;
+    v->used_bytes -= here > 0 ? here : 0;
+    return 0;
 }
 
 static int delete_rows(struct dz_vfs *v, uint64_t first, uint64_t last)
@@ -383,7 +396,7 @@ static int delete_rows(struct dz_vfs *v, uint64_t first, uint64_t last)
 
 int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last)
 {
-    if (!ip->here || first > last)
+    if (!ip->rows || first > last)
         return 0;
     return delete_rows(v, dz_chunk_id(ip->ino, first), dz_chunk_id(ip->ino, last));
 }
@@ -392,7 +405,7 @@ int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first
 
 bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t first)
 {
-    if (!S_ISREG(ip->mode) || ip->data || !ip->here || first * DZ_VFS_CHUNK >= ip->size)
+    if (!S_ISREG(ip->mode) || ip->data || !ip->rows || first * DZ_VFS_CHUNK >= ip->size)
         return false;
     return (ip->size - first * DZ_VFS_CHUNK) / DZ_VFS_CHUNK > v->step_chunks;
 }
@@ -451,10 +464,6 @@ int dz_cut_finish(struct dz_vfs *v)
 }
 
 /* --- content ----------------------------------------------------------------------------- */
-
-enum {
-    LAST_INDEX = (1 << DZ_VFS_CHUNK_BITS) - 1
-};
 
 static int64_t const DAY_NS = (int64_t)86400 * 1000000000;
 
@@ -581,24 +590,27 @@ static ssize_t write_inline(struct dz_vfs *v, struct dz_inode *ip, uint64_t off,
 /* Move the content from the node row into chunk 0: a reader sees no difference. */
 static int spill(struct dz_vfs *v, struct dz_inode *ip)
 {
+    struct dz_buffer *b = NULL;
+    const size_t len = ip->data_len;
     int rc = dz_op_begin(v);
     if (rc)
         return rc;
-    if (ip->data_len) {
-        struct dz_row row = {.kind = DZ_ROW_PUT_CHUNK,
-                             .n = {(int64_t)dz_chunk_id(ip->ino, 0)},
-                             .data = ip->data,
-                             .data_len = ip->data_len};
+    if (len) {
         rc = copy_up_allowed(v, ip);
-        if (!rc)
-            rc = dz_row_write(v, &row);
+        b = rc ? NULL : dz_buffer_new(len);
+        if (!rc && !b)
+            rc = -ENOMEM;
     }
     if (!rc) {
-        size_t len = ip->data_len;
+        if (b) {
+            memcpy(b->data, ip->data, len);
+            b->len = (uint32_t)len;
+        }
         dz_idirty(v, ip, DZ_DIRTY_ROW);
         dz_iadopt_data(v, ip, NULL, 0);
+        if (b)
+            dz_buffer_add(v, ip, 0, b);
         v->used_bytes += (int64_t)len;
-        dz_chunk_lens_forget(v);
     }
     return dz_op_end(v, rc);
 }
@@ -685,19 +697,39 @@ static int truncate_chunks(struct dz_vfs *v, struct dz_inode *ip, uint64_t size)
         if (!empty)
             return -ENOMEM;
     }
-    uint64_t first = keep ? index + 1 : index;
-    bool many = dz_chunks_many(v, ip, first);
-    int rc = many ? dz_row_put_meta(v, "cut", (int64_t)dz_chunk_id(ip->ino, first))
-                  : dz_chunks_delete(v, ip, first, LAST_INDEX);
-    if (!rc && keep)
-        rc = chunk_cut(v, ip, index, keep);
+    struct source cut = {.len = -1}; /* the chunk that keeps its first bytes */
+    int rc = keep ? find_source(v, ip, index, &cut) : 0;
+    struct dz_buffer *b = cut.buffer;
+    const bool shorter = keep && !cut.image && cut.len > (int32_t)keep;
+    if (!rc && shorter && !b)
+        rc = load(v, ip, &cut, keep, keep, &b);
     if (rc)
         return rc;
+    uint64_t first = keep ? index + 1 : index;
+    bool many = dz_chunks_many(v, ip, first);
+    rc = many ? dz_row_put_meta(v, "cut", (int64_t)dz_chunk_id(ip->ino, first))
+              : dz_chunks_delete(v, ip, first, DZ_VFS_LAST_INDEX);
+    if (rc) {
+        if (!cut.buffer)
+            dz_buffer_free(b);
+        return rc;
+    }
+    if (shorter) {
+        if (!cut.buffer)
+            dz_buffer_add(v, ip, index, b);
+        b->len = (uint32_t)keep;
+        dz_buffer_changed(b, 0, keep);
+        b->upto = (uint32_t)keep;
+        v->used_bytes -= cut.len - (int64_t)keep;
+    }
+    dz_buffers_drop(v, ip, first, DZ_VFS_LAST_INDEX);
     v->cut = many ? dz_chunk_id(ip->ino, first) : 0;
     if (ip->base_size > size)
         ip->base_size = size;
-    if (empty)
+    if (empty) {
+        ip->rows = many;
         dz_iadopt_data(v, ip, DZ_TAKE_PTR(empty), 0);
+    }
     return 0;
 }
 
@@ -904,14 +936,15 @@ int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes)
     if (rc)
         return rc;
     uint64_t total = ip->data_len;
-    if (S_ISREG(ip->mode) && !ip->data && ip->here)
+    if (ip->rows)
         rc = sum_chunks(v, v->db, ip, NULL, &total);
+    total += (uint64_t)dz_buffers_beyond_rows(ip);
     if (!rc && S_ISREG(ip->mode) && !ip->data && ip->below && ip->base_size)
         rc = sum_chunks(v, v->image, ip, shows_below, &total);
     const uint64_t packed = rc ? 0 : dz_pack_visible(v, ip);
     for (uint64_t at = 0; !rc && at < packed; at += DZ_VFS_CHUNK) {
         int32_t here = -1;
-        rc = ip->here ? chunk_len(v, false, dz_chunk_id(ip->ino, at / DZ_VFS_CHUNK), &here) : 0;
+        rc = len_here(v, ip, at / DZ_VFS_CHUNK, &here);
         if (!rc && here < 0)
             total += packed - at < DZ_VFS_CHUNK ? packed - at : DZ_VFS_CHUNK;
     }

@@ -6,6 +6,7 @@
  *   vfs_dir  vfs_file  vfs_attr  vfs_readdir   operations on inodes and names
  *   vfs_lock  vfs_watch                        record locks, events about changes
  *   vfs_node                                   inodes and names in memory; image below file
+ *   vfs_buffer                                 chunks that were changed since the last commit
  *   vfs_tx                                     rows, the transaction, and its memory
  *   vfs_open  vfs_schema  vfs_check            opening, tables, checking a whole disk
  *   vfs_tar_in  vfs_tar_out  vfs_tar_read  vfs_tar_head   archives
@@ -26,12 +27,13 @@
 #include "db/db.h"
 
 enum {
-    DZ_VFS_CACHE_BYTES = 1 << 20,    /* default of opts.cache_bytes */
-    DZ_VFS_REDO_MAX = 4 << 20,       /* bytes of changes in one transaction */
-    DZ_VFS_DIRTY_MAX = 2048,         /* changed inodes that wait for a commit */
-    DZ_VFS_LAZY_MAX = 512,           /* inodes with no change but the access time */
-    DZ_VFS_STEP_CHUNKS = 1024,       /* default of opts.step_chunks: 32 MiB */
-    DZ_VFS_LENS = 512,               /* remembered chunk lengths */
+    DZ_VFS_CACHE_BYTES = 1 << 20, /* default of opts.cache_bytes */
+    DZ_VFS_REDO_MAX = 4 << 20,    /* bytes of changes that wait for a commit */
+    DZ_VFS_DIRTY_MAX = 2048,      /* changed inodes that wait for a commit */
+    DZ_VFS_LAZY_MAX = 512,        /* inodes with no change but the access time */
+    DZ_VFS_STEP_CHUNKS = 1024,    /* default of opts.step_chunks: 32 MiB */
+    DZ_VFS_LENS = 512,            /* remembered chunk lengths */
+    DZ_VFS_BUFFER_BUCKETS = 512,
     DZ_VFS_CHUNK_BITS = 24,          /* chunk.id = ino << 24 | index */
     DZ_VFS_WINDOWS = 4,              /* directory listings under way */
     DZ_VFS_WINDOW_ENTRIES = 1 << 16, /* names in one of them */
@@ -76,11 +78,14 @@ struct dz_inode {
     uint8_t *data;     /* a symlink's target or a small file's content, else NULL */
     uint32_t data_len; /* <= size; the rest reads as zeros */
     uint32_t refs;
-    uint64_t via;     /* directory it was last found in, or 0 */
-    uint64_t version; /* of a directory: changes with its names */
+    uint64_t via;              /* directory it was last found in, or 0 */
+    uint64_t version;          /* of a directory: changes with its names */
+    struct dz_buffer *buffers; /* circular list of its changed chunks, or NULL */
     uint8_t dirty;
-    bool here;  /* has a row in this file */
-    bool below; /* exists in the image */
+    bool here;   /* has a row in this file, or will have one with the next commit */
+    bool stored; /* has a row in this file, or in the transaction */
+    bool rows;   /* may have rows of chunks there */
+    bool below;  /* exists in the image */
 };
 
 struct dz_dentry {
@@ -197,10 +202,41 @@ void dz_blobs_close(struct dz_vfs *v);
 /* A handle on chunk `id`, moved from wherever it is; on failure it is closed. DZ_E*. */
 int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_err *e);
 
+/* ---- vfs_buffer.c: chunks that were changed since the last commit --------------------- */
+
+struct dz_buffer {
+    struct dz_buffer *chain, *prev, *next; /* of a bucket; of the inode */
+    uint64_t id;                           /* of the chunk */
+    uint8_t *data;
+    uint32_t len, cap;   /* bytes of the chunk, and of data */
+    uint32_t from, upto; /* bytes that differ from the row; upto 0: none */
+    int32_t row_len;     /* -1: no row in this file */
+};
+
+struct dz_buffer *dz_buffer_find(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index);
+struct dz_buffer *dz_buffer_new(size_t size); /* room for size bytes; NULL: no memory */
+void dz_buffer_free(struct dz_buffer *b);     /* of one that was not added */
+int dz_buffer_grow(struct dz_vfs *v, struct dz_buffer *b, size_t size); /* of one that was added */
+/* From now on b is the chunk. The caller sets len and row_len, accounts, and makes ip dirty. */
+void dz_buffer_add(struct dz_vfs *v, struct dz_inode *ip, uint64_t index, struct dz_buffer *b);
+void dz_buffer_changed(struct dz_buffer *b, size_t from, size_t upto);
+/* Forget the changes of chunks [first, last], and account for that. */
+void dz_buffers_drop(struct dz_vfs *v, struct dz_inode *ip, uint64_t first, uint64_t last);
+/* Write all of them as rows and free them. */
+int dz_buffers_write(struct dz_vfs *v, struct dz_inode *ip);
+/* The bytes that the chunks have more than their rows. */
+int64_t dz_buffers_beyond_rows(const struct dz_inode *ip);
+/* The first chunk >= index that has one, UINT64_MAX: none. */
+uint64_t dz_buffers_next(const struct dz_inode *ip, uint64_t index);
+
 /* ---- vfs_file.c ------------------------------------------------------------------- */
 
+enum {
+    DZ_VFS_LAST_INDEX = (1 << DZ_VFS_CHUNK_BITS) - 1
+};
 void dz_chunk_lens_forget(struct dz_vfs *v);
-/* Remove rows [first, last] of this file, and account for that. */
+void dz_chunk_len_set(struct dz_vfs *v, uint64_t id, int64_t len);
+/* Remove rows [first, last] of this file, and account for that; changed chunks stay. */
 int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last);
 /* The last of the rows from chunk id `from` on, of one inode: at most opts.step_chunks.
  * *ret_more: there are others. */
@@ -211,8 +247,9 @@ bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t 
 /* Compute meta's counters from the rows. */
 int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err);
 
-/* The first chunk with a row in this file, UINT64_MAX: none. */
-int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *ret_index);
+/* The first chunk >= index of this file, not of the image; UINT64_MAX: none. */
+int dz_chunk_next_here(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index,
+                       uint64_t *ret_index);
 
 /* ---- vfs_pack.c --------------------------------------------------------------------- */
 
@@ -312,6 +349,8 @@ struct dz_vfs {
     struct dz_inode *burial; /* an inode with much content that lost its last name in this
                               * operation */
 
+    struct dz_buffer *buffer[DZ_VFS_BUFFER_BUCKETS];
+    size_t buffer_bytes;
     struct dz_redo redo;
     struct dz_redo_mark op_mark;
     int64_t op_bytes, op_inodes; /* counters at the mark */
@@ -322,8 +361,6 @@ struct dz_vfs {
         uint64_t id; /* 0: empty */
         int32_t len;
     } lens[2][DZ_VFS_LENS];
-    uint8_t *scratch; /* one chunk */
-
     struct dz_window *window[DZ_VFS_WINDOWS];
     uint64_t window_clock;
     struct dz_locks locks;

@@ -353,7 +353,8 @@ static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
                       (unsigned long long)ip->ino);
         return -EIO;
     }
-    ip->here = here;
+    ip->here = ip->stored = here;
+    ip->rows = here && S_ISREG(ip->mode) && !ip->data;
     return 0;
 }
 
@@ -428,6 +429,7 @@ int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip)
 
 void dz_iforget(struct dz_vfs *v, struct dz_inode *ip)
 {
+    dz_buffers_drop(v, ip, 0, DZ_VFS_LAST_INDEX);
     dz_iclean(v, ip);
     cache_remove(&v->inodes, &ip->h);
     inode_free(ip);

@@ -268,7 +268,6 @@ static void release(struct dz_vfs *v)
     dz_free(v->locks.lock);
     dz_free(v->above[0]);
     dz_free(v->above[1]);
-    dz_free(v->scratch);
     dz_free(v);
 }
 
@@ -290,8 +289,7 @@ static struct dz_vfs *vfs_alloc(const struct dz_vfs_opts *o)
     v->now_ns = o->now_ns ? o->now_ns : clock_ns;
     v->before_commit = o->before_commit;
     v->arg = o->arg;
-    v->scratch = dz_alloc(DZ_VFS_CHUNK);
-    if (!v->scratch || dz_vfs_cache_init(&v->inodes) || dz_vfs_cache_init(&v->names)) {
+    if (dz_vfs_cache_init(&v->inodes) || dz_vfs_cache_init(&v->names)) {
         release(v);
         return NULL;
     }

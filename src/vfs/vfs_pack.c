@@ -141,7 +141,7 @@ int dz_vfs_packed(struct dz_vfs *v, uint64_t ino, uint64_t *ret_offset)
         return 0;
     if (ip->here && v->image) { /* its row is in this disk: has it a chunk there, too? */
         uint64_t chunk = 0, size = 0;
-        rc = dz_chunk_next_here(v, ip, &chunk);
+        rc = dz_chunk_next_here(v, ip, 0, &chunk);
         if (!rc && chunk == UINT64_MAX)
             rc = size_below(v, ip, &size);
         if (rc || size != ip->size)

@@ -17,8 +17,8 @@
  * Invariants between operations, unless `stale`:
  *   1. The open transaction holds exactly the rows of the redo log, in order. assert_committed
  *      checks the empty case; alive() repairs a transaction that SQLite rolled back.
- *   2. File + transaction + dirty inodes = what the guest sees. No assertion can look at what the
- *      guest has seen: tests/model compares it, with a crash after any step.
+ *   2. File + transaction + dirty inodes + their buffers = what the guest sees. No assertion can
+ * look at what the guest has seen: tests/model compares it, with a crash after any step.
  *   3. dz_op_begin() and dz_op_end() come in pairs that do not nest (in_op).
  *   4. bytes and count of the log are the sums over its entries (assert_log).
  *   5. The list `dirty` holds the dirty_rows inodes whose row must be written, `lazy` the
@@ -403,6 +403,12 @@ static int64_t freed_inside(struct dz_vfs *v)
     return dz_stmt_step(st, NULL) == 1 ? dz_col_int(st, 0) * DZ_DB_PAGE_BYTES : 0;
 }
 
+/* Bytes of changes that wait for the commit. */
+static size_t pending(const struct dz_vfs *v)
+{
+    return v->redo.bytes + v->buffer_bytes;
+}
+
 /* Bytes that may be written until keep_free is reached. Uncommitted changes go to the log, and the
  * log goes to the file. Negative: less is free already. */
 static int64_t left_on_host(struct dz_vfs *v)
@@ -411,21 +417,21 @@ static int64_t left_on_host(struct dz_vfs *v)
     int fd = dz_db_fd(v->db);
     if (fd < 0 || fstatfs(fd, &fs) < 0)
         return INT64_MAX;
-    int64_t owed = 2 * (int64_t)v->redo.bytes + (int64_t)dz_db_wal_pages(v->db) * DZ_DB_PAGE_BYTES;
+    int64_t owed = 2 * (int64_t)pending(v) + (int64_t)dz_db_wal_pages(v->db) * DZ_DB_PAGE_BYTES;
     return (int64_t)fs.f_bavail * (int64_t)fs.f_bsize - (int64_t)v->keep_free - owed - FREE_MARGIN;
 }
 
 /* Check the host's free space before a change. When it is short, the SQLite log is kept short. */
 static int look_at_host(struct dz_vfs *v)
 {
-    size_t seen = v->look_seen <= v->redo.bytes ? v->look_seen : 0, since = v->redo.bytes - seen;
+    size_t seen = v->look_seen <= pending(v) ? v->look_seen : 0, since = pending(v) - seen;
     struct dz_err e = {0};
-    v->look_seen = v->redo.bytes;
+    v->look_seen = pending(v);
     v->look_budget = since < v->look_budget ? v->look_budget - since : 0;
     if (v->look_budget > 0)
         return 0;
     int64_t left = left_on_host(v);
-    if (left <= 0 && (dz_db_wal_pages(v->db) > TIGHT_LOG || v->redo.bytes > FREE_MARGIN)) {
+    if (left <= 0 && (dz_db_wal_pages(v->db) > TIGHT_LOG || pending(v) > FREE_MARGIN)) {
         if (dz_vfs_commit(v, &e) < 0)
             return dz_vfs_errno(v, &e);
         dz_blobs_close(v);
@@ -471,7 +477,7 @@ int dz_op_begin(struct dz_vfs *v)
     int looked = dz_unlikely(v->keep_free) ? look_at_host(v) : 0;
     if (looked)
         return looked;
-    if (v->redo.bytes > DZ_VFS_REDO_MAX || v->dirty_rows > DZ_VFS_DIRTY_MAX) {
+    if (pending(v) > DZ_VFS_REDO_MAX || v->dirty_rows > DZ_VFS_DIRTY_MAX) {
         struct dz_err e = {0};
         if (dz_vfs_commit(v, &e) < 0)
             return dz_vfs_errno(v, &e);
@@ -543,9 +549,13 @@ static int flush_list(struct dz_vfs *v, struct dz_inode **list)
     int rc = 0;
     while (*list && !rc) {
         struct dz_inode *ip = *list;
-        rc = put_node(v, ip);
+        rc = dz_buffers_write(v, ip);
         if (!rc)
+            rc = put_node(v, ip);
+        if (!rc) {
+            ip->stored = true;
             dz_iclean(v, ip);
+        }
     }
     return rc;
 }
@@ -576,6 +586,7 @@ static int fail_commit(struct dz_vfs *v, struct dz_err *err)
 static void assert_committed(const struct dz_vfs *v)
 {
     assert(!dz_db_in_txn(v->db) && v->redo.count == 0 && !v->dirty && !v->stale && !v->in_op);
+    assert(v->buffer_bytes == 0);
     assert_dirty(v);
     dz_assert_caches(v);
 }

@@ -306,6 +306,98 @@ TEST(file_that_is_cut_in_steps_is_committed_between_them)
     rig_free(&r);
 }
 
+static int64_t rows_of_chunks(struct rig *r)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(r->db, "SELECT count(*) FROM chunk");
+    CHECK_INT(dz_stmt_step(st, NULL), 1);
+    return dz_col_int(st, 0);
+}
+
+TEST(file_has_rows_for_its_content_from_the_commit_on)
+{
+    struct rig r;
+    rig_start(&r);
+    static char step[4000];
+    memset(step, 'x', sizeof step);
+    uint64_t ino = make_file(&r, "/tmp/f", 0), n = 0;
+    for (uint64_t at = 0; at < 3 * CH; at += sizeof step)
+        CHECK_INT(dz_vfs_write(r.v, ino, at, step, sizeof step), (int)sizeof step);
+    CHECK_INT(rows_of_chunks(&r), 0);
+    CHECK_INT(dz_vfs_seek(r.v, ino, 0, SEEK_HOLE, &n), 0);
+    CHECK_INT(n, 25 * sizeof step);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(rows_of_chunks(&r), 4);
+    /* what is removed before the commit never becomes a row */
+    (void)make_file(&r, "/tmp/short-lived", 5 * CH);
+    CHECK_INT(dz_vfs_unlink(r.v, DZ_VFS_TMP, "short-lived", 11), 0);
+    CHECK_INT(dz_vfs_write(r.v, ino, 4 * CH, step, sizeof step), (int)sizeof step);
+    struct dz_vfs_attr a = {.size = CH};
+    CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(rows_of_chunks(&r), 1);
+    CHECK_INT(allocated(&r, ino), CH);
+    rig_free(&r);
+}
+
+TEST(file_that_keeps_its_length_is_patched_with_all_its_changes)
+{
+    struct rig r;
+    rig_start(&r);
+    char buf[8];
+    uint64_t ino = make_file(&r, "/tmp/f", CH);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(dz_vfs_write(r.v, ino, 9000, "abc", 3), 3);
+    CHECK_INT(dz_vfs_write(r.v, ino, 500, "def", 3), 3);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(dz_vfs_read(r.v, ino, 9000, buf, 3), 3);
+    CHECK(memcmp(buf, "abc", 3) == 0);
+    CHECK_INT(dz_vfs_read(r.v, ino, 500, buf, 3), 3);
+    CHECK(memcmp(buf, "def", 3) == 0);
+    /* cut, and grown to the same length: zeros, not what the row had */
+    struct dz_vfs_attr a = {.size = 3000};
+    CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+    CHECK_INT(dz_vfs_write(r.v, ino, CH - 1, "z", 1), 1);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(dz_vfs_read(r.v, ino, 9000, buf, 3), 3);
+    CHECK(memcmp(buf, "\0\0\0", 3) == 0);
+    rig_free(&r);
+}
+
+TEST(file_is_refused_by_the_quota_at_its_write_and_not_later)
+{
+    struct rig r;
+    rig_start(&r);
+    struct dz_vfs_usage u;
+    uint64_t ino = make_file(&r, "/tmp/f", 2 * CH);
+    dz_vfs_usage(r.v, &u);
+    const uint64_t used = u.bytes;
+    CHECK_INT(used, 2 * CH);
+    dz_vfs_set_limits(r.v, used + 100, 0);
+    CHECK_INT(dz_vfs_write(r.v, ino, 2 * CH, "x", 1), 1);
+    CHECK_INT(dz_vfs_write(r.v, ino, 4 * CH, "0123456789", 10), 10);
+    char big[100] = "";
+    CHECK_INT(dz_vfs_write(r.v, ino, 6 * CH, big, sizeof big), -EDQUOT);
+    dz_vfs_usage(r.v, &u);
+    CHECK_INT(u.bytes, used + 11);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    dz_vfs_usage(r.v, &u);
+    CHECK_INT(u.bytes, used + 11);
+    rig_free(&r);
+}
+
+TEST(file_of_any_size_is_committed_while_it_is_written)
+{
+    struct rig r;
+    rig_start(&r);
+    static char step[CH];
+    uint64_t ino = make_file(&r, "/tmp/f", 0);
+    for (uint64_t at = 0; at < (uint64_t)16 << 20; at += CH)
+        CHECK_INT(dz_vfs_write(r.v, ino, at, step, CH), CH);
+    CHECK(rows_of_chunks(&r) >= 300);
+    rig_free(&r);
+}
+
 TEST(file_inline_loses_what_is_cut_or_punched_and_no_more)
 {
     struct rig r;
