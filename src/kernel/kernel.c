@@ -59,6 +59,7 @@ static void set_ops(struct dz_kernel *k, const struct dz_kernel_opts *opts)
     k->caps = opts->caps ? opts->caps : UINT32_MAX;
     memcpy(k->kinds, opts->kinds, sizeof k->kinds);
     k->pages = opts->pages;
+    k->net = opts->net;
     const char *name = opts->hostname ? opts->hostname : "doze";
     memcpy(k->hostname, name, dz_k_min64(strlen(name), sizeof k->hostname - 1));
 }
@@ -157,6 +158,7 @@ void dz_kernel_free(struct dz_kernel *k)
 {
     if (!k)
         return;
+    k->net = NULL; /* connections to the outside stay open, because a sleeping machine has them */
     if (k->task) {
         DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
         if (p->flags & DZ_PROC_VFORKED)

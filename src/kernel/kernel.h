@@ -42,6 +42,7 @@ struct dz_kernel;
 struct dz_vfs;
 struct dz_vfs_attr;
 struct dz_kernel_runner;
+struct dz_net_ops;
 
 /* ---- policy ---------------------------------------------------------------- */
 
@@ -306,7 +307,9 @@ struct dz_kernel_opts {
     uint32_t caps;                                    /* DZ_CAP_*; 0: all */
     struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX]; /* by enum dz_program_kind */
     const struct dz_kernel_pages *pages;              /* NULL: no program maps files. Borrowed */
-    const char *hostname;                             /* NULL: "doze" */
+    const struct dz_net_ops
+        *net;             /* kernel_outside.h; NULL: nothing outside is reachable. Borrowed */
+    const char *hostname; /* NULL: "doze" */
 };
 
 int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kernel,

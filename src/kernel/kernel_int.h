@@ -86,6 +86,7 @@ struct dz_kernel {
     uint32_t caps;
     struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX];
     const struct dz_kernel_pages *pages;
+    const struct dz_net_ops *net;
     char hostname[65];
 
     struct dz_k_table tab[DZ_KERNEL_TABLE_COUNT];
@@ -129,6 +130,8 @@ struct dz_kernel {
     bool memfds;            /* a memfd was made */
     uint64_t socket_bytes;  /* of messages in queues of sockets */
     uint64_t next_message;  /* order in those queues */
+    uint32_t next_channel;  /* the last one that a connection to the outside got */
+    bool net_waits;         /* a connection from outside found the queue of its listener full */
     uint32_t in_flight;     /* descriptors in those messages */
     uint32_t doomed;        /* messages to be freed: kernel_sock_flight.c */
     uint32_t mark;          /* number of the last search for unreachable sockets */

@@ -8,6 +8,7 @@
  *   kernel_sock_unix.c    AF_UNIX: names, connections, sending
  *   kernel_sock_inet.c    AF_INET and AF_INET6: TCP, UDP
  *   kernel_sock_addr.c    addresses and ports of the net
+ *   kernel_sock_outside.c TCP connections to the outside
  *   kernel_sock_netlink.c AF_NETLINK: the interface and its addresses
  *   kernel_net.c          the same by ioctl and in /proc/net
  *   kernel_sock_flight.c  queues of messages, and the descriptors that are in them
@@ -148,8 +149,10 @@ bool dz_k_inet_is_local(const struct dz_inet *a);
 /* From and to a socket address of this family. -EINVAL, -EAFNOSUPPORT. */
 int dz_k_inet_get(uint32_t family, const struct dz_sockaddr *from, struct dz_inet *ret_addr);
 void dz_k_inet_put(uint32_t family, const struct dz_inet *from, struct dz_sockaddr *ret_addr);
-/* Turn 0.0.0.0 and :: into the own address, and choose the address to send from. -ENETUNREACH. */
-int dz_k_inet_route(const struct dz_socket *s, struct dz_inet *to, struct dz_inet *ret_from);
+/* Turn 0.0.0.0 and :: into the own address, and choose the address to send from. -ENETUNREACH,
+ * -EINVAL. */
+int dz_k_inet_route(const struct dz_kernel *k, const struct dz_socket *s, struct dz_inet *to,
+                    struct dz_inet *ret_from);
 bool dz_k_inet_has_port(const struct dz_socket *s);
 /* May s have this address and port? -EADDRINUSE. */
 int dz_k_inet_conflict(const struct dz_kernel *k, const struct dz_socket *s,
@@ -161,6 +164,28 @@ struct dz_socket *dz_k_inet_find(const struct dz_kernel *k, uint32_t type,
 bool dz_k_inet_ok(const struct dz_socket *s); /* a saved row */
 /* Do both ends of a connection of TCP agree? */
 bool dz_k_inet_pair_ok(const struct dz_socket *s, const struct dz_socket *peer);
+/* A new socket in the listener's queue, for a connection between these ends. NULL: no room. */
+struct dz_socket *dz_k_inet_accepted(struct dz_kernel *k, struct dz_socket *listener,
+                                     const struct dz_inet *from, const struct dz_inet *to);
+void dz_k_inet_finished(struct dz_kernel *k, struct dz_socket *s); /* the peer has sent its end */
+void dz_k_inet_lost(struct dz_kernel *k, struct dz_socket *s, int error);
+
+/* ---- the outside: kernel_sock_outside.c ------------------------------------ */
+
+bool dz_k_outside_reaches(const struct dz_kernel *k, const struct dz_inet *to);
+/* Give s a channel, and connect it. -errno: refused. */
+int dz_k_outside_open(struct dz_kernel *k, struct dz_socket *s);
+/* The rest is for sockets with a channel; close also for others. */
+void dz_k_outside_close(struct dz_kernel *k, struct dz_socket *s, bool abort);
+void dz_k_outside_finish(struct dz_kernel *k, const struct dz_socket *s);
+short dz_k_outside_ready(const struct dz_kernel *k, const struct dz_socket *s);
+int64_t dz_k_outside_waiting(const struct dz_kernel *k, const struct dz_socket *s);
+int64_t dz_k_outside_recv(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                          int flags);
+int64_t dz_k_outside_send(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                          int flags);
+void dz_k_outside_listening(struct dz_kernel *k); /* ports have changed, or a queue has room */
+void dz_k_outside_revived(struct dz_kernel *k);   /* at the end of a thaw */
 
 /* ---- what programs may learn: kernel_net.c --------------------------------- */
 

@@ -2,12 +2,14 @@
  *
  * kernel_sock_addr.c - addresses and ports of the net: conversion, conflicts, who receives.
  *
- * The net is the loopback of this machine: 127.0.0.0/8 and ::1. No other address is reachable
- * (ENETUNREACH), and none can be bound (EADDRNOTAVAIL).
+ * The net is the loopback of this machine: 127.0.0.0/8 and ::1, and for TCP what the embedder
+ * reaches outside (kernel_outside.h). No other address is reachable (ENETUNREACH), and only
+ * loopback can be bound (EADDRNOTAVAIL).
  *
  * Ports of TCP and of UDP are separate; both versions of IP share them, because an IPv6 socket that
  * is bound to :: also receives IPv4, unless IPV6_V6ONLY is set.
  */
+#include "kernel/kernel_outside.h"
 #include "kernel/kernel_sock.h"
 
 #include <arpa/inet.h>
@@ -104,7 +106,8 @@ void dz_inet_text(const struct dz_inet *a, char ret_text[static DZ_INET_TEXT])
     (void)snprintf(ret_text, DZ_INET_TEXT, v4 ? "%s:%s" : "[%s]:%s", address, port);
 }
 
-int dz_k_inet_route(const struct dz_socket *s, struct dz_inet *to, struct dz_inet *ret_from)
+int dz_k_inet_route(const struct dz_kernel *k, const struct dz_socket *s, struct dz_inet *to,
+                    struct dz_inet *ret_from)
 {
     const struct dz_inet lo4 = {.lo = UINT64_C(0xffff) << 32 | INADDR_LOOPBACK}, lo6 = {.lo = 1};
     const uint32_t port = to->port;
@@ -112,11 +115,19 @@ int dz_k_inet_route(const struct dz_socket *s, struct dz_inet *to, struct dz_ine
     if (dz_k_inet_is_any(to))
         *to = v4 ? lo4 : lo6;
     to->port = port;
-    if (!dz_k_inet_is_local(to) || (v4 && (s->options & DZ_SOCKET_V6ONLY)))
+    const bool outside = !dz_k_inet_is_local(to);
+    if (v4 && (s->options & DZ_SOCKET_V6ONLY))
+        return -ENETUNREACH;
+    if (outside && (s->type != SOCK_STREAM || !dz_k_outside_reaches(k, to)))
         return -ENETUNREACH;
     if (!dz_k_inet_is_any(&s->local) && dz_k_is_v4(&s->local) != v4)
         return -ENETUNREACH;
-    *ret_from = !dz_k_inet_is_any(&s->local) ? s->local : v4 ? lo4 : lo6;
+    if (outside && !dz_k_inet_is_any(&s->local)) /* from loopback */
+        return v4 ? -EINVAL : -ENETUNREACH;
+    if (outside)
+        *ret_from = v4 ? k->net->own4 : k->net->own6;
+    else
+        *ret_from = !dz_k_inet_is_any(&s->local) ? s->local : v4 ? lo4 : lo6;
     ret_from->port = s->local.port;
     return 0;
 }
@@ -239,18 +250,19 @@ bool dz_k_inet_pair_ok(const struct dz_socket *s, const struct dz_socket *peer)
            same_end(&s->remote, &peer->local);
 }
 
-static bool address_ok(const struct dz_inet *a, uint32_t family)
+static bool address_ok(const struct dz_inet *a, const struct dz_socket *s)
 {
-    return a->port <= UINT16_MAX && (dz_k_inet_is_any(a) || dz_k_inet_is_local(a)) &&
-           (family != AF_INET || dz_k_is_v4(a));
+    const bool outside = s->inet & DZ_INET_OUTSIDE;
+    return a->port <= UINT16_MAX && (outside || dz_k_inet_is_any(a) || dz_k_inet_is_local(a)) &&
+           (s->family != AF_INET || dz_k_is_v4(a));
 }
 
 bool dz_k_inet_ok(const struct dz_socket *s)
 {
     const uint32_t needs_remote = s->inet & (DZ_INET_PENDING | DZ_INET_ATTACHED);
     if (!dz_k_is_inet(s))
-        return s->inet == 0 && s->state != DZ_SOCKET_CONNECTING;
-    bool ok = address_ok(&s->local, s->family) && address_ok(&s->remote, s->family);
+        return s->inet == 0 && s->state != DZ_SOCKET_CONNECTING && s->channel == 0;
+    bool ok = address_ok(&s->local, s) && address_ok(&s->remote, s);
     ok = ok && s->inet <= DZ_INET_FLAGS && !s->bound && s->name == 0;
     if (s->inet & DZ_INET_HAS_PORT)
         ok = ok && s->local.port != 0;
@@ -258,6 +270,12 @@ bool dz_k_inet_ok(const struct dz_socket *s)
         ok = ok && s->state == DZ_SOCKET_CLOSED && !(s->inet & DZ_INET_PORT_LOCK);
     if (needs_remote || s->state >= DZ_SOCKET_CONNECTED)
         ok = ok && s->remote.port != 0 && !dz_k_inet_is_any(&s->remote);
+    if (s->channel)
+        ok = ok && (s->inet & DZ_INET_OUTSIDE) && s->state >= DZ_SOCKET_CONNECTED && s->peer == 0;
+    else
+        ok = ok && s->generation == 0;
+    if (s->inet & DZ_INET_OUTSIDE)
+        ok = ok && s->state != DZ_SOCKET_LISTENING && (s->channel || s->state == DZ_SOCKET_CLOSED);
     if (s->type == SOCK_DGRAM)
         return ok &&
                !(s->inet & ~(uint32_t)(DZ_INET_ADDR_LOCK | DZ_INET_PORT_LOCK | DZ_INET_HAS_PORT));

@@ -14,6 +14,9 @@
  * A socket that was reset, or whose both directions have ended, is CLOSED. It keeps its queue, so
  * that its bytes can still be read, its error, and its names.
  *
+ * The other end of a connection may be outside of the machine (kernel_sock_outside.c): its socket
+ * has a channel instead of a peer.
+ *
  * A datagram is charged to the socket that receives it (SO_RCVBUF), because a sender of UDP never
  * waits: a datagram that does not fit is dropped.
  *
@@ -125,6 +128,7 @@ static void end(struct dz_kernel *k, struct dz_socket *s)
     s->state = DZ_SOCKET_CLOSED;
     s->shut = DZ_SOCKET_SHUT_BOTH;
     s->peer = 0;
+    dz_k_outside_close(k, s, false);
     if (!(s->inet & DZ_INET_PORT_LOCK))
         s->inet &= ~(uint32_t)DZ_INET_HAS_PORT;
     if (peer)
@@ -132,17 +136,17 @@ static void end(struct dz_kernel *k, struct dz_socket *s)
     dz_k_sock_wake(k, s);
 }
 
-/* The peer of s has sent a reset. */
+/* The peer of s has sent a reset. NULL: s is outside. */
 static void reset(struct dz_kernel *k, struct dz_socket *s)
 {
-    if (s->dead || s->state != DZ_SOCKET_CONNECTED)
+    if (!s || s->dead || s->state != DZ_SOCKET_CONNECTED)
         return;
     s->error = s->inet & DZ_INET_FIN_SEEN ? EPIPE : ECONNRESET;
     end(k, s);
 }
 
 /* The peer of s has sent its last byte. */
-static void finish(struct dz_kernel *k, struct dz_socket *s)
+void dz_k_inet_finished(struct dz_kernel *k, struct dz_socket *s)
 {
     if (s->dead || s->state != DZ_SOCKET_CONNECTED)
         return;
@@ -159,25 +163,34 @@ static void send_fin(struct dz_kernel *k, struct dz_socket *s)
     if (s->inet & DZ_INET_FIN_SENT)
         return;
     s->inet |= DZ_INET_FIN_SENT;
-    finish(k, peer);
+    if (peer)
+        dz_k_inet_finished(k, peer);
+    else
+        dz_k_outside_finish(k, s);
     if (s->inet & DZ_INET_FIN_SEEN)
         end(k, s);
 }
 
-static void refuse(struct dz_kernel *k, struct dz_socket *s)
+static void refuse(struct dz_kernel *k, struct dz_socket *s, int error)
 {
-    s->error = ECONNREFUSED;
+    s->error = (uint32_t)error;
     end(k, s);
 }
 
-/* Make both ends of a connection. false: no room. */
-static bool establish(struct dz_kernel *k, struct dz_socket *s, struct dz_socket *listener)
+void dz_k_inet_lost(struct dz_kernel *k, struct dz_socket *s, int error)
+{
+    if (s->state == DZ_SOCKET_CONNECTED || s->state == DZ_SOCKET_CONNECTING)
+        refuse(k, s, error);
+}
+
+struct dz_socket *dz_k_inet_accepted(struct dz_kernel *k, struct dz_socket *listener,
+                                     const struct dz_inet *from, const struct dz_inet *to)
 {
     struct dz_socket *server = dz_k_sock_incoming(k, listener);
     if (!server)
-        return false;
-    server->local = s->remote;
-    server->remote = s->local;
+        return NULL;
+    server->local = *to;
+    server->remote = *from;
     server->inet = DZ_INET_ATTACHED | DZ_INET_HAS_PORT | (listener->inet & DZ_INET_ADDR_LOCK);
     server->uid = listener->uid;
     server->options = listener->options;
@@ -187,6 +200,15 @@ static bool establish(struct dz_kernel *k, struct dz_socket *s, struct dz_socket
     server->rcvtimeo = listener->rcvtimeo;
     server->sndtimeo = listener->sndtimeo;
     memcpy(server->values, listener->values, sizeof server->values);
+    return server;
+}
+
+/* Make both ends of a connection. false: no room. */
+static bool establish(struct dz_kernel *k, struct dz_socket *s, struct dz_socket *listener)
+{
+    struct dz_socket *server = dz_k_inet_accepted(k, listener, &s->local, &s->remote);
+    if (!server)
+        return false;
     dz_k_sock_attach(s, server);
     dz_k_sock_attach(server, s);
     dz_k_sock_wake(k, s);
@@ -199,13 +221,19 @@ static bool too_many_wait(const struct dz_kernel *k)
 {
     uint32_t n = 0;
     DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
-    n += s->state == DZ_SOCKET_CONNECTING;
+    n += s->state == DZ_SOCKET_CONNECTING && !s->channel;
     return n > WAITING_MAX;
 }
 
-/* Connect, wait for room in the queue, or be refused. */
+/* Connect, wait for room in the queue or for the outside, or be refused. */
 static void try_connect(struct dz_kernel *k, struct dz_socket *s)
 {
+    if (!dz_k_inet_is_local(&s->remote)) {
+        const int e = dz_k_outside_open(k, s);
+        if (e)
+            refuse(k, s, -e);
+        return;
+    }
     struct dz_socket *listener = dz_k_inet_find(k, SOCK_STREAM, &s->local, &s->remote);
     bool refused = !listener;
     if (listener && dz_k_sock_backlogged(listener))
@@ -213,7 +241,7 @@ static void try_connect(struct dz_kernel *k, struct dz_socket *s)
     else if (listener)
         refused = !establish(k, s, listener);
     if (refused)
-        refuse(k, s);
+        refuse(k, s, ECONNREFUSED);
 }
 
 /* A listener has room, or is gone: those that wait for it go on, first come, first served. */
@@ -223,11 +251,11 @@ static void retry(struct dz_kernel *k, uint32_t port)
         struct dz_socket *first = NULL;
         DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
         {
-            if (s->state != DZ_SOCKET_CONNECTING || s->remote.port != port)
+            if (s->state != DZ_SOCKET_CONNECTING || s->channel || s->remote.port != port)
                 continue;
             const struct dz_socket *l = dz_k_inet_find(k, SOCK_STREAM, &s->local, &s->remote);
             if (!l) /* those of a closed listener all go in one pass */
-                refuse(k, s);
+                refuse(k, s, ECONNREFUSED);
             else if (!dz_k_sock_backlogged(l) && (!first || s->order < first->order))
                 first = s;
         }
@@ -239,6 +267,8 @@ static void retry(struct dz_kernel *k, uint32_t port)
 
 static void inet_accepted(struct dz_kernel *k, struct dz_socket *listener)
 {
+    if (k->net_waits)
+        dz_k_outside_listening(k);
     retry(k, listener->local.port);
 }
 
@@ -266,7 +296,9 @@ static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
     uint32_t waiting = was_listening ? s->head : 0;
     if (was_listening)
         s->head = s->tail = s->count = 0;
-    if (s->state == DZ_SOCKET_CONNECTED && !is_datagram(s) && abort)
+    if (s->channel) /* the host sends the end of the stream, or a reset */
+        dz_k_outside_close(k, s, abort);
+    else if (s->state == DZ_SOCKET_CONNECTED && !is_datagram(s) && abort)
         reset(k, peer);
     else if (s->state == DZ_SOCKET_CONNECTED && !is_datagram(s))
         send_fin(k, s);
@@ -281,10 +313,12 @@ static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
     if (peer)
         dz_k_sock_unref(k, peer);
     drop_waiting(k, waiting);
-    if (was_listening)
+    if (was_listening) {
         retry(k, port);
-    else
+        dz_k_outside_listening(k);
+    } else {
         dz_k_queue_purge(k, s);
+    }
     dz_k_sock_unref(k, s);
 }
 
@@ -308,6 +342,7 @@ static void disconnect(struct dz_kernel *k, struct dz_socket *s)
     const uint32_t waiting = was_listening ? s->head : 0;
     if (was_listening)
         s->head = s->tail = s->count = 0;
+    dz_k_outside_close(k, s, true);
     end(k, s);
     drop_waiting(k, waiting);
     if (!was_listening && !is_datagram(s))
@@ -322,8 +357,10 @@ static void disconnect(struct dz_kernel *k, struct dz_socket *s)
     s->remote = dz_k_inet_any(s->family);
     s->inet &= DZ_INET_ADDR_LOCK | DZ_INET_PORT_LOCK | DZ_INET_HAS_PORT;
     s->shut = 0;
-    if (was_listening)
+    if (was_listening) {
         retry(k, port);
+        dz_k_outside_listening(k);
+    }
 }
 
 /* ---- connections --------------------------------------------------------------------------------
@@ -342,12 +379,15 @@ static int inet_listen(const struct dz_k_sock_call *call, uint32_t backlog)
         e = dz_k_inet_conflict(call->k, s, &s->local);
     if (e)
         return e;
-    const bool more = s->state == DZ_SOCKET_LISTENING && backlog > s->backlog;
+    const bool was_listening = s->state == DZ_SOCKET_LISTENING;
+    const bool more = was_listening && backlog > s->backlog;
     s->backlog = backlog;
     s->state = DZ_SOCKET_LISTENING;
     s->shut = 0;
     if (more)
         retry(call->k, s->local.port);
+    if (!was_listening || more)
+        dz_k_outside_listening(call->k);
     return 0;
 }
 
@@ -363,7 +403,7 @@ static int choose_ends(const struct dz_k_sock_call *call, const struct dz_sockad
     if (family != s->family && (s->options & DZ_SOCKET_V6ONLY))
         return -EAFNOSUPPORT;
     int e = dz_k_inet_get(family, to, &remote);
-    e = e ? e : dz_k_inet_route(s, &remote, &local);
+    e = e ? e : dz_k_inet_route(call->k, s, &remote, &local);
     e = e ? e : autobind(call->k, s, is_datagram(s) ? -EAGAIN : -EADDRNOTAVAIL);
     if (e)
         return e;
@@ -421,7 +461,7 @@ static int64_t inet_connect(const struct dz_k_sock_call *call, const struct dz_s
         if (s->remote.port)
             try_connect(k, s);
         else
-            refuse(k, s);
+            refuse(k, s, ECONNREFUSED);
         if (call->nonblock)
             return dz_k_sock_end(call, -EINPROGRESS);
     }
@@ -485,13 +525,14 @@ static int inet_name(const struct dz_kernel *k, const struct dz_socket *s, enum 
 static short inet_ready(const struct dz_kernel *k, const struct dz_socket *s)
 {
     int r = s->error ? POLLERR : 0;
-    (void)k;
     if (s->state == DZ_SOCKET_LISTENING)
         return s->head ? POLLIN | POLLRDNORM : 0;
     if (s->shut & DZ_SOCKET_SHUT_RD)
         r |= POLLRDHUP | POLLIN | POLLRDNORM;
     if (s->shut == DZ_SOCKET_SHUT_BOTH || (!is_datagram(s) && s->state == DZ_SOCKET_CLOSED))
         r |= POLLHUP;
+    if (s->channel && s->state == DZ_SOCKET_CONNECTED)
+        return (short)(r | dz_k_outside_ready(k, s));
     if (s->head)
         r |= POLLIN | POLLRDNORM;
     if (is_datagram(s))
@@ -502,7 +543,13 @@ static short inet_ready(const struct dz_kernel *k, const struct dz_socket *s)
     return (short)r;
 }
 
-/* A byte that is in the receiver's queue has been sent. */
+static int64_t inet_waiting(const struct dz_kernel *k, const struct dz_socket *s)
+{
+    return s->channel && s->state == DZ_SOCKET_CONNECTED ? dz_k_outside_waiting(k, s)
+                                                         : dz_k_sock_waiting(k, s);
+}
+
+/* A byte that is in the receiver's queue, or in the host's socket, has been sent. */
 static int64_t inet_unsent(const struct dz_kernel *k, const struct dz_socket *s)
 {
     (void)k;
@@ -528,6 +575,8 @@ static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_ms
         }
         if (*done == total)
             break;
+        if (s->channel)
+            return dz_k_outside_send(call, m, total, flags);
         if (s->wmem >= s->sndbuf)
             return dz_k_sock_wait(call, &s->wait_w);
         const bool deaf = (other->inet & DZ_INET_FIN_SENT) && (other->shut & DZ_SOCKET_SHUT_RD) &&
@@ -572,7 +621,7 @@ static int ends_of(const struct dz_k_sock_call *call, const struct dz_msg *m,
     }
     if (!e && s->remote.port == 0 && !m->to)
         e = -EINVAL;
-    e = e ? e : dz_k_inet_route(s, &to, &from);
+    e = e ? e : dz_k_inet_route(call->k, s, &to, &from);
     if (!e && m->src && !dz_k_inet_is_any(m->src)) {
         if (!dz_k_inet_is_local(m->src) || dz_k_is_v4(m->src) != dz_k_is_v4(&to))
             return -EINVAL;
@@ -680,27 +729,29 @@ static int64_t inet_recv(const struct dz_k_sock_call *call, const struct dz_msg 
         return dz_k_sock_end(call, -ENOTCONN);
     if (flags & MSG_OOB)
         return dz_k_sock_end(call, -EINVAL);
+    if (s->channel && s->state == DZ_SOCKET_CONNECTED)
+        return dz_k_outside_recv(call, m, total, flags);
     return dz_k_recv_stream(call, m, total, flags, got);
 }
 
-#define FAMILY(number)                \
-    {                                 \
-        .family = (number),           \
-        .create = inet_create,        \
-        .bind = inet_bind,            \
-        .listen = inet_listen,        \
-        .accepted = inet_accepted,    \
-        .connect = inet_connect,      \
-        .shutdown = inet_shutdown,    \
-        .name = inet_name,            \
-        .send = inet_send,            \
-        .recv = inet_recv,            \
-        .from = inet_from,            \
-        .taken = inet_taken,          \
-        .dry = inet_dry,              \
-        .ready = inet_ready,          \
-        .waiting = dz_k_sock_waiting, \
-        .unsent = inet_unsent,        \
-        .close = inet_close,          \
+#define FAMILY(number)             \
+    {                              \
+        .family = (number),        \
+        .create = inet_create,     \
+        .bind = inet_bind,         \
+        .listen = inet_listen,     \
+        .accepted = inet_accepted, \
+        .connect = inet_connect,   \
+        .shutdown = inet_shutdown, \
+        .name = inet_name,         \
+        .send = inet_send,         \
+        .recv = inet_recv,         \
+        .from = inet_from,         \
+        .taken = inet_taken,       \
+        .dry = inet_dry,           \
+        .ready = inet_ready,       \
+        .waiting = inet_waiting,   \
+        .unsent = inet_unsent,     \
+        .close = inet_close,       \
     }
 const struct dz_k_family dz_k_inet = FAMILY(AF_INET), dz_k_inet6 = FAMILY(AF_INET6);

@@ -210,8 +210,8 @@ int64_t dz_k_outside_recv(const struct dz_k_sock_call *call, const struct dz_msg
     while (done < total && s->channel) {
         size_t size;
         const size_t n = rest_of(m, peek ? 0 : done, pieces, &size);
-        const ssize_t got = k->net->receive(k->net->arg, s->channel, pieces, n,
-                                            flags & (MSG_PEEK | MSG_TRUNC));
+        const ssize_t got =
+            k->net->receive(k->net->arg, s->channel, pieces, n, flags & (MSG_PEEK | MSG_TRUNC));
         if (got == 0) {
             dz_k_inet_finished(k, s);
             break;
@@ -289,9 +289,8 @@ size_t dz_kernel_net_ports(struct dz_kernel *k, struct dz_net_port *ret_ports, s
         if (!dz_k_is_inet(s) || s->state != DZ_SOCKET_LISTENING)
             continue;
         if (n < max)
-            ret_ports[n] = (struct dz_net_port){.at = s->local,
-                                                .uid = s->uid,
-                                                .v6only = s->options & DZ_SOCKET_V6ONLY ? 1 : 0};
+            ret_ports[n] = (struct dz_net_port){
+                .at = s->local, .uid = s->uid, .v6only = s->options & DZ_SOCKET_V6ONLY ? 1 : 0};
         n++;
     }
     return n;

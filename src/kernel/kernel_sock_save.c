@@ -48,7 +48,7 @@ static bool peer_ok(const struct dz_kernel *k, const struct dz_socket *s)
 {
     const struct dz_socket *peer = dz_k_socket(k, s->peer);
     if (s->peer == 0)
-        return s->state != DZ_SOCKET_CONNECTED || is_lone(s);
+        return s->state != DZ_SOCKET_CONNECTED || is_lone(s) || s->channel;
     if (!peer || s->state != DZ_SOCKET_CONNECTED || !are_alike(s, peer) || s->dead || is_lone(s))
         return false;
     if (dz_k_is_inet(s) && !dz_k_inet_pair_ok(s, peer))
@@ -117,6 +117,30 @@ static bool message_ok(const struct dz_kernel *k, const struct dz_message *m)
     return true;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Each channel belongs to one socket. */
+static int check_channels(const struct dz_kernel *k, struct dz_err *err)
+{
+    size_t n = 0;
+    uint32_t *all = dz_zarray((size_t)k->tab[DZ_KERNEL_TABLE_SOCKET].used + 1, sizeof *all);
+    if (!all)
+        return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
+    DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
+    if (s->channel)
+        all[n++] = s->channel;
+    qsort(all, n, sizeof *all, by_number);
+    bool twice = false;
+    for (size_t i = 1; i < n; i++)
+        twice |= all[i] == all[i - 1];
+    dz_free(all);
+    return twice ? dz_fail(err, DZ_ECORRUPT, "two saved sockets have the same connection") : 0;
+}
+
 int dz_k_sock_check(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
@@ -125,7 +149,7 @@ int dz_k_sock_check(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_message, m, k, DZ_KERNEL_TABLE_MESSAGE)
     if (!message_ok(k, m))
         return dz_fail(err, DZ_ECORRUPT, "saved message %u is damaged", m->index);
-    return 0;
+    return check_channels(k, err);
 }
 
 /* ---- counts ---------------------------------------------------------------- */
@@ -259,4 +283,5 @@ void dz_k_sock_revived(struct dz_kernel *k)
 {
     k->garbage = k->in_flight > 0;
     dz_k_sock_settle(k);
+    dz_k_outside_revived(k);
 }

@@ -238,7 +238,8 @@ enum {                     /* dz_socket.inet: what the net knows about a socket 
     DZ_INET_FIN_SENT = 16,
     DZ_INET_FIN_SEEN = 32,
     DZ_INET_HAS_PORT = 64, /* the port of the local address is the socket's; else it was */
-    DZ_INET_FLAGS = 127,
+    DZ_INET_OUTSIDE = 128, /* the other end is, or was, outside of the machine */
+    DZ_INET_FLAGS = 255,
 };
 enum {
     DZ_SOCKET_NAME_MAX = 109, /* bytes of sun_path, with a NUL after a path that fills it */
@@ -292,6 +293,8 @@ struct dz_socket {
     uint32_t uid;                     /* of its creator */
     uint32_t linger;                  /* seconds */
     int32_t values[DZ_SOCKET_VALUES]; /* kernel_sock_opt.c: less the default of each */
+    uint64_t generation;              /* kernel_outside.h: of the host's socket; 0: not open yet, */
+    uint32_t channel;                 /* and its number; 0: the connection is not to the outside */
 
     uint32_t refs;                   /* link: recounted */
     uint32_t file;                   /* link: its description */
@@ -301,6 +304,7 @@ struct dz_socket {
     uint32_t next;                   /* link: in the listener's queue */
     uint32_t wait_r, wait_w, wait_p; /* link: waiters; p: for room in its queue */
     uint32_t mark, mark_next;        /* link: kernel_sock_flight.c */
+    uint32_t pad;
 };
 
 /* A message in a queue: a datagram, or bytes of a stream. */

@@ -183,9 +183,10 @@ static uint32_t report_socket(const struct look *p, const struct dz_socket *s,
         char local[DZ_INET_TEXT], remote[DZ_INET_TEXT];
         dz_inet_text(&s->local, local);
         dz_inet_text(&s->remote, remote);
-        (void)snprintf(ret, DZ_INSPECT_TEXT, "%s %s%s%s%s", s->type == SOCK_STREAM ? "tcp" : "udp",
-                       local, s->remote.port ? " - " : "", s->remote.port ? remote : "",
-                       s->state == DZ_SOCKET_LISTENING ? " listening" : "");
+        (void)snprintf(
+            ret, DZ_INSPECT_TEXT, "%s %s%s%s%s%s", s->type == SOCK_STREAM ? "tcp" : "udp", local,
+            s->remote.port ? " - " : "", s->remote.port ? remote : "",
+            s->state == DZ_SOCKET_LISTENING ? " listening" : "", s->channel ? " outside" : "");
     }
     for (size_t i = 0; i < p->messages.n; i++)
         n += p->messages.p[i].socket == s->index ? p->messages.p[i].len : 0;

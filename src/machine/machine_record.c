@@ -517,6 +517,8 @@ static const struct dz_field socket_fields[] = {
     DZ_FIELD(T, 25, uid),
     DZ_FIELD(T, 26, linger),
     DZ_FIELD_ARRAY(T, 27, values),
+    DZ_FIELD(T, 28, channel),
+    DZ_FIELD(T, 29, generation),
 };
 #undef T
 

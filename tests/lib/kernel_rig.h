@@ -500,6 +500,8 @@ static const struct dz_kernel_ops krig_ops = {
 
 /* If set, new kernels also run native programs. */
 static bool krig_linux;
+/* The outside of new kernels. */
+static const struct dz_net_ops *krig_net;
 static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *limits, uint32_t caps)
 {
     struct dz_kernel_ops ops = krig_ops;
@@ -509,6 +511,7 @@ static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *lim
         .ops = &ops,
         .limits = limits,
         .caps = caps,
+        .net = krig_net,
         .kinds = {{&fib_runner, r}, {krig_linux ? &fib_runner : NULL, r}}};
     return dz_kernel_new(&opts, &r->k, &r->disk.err);
 }

@@ -7,6 +7,7 @@
  * differently. */
 #include "../lib/sock_world.h"
 
+#include "kernel/kernel_outside.h"
 #include "kernel/kernel_sock.h"
 #include "tap.h"
 
@@ -656,6 +657,102 @@ TEST(sock_rows_of_the_net_that_make_no_sense_are_refused)
         *lies[i].at = was;
         end_beside(&b);
     }
+    (void)krig_stop(&a);
+}
+
+static int net_opens(void *arg, uint32_t channel, const struct dz_inet *to)
+{
+    (void)arg, (void)channel, (void)to;
+    return 0;
+}
+static short net_is_ready(void *arg, uint32_t channel)
+{
+    (void)arg, (void)channel;
+    return 0;
+}
+static ssize_t net_has_nothing(void *arg, uint32_t channel, const struct iovec *iov, size_t n,
+                               int flags)
+{
+    (void)arg, (void)channel, (void)iov, (void)n, (void)flags;
+    return -EAGAIN;
+}
+static void net_closes(void *arg, uint32_t channel, bool abort)
+{
+    (void)channel, (void)abort;
+    ++*(int *)arg;
+}
+static int net_closed;
+static const struct dz_net_ops net = {.own4 = {.lo = UINT64_C(0xffff64400002)},
+                                      .open = net_opens,
+                                      .ready = net_is_ready,
+                                      .receive = net_has_nothing,
+                                      .close = net_closes,
+                                      .arg = &net_closed};
+static int has_outside(struct fib *f)
+{
+    const struct world w = {.f = f};
+    const struct dz_sockaddr to = {.size = 16, .bytes = {AF_INET, 0, 0, 80, 192, 0, 2, 7}};
+    for (int i = 0; i < 3; i++) {
+        const int s = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        OK(f, w_connect(&w, s, &to) == -EINPROGRESS);
+        OK(f, i == 2 || dz_kernel_net_opened(f->k, (uint32_t)i + 1, 70) == 0);
+    }
+    fib_sleep(f, 60000);
+    return 0;
+}
+/* A machine with connections to the outside sleeps: its next kernel gets them back or loses them,
+ * and rows that make no sense are refused. */
+TEST(sock_rows_of_the_outside_are_kept)
+{
+    static struct krig a, b;
+    krig_net = &net;
+    krig_start(&a);
+    krig_net = NULL;
+    krig_prog(&a, "main", has_outside);
+    (void)krig_spawn(&a, "main", 0, NULL, 0);
+    CHECK_INT(dz_kernel_run(a.k, INT64_MAX, &a.disk.err), DZ_KERNEL_IDLE);
+    struct dz_socket *s = dz_k_socket(a.k, 1), *c = dz_k_socket(a.k, 3);
+    CHECK(s->channel == 1 && s->generation == 70 && s->state == DZ_SOCKET_CONNECTED);
+    CHECK(c->channel == 3 && c->generation == 0 && c->state == DZ_SOCKET_CONNECTING);
+    CHECK_INT(move(&a, &b), 0); /* nothing outside: all are lost */
+    CHECK(dz_k_socket(b.k, 1)->channel == 0 && dz_k_socket(b.k, 1)->error == ECONNRESET);
+    CHECK(dz_k_socket(b.k, 3)->state == DZ_SOCKET_CLOSED);
+    end_beside(&b);
+    krig_net = &net;
+    CHECK_INT(move(&a, &b), 0);
+    CHECK(same_socket(s, dz_k_socket(b.k, 1)) && b.k->next_channel == 3);
+    CHECK_INT(dz_kernel_net_opened(b.k, 1, 71), DZ_ENOENT); /* another connection */
+    CHECK_INT(dz_kernel_net_opened(b.k, 1, 70), 0);
+    CHECK_INT(dz_kernel_net_opened(b.k, 3, 72), 0);
+    dz_kernel_net_lost(b.k, 2, ECONNRESET);
+    CHECK(dz_k_socket(b.k, 2)->channel == 0 && dz_k_socket(b.k, 3)->generation == 72);
+    end_beside(&b);
+    CHECK_INT(net_closed, 0);
+    const struct {
+        uint32_t *at, value;
+    } lies[] = {{&s->channel, 0},
+                {&s->channel, 2},
+                {&s->peer, 3},
+                {&s->state, DZ_SOCKET_CLOSED},
+                {&s->state, DZ_SOCKET_LISTENING},
+                {&s->inet, s->inet & ~(uint32_t)DZ_INET_OUTSIDE},
+                {&s->inet, DZ_INET_OUTSIDE},
+                {&s->type, SOCK_DGRAM},
+                {&s->family, AF_UNIX},
+                {&c->channel, 0},
+                {&c->channel, 1},
+                {&c->inet, c->inet & ~(uint32_t)DZ_INET_PENDING}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(lies); i++) {
+        const uint32_t was = *lies[i].at;
+        *lies[i].at = lies[i].value;
+        const int rc = move(&a, &b);
+        if (rc != DZ_ECORRUPT)
+            printf("# lie %zu is believed: %d\n", i, rc);
+        CHECK_INT(rc, DZ_ECORRUPT);
+        *lies[i].at = was;
+        end_beside(&b);
+    }
+    krig_net = NULL;
     (void)krig_stop(&a);
 }
 

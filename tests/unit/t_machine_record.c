@@ -31,15 +31,15 @@ static const struct hole epitem_holes[] = {
     HOLE(struct dz_epitem, ready_order), HOLE(struct dz_epitem, waiters),
     HOLE(struct dz_epitem, pad)};
 static const struct hole socket_holes[] = {
-    HOLE(struct dz_socket, used),      HOLE(struct dz_socket, index),
-    HOLE(struct dz_socket, refs),      HOLE(struct dz_socket, file),
-    HOLE(struct dz_socket, wmem),      HOLE(struct dz_socket, in_flight),
-    HOLE(struct dz_socket, head),      HOLE(struct dz_socket, tail),
-    HOLE(struct dz_socket, count),     HOLE(struct dz_socket, next),
-    HOLE(struct dz_socket, wait_r),    HOLE(struct dz_socket, wait_w),
-    HOLE(struct dz_socket, wait_p),    HOLE(struct dz_socket, mark),
-    HOLE(struct dz_socket, mark_next), HOLE(struct dz_socket, local.pad),
-    HOLE(struct dz_socket, remote.pad)};
+    HOLE(struct dz_socket, used),       HOLE(struct dz_socket, index),
+    HOLE(struct dz_socket, refs),       HOLE(struct dz_socket, file),
+    HOLE(struct dz_socket, wmem),       HOLE(struct dz_socket, in_flight),
+    HOLE(struct dz_socket, head),       HOLE(struct dz_socket, tail),
+    HOLE(struct dz_socket, count),      HOLE(struct dz_socket, next),
+    HOLE(struct dz_socket, wait_r),     HOLE(struct dz_socket, wait_w),
+    HOLE(struct dz_socket, wait_p),     HOLE(struct dz_socket, mark),
+    HOLE(struct dz_socket, mark_next),  HOLE(struct dz_socket, local.pad),
+    HOLE(struct dz_socket, remote.pad), HOLE(struct dz_socket, pad)};
 static const struct hole message_holes[] = {
     HOLE(struct dz_message, used),     HOLE(struct dz_message, index),
     HOLE(struct dz_message, next),     HOLE(struct dz_message, pad),
