@@ -792,7 +792,8 @@ bool dz_sys_shm_is(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, uint64_
                    bool detaches);
 int64_t dz_sys_shmlock(struct dz_kernel *k, struct dz_proc *p, int id, bool locks);
 
-/* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME. */
+/* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME;
+ * to look at, also the negative ones of pthread_getcpuclockid and clock_getcpuclockid. */
 int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);
 int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);
 /* *ret_left: the rest of a relative sleep, with -EINTR. May be NULL. */

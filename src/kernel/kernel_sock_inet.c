@@ -581,10 +581,11 @@ static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_ms
             return dz_k_sock_wait(call, &s->wait_w);
         const bool deaf = (other->inet & DZ_INET_FIN_SENT) && (other->shut & DZ_SOCKET_SHUT_RD) &&
                           !(other->inet & DZ_INET_FIN_SEEN);
-        if (other->dead || deaf) { /* the bytes are sent, and a reset is the answer */
+        if (other->dead || deaf) { /* the bytes that fit are sent, and a reset is the answer */
+            const uint64_t fits = *done + (s->sndbuf - s->wmem);
             reset(k, other);
             reset(k, s);
-            return dz_k_sock_end(call, (int64_t)total);
+            return dz_k_sock_end(call, (int64_t)dz_k_min64(total, fits));
         }
         struct dz_k_parcel what = {m->iov, m->iov_count, *done, 0, NULL, 0, dz_k_nobody};
         what.size = dz_k_min64(total - *done, s->sndbuf / 2);

@@ -72,6 +72,29 @@ int64_t dz_kernel_next_deadline(struct dz_kernel *k)
 
 /* ---- calls ------------------------------------------------------------------------- */
 
+/* A CPU clock that clock_getcpuclockid and pthread_getcpuclockid make. Bits 0 and 1 choose what is
+ * counted, bit 2 says that the number is a thread's, and the other bits are the inverted number:
+ * that of any process or of a thread of the caller's process, where 0 is the caller. */
+static int64_t cpu_clock(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns)
+{
+    enum {
+        VIRT = 1,
+        SCHED = 2,
+        WHAT = 3,
+        OF_THREAD = 4,
+    };
+    const int what = clock & WHAT;
+    const int32_t id = ~(clock >> 3);
+    const struct dz_thread *t = id == 0 ? dz_k_me(k, p) : dz_k_thread_find(k, id);
+    const struct dz_proc *of = id == 0 ? p : dz_k_find(k, id);
+    const bool is_thread = clock & OF_THREAD;
+    if (what > SCHED || (is_thread ? !t || t->proc != p->index : !of))
+        return -EINVAL;
+    const uint64_t stime = what == VIRT ? 0 : is_thread ? t->stime_ns : of->stime_ns;
+    *ret_ns = (int64_t)(stime + (is_thread ? t->utime_ns : of->utime_ns));
+    return 0;
+}
+
 int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns)
 {
     switch (clock) {
@@ -86,11 +109,15 @@ int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, 
         *ret_ns = dz_kernel_now(k);
         return 0;
     case CLOCK_PROCESS_CPUTIME_ID:
-    case CLOCK_THREAD_CPUTIME_ID:
         *ret_ns = (int64_t)(p->utime_ns + p->stime_ns);
         return 0;
+    case CLOCK_THREAD_CPUTIME_ID: {
+        const struct dz_thread *t = dz_k_me(k, p);
+        *ret_ns = (int64_t)(t->utime_ns + t->stime_ns);
+        return 0;
+    }
     default:
-        return -EINVAL;
+        return clock < 0 ? cpu_clock(k, p, clock, ret_ns) : -EINVAL;
     }
 }
 

@@ -378,6 +378,16 @@ static void closes(void)
     tell_read("  reads again", e[1], 0);
     close(e[1]);
 
+    static char much[1 << 20];
+    const int small = 4096;
+    joined(e);
+    setsockopt(e[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    close(e[0]);
+    until("closed before much is sent", e[1], POLLRDHUP);
+    const ssize_t part = send(e[1], much, sizeof much, MSG_DONTWAIT | MSG_NOSIGNAL);
+    T("  sends a part", part > 0 && part < (ssize_t)sizeof much);
+    close(e[1]);
+
     joined(e);
     (void)!send(e[1], "unread", 6, 0);
     await(e[0], POLLIN);

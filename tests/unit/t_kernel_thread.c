@@ -391,3 +391,56 @@ TEST(thread_that_is_away_when_its_process_goes_on_is_not_started_twice)
     CHECK_INT(krig_main_as(stops_one_that_is_away, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- clocks of processor time --------------------------------------------------------- */
+
+/* As pthread_getcpuclockid and clock_getcpuclockid make them. */
+static int clock_of(int64_t id, bool is_thread)
+{
+    return (int)(~(uint32_t)id << 3) | (is_thread ? 6 : 2);
+}
+static int64_t cpu_of(struct fib *f, int clock)
+{
+    int64_t ns = -1, r = dz_sys_clock_gettime(FK(f), clock, &ns);
+    return r < 0 ? r : ns;
+}
+static int works(struct fib *f)
+{
+    fib_burn(f, 5000000);
+    OK(f, cpu_of(f, CLOCK_THREAD_CPUTIME_ID) == 5000000);
+    fib_sleep(f, 1000);
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
+    return 85;
+}
+static int child_looks(struct fib *f)
+{
+    OK(f, cpu_of(f, clock_of(2, false)) == 12000000); /* the parent, which is another process */
+    OK(f, cpu_of(f, clock_of(2, true)) == -EINVAL);
+    return 0;
+}
+static int looks_at_clocks(struct fib *f)
+{
+    int status;
+    fib_burn(f, 7000000);
+    const int64_t tid = fib_thread(f, works);
+    fib_sleep(f, 100);
+    OK(f, cpu_of(f, CLOCK_THREAD_CPUTIME_ID) == 7000000);
+    OK(f, cpu_of(f, CLOCK_PROCESS_CPUTIME_ID) == 12000000);
+    OK(f, cpu_of(f, clock_of(tid, true)) == 5000000);
+    OK(f, cpu_of(f, clock_of(0, true)) == 7000000);
+    OK(f, cpu_of(f, clock_of(dz_sys_getpid(FK(f)), true)) == 7000000);
+    OK(f, cpu_of(f, clock_of(0, false)) == 12000000);
+    OK(f, cpu_of(f, clock_of(0, false) - 1) == 12000000); /* CPUCLOCK_VIRT */
+    OK(f, cpu_of(f, clock_of(0, false) + 1) == -EINVAL);  /* that of a descriptor */
+    OK(f, cpu_of(f, clock_of(999, true)) == -EINVAL);
+    OK(f, cpu_of(f, clock_of(999, false)) == -EINVAL);
+    const int64_t pid = fib_fork(f, child_looks);
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0);
+    return 0;
+}
+TEST(thread_has_a_clock_of_its_processor_time)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(looks_at_clocks, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

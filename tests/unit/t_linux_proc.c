@@ -153,6 +153,9 @@ static int clocks(struct fib *f)
     memcpy(v, lmem_at(to), sizeof v);
     OK(f, v[0] == 0 && v[1] > 0);
     GIVES(f, 0, clock_getres, CLOCK_MONOTONIC, 0);
+    GIVES(f, 0, clock_gettime, -6, to); /* of process 0, which is the caller */
+    GIVES(f, 0, clock_getres, -2, to);
+    GIVES(f, -EINVAL, clock_getres, -1, to);
     GIVES(f, -EINVAL, clock_gettime, 99, to);
     GIVES(f, -EFAULT, clock_gettime, CLOCK_REALTIME, LAST(15));
     GIVES(f, -EFAULT, clock_gettime, CLOCK_REALTIME, 0);
