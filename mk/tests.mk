@@ -8,7 +8,7 @@ TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native gu
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite sim-all sleep-all \
+	@scripts/test test security-all busybox-suite cpython sim-all sleep-all \
 	  ltp-sleep soak-linux soak-short soak-full-disk-short mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
@@ -72,6 +72,9 @@ ltp: $(B)/doze ## the Linux Test Project's tests of system calls, each in a sand
 ltp-sleep: export LTP_SLEEP := 50
 ltp-sleep: ltp ## the same tests, each suspended and resumed every 50 ms
 .PHONY: ltp ltp-sleep
+cpython: $(B)/doze ## CPython's own tests, each file in a sandbox and, if it fails, natively; T= JOBS=
+	@DOZE=$(abspath $(B)/doze) scripts/run-tap cpython tests/suites/cpython/run
+.PHONY: cpython
 MODELS := $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
 model: $(MODELS) ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(MODELS)
