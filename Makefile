@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += sandbox image http metrics client control api daemon mm linux runtime stub replica
+MODULES    += schedule sandbox image http metrics client control api daemon mm linux runtime stub replica
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
@@ -63,10 +63,11 @@ NEEDS_client := base tls
 NEEDS_blob := base
 NEEDS_replica := base blob
 NEEDS_sandbox := base loop lifecycle registry blob runtime
+NEEDS_schedule := base loop registry
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs stub linux machine blob runtime
 NEEDS_image := base tree os db vfs wasm kernel cell machine
-NEEDS_control := base os db kernel vfs loop lifecycle registry blob runtime sandbox cell image replica
+NEEDS_control := base os db kernel vfs loop lifecycle registry blob runtime sandbox schedule cell image replica
 NEEDS_api := base loop runtime cell http metrics control
 NEEDS_daemon := base config os loop blob cell http control api
 SYS_base   := -lcrypto

@@ -180,11 +180,10 @@ int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_why *
 /* A cursor must be a next_cursor of this kind of list; clients cannot make one themselves. */
 static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_why *why)
 {
-    static const char *const prefixes[] = {[DZ_API_CURSOR_SANDBOX] = "sbx",
-                                           [DZ_API_CURSOR_SNAPSHOT] = "snap",
-                                           [DZ_API_CURSOR_FORK] = "frk",
-                                           [DZ_API_CURSOR_REF] = "ref",
-                                           [DZ_API_CURSOR_TOKEN] = "tok"};
+    static const char *const prefixes[] = {
+        [DZ_API_CURSOR_SANDBOX] = "sbx", [DZ_API_CURSOR_SNAPSHOT] = "snap",
+        [DZ_API_CURSOR_FORK] = "frk",    [DZ_API_CURSOR_REF] = "ref",
+        [DZ_API_CURSOR_TOKEN] = "tok",   [DZ_API_CURSOR_SCHEDULE] = "sch"};
     char quoted[DZ_STR_QUOTED];
     uint8_t digest[DZ_SHA256_BYTES];
     uint64_t n;

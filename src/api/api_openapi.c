@@ -29,6 +29,7 @@ enum {
     X(snapshots)        \
     X(images)           \
     X(tenants)          \
+    X(schedules)        \
     X(server)
 
 #define X(name)                                                                  \

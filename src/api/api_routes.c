@@ -11,6 +11,7 @@
 #define NONE                 NULL
 #define S                    DZ_API_SANDBOX
 #define E                    DZ_API_SANDBOX "/exec/{exec}"
+#define H                    DZ_API_SANDBOX "/schedules/{schedule}"
 #define TEXT                 "text/plain"
 #define OCTETS               "application/octet-stream"
 #define TAR                  "application/x-tar"

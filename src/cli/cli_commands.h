@@ -42,6 +42,11 @@
     X(logs)                \
     X(kill)                \
     X(events)              \
+    X(schedule_add)        \
+    X(schedule_ls)         \
+    X(schedule_rm)         \
+    X(schedule_run)        \
+    X(schedule_history)    \
     X(sandbox_create)      \
     X(sandbox_exec)        \
     X(sandbox_wake)        \

@@ -12,6 +12,7 @@
 #include "cell/cell_runtime.h"
 #include "db/db.h"
 #include "os/os_jail.h"
+#include "schedule/schedule.h"
 #include "vfs/vfs.h"
 
 #include <stdio.h>
@@ -314,7 +315,8 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
         .files_arg = e,
         .accounts = &e->accounts,
     };
-    return dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
+    rc = dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
+    return rc < 0 ? rc : dz_control_schedules_open(e, err);
 }
 
 int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_engine,
@@ -360,6 +362,9 @@ int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_er
             *err = e->intents.err;
     }
     e->recovered = true;
+    struct dz_err why;
+    if (dz_schedules_begin(e->schedules, &why) < 0)
+        dz_log(DZ_LOG_WARN, "schedules_not_planned", dz_log_err(&why));
     dz_replica_rows(e, NULL);
     dz_space_watch(e);
     dz_prealloc_fill(e);
@@ -449,6 +454,7 @@ int dz_control_registry_check(struct dz_control *e, const struct dz_sandboxes_lo
 void dz_control_drain(struct dz_control *e, int64_t deadline_ms,
                       void (*done)(void *arg, size_t left), void *arg)
 {
+    dz_schedules_stop(e->schedules);
     dz_sandboxes_drain(e->sandboxes, deadline_ms, done, arg);
 }
 
@@ -464,6 +470,7 @@ void dz_control_free(struct dz_control *e)
         return;
     dz_control_builds_free(e);
     dz_control_image_verify_drop(e->verify);
+    dz_schedules_free(e->schedules);
     dz_sandboxes_free(e->sandboxes);
     dz_replicas_close(e); /* the last commits of all cells are in their logs now */
     dz_copies_release(e);

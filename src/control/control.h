@@ -31,6 +31,7 @@
 #include "control/control_ref.h"
 #include "control/control_replica.h"
 #include "control/control_sandbox.h"
+#include "control/control_schedule.h"
 #include "control/control_space.h"
 #include "control/control_token.h"
 #include "control/control_why.h"

@@ -117,9 +117,10 @@ struct dz_control {
     char *replica_url, *replica_key_file;
     struct dz_replica_engine *replicas; /* NULL: nothing was replicated yet */
     struct dz_poll *replica_poll;
-    struct dz_accounts accounts; /* bytes buffered for tenants */
-    struct dz_timer *notify;     /* notifies the listeners of events */
-    struct dz_timer *tidy;       /* checkpoints the registry's WAL when it is quiet */
+    struct dz_schedules *schedules; /* control_schedule.c */
+    struct dz_accounts accounts;    /* bytes buffered for tenants */
+    struct dz_timer *notify;        /* notifies the listeners of events */
+    struct dz_timer *tidy;          /* checkpoints the registry's WAL when it is quiet */
     bool tidy_set, changed;
     bool notify_set, recovered;
     struct { /* counts of recovery: files of branches */
@@ -293,6 +294,11 @@ bool dz_space_release(void *control);
  * must still record how the operation ended. False also if the disk is not full, or if this sandbox
  * got a file in the last minute. */
 bool dz_space_make_room(void *control, const char *id);
+
+/* --- control_schedule.c ------------------------------------------------------------------------
+ */
+
+int dz_control_schedules_open(struct dz_control *e, struct dz_err *err);
 
 /* --- control_replica.c -------------------------------------------------------------------------
  */

@@ -271,6 +271,8 @@ static void check_filter(const struct dz_registry_table *t,
     assert(f->tenant || !t->of_tenant);
     assert(!f->sandbox_id || dz_registry_column_of(t, "sandbox_id") > 0);
     assert(!f->status || dz_registry_column_of(t, "status") > 0);
+    assert(!f->alias || t->alias);
+    assert(!f->due_by || dz_registry_column_of(t, "due") > 0);
     assert(!f->expired_at || dz_registry_column_of(t, "expires") > 0);
 }
 
@@ -288,6 +290,11 @@ int dz_registry_record_count(struct dz_registry *r, const struct dz_registry_tab
 {
     check_filter(t, f);
     return r->ops->record_count(r, t, f, ret_count, err);
+}
+
+int dz_registry_schedule_next(struct dz_registry *r, int64_t *ret_at, struct dz_err *err)
+{
+    return r->ops->schedule_next(r, ret_at, err);
 }
 
 int dz_registry_sweep(struct dz_registry *r, size_t limit, size_t *ret_count, struct dz_err *err)

@@ -204,6 +204,7 @@ struct dz_registry_ops {
                         struct dz_err *err);
     int (*number)(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                   struct dz_err *err);
+    int (*schedule_next)(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);
     int (*sweep)(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
                  struct dz_err *err);
     int (*flush)(struct dz_registry *r, struct dz_err *err);

@@ -45,6 +45,8 @@ union dz_registry_row {
     struct dz_ref_row ref;
     struct dz_workbook_row workbook;
     struct dz_idempotency_row idempotency;
+    struct dz_schedule_row schedule;
+    struct dz_schedule_run_row schedule_run;
 };
 
 extern const struct dz_registry_table dz_instance_table;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * registry_record.h - the registry's other rows: tenants, tokens, snapshots, forks,
- * references, workbooks and idempotency keys.
+ * references, workbooks, idempotency keys, schedules and their runs.
  *
  * All tables have the same shape, so all have the same verbs, and one conformance test covers every
  * table and back end. A row begins with id, tenant, version, created, updated (milliseconds since
@@ -20,10 +20,9 @@
  *         an alias that must be unique. DZ_ELIMIT: a text is over
  *         DZ_REGISTRY_TEXT_MAX.
  * get     DZ_ENOENT: the tenant has none. tenant NULL: any tenant.
- * find    by the alias (token: sha256; snapshot, workbook, ref: name; fork: label);
- *         the newest if several have it.
- * change  compare-and-swap: the columns named go from `row` into the stored row if
- *         that still has row->version, which is then counted up here too.
+ * find    by the alias (token: sha256; snapshot, workbook, ref: name; fork: label; run:
+ * schedule_id); the newest if several have it. change  compare-and-swap: the columns named go from
+ * `row` into the stored row if that still has row->version, which is then counted up here too.
  *         DZ_EBUSY: it has another one now; read it again. DZ_ENOENT: it is gone.
  * remove  durable. version 0: any version. DZ_ESTATE: another row needs this one
  *         (a fork its snapshot; anything but tokens and keys its tenant).
@@ -31,8 +30,8 @@
  *
  * With a tenant given, no verb reveals whether another tenant has such a row. Expired tokens and
  * idempotency keys count as missing for every verb, even before dz_registry_sweep removes them.
- * When a sandbox is erased, its tokens are removed and its references closed; snapshots and forks
- * stay until they are removed.
+ * When a sandbox is erased, its tokens and schedules are removed and its references closed;
+ * snapshots and forks stay until they are removed.
  */
 #ifndef DZ_REGISTRY_REGISTRY_RECORD_H
 #define DZ_REGISTRY_REGISTRY_RECORD_H
@@ -113,6 +112,40 @@
     T(response)                                                       \
     I(expires)
 
+#define DZ_SCHEDULE_COLUMNS(T, I)                                      \
+    DZ_RECORD_HEAD(T, I)                                               \
+    T(status) /* "on", "off", "done": never comes again */             \
+    T(sandbox_id)                                                      \
+    T(name)     /* unique within the sandbox */                        \
+    T(cron)     /* "": every_ms says when; neither: once, at anchor */ \
+    T(zone)     /* of cron; "": UTC */                                 \
+    I(every_ms) /* from anchor on */                                   \
+    I(anchor)                                                          \
+    T(command) /* JSON: what is run */                                 \
+    T(missed)  /* "skip", "once", "all" */                             \
+    T(overlap) /* "skip", "queue", "parallel" */                       \
+    I(planned) /* the next time at which it comes; 0: never */         \
+    I(due)     /* when it must be looked at; 0: never; indexed */      \
+    I(queued)  /* runs that wait for the end of the one before */      \
+    T(last_run)
+
+#define DZ_SCHEDULE_RUN_COLUMNS(T, I)                                      \
+    DZ_RECORD_HEAD(T, I)                                                   \
+    T(status) /* "running", "ok", "failed", "missed", "skipped", "lost" */ \
+    T(sandbox_id)                                                          \
+    T(schedule_id) /* alias */                                             \
+    T(cause)       /* "schedule", "missed", "queued", "request" */         \
+    I(planned)                                                             \
+    I(started)                                                             \
+    I(ended)                                                               \
+    T(exec_id)                                                             \
+    I(exit_code) /* -1: it was killed, or has not ended */                 \
+    T(error)
+
+enum {
+    DZ_SCHEDULE_RUNS_MAX = 50, /* runs of one schedule that are kept; older ones are removed */
+};
+
 /* --- tables ---------------------------------------------------------------------- */
 
 /* Every column has eight bytes, so its offset gives its number. */
@@ -121,9 +154,11 @@
 
 struct dz_registry_record_filter {
     const char *tenant, *sandbox_id, *status; /* NULL: any; only columns that the table has */
-    const char *after;                        /* ids greater than this; NULL: from the first */
-    int64_t expired_at;                       /* only rows that have expired by then; 0: all */
-    size_t limit;                             /* 0: DZ_REGISTRY_LIST_MAX */
+    const char *alias;                        /* NULL: any; lists run from the newest then */
+    int64_t due_by;     /* only rows due by then, the earliest first; 0: all */
+    const char *after;  /* ids greater than this; NULL: from the first */
+    int64_t expired_at; /* only rows that have expired by then; 0: all */
+    size_t limit;       /* 0: DZ_REGISTRY_LIST_MAX */
 };
 
 /* The verbs without types. take(arg, row) takes the row over unless it fails. */
@@ -223,6 +258,12 @@ DZ_RECORD_TABLE_(fork, DZ_FORK_COLUMNS)
 DZ_RECORD_TABLE_(ref, DZ_REF_COLUMNS)
 DZ_RECORD_TABLE_(workbook, DZ_WORKBOOK_COLUMNS)
 DZ_RECORD_TABLE_(idempotency, DZ_IDEMPOTENCY_COLUMNS)
+DZ_RECORD_TABLE_(schedule, DZ_SCHEDULE_COLUMNS)
+DZ_RECORD_TABLE_(schedule_run, DZ_SCHEDULE_RUN_COLUMNS)
+
+/* The earliest `due` of all schedules; INT64_MAX: none is due ever. */
+DZ_NODISCARD int dz_registry_schedule_next(struct dz_registry *r, int64_t *ret_at,
+                                           struct dz_err *err);
 
 /* Remove at most `limit` useless rows of each kind: expired tokens and idempotency keys, references
  * closed a day ago. *ret_count: how many. Expired snapshots and forks stay, because they have

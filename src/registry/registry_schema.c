@@ -134,11 +134,26 @@ static const char *const steps[] = {
      "  WITHOUT ROWID;\n"),
 
     "ALTER TABLE tenant ADD COLUMN replica TEXT;\n",
+
+    "CREATE TABLE schedule(" HEAD "  status TEXT, sandbox_id TEXT NOT NULL, name TEXT NOT NULL,\n"
+    "  cron TEXT, zone TEXT, every_ms INTEGER, anchor INTEGER, command TEXT, missed TEXT,\n"
+    "  overlap TEXT, planned INTEGER, due INTEGER, queued INTEGER, last_run TEXT, " ID ");\n"
+    "CREATE INDEX schedule_due ON schedule(due) WHERE due > 0;\n"
+    "CREATE INDEX schedule_tenant ON schedule(tenant, id);\n"
+    "CREATE UNIQUE INDEX schedule_name ON schedule(sandbox_id, name);\n"
+    "CREATE INDEX schedule_sandbox ON schedule(sandbox_id, id);\n"
+    "CREATE TABLE schedule_run(" HEAD "  status TEXT, sandbox_id TEXT NOT NULL,\n"
+    "  schedule_id TEXT NOT NULL, cause TEXT, planned INTEGER, started INTEGER, ended INTEGER,\n"
+    "  exec_id TEXT, exit_code INTEGER, error TEXT, " ID ");\n"
+    "CREATE INDEX schedule_run_of ON schedule_run(schedule_id, id);\n"
+    "CREATE INDEX schedule_run_tenant ON schedule_run(tenant, id);\n"
+    "CREATE INDEX schedule_run_sandbox ON schedule_run(sandbox_id, id);\n"
+    "CREATE INDEX schedule_run_running ON schedule_run(status, id) WHERE status = 'running';\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 8,
+    .version = 9,
 };

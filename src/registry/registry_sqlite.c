@@ -502,6 +502,8 @@ static int erase_row(struct dz_sqlite_registry *s, const char *id, int64_t versi
     static const char *const hangers[] = {
         "INSERT OR REPLACE INTO tombstone SELECT id, tenant, name, ?2 FROM instances WHERE id = ?1",
         "DELETE FROM token WHERE sandbox_id = ?1 AND ?2",
+        "DELETE FROM schedule WHERE sandbox_id = ?1 AND ?2",
+        "DELETE FROM schedule_run WHERE sandbox_id = ?1 AND ?2",
         ("UPDATE ref SET closed = ?2, updated = ?2, version = version + 1 "
          "WHERE sandbox_id = ?1 AND closed = 0"),
         "DELETE FROM tombstone WHERE id <> ?1 AND deleted <= ?2 - 86400000",
@@ -646,6 +648,7 @@ static const struct dz_registry_ops sqlite_ops = {
     .record_list = dz_sqlite_record_list,
     .record_count = dz_sqlite_record_count,
     .number = dz_sqlite_number,
+    .schedule_next = dz_sqlite_schedule_next,
     .sweep = dz_sqlite_sweep,
     .flush = sqlite_flush,
     .check = sqlite_check,

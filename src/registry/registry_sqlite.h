@@ -15,7 +15,7 @@
 enum {
     DZ_REGISTRY_TEXTS_MAX = 200,   /* cached SQL texts, with their statements; */
     DZ_REGISTRY_TEXTS_OF_ONE = 64, /* of them for one table */
-    DZ_REGISTRY_TABLES = 8,
+    DZ_REGISTRY_TABLES = 10,
 };
 
 struct dz_sql_text {
@@ -91,6 +91,7 @@ int dz_sqlite_record_list(struct dz_registry *r, const struct dz_registry_table 
 int dz_sqlite_record_count(struct dz_registry *r, const struct dz_registry_table *t,
                            const struct dz_registry_record_filter *f, int64_t *ret_count,
                            struct dz_err *err);
+int dz_sqlite_schedule_next(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);
 int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
                     struct dz_err *err);
 

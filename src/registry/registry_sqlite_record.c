@@ -26,6 +26,7 @@ enum condition {
     OF_STATUS = 1 << 4,  /* ?4 */
     AFTER = 1 << 5,      /* ?5 */
     EXPIRED = 1 << 6,    /* ?6 */
+    DUE_BY = 1 << 7,     /* ?6 */
 };
 enum {
     P_TENANT = 1,
@@ -55,8 +56,13 @@ static void add_conditions(const struct dz_registry_table *t, uint64_t which, st
         enum condition bit;
         const char *sql;
     } table[] = {
-        {OF_TENANT, "tenant = ?1"}, {OF_ID, "id = ?2"}, {OF_SANDBOX, "sandbox_id = ?3"},
-        {OF_STATUS, "status = ?4"}, {AFTER, "id > ?5"}, {EXPIRED, "expires > 0 AND expires <= ?6"},
+        {OF_TENANT, "tenant = ?1"},
+        {OF_ID, "id = ?2"},
+        {OF_SANDBOX, "sandbox_id = ?3"},
+        {OF_STATUS, "status = ?4"},
+        {AFTER, "id > ?5"},
+        {EXPIRED, "expires > 0 AND expires <= ?6"},
+        {DUE_BY, "due > 0 AND due <= ?6"},
     };
     const char *word = "WHERE";
     for (size_t i = 0; i < DZ_ARRAY_LEN(table); i++)
@@ -77,6 +83,7 @@ static void make_select(const struct dz_registry_table *t, uint64_t key, struct 
     dz_sql_add_select(t, out);
     add_conditions(t, key, out);
     dz_buf_adds(out, key & OF_ALIAS ? "ORDER BY created DESC, id DESC LIMIT ?7"
+                     : key & DUE_BY ? "ORDER BY due LIMIT ?7"
                                     : "ORDER BY id LIMIT ?7");
 }
 
@@ -105,8 +112,8 @@ static uint64_t conditions_of(const struct query *q)
     const struct dz_registry_record_filter *f = q->filter;
     return (uint64_t)((f->tenant ? OF_TENANT : 0) | (f->sandbox_id ? OF_SANDBOX : 0) |
                       (f->status ? OF_STATUS : 0) | (f->after ? AFTER : 0) |
-                      (f->expired_at ? EXPIRED : 0) | (q->id ? OF_ID : 0) |
-                      (q->alias ? OF_ALIAS : 0));
+                      (f->expired_at ? EXPIRED : 0) | (f->due_by ? DUE_BY : 0) |
+                      (q->id ? OF_ID : 0) | (q->alias ? OF_ALIAS : 0));
 }
 
 /* Get and bind the statement of a query; verb is SELECT or COUNT. */
@@ -131,7 +138,9 @@ static int use_query(struct dz_sqlite_registry *s, const struct dz_registry_tabl
     for (size_t i = 0; i < DZ_ARRAY_LEN(texts); i++)
         if (which & texts[i].bit)
             dz_bind_text(ret_use->st, texts[i].at, texts[i].text);
-    if (which & EXPIRED)
+    if (which & DUE_BY)
+        dz_bind_int(ret_use->st, P_EXPIRED, f->due_by);
+    else if (which & EXPIRED)
         dz_bind_int(ret_use->st, P_EXPIRED, f->expired_at);
     else if (t->lapses)
         dz_bind_int(ret_use->st, P_NOW, dz_clock_real_ms());
@@ -168,7 +177,7 @@ int dz_sqlite_record_list(struct dz_registry *r, const struct dz_registry_table 
                           const struct dz_registry_record_filter *f, dz_registry_take_fn *take,
                           void *arg, struct dz_err *err)
 {
-    const struct query q = {f, NULL, NULL};
+    const struct query q = {f, NULL, f->alias};
     DZ_AUTO(dz_sql_done) struct dz_sql_use use = {NULL, NULL};
     union dz_registry_row row;
     int rc = use_query(dz_sqlite_self(r), t, SELECT, &q, &use, err);
@@ -191,7 +200,7 @@ int dz_sqlite_record_count(struct dz_registry *r, const struct dz_registry_table
 {
     struct dz_registry_record_filter all = *f;
     all.after = NULL;
-    const struct query q = {&all, NULL, NULL};
+    const struct query q = {&all, NULL, f->alias};
     DZ_AUTO(dz_sql_done) struct dz_sql_use use = {NULL, NULL};
     int rc = use_query(dz_sqlite_self(r), t, COUNT, &q, &use, err);
     if (rc == 0)
@@ -253,6 +262,15 @@ static int insert(struct dz_sqlite_registry *s, const struct dz_registry_table *
     return rc;
 }
 
+static int drop_old_runs(struct dz_sqlite_registry *s, const void *row, struct dz_err *err)
+{
+    const struct dz_schedule_run_row *run = row;
+    return run_for(s,
+                   "DELETE FROM schedule_run WHERE schedule_id = ?1 AND id <= (SELECT id FROM "
+                   "schedule_run WHERE schedule_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+                   run->schedule_id, DZ_SCHEDULE_RUNS_MAX, err);
+}
+
 int dz_sqlite_record_add(struct dz_registry *r, const struct dz_registry_table *t, const void *row,
                          bool durable, struct dz_err *err)
 {
@@ -263,6 +281,8 @@ int dz_sqlite_record_add(struct dz_registry *r, const struct dz_registry_table *
     rc = drop_expired(s, t, row, err);
     if (rc == 0)
         rc = insert(s, t, row, err);
+    if (rc == 0 && t == &dz_schedule_run_table)
+        rc = drop_old_runs(s, row, err);
     return dz_sqlite_end(s, rc, durable, err);
 }
 
@@ -366,6 +386,17 @@ int dz_sqlite_record_remove(struct dz_registry *r, const struct dz_registry_tabl
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     int rc = dz_sqlite_begin(s, true, err);
     return rc < 0 ? rc : dz_sqlite_end(s, remove_row(s, t, key, version, err), true, err);
+}
+
+int dz_sqlite_schedule_next(struct dz_registry *r, int64_t *ret_at, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(dz_sqlite_self(r)->db,
+                                    "SELECT due FROM schedule WHERE due > 0 ORDER BY due LIMIT 1");
+    int rc = dz_stmt_step(st, err);
+    if (rc >= 0)
+        *ret_at = rc == 1 ? dz_col_int(st, 0) : INT64_MAX;
+    return rc < 0 ? rc : 0;
 }
 
 int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,

@@ -42,6 +42,10 @@ static const char *const tenant_hangers[] = {
     "DELETE FROM tenant_number WHERE tenant = ?1",
     NULL,
 };
+static const char *const schedule_hangers[] = {
+    "DELETE FROM schedule_run WHERE schedule_id = ?1",
+    NULL,
+};
 static const struct dz_registry_guard snapshot_guards[] = {
     {"SELECT 1 FROM fork WHERE snapshot_id = ?1 LIMIT 1", "a fork"},
     {NULL, NULL},
@@ -149,9 +153,40 @@ const struct dz_registry_table dz_idempotency_table = {
     .of_tenant = true,
 };
 
+#define T(name) {#name, offsetof(struct dz_schedule_row, name), true},
+#define I(name) {#name, offsetof(struct dz_schedule_row, name), false},
+static const struct dz_registry_column schedule_columns[] = {DZ_SCHEDULE_COLUMNS(T, I)};
+#undef T
+#undef I
+const struct dz_registry_table dz_schedule_table = {
+    .name = "schedule",
+    .what = "schedule",
+    .columns = schedule_columns,
+    .count = DZ_ARRAY_LEN(schedule_columns),
+    .text_offset = offsetof(struct dz_schedule_row, text),
+    .hangers = schedule_hangers,
+};
+
+#define T(name) {#name, offsetof(struct dz_schedule_run_row, name), true},
+#define I(name) {#name, offsetof(struct dz_schedule_run_row, name), false},
+static const struct dz_registry_column schedule_run_columns[] = {DZ_SCHEDULE_RUN_COLUMNS(T, I)};
+#undef T
+#undef I
+const struct dz_registry_table dz_schedule_run_table = {
+    .name = "schedule_run",
+    .what = "run",
+    .columns = schedule_run_columns,
+    .count = DZ_ARRAY_LEN(schedule_run_columns),
+    .text_offset = offsetof(struct dz_schedule_run_row, text),
+    .alias = "schedule_id",
+};
+
 const struct dz_registry_table *const dz_registry_tables[] = {
-    &dz_tenant_table, &dz_token_table,    &dz_snapshot_table,    &dz_fork_table,
-    &dz_ref_table,    &dz_workbook_table, &dz_idempotency_table, NULL,
+    &dz_tenant_table,       &dz_token_table,
+    &dz_snapshot_table,     &dz_fork_table,
+    &dz_ref_table,          &dz_workbook_table,
+    &dz_idempotency_table,  &dz_schedule_table,
+    &dz_schedule_run_table, NULL,
 };
 
 /* --- rows of any table ----------------------------------------------------------- */

@@ -35,6 +35,12 @@ option 'sandbox create --ttl-max-age --ttl-idle --expires' '
     run 0 doze sandbox create base --persistent --no-start -n s-exp --ttl-max-age 7d --ttl-idle 1d --expires 2099-01-01T00:00:00Z && shown s-exp "\"date\":\"2099-01-01T00:00:00.000Z\""'
 option 'expiry --ttl-max-age --ttl-idle --expires --none' '
     run 0 doze expiry c-a --ttl-max-age 7d --ttl-idle 1d --expires 2099-01-01T00:00:00Z && shown c-a "\"ttl_max_age_ms\":604800000" && run 0 doze expiry c-a --none && has out never'
+option 'schedule add --cron --zone --every --at --missed --overlap --workdir --user --timeout' '
+    run 0 doze schedule add c-a cr --cron "0 3 * * *" --zone UTC --missed all --overlap queue --workdir /tmp --user root --timeout 5m true && run 0 doze schedule add c-a ev --every 9h true && run 0 doze schedule add c-a once --at 2099-01-01T00:00:00Z true &&
+    run 0 doze schedule ls c-a --json && has out "\"missed\":\"all\"" && has out "\"overlap\":\"queue\"" && has out "\"timeout_ms\":300000" && has out "\"every_ms\":32400000" && has out "2099-01-01" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"root\"" &&
+    run 0 doze schedule ls -q && has out sch_ && run 0 doze schedule history c-a cr --json && run 0 doze schedule history c-a cr -q && run 1 doze schedule add c-a x --cron "0 25 * * *" true && has err hour'
+option 'schedule run --json -q' '
+    run 0 doze schedule run c-a ev --json && has out run_ && run 0 doze schedule run c-a ev -q && has out run_ && run 0 doze schedule add c-a q --every 9h --json true && run 0 doze schedule add c-a r --every 9h -q true && run 0 doze schedule rm c-a q'
 option 'sandbox create --policy --keep --durability --size --kind --memory --no-start --no-resume' '
     run 0 doze sandbox create base --persistent --no-start --no-resume -n s-a --memory 64MiB --policy minimal --keep files --durability strict && shown s-a "\"policy\":\"minimal\"" && has out "\"keep\":\"files\"" &&
     has out "\"durability\":\"strict\"" && has out 67108864 && run 1 doze sandbox create base --no-start --kind nonsense && has err kind && run 1 doze sandbox create base --no-start --size 0 && has err size'

@@ -34,6 +34,11 @@ CREATE = {
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
     "ports": LATER, "network": LATER, "volumes": LATER, "services": LATER,
 }
+SCHEDULE = {
+    "every": NOT_LENGTH + ["1ms", "999ms", 0, "367d"], "missed": WORD, "overlap": WORD, "enabled": NOT_BOOL,
+    "cmd": [1, True, "x", {}, [], [1], [None], ["a\0b"], ["x" * 200000]], "cwd": NOT_TEXT + ["relative"], "env": ENV,
+    "user": NOT_TEXT, "timeout": NOT_LENGTH + ["8d"], "service": LATER, "http": LATER, "workbook": LATER,
+}
 BODIES = [  # method, path, a body that would do, the wrong values of each field
     ("POST", "/v1/sandboxes", {"image": "base"}, CREATE),
     ("PATCH", S, {}, {"name": NAME[:4] + NAME[5:], "labels": PAIRS, "metadata": CREATE["metadata"], "auto_resume": NOT_BOOL,
@@ -46,6 +51,10 @@ BODIES = [  # method, path, a body that would do, the wrong values of each field
         "cmd": [1, True, "x", {}, [], [1], [None], ["a\0b"], ["x" * 200000]], "cwd": NOT_TEXT, "env": ENV, "user": NOT_TEXT,
         "stdin": [1, {}, []], "tty": NOT_OBJECT, "timeout": NOT_LENGTH, "background": NOT_BOOL, "main": NOT_BOOL + [True],
         "max_output": NOT_SIZE + ["1TiB"]}),
+    ("POST", S + "/schedules", {"name": "s", "every": "1h", "cmd": ["true"]}, {
+        **SCHEDULE, "cron": NOT_TEXT + ["", "* * * *", "61 * * * *", "0 0 30 2 *", "* * * * *", LONG], "name": NAME}),
+    ("POST", S + "/schedules", {"name": "s", "cron": "* * * * *", "cmd": ["true"]}, {
+        "zone": NOT_TEXT + ["No/Where", "../etc/passwd", "/etc/passwd", "a" * 64, LONG]}),
     ("POST", S + "/snapshot", {}, {"name": NAME}),
     ("POST", S + "/fork", {}, {"label": NOT_TEXT + [LONG], "count": [-1, "x", True, [], {}, 1.5, 1 << 40]}),
     ("POST", S + "/clone", {}, {"name": NAME, "tenant": NOT_TEXT + ["", "a b", LONG]}),
@@ -84,7 +93,7 @@ def ask(method, path, body=None):
 
 def count():
     n = []
-    for what, key in (("sandboxes", "sandboxes"), ("snapshots", "snapshots"), ("forks", "forks"), ("tokens", "tokens")):
+    for what, key in (("sandboxes", "sandboxes"), ("schedules", "schedules"), ("snapshots", "snapshots"), ("forks", "forks"), ("tokens", "tokens")):
         n.append(len(ask("GET", f"/v1/{what}?limit=1000")[1][key]))
     return n
 
