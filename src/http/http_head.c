@@ -259,6 +259,50 @@ int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head, int *re
     return rc < 0 ? rc : read_framing(ret_head, ret_status, err);
 }
 
+/* --- answers --------------------------------------------------------------------------------- */
+
+/* VERSION SP three digits, and SP with a reason, which may be empty or missing. */
+static int read_status_line(char *line, struct dz_http_answer *ret, struct dz_err *err)
+{
+    uint64_t status;
+    if (strncmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') || line[8] != ' ')
+        return dz_fail(err, DZ_EINVAL, "an answer does not begin with HTTP/1.1 or 1.0");
+    if (strspn(line + 9, "0123456789") != 3 || (line[12] && line[12] != ' ') ||
+        dz_num_u64(dz_str_n(line + 9, 3), 100, 599, &status, NULL) < 0)
+        return dz_fail(err, DZ_EINVAL, "an answer's status is not a number from 100 to 599");
+    ret->head.minor = line[7] - '0';
+    ret->status = (int)status;
+    ret->reason = line[12] ? line + 13 : "";
+    return 0;
+}
+
+int dz_http_answer_parse(char *p, size_t n, struct dz_http_answer *ret_answer, struct dz_err *err)
+{
+    struct dz_http_head *h = &ret_answer->head;
+    char *line = p, *end = p + n;
+    int status, rc = 0;
+    *ret_answer = (struct dz_http_answer){.reason = "", .head = {.method = "", .target = ""}};
+    for (size_t i = 0; rc == 0 && line < end; i++) {
+        char *next = memchr(line, '\n', (size_t)(end - line));
+        if (!next || next == line || next[-1] != '\r')
+            return dz_fail(err, DZ_EINVAL, "a header line ends in LF without CR");
+        next[-1] = '\0';
+        if (i == 0)
+            rc = read_status_line(line, ret_answer, err);
+        else if (line[0])
+            rc = read_header(line, h, &status, err);
+        line = next + 1;
+    }
+    if (rc == 0)
+        rc = check_single(h, &status, err);
+    if (rc == 0 && dz_http_head_get(h, "Transfer-Encoding") && h->minor == 0)
+        rc = dz_fail(err, DZ_EINVAL, "an answer of HTTP/1.0 has a Transfer-Encoding");
+    if (rc == 0)
+        rc = read_framing(h, &status, err);
+    ret_answer->until_close = h->body_size == 0 && !dz_http_head_get(h, "Content-Length");
+    return rc;
+}
+
 /* --- bodies in chunks ------------------------------------------------------------------------
  *
  * A chunk is its size in hexadecimal, perhaps extensions, CRLF, the bytes, CRLF. A chunk of size 0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * http_head.h - the head of a request and the framing of its body, from bytes. Text only: no
- * connection is needed.
+ * http_head.h - the heads of requests and answers and the framing of bodies, from bytes. Text only:
+ * no connection is needed.
  *
  * If two parsers disagree about where a request ends, one request can hide in another
  * (RFC 9112, 11.2). So the parser tolerates nothing that the grammar does not allow: a line that
@@ -41,6 +41,17 @@ DZ_NODISCARD ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *
 /* Parse a head. Changes its n bytes, and ret_head points into them. Negative as above. */
 DZ_NODISCARD int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head,
                                     int *ret_status, struct dz_err *err);
+/* The head of an answer. head.body_size: -1 in chunks; otherwise the Content-Length, or 0.
+ * until_close: neither is given, so a body ends with the connection. */
+struct dz_http_answer {
+    int status; /* 100 to 599 */
+    const char *reason;
+    bool until_close;
+    struct dz_http_head head; /* without a method and target */
+};
+/* As dz_http_head_parse, for an answer. DZ_EINVAL, DZ_ELIMIT. */
+DZ_NODISCARD int dz_http_answer_parse(char *p, size_t n, struct dz_http_answer *ret_answer,
+                                      struct dz_err *err);
 const char *dz_http_head_get(const struct dz_http_head *head, const char *name); /* NULL: none */
 /* Is word among the comma-separated ones of all headers of that name? */
 bool dz_http_head_lists(const struct dz_http_head *head, const char *name, const char *word);
