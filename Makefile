@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += schedule sandbox image http metrics client control api daemon mm linux runtime stub replica
+MODULES    += schedule sandbox image http metrics client control api daemon mm linux runtime stub replica net
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
@@ -57,6 +57,7 @@ NEEDS_lifecycle := base
 NEEDS_registry := base db lifecycle
 NEEDS_loop := base
 NEEDS_tls  := base
+NEEDS_net  := base
 NEEDS_http := base loop tls
 NEEDS_metrics := base
 NEEDS_client := base tls
