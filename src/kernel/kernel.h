@@ -871,6 +871,11 @@ bool dz_kernel_unnoticed(struct dz_kernel *k);
  * in that directory's listing; -errno: it was not listed lately, or is not of the disk. */
 int64_t dz_kernel_listed(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                          uint64_t *ret_dir);
+/* What an absolute path leads to, for as long as the disk does not change and the process has its
+ * rights and its root: 0, a directory, or a regular file that no process maps to write; -ENOENT:
+ * nothing; -EAGAIN: it can change otherwise, for instance because the path leads through /proc. */
+int dz_kernel_steady(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                     struct dz_kstat *ret_stat);
 /* A regular file of the disk that no process maps to write. */
 struct dz_next_file {
     struct dz_kstat stat;

@@ -545,6 +545,30 @@ int64_t dz_kernel_listed(struct dz_kernel *k, struct dz_proc *p, struct dz_at at
     return dz_vfs_listed(k->vfs, &(struct dz_vfs_name){w.dir.ino, w.name, w.len}, NULL, NULL);
 }
 
+int dz_kernel_steady(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                     struct dz_kstat *ret_stat)
+{
+    struct dz_next_file file;
+    struct dz_vfs_attr a;
+    struct dz_k_walk w;
+    if (!at.path || at.path[0] != '/' || p->root.fs != DZ_KERNEL_FS_DISK)
+        return -EAGAIN;
+    at.flags = (at.flags & DZ_AT_NOFOLLOW) | DZ_AT_NO_XDEV | DZ_AT_NO_MAGIC;
+    const int e = dz_k_walk(k, p, at, &w);
+    if (e || w.node.ino == 0)
+        return !e || e == -ENOENT ? -ENOENT : -EAGAIN;
+    if (w.node.fs != DZ_KERNEL_FS_DISK || dz_vfs_getattr(k->vfs, w.node.ino, &a) < 0)
+        return -EAGAIN;
+    if (S_ISDIR(a.mode))
+        dz_k_stat_attr(k, &a, ret_stat);
+    else if (dz_kernel_next_file(k, p, w.node.ino, &file) &&
+             dz_vfs_read_ahead(k->vfs, w.node.ino, NULL, 0) == 0) /* its access time stays */
+        *ret_stat = file.stat;
+    else
+        return -EAGAIN;
+    return 0;
+}
+
 int64_t dz_kernel_open_next(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags,
                             const char *path)
 {

@@ -13,6 +13,10 @@
  *
  *     close, openat(4, "b"), read, close, openat(4, "c"), ...
  *
+ * Programs also ask again and again for what they know: python3 looks at the directories of its
+ * path before each import, C libraries try each file of a directory that does not exist. So the
+ * results of the last such calls stay in the ctx, the *past*, until the disk changes.
+ *
  * INVARIANTS
  * 1. Answers are given only to the only thread of a process, and taken back at its next event. So
  *    descriptors, actions and the mask cannot change meanwhile: only the thread itself changes
@@ -209,7 +213,9 @@ void dz_linux_ahead_give(struct dz_linux_thread *t)
     if (a->run && (a->run->changes != l->changes || !dz_kernel_unnoticed(t->task->kernel)))
         drop_run(t);
     a->has_file = a->has_file && is_current(t, &now);
-    if (!a->has_file && !a->run)
+    if (a->past_changes != l->changes)
+        a->past = a->past_next = 0;
+    if (!a->has_file && !a->run && !a->past)
         return;
     a->next_fd = -1;
     if (a->has_file) {
@@ -223,6 +229,7 @@ void dz_linux_ahead_give(struct dz_linux_thread *t)
     place->current = a->current;
     place->count = a->run ? a->run->count : 0;
     place->used = a->used;
+    place->past_count = a->past;
     place->dir = a->dir;
     place->flags = (uint32_t)a->flags;
     place->next_fd = a->next_fd;
@@ -506,6 +513,121 @@ static bool keeps_run(const struct linux_ahead *a, const struct dz_linux_call *c
     }
 }
 
+/* ---- the past -------------------------------------------------------------------------------- */
+
+static void remember(struct dz_linux_thread *t, enum dz_ahead_past kind, const char *path,
+                     const struct dz_kstat *stat)
+{
+    struct linux_ahead *a = &t->ahead;
+    struct dz_stub_ahead *place = place_of(t);
+    const size_t size = strlen(path);
+    struct linux_stat st = {.dev = 0};
+    if (!place || size >= DZ_AHEAD_NAME)
+        return;
+    if (a->past_changes != changes_of(t->l))
+        a->past = a->past_next = 0;
+    a->past_changes = changes_of(t->l);
+    struct dz_stub_past *to = &place->past[a->past_next];
+    a->past_next = (a->past_next + 1) % DZ_AHEAD_PAST;
+    a->past += a->past < DZ_AHEAD_PAST;
+    if (stat)
+        dz_linux_stat(stat, &st);
+    memcpy(to->stat, &st, sizeof st);
+    memcpy(to->path, path, size + 1);
+    to->path_size = (uint32_t)size;
+    to->kind = kind;
+}
+
+/* The call has a path, and had this result. */
+static void remember_path(struct dz_linux_thread *t, bool has_dir, bool is_link, int64_t result)
+{
+    struct dz_kernel *k = t->task->kernel;
+    struct dz_proc *p = t->task->proc;
+    char text[PATH_MAX];
+    struct dz_kstat stat;
+    struct dz_at at;
+    if (dz_linux_at(&t->call, has_dir ? 0 : -1, has_dir ? 1 : 0, 0, text, &at) < 0 || !at.path ||
+        text[0] != '/' || strlen(text) >= DZ_AHEAD_PATH)
+        return;
+    at.flags = is_link ? DZ_AT_NOFOLLOW : 0;
+    if (result == 0 && dz_kernel_steady(k, p, at, &stat) == 0)
+        remember(t, is_link ? DZ_AHEAD_LINK : DZ_AHEAD_FOLLOW, text, &stat);
+    if (result != -ENOENT)
+        return;
+    strrchr(text, '/')[1] = '\0';
+    at.flags = 0;
+    /* access() has the rights of the real user */
+    if (p->uid == p->euid && p->gid == p->egid && dz_kernel_steady(k, p, at, &stat) == -ENOENT)
+        remember(t, DZ_AHEAD_MISSING, text, NULL);
+}
+static void remember_cwd(struct dz_linux_thread *t)
+{
+    struct dz_kernel *k = t->task->kernel;
+    struct dz_proc *p = t->task->proc;
+    char text[DZ_AHEAD_NAME];
+    struct dz_kstat stat;
+    if (dz_sys_getcwd(k, p, text, sizeof text) > 0 &&
+        dz_kernel_steady(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = text}, &stat) == 0)
+        remember(t, DZ_AHEAD_CWD, text, NULL);
+}
+
+/* May the past stay over this call? It changes neither the rights of the thread nor its root or
+ * working directory. */
+static bool keeps_past(const struct linux_ahead *a, const struct dz_linux_call *c)
+{
+    switch (c->number) {
+    case SYS_access:
+    case SYS_arch_prctl:
+    case SYS_close:
+    case SYS_exit_group:
+    case SYS_fcntl:
+    case SYS_futex:
+    case SYS_getcwd:
+    case SYS_getpid:
+    case SYS_getrandom:
+    case SYS_gettid:
+    case SYS_ioctl:
+    case SYS_poll:
+    case SYS_prlimit64:
+    case SYS_readlink:
+    case SYS_rt_sigaction:
+    case SYS_rt_sigprocmask:
+    case SYS_set_robust_list:
+    case SYS_set_tid_address:
+    case SYS_sysinfo:
+        return true;
+    default:
+        return keeps_run(a, c);
+    }
+}
+
+static void past_called(struct dz_linux_thread *t, int64_t result)
+{
+    const struct dz_linux_call *c = &t->call;
+    switch (c->number) {
+    case SYS_stat:
+    case SYS_lstat:
+        remember_path(t, false, c->number == SYS_lstat, result);
+        break;
+    case SYS_newfstatat:
+        if (!(c->arg[3] & AT_EMPTY_PATH))
+            remember_path(t, true, c->arg[3] & AT_SYMLINK_NOFOLLOW, result);
+        break;
+    case SYS_open:
+    case SYS_access:
+        remember_path(t, false, false, result == -ENOENT ? result : -EAGAIN);
+        break;
+    case SYS_openat:
+        remember_path(t, true, false, result == -ENOENT ? result : -EAGAIN);
+        break;
+    case SYS_getcwd:
+        remember_cwd(t);
+        break;
+    default:
+        break;
+    }
+}
+
 static void opened(struct dz_linux_thread *t, struct dz_stub_ahead *place, int fd)
 {
     const struct dz_linux_call *c = &t->call;
@@ -529,6 +651,10 @@ void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result)
                    c->number == SYS_newfstatat || c->number == SYS_stat || c->number == SYS_lstat;
     if (a->run && !keeps_run(a, c))
         drop_run(t);
+    if (!keeps_past(a, c))
+        a->past = a->past_next = 0;
+    if (may_have(t))
+        past_called(t, result);
     if (result < 0 || (!opens && !stats && c->number != SYS_rt_sigaction) || !may_have(t))
         return;
     struct dz_stub_ahead *place = place_of(t);

@@ -93,6 +93,9 @@ struct linux_ahead {
     uint32_t window;       /* how many entries to give; 0: the thread does not follow a listing */
     uint64_t listed;       /* the directory of the last file that it opened or looked at, */
     int64_t place;         /* and the file's place in the listing */
+    uint32_t past;         /* earlier calls in the ctx, */
+    uint32_t past_next;    /* the place of the next one, */
+    uint64_t past_changes; /* as of this state of the disk */
 };
 
 struct dz_linux_thread {

@@ -7,6 +7,8 @@
  *     on MASK       rt_sigprocmask that asks for the mask
  *     file          fstat, read, pread, lseek, close, and TCGETS of one descriptor
  *     entries       the stat family by path, and opening, of the files that a directory lists next
+ *     past          what earlier calls found: the stat family by an absolute path, the working
+ *                   directory, and directories that do not exist, in which nothing can be opened
  *
  * The file behind the descriptor is an entry, too: entry[current]. Opening an entry is answered
  * only while the descriptor is closed, so that there is one open file at a time.
@@ -32,11 +34,18 @@ enum {
     DZ_AHEAD_SIGNALS = 64,
     DZ_AHEAD_STAT = 144,     /* bytes of the ABI's struct stat */
     DZ_AHEAD_BYTES = 0x4000, /* of a file, */
-    DZ_AHEAD_ROOM = 0x30000, /* of all entries */
+    DZ_AHEAD_ROOM = 0x2e000, /* of all entries */
     DZ_AHEAD_ENTRIES = 64,
     DZ_AHEAD_NAME = 88, /* of an entry's path */
     DZ_AHEAD_PATH = 256,
     DZ_AHEAD_PUT = 256,
+    DZ_AHEAD_PAST = 32, /* earlier calls */
+};
+enum dz_ahead_past {      /* struct dz_stub_past.kind */
+    DZ_AHEAD_FOLLOW = 1,  /* stat of the path */
+    DZ_AHEAD_LINK = 2,    /* lstat of the path */
+    DZ_AHEAD_MISSING = 3, /* no such directory; its path ends with a slash */
+    DZ_AHEAD_CWD = 4,     /* the path is the answer of getcwd */
 };
 enum dz_ahead_file { /* struct dz_stub_ahead.file */
     DZ_AHEAD_NONE = 0,
@@ -52,6 +61,11 @@ struct dz_stub_entry {
     uint32_t opens;          /* openat may be answered */
     uint32_t bytes_at, have; /* the first bytes of the file: where in `bytes` */
     uint64_t size;           /* the file's */
+    uint8_t stat[DZ_AHEAD_STAT];
+    char path[DZ_AHEAD_NAME];
+};
+struct dz_stub_past {
+    uint32_t kind, path_size;
     uint8_t stat[DZ_AHEAD_STAT];
     char path[DZ_AHEAD_NAME];
 };
@@ -82,6 +96,8 @@ struct dz_stub_ahead {
     uint64_t put_at;
     uint8_t path[DZ_AHEAD_PATH];
     uint8_t put[DZ_AHEAD_PUT];
+    uint32_t past_count;
+    struct dz_stub_past past[DZ_AHEAD_PAST];
     struct dz_stub_entry entry[DZ_AHEAD_ENTRIES];
     uint8_t bytes[DZ_AHEAD_ROOM];
 };

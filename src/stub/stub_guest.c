@@ -381,6 +381,53 @@ INLINE uint32_t find_entry(struct dz_stub_ahead *a, int32_t dir, uint64_t path)
     }
     return 0;
 }
+
+/* Does an earlier call answer one with this path? A missing directory answers for all paths in it.
+ */
+INLINE const struct dz_stub_past *find_past(struct dz_stub_ahead *a, uint64_t path, uint32_t kind)
+{
+    const uint64_t left = 4096 - path % 4096, n = left < DZ_AHEAD_PATH ? left : DZ_AHEAD_PATH;
+    const uint32_t count = a->past_count < DZ_AHEAD_PAST ? a->past_count : DZ_AHEAD_PAST;
+    uint32_t size = 0;
+    if (!count || !get(a->path, path, n) || a->path[0] != '/')
+        return 0;
+    while (size < n && a->path[size])
+        size++;
+    for (uint32_t i = 0; size < n && i < count; i++) {
+        const struct dz_stub_past *p = &a->past[i];
+        uint32_t same = p->path_size < DZ_AHEAD_NAME ? p->path_size : 0;
+        const int fits =
+            p->kind == DZ_AHEAD_MISSING ? same && same < size : p->kind == kind && same == size;
+        while (fits && same && p->path[same - 1] == (char)a->path[same - 1])
+            same--;
+        if (fits && !same)
+            return p;
+    }
+    return 0;
+}
+/* A call that looks up a path and changes nothing. */
+INLINE int answer_missing(struct dz_stub_ahead *a, greg_t *g, uint64_t path)
+{
+    const struct dz_stub_past *p = find_past(a, path, DZ_AHEAD_MISSING);
+    if (!p)
+        return 0;
+    g[REG_RAX] = -ENOENT;
+    return 1;
+}
+INLINE int answer_cwd(const struct dz_stub_ahead *a, greg_t *g)
+{
+    for (uint32_t i = 0; i < a->past_count && i < DZ_AHEAD_PAST; i++) {
+        const struct dz_stub_past *p = &a->past[i];
+        const uint64_t n = (uint64_t)p->path_size + 1;
+        if (p->kind != DZ_AHEAD_CWD || n > DZ_AHEAD_NAME)
+            continue;
+        if ((uint64_t)g[REG_RSI] < n || !give((uint64_t)g[REG_RDI], p->path, n))
+            return 0;
+        g[REG_RAX] = (greg_t)n;
+        return 1;
+    }
+    return 0;
+}
 INLINE int answer_stat_at(struct dz_stub_ahead *a, greg_t *g)
 {
     const int at = g[REG_RAX] == SYS_newfstatat;
@@ -394,15 +441,25 @@ INLINE int answer_stat_at(struct dz_stub_ahead *a, greg_t *g)
     if (flags & ~0x900u) /* AT_SYMLINK_NOFOLLOW, AT_NO_AUTOMOUNT: entries are files */
         return 0;
     const uint32_t i = find_entry(a, at ? (int32_t)g[REG_RDI] : -100 /* AT_FDCWD */, path);
-    return i && answer_stat(&a->entry[i], g, to);
+    if (i)
+        return answer_stat(&a->entry[i], g, to);
+    const int is_link = g[REG_RAX] == SYS_lstat || (flags & 0x100);
+    const struct dz_stub_past *p = find_past(a, path, is_link ? DZ_AHEAD_LINK : DZ_AHEAD_FOLLOW);
+    if (!p || (p->kind != DZ_AHEAD_MISSING && !give(to, p->stat, sizeof p->stat)))
+        return 0;
+    g[REG_RAX] = p->kind == DZ_AHEAD_MISSING ? -ENOENT : 0;
+    return 1;
 }
 INLINE int answer_open(struct dz_stub_ahead *a, greg_t *g)
 {
     const int at = g[REG_RAX] == SYS_openat;
-    if (a->is_open || a->next_fd < 0 || (uint32_t)g[at ? REG_RDX : REG_RSI] != a->flags)
+    const uint32_t flags = (uint32_t)g[at ? REG_RDX : REG_RSI];
+    const uint64_t path = (uint64_t)g[at ? REG_RSI : REG_RDI];
+    if (!(flags & ~0x90800u) && answer_missing(a, g, path)) /* O_CLOEXEC, O_DIRECTORY, O_NONBLOCK */
+        return 1;
+    if (a->is_open || a->next_fd < 0 || flags != a->flags)
         return 0;
-    const uint32_t i =
-        find_entry(a, at ? (int32_t)g[REG_RDI] : -100, (uint64_t)g[at ? REG_RSI : REG_RDI]);
+    const uint32_t i = find_entry(a, at ? (int32_t)g[REG_RDI] : -100, path);
     if (!i || !a->entry[i].opens)
         return 0;
     a->current = i;
@@ -422,6 +479,10 @@ INLINE int answer_of_files(struct dz_stub_ahead *a, greg_t *g)
     case SYS_stat:
     case SYS_lstat:
         return answer_stat_at(a, g);
+    case SYS_access:
+        return !((uint32_t)g[REG_RSI] & ~7u) && answer_missing(a, g, (uint64_t)g[REG_RDI]);
+    case SYS_getcwd:
+        return answer_cwd(a, g);
     default:
         return answer_file(a, g);
     }
@@ -448,6 +509,8 @@ INLINE int answer_ahead(struct stub_ctx *c, greg_t *g)
     case SYS_open:
     case SYS_ioctl:
     case SYS_close:
+    case SYS_access:
+    case SYS_getcwd:
         break;
     default:
         return 0;

@@ -292,7 +292,8 @@ int dz_vfs_remove_tree(struct dz_vfs *v, uint64_t dir, const char *name, size_t 
 ssize_t dz_vfs_read(struct dz_vfs *v, uint64_t ino, uint64_t off, void *buf, size_t n);
 /* The first n bytes, before anybody asks for them. -EAGAIN: reading would set the access time. */
 ssize_t dz_vfs_read_ahead(struct dz_vfs *v, uint64_t ino, void *buf, size_t n);
-/* A number that grows with each change of the disk (access times do not count). */
+/* A number that grows with each change of the disk. The access time that the first read of a file
+ * after its change sets does not count. */
 uint64_t dz_vfs_changes(const struct dz_vfs *v);
 ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *buf, size_t n);
 ssize_t dz_vfs_append(struct dz_vfs *v, uint64_t ino, const void *buf, size_t n, uint64_t *ret_off);

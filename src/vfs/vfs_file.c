@@ -494,6 +494,7 @@ static void accessed(struct dz_vfs *v, struct dz_inode *ip)
 {
     if (!access_counts(v, ip))
         return;
+    v->changes += ip->atime_ns > ip->mtime_ns && ip->atime_ns > ip->ctime_ns; /* a day is over */
     ip->atime_ns = dz_now(v);
     dz_idirty(v, ip, DZ_DIRTY_ATIME);
 }

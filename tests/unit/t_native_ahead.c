@@ -159,6 +159,97 @@ TEST(an_entry_that_is_removed_is_not_found)
     nrig_stop(&r);
 }
 
+/* Paths that were looked at before, and directories that do not exist. */
+TEST(the_past_is_over_when_it_changes)
+{
+    nrig_python(&r);
+    PY("def child(f, *a):\n"
+       "    pid = os.fork()\n"
+       "    if pid == 0:\n"
+       "        f(*a)\n"
+       "        os._exit(0)\n"
+       "    os.waitpid(pid, 0)\n"
+       "def kind(s):\n"
+       "    kind = s.st_mode & 0o170000\n"
+       "    if kind == 0o120000: return 'link'\n"
+       "    return (s.st_nlink, s.st_mode, s.st_size if kind == 0o100000 else 0)\n"
+       "def look(*names):\n"
+       "    for i in range(3):\n"
+       "        for n in names: say(lambda: kind(os.stat(n)))\n"
+       "        for n in names: say(lambda: kind(os.lstat(n)))\n"
+       "        for n in names: say(os.access, n, 0); say(lambda: os.close(os.open(n, 0)))\n"
+       "top = os.getcwd()\n"
+       "for n in 'd', 'e': os.mkdir(n)\n"
+       "put('d/f', b'12345'); put('e/f', b'123'); os.symlink(top + '/d', 'l')\n"
+       "time.sleep(0.02); open('d/f').read(); open('e/f').read()\n"
+       "names = [top + '/' + n for n in ('d', 'd/f', 'l', 'l/f', 'no/f', 'no/g', 'no/a/b', 'd/no')]\n"
+       "look(*names)\n"
+       "child(os.mkdir, 'no'); look(*names)\n"
+       "child(put, 'no/f', b'1'); look(*names)\n"
+       "child(os.mkdir, 'd/sub'); look(*names)\n"
+       "child(lambda: (os.unlink('l'), os.symlink(top + '/e', 'l'))); look(*names)\n"
+       "child(put, 'd/f', b'1234567'); look(*names)\n"
+       "child(os.truncate, 'e/f', 1); look(*names)\n"
+       "child(os.rename, 'no', 'yes'); look(*names)\n"
+       "open('d/f').read(); a = os.stat(top + '/d/f').st_atime_ns\n"
+       "os.utime('d/f', ns=(5, 5)); a = [os.stat(top + '/d/f').st_atime_ns for i in range(3)]\n"
+       "open('d/f').read(); say(lambda: (a, os.stat(top + '/d/f').st_atime_ns > 5))\n"
+       /* what follows from the process, and not from the disk */
+       "def where(): return [os.getcwd()[len(top):] for i in range(3)]\n"
+       "say(where); os.chdir('d'); say(where); os.chdir('/'); say(os.getcwd); os.chdir(top)\n"
+       "os.chdir('e'); say(where); child(os.rename, '../e', '../e2'); say(where)\n"
+       "child(lambda: (os.unlink('../e2/f'), os.rmdir('../e2'))); say(where); os.chdir(top)\n"
+       "here = '/proc/self/cwd/f'; look(here, here + '/x'); os.chdir('d'); look(here, here + '/x')\n"
+       "os.chdir(top); fd = os.open('d/f', 0)\n"
+       "by = '/proc/self/fd/%d' % fd; look(by, by + '0/x'); os.dup2(os.open('yes/f', 0), fd); look(by)\n"
+       "os.dup2(fd, fd * 10); look(by + '0', '/proc/%d/no' % os.getpid())\n"
+       "buf = ctypes.create_string_buffer(200)\n"
+       "path = (top + '/d').encode(); at = ctypes.addressof(ctypes.create_string_buffer(path))\n"
+       "for i in range(3): say(sys_call, 79, ctypes.addressof(buf), 1); say(sys_call, 79, 8, 100)\n"
+       "keep = ctypes.create_string_buffer(path); at = ctypes.addressof(keep)\n"
+       "for i in range(3):\n"
+       "    say(sys_call, 262, -1, at, ctypes.addressof(buf), 0); say(sys_call, 262, -1, at, 8, 0)\n"
+       "    say(sys_call, 262, -1, 8, ctypes.addressof(buf), 0)\n"
+       "    say(sys_call, 262, -1, at, ctypes.addressof(buf), 0x40000)\n"
+       "    say(sys_call, 21, at, 64)\n"
+       "os.mkdir('shut'); os.mkdir('shut/in'); put('shut/in/f', b'1'); os.chmod('shut', 0o700)\n"
+       "def other():\n"
+       "    p = top + '/shut/in/f'; q = top + '/shut/no/f'\n"
+       "    look(p, q); os.setresuid(65534, 65534, 65534); look(p, q)\n"
+       "    sys.stdout.flush()\n"
+       "sys.stdout.flush()\n"
+       "if os.getuid() == 0: child(other)\n"
+       "os.mkdir('root'); os.mkdir('root/in')\n"
+       "def inside():\n"
+       "    look('/in', '/no/in'); os.chroot('root'); look('/in', '/no/in'); sys.stdout.flush()\n"
+       "sys.stdout.flush()\n"
+       "if os.getuid() == 0: child(inside)\n");
+    nrig_stop(&r);
+}
+
+/* A directory's change that another process tells by memory. */
+TEST(a_past_that_is_told_by_memory_is_over)
+{
+    nrig_python(&r);
+    PY("m = mmap.mmap(-1, 4096)\n"
+       "top = os.getcwd(); os.mkdir('d'); bad = 0\n"
+       "pid = os.fork()\n"
+       "if pid == 0:\n"
+       "    for i in range(1, 60):\n"
+       "        while m[0] != i: pass\n"
+       "        os.mkdir('d/%d' % i); os.mkdir('n%d' % i); put('n%d/f' % i, b'1')\n"
+       "        m[1] = i\n"
+       "    os._exit(0)\n"
+       "for i in range(1, 60):\n"
+       "    f = top + '/n%d/f' % i\n"
+       "    was = [(os.stat(top + '/d').st_nlink, os.access(f, 0)) for k in range(3)]\n"
+       "    m[0] = i\n"
+       "    while m[1] != i: pass\n"
+       "    bad += os.stat(top + '/d').st_nlink != was[2][0] + 1 or was[2][1] or not os.access(f, 0)\n"
+       "print(os.waitpid(pid, 0)[1], bad)\n");
+    nrig_stop(&r);
+}
+
 TEST(closed_means_closed)
 {
     nrig_python(&r);
