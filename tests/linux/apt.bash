@@ -35,8 +35,8 @@ for p in one two; do
 done
 cd repo
 for f in pool/*.deb; do
-    dpkg-deb -f $f
-    printf 'Filename: %s\nSize: %s\nSHA256: %s\n\n' $f "$(stat -c %s $f)" "$(sha256sum $f | cut -d' ' -f1)"
+    dpkg-deb -f "$f"
+    printf 'Filename: %s\nSize: %s\nSHA256: %s\n\n' "$f" "$(stat -c %s "$f")" "$(sha256sum "$f" | cut -d' ' -f1)"
 done >Packages
 cd ..
 echo "deb [trusted=yes] file:$PWD/repo ./" >/etc/apt/sources.list
