@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "registry/registry_int.h"
+#include "registry/registry_lease.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -304,6 +305,38 @@ int dz_registry_sweep(struct dz_registry *r, size_t limit, size_t *ret_count, st
         rc = r->ops->sweep(r, dz_clock_real_ms(), limit, ret_count, err);
     while (again(r, rc));
     return rc;
+}
+
+/* --- leases ---------------------------------------------------------------------- */
+
+int dz_registry_lease_take(struct dz_registry *r, const struct dz_registry_lease *l,
+                           struct dz_err *err)
+{
+    int rc;
+    assert(l->sandbox_id && (l->want || !l->count));
+    if (l->count > DZ_REGISTRY_LEASES_MAX)
+        return dz_fail(err, DZ_ELIMIT, "a sandbox may have at most %d volumes",
+                       DZ_REGISTRY_LEASES_MAX);
+    do
+        rc = r->ops->lease_take(r, l, err);
+    while (again(r, rc));
+    return rc;
+}
+
+int dz_registry_lease_drop(struct dz_registry *r, const char *sandbox_id, int64_t epoch,
+                           struct dz_err *err)
+{
+    int rc;
+    do
+        rc = r->ops->lease_drop(r, sandbox_id, epoch, err);
+    while (again(r, rc));
+    return rc;
+}
+
+int dz_registry_lease_holders(struct dz_registry *r, const char *volume_id,
+                              dz_registry_holder_fn *fn, void *arg, struct dz_err *err)
+{
+    return r->ops->lease_holders(r, volume_id, fn, arg, err);
 }
 
 /* --- rows ------------------------------------------------------------------------ */

@@ -157,7 +157,9 @@ struct dz_registry_event_filter {
 };
 typedef int dz_registry_event_fn(void *arg, const struct dz_registry_event *e);
 
-/* The other tables and their verbs: registry_record.h. */
+/* The other tables and their verbs: registry_record.h, and registry_lease.h. */
+struct dz_registry_lease;
+struct dz_registry_holder;
 struct dz_registry_table;
 struct dz_registry_record_filter;
 typedef int dz_registry_take_fn(void *arg, const void *row);
@@ -202,6 +204,12 @@ struct dz_registry_ops {
     int (*record_count)(struct dz_registry *r, const struct dz_registry_table *t,
                         const struct dz_registry_record_filter *f, int64_t *ret_count,
                         struct dz_err *err);
+    int (*lease_take)(struct dz_registry *r, const struct dz_registry_lease *l, struct dz_err *err);
+    int (*lease_drop)(struct dz_registry *r, const char *sandbox_id, int64_t epoch,
+                      struct dz_err *err);
+    int (*lease_holders)(struct dz_registry *r, const char *volume_id,
+                         int (*fn)(void *arg, const struct dz_registry_holder *h), void *arg,
+                         struct dz_err *err);
     int (*number)(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                   struct dz_err *err);
     int (*schedule_next)(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);

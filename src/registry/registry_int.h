@@ -36,11 +36,19 @@ struct dz_registry_table {
     const char *const *hangers; /* SQL that removes dependent rows; NULL at the end; or NULL */
 };
 
+/* The leases that are alive (registry_lease.h), for FROM. SQLite is set to refuse views, so this
+ * is text. */
+#define DZ_LEASE_ALIVE                                                        \
+    "(SELECT l.* FROM lease l JOIN instances i ON i.id = l.sandbox_id WHERE " \
+    "(l.epoch = i.epoch AND i.state = 'active') OR "                          \
+    "(l.epoch = i.epoch + 1 AND i.op IS NOT NULL))"
+
 /* Room for a record of any table. */
 union dz_registry_row {
     struct dz_tenant_row tenant;
     struct dz_token_row token;
     struct dz_snapshot_row snapshot;
+    struct dz_volume_row volume;
     struct dz_fork_row fork;
     struct dz_ref_row ref;
     struct dz_workbook_row workbook;

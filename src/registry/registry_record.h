@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * registry_record.h - the registry's other rows: tenants, tokens, snapshots, forks,
+ * registry_record.h - the registry's other rows: tenants, tokens, snapshots, volumes, forks,
  * references, workbooks, idempotency keys, schedules and their runs.
  *
  * All tables have the same shape, so all have the same verbs, and one conformance test covers every
@@ -20,12 +20,14 @@
  *         an alias that must be unique. DZ_ELIMIT: a text is over
  *         DZ_REGISTRY_TEXT_MAX.
  * get     DZ_ENOENT: the tenant has none. tenant NULL: any tenant.
- * find    by the alias (token: sha256; snapshot, workbook, ref: name; fork: label; run:
- * schedule_id); the newest if several have it. change  compare-and-swap: the columns named go from
- * `row` into the stored row if that still has row->version, which is then counted up here too.
+ * find    by the alias (token: sha256; snapshot, volume, workbook, ref: name; fork: label;
+ *         run: schedule_id); the newest if several have it.
+ * change  compare-and-swap: the columns named go from `row` into the stored row if
+ *         that still has row->version, which is then counted up here too.
  *         DZ_EBUSY: it has another one now; read it again. DZ_ENOENT: it is gone.
  * remove  durable. version 0: any version. DZ_ESTATE: another row needs this one
- *         (a fork its snapshot; anything but tokens and keys its tenant).
+ *         (a fork its snapshot; a living lease its volume; anything but tokens and keys its
+ *         tenant).
  * list    by id, which sorts by time; pages by filter.after.
  *
  * With a tenant given, no verb reveals whether another tenant has such a row. Expired tokens and
@@ -74,6 +76,14 @@
     I(generation) /* of the source's file when it was taken */ \
     I(expires)                                                 \
     T(error)
+
+#define DZ_VOLUME_COLUMNS(T, I)                                   \
+    DZ_RECORD_HEAD(T, I)                                          \
+    T(status)                                                     \
+    T(name)        /* unique within the tenant; alias */          \
+    I(size)        /* bytes of its file, as measured last */      \
+    I(limit_bytes) /* that its files may take; 0: the server's */ \
+    T(metadata)    /* JSON */
 
 #define DZ_FORK_COLUMNS(T, I)                         \
     DZ_RECORD_HEAD(T, I)                              \
@@ -254,6 +264,7 @@ void dz_registry_record_release(const struct dz_registry_table *t, void *row);
 DZ_RECORD_TABLE_(tenant, DZ_TENANT_COLUMNS)
 DZ_RECORD_TABLE_(token, DZ_TOKEN_COLUMNS)
 DZ_RECORD_TABLE_(snapshot, DZ_SNAPSHOT_COLUMNS)
+DZ_RECORD_TABLE_(volume, DZ_VOLUME_COLUMNS)
 DZ_RECORD_TABLE_(fork, DZ_FORK_COLUMNS)
 DZ_RECORD_TABLE_(ref, DZ_REF_COLUMNS)
 DZ_RECORD_TABLE_(workbook, DZ_WORKBOOK_COLUMNS)

@@ -149,11 +149,20 @@ static const char *const steps[] = {
     "CREATE INDEX schedule_run_tenant ON schedule_run(tenant, id);\n"
     "CREATE INDEX schedule_run_sandbox ON schedule_run(sandbox_id, id);\n"
     "CREATE INDEX schedule_run_running ON schedule_run(status, id) WHERE status = 'running';\n",
+
+    "CREATE TABLE volume(" HEAD "  status TEXT, name TEXT, size INTEGER, limit_bytes INTEGER,\n"
+    "  metadata TEXT, " ID ");\n"
+    "CREATE INDEX volume_tenant ON volume(tenant, id);\n"
+    "CREATE UNIQUE INDEX volume_name ON volume(name, tenant) WHERE name IS NOT NULL;\n"
+    "CREATE TABLE lease(volume_id TEXT NOT NULL, sandbox_id TEXT NOT NULL,\n"
+    "  epoch INTEGER NOT NULL, writes INTEGER NOT NULL, taken INTEGER NOT NULL,\n"
+    "  PRIMARY KEY(volume_id, sandbox_id)) WITHOUT ROWID;\n"
+    "CREATE INDEX lease_sandbox ON lease(sandbox_id);\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 9,
+    .version = 10,
 };

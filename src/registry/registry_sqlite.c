@@ -501,6 +501,7 @@ static int erase_row(struct dz_sqlite_registry *s, const char *id, int64_t versi
 {
     static const char *const hangers[] = {
         "INSERT OR REPLACE INTO tombstone SELECT id, tenant, name, ?2 FROM instances WHERE id = ?1",
+        "DELETE FROM lease WHERE sandbox_id = ?1 AND ?2",
         "DELETE FROM token WHERE sandbox_id = ?1 AND ?2",
         "DELETE FROM schedule WHERE sandbox_id = ?1 AND ?2",
         "DELETE FROM schedule_run WHERE sandbox_id = ?1 AND ?2",
@@ -647,6 +648,9 @@ static const struct dz_registry_ops sqlite_ops = {
     .record_remove = dz_sqlite_record_remove,
     .record_list = dz_sqlite_record_list,
     .record_count = dz_sqlite_record_count,
+    .lease_take = dz_sqlite_lease_take,
+    .lease_drop = dz_sqlite_lease_drop,
+    .lease_holders = dz_sqlite_lease_holders,
     .number = dz_sqlite_number,
     .schedule_next = dz_sqlite_schedule_next,
     .sweep = dz_sqlite_sweep,

@@ -15,7 +15,7 @@
 enum {
     DZ_REGISTRY_TEXTS_MAX = 200,   /* cached SQL texts, with their statements; */
     DZ_REGISTRY_TEXTS_OF_ONE = 64, /* of them for one table */
-    DZ_REGISTRY_TABLES = 10,
+    DZ_REGISTRY_TABLES = 11,
 };
 
 struct dz_sql_text {
@@ -94,6 +94,15 @@ int dz_sqlite_record_count(struct dz_registry *r, const struct dz_registry_table
 int dz_sqlite_schedule_next(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);
 int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
                     struct dz_err *err);
+
+/* registry_lease.h */
+int dz_sqlite_lease_take(struct dz_registry *r, const struct dz_registry_lease *l,
+                         struct dz_err *err);
+int dz_sqlite_lease_drop(struct dz_registry *r, const char *sandbox_id, int64_t epoch,
+                         struct dz_err *err);
+int dz_sqlite_lease_holders(struct dz_registry *r, const char *volume_id,
+                            int (*fn)(void *arg, const struct dz_registry_holder *h), void *arg,
+                            struct dz_err *err);
 
 int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                      struct dz_err *err);

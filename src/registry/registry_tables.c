@@ -31,6 +31,7 @@ const struct dz_registry_table dz_instance_table = {
 static const struct dz_registry_guard tenant_guards[] = {
     {"SELECT 1 FROM instances WHERE tenant = ?1 LIMIT 1", "a sandbox"},
     {"SELECT 1 FROM snapshot WHERE tenant = ?1 LIMIT 1", "a snapshot"},
+    {"SELECT 1 FROM volume WHERE tenant = ?1 LIMIT 1", "a volume"},
     {"SELECT 1 FROM fork WHERE tenant = ?1 LIMIT 1", "a fork"},
     {"SELECT 1 FROM workbooks WHERE tenant = ?1 LIMIT 1", "a workbook"},
     {NULL, NULL},
@@ -94,6 +95,31 @@ const struct dz_registry_table dz_snapshot_table = {
     .text_offset = offsetof(struct dz_snapshot_row, text),
     .alias = "name",
     .guards = snapshot_guards,
+};
+
+static const struct dz_registry_guard volume_guards[] = {
+    {"SELECT 1 FROM " DZ_LEASE_ALIVE " WHERE volume_id = ?1 LIMIT 1", "a running sandbox"},
+    {NULL, NULL},
+};
+static const char *const volume_hangers[] = {
+    "DELETE FROM lease WHERE volume_id = ?1",
+    NULL,
+};
+
+#define T(name) {#name, offsetof(struct dz_volume_row, name), true},
+#define I(name) {#name, offsetof(struct dz_volume_row, name), false},
+static const struct dz_registry_column volume_columns[] = {DZ_VOLUME_COLUMNS(T, I)};
+#undef T
+#undef I
+const struct dz_registry_table dz_volume_table = {
+    .name = "volume",
+    .what = "volume",
+    .columns = volume_columns,
+    .count = DZ_ARRAY_LEN(volume_columns),
+    .text_offset = offsetof(struct dz_volume_row, text),
+    .alias = "name",
+    .guards = volume_guards,
+    .hangers = volume_hangers,
 };
 
 #define T(name) {#name, offsetof(struct dz_fork_row, name), true},
@@ -182,11 +208,17 @@ const struct dz_registry_table dz_schedule_run_table = {
 };
 
 const struct dz_registry_table *const dz_registry_tables[] = {
-    &dz_tenant_table,       &dz_token_table,
-    &dz_snapshot_table,     &dz_fork_table,
-    &dz_ref_table,          &dz_workbook_table,
-    &dz_idempotency_table,  &dz_schedule_table,
-    &dz_schedule_run_table, NULL,
+    &dz_tenant_table,
+    &dz_token_table,
+    &dz_snapshot_table,
+    &dz_volume_table,
+    &dz_fork_table,
+    &dz_ref_table,
+    &dz_workbook_table,
+    &dz_idempotency_table,
+    &dz_schedule_table,
+    &dz_schedule_run_table,
+    NULL,
 };
 
 /* --- rows of any table ----------------------------------------------------------- */
