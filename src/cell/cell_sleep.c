@@ -196,18 +196,20 @@ static void copy_pages(const struct dz_linux_pages_list *from, struct dz_machine
 
 static int native_changed(void *arg, const struct dz_machine_memory *mem,
                           struct dz_machine_pages_list *ret_own,
-                          struct dz_machine_pages_list *ret_written, struct dz_err *err)
+                          struct dz_machine_pages_list *ret_written,
+                          struct dz_machine_pages_list *ret_absent, struct dz_err *err)
 {
     const struct dz_linux_memory it = memory_of(mem);
     struct dz_linux_pages_list own = DZ_VEC_INIT(DZ_LINUX_PAGES_MAX);
-    struct dz_linux_pages_list written = DZ_VEC_INIT(DZ_LINUX_PAGES_MAX);
-    int rc = dz_linux_changed(runner_of(arg), &it, &own, err);
+    struct dz_linux_pages_list absent = DZ_VEC_INIT(DZ_LINUX_PAGES_MAX);
+    int rc = dz_linux_changed(runner_of(arg), &it, &own, &absent, err);
     if (rc == 0) {
         copy_pages(&own, ret_own);
         copy_pages(&own, ret_written);
+        copy_pages(&absent, ret_absent);
     }
     dz_vec_release(&own);
-    dz_vec_release(&written);
+    dz_vec_release(&absent);
     return rc;
 }
 
@@ -225,6 +227,20 @@ static int native_write(void *arg, const struct dz_machine_memory *mem,
 {
     const struct dz_linux_memory it = memory_of(mem);
     return dz_linux_write(runner_of(arg), &it, (const void *)pages, n, bytes, err);
+}
+
+static int native_fill(void *arg, const struct dz_linux_memory *mem, uint64_t first, uint64_t count)
+{
+    const struct dz_machine_memory it = {(enum dz_machine_memory_kind)mem->kind, mem->id};
+    return dz_machine_need(((struct dz_cell_machine *)arg)->keep, &it, first, count, NULL);
+}
+
+static int native_leave(void *arg, const struct dz_machine_memory *mem,
+                        const struct dz_machine_pages *pages, size_t n, struct dz_err *err)
+{
+    const struct dz_linux_memory it = memory_of(mem);
+    const struct dz_linux_filler filler = {native_fill, arg};
+    return dz_linux_leave(runner_of(arg), &it, (const void *)pages, n, &filler, err);
 }
 
 /* --- finding --------------------------------------------------------------------------- */
@@ -276,6 +292,7 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                                 .changed = native_changed,
                                                 .read = native_read,
                                                 .write = native_write,
+                                                .leave = native_leave,
                                                 .arg = m};
     const struct dz_machine_opts opts = {.db = m->db,
                                          .image = m->image,

@@ -314,7 +314,8 @@ int dz_linux_put_last(const linux_call *c, uint64_t at, const void *from, size_t
 {
     struct dz_linux_thread *t = c->thread;
     struct dz_stub_ahead *place = t ? place_of(t) : NULL;
-    if (!place || t->ahead.has_put || n > sizeof place->put || c->mem->room(c->mem->arg, at, n) < n)
+    if (!place || t->ahead.has_put || n > sizeof place->put ||
+        c->mem->room(c->mem->arg, at, n) < n || dz_linux_need(t, at, n) < 0)
         return dz_linux_put(c, at, from, n);
     memcpy(place->put, from, n);
     place->put_at = at;

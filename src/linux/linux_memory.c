@@ -168,11 +168,19 @@ LINUX_CALL(munmap)
     return end(c, dz_mm_munmap(mm, c->arg[0], c->arg[1], &c->thread->l->calls));
 }
 
+/* A list will change these pages, or move them. */
+static void need(const linux_call *c, uint64_t at, uint64_t size)
+{
+    if (size)
+        (void)dz_linux_need(c->thread, at, page_up(size));
+}
+
 LINUX_CALL(mprotect)
 {
     struct dz_mm *mm = begin(c);
     if (!mm)
         return -ENOSYS;
+    need(c, c->arg[0], c->arg[1]);
     return end(c, dz_mm_mprotect(mm, c->arg[0], c->arg[1], arg_int(c, 2), &c->thread->l->calls));
 }
 
@@ -188,6 +196,7 @@ LINUX_CALL(mremap)
     if (v && v->start <= r.at && v->back.kind == DZ_MM_PACK &&
         page_up(r.new_size) > page_up(r.old_size))
         return -ENOMEM; /* another file follows in the pack */
+    need(c, r.at, r.old_size);
     dz_linux_loosen(c->thread->l);
     return end(c, dz_mm_mremap(mm, &r, &c->thread->l->calls));
 }
@@ -210,6 +219,7 @@ LINUX_CALL(madvise)
     struct dz_mm *mm = begin(c);
     if (!mm)
         return -ENOSYS;
+    need(c, c->arg[0], c->arg[1]);
     return end(c, dz_mm_madvise(mm, c->arg[0], c->arg[1], arg_int(c, 2), &c->thread->l->calls));
 }
 

@@ -463,6 +463,8 @@ static int fix_page(struct dz_linux_thread *t, const struct dz_stub_event *e)
     const int rc = dz_mm_fault(linux_mm(t), e->addr, access, &t->l->calls);
     if (rc != 1)
         return rc < 0 ? rc : dz_linux_apply(t);
+    if (dz_linux_is_absent(t->group->space, e->addr))
+        return dz_linux_need(t, e->addr, 1);
     /* Another thread may have mapped it since. */
     const uint64_t rip = regs_of(t)->rip;
     const bool same = rip == t->fault_rip && e->addr == t->fault_at;
@@ -738,6 +740,9 @@ static int copy(void *arg, struct dz_task *from_task, struct dz_task *to_task,
     struct dz_linux_group *g = NULL;
     uint32_t number = 0;
     if (!from->number)
+        return -EAGAIN;
+    /* Only a thread that waits for the other one's exec may share absent pages with it. */
+    if (!(kind == DZ_STUB_SHARE && (flags & CLONE_VFORK)) && dz_linux_need_all(from) < 0)
         return -EAGAIN;
     int rc = copy_group(l, from, kind, &g);
     if (rc < 0)

@@ -4,6 +4,7 @@
  *
  *     linux_run.c     events, threads, signals, time, memory accounts: struct dz_kernel_runner
  *     linux_space.c   address spaces: lists executed, guest bytes, futex words, loading programs
+ *     linux_absent.c  pages of a saved machine that are filled by need
  *     linux_ahead.c   answers that a stub gives by itself
  *     linux_pages.c   the backing of mapped files and shared memory
  *     linux_memory.c  calls on memory
@@ -21,7 +22,8 @@
  * INVARIANTS
  * 1. l->threads[n] is the thread with the stub's number n; a thread whose host thread is gone has
  *    number 0 and is in no slot (assert_thread).
- * 2. Whenever an instruction of the guest runs, mm equals what the host's process has mapped. If
+ * 2. Whenever an instruction of the guest runs, mm equals what the host's process has mapped,
+ *    but for absent pages, which are PROT_NONE there (linux_absent.c). If
  *    the host refuses a call, the group is broken: its process is killed before it runs again.
  * 3. No value in an event is used as an index or a length before it is checked against the
  *    runner's own state.
@@ -34,6 +36,7 @@
 #include "linux/linux_frame.h"
 #include "linux/linux_int.h"
 #include "linux/linux_run.h"
+#include "linux/linux_sleep.h"
 #include "linux/linux_vdso.h"
 
 #include <assert.h>
@@ -44,6 +47,7 @@ struct dz_linux_space {
     uint64_t aux[DZ_LINUX_AUX_MAX][2]; /* /proc/PID/auxv, and its number of pairs */
     uint32_t aux_count;
     uint32_t groups;
+    struct dz_stub_runs absent;          /* pages that are filled by need: linux_absent.c */
     struct dz_linux_space *next, **link; /* of l->spaces */
 };
 
@@ -190,12 +194,13 @@ struct dz_linux {
     struct dz_stub_event events[DZ_STUB_EVENTS_MAX]; /* reported, but not served yet; */
     uint64_t serials[DZ_STUB_EVENTS_MAX];            /* their threads' serials; 0: none */
     int event_count;
-    int64_t sliced;           /* kernel time when slices were last looked at */
-    bool more;                /* the last poll left events unserved */
-    bool held;                /* no thread runs on until the release: linux_sleep.c */
-    struct linux_wake *wake;  /* inside of dz_linux_restore() */
-    struct dz_mm_calls calls; /* of the call being served */
-    struct dz_buf line;       /* of trace */
+    int64_t sliced;                /* kernel time when slices were last looked at */
+    bool more;                     /* the last poll left events unserved */
+    bool held;                     /* no thread runs on until the release: linux_sleep.c */
+    struct dz_linux_filler filler; /* of absent pages */
+    struct linux_wake *wake;       /* inside of dz_linux_restore() */
+    struct dz_mm_calls calls;      /* of the call being served */
+    struct dz_buf line;            /* of trace */
     uint64_t hwcap, hwcap2;
     struct dz_linux_cpu_needs needs;
     const char *cpuinfo; /* of one processor, from the host's first; "": unknown */
@@ -244,8 +249,22 @@ void dz_linux_auxv(void *arg, const struct dz_task *t, struct dz_buf *to);
 /* Loads a program into the fresh process of this thread. 0 or -errno of execve(2). */
 int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 
+/* linux_absent.c: pages of a saved machine that are filled when they are needed. */
+/* Fill the absent pages in [at, at + size), before they are read, written or changed by a list;
+ * afterwards none is left there. A failure breaks the group. The thread is stopped. */
+int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size);
+int dz_linux_need_all(struct dz_linux_thread *t);
+bool dz_linux_is_absent(const struct dz_linux_space *s, uint64_t at);
+/* These pages are being unmapped. 0 or -ENOMEM. */
+DZ_NODISCARD int dz_linux_absent_cut(struct dz_linux_space *s, uint64_t start, uint64_t end);
+/* As dz_linux_need(), for exactly these pages; `number` is a stopped thread. */
+int dz_linux_need_held(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
+                       struct dz_mm_range range);
+
 /* linux_sleep.c. A thread of this memory that the stub has; 0: none. */
 uint32_t dz_linux_space_thread(const struct dz_linux *l, const struct dz_linux_space *s);
+/* linux_sleep_mem.c. The address space with this number; NULL. */
+struct dz_linux_space *dz_linux_space_of(const struct dz_linux *l, uint64_t id);
 
 uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus */
 

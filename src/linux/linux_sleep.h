@@ -70,15 +70,18 @@ struct dz_linux_pages { /* by number; lists are ascending and disjoint */
 DZ_VEC(dz_linux_pages_list, struct dz_linux_pages);
 enum {
     DZ_LINUX_PAGES_MAX = 1 << 20, /* runs of one memory */
+    DZ_LINUX_ABSENT_MAX = 1024,   /* runs of absent pages, of one memory, unless it unmaps some */
 };
 
 /* Call fn with each memory, until it returns other than 0, which is returned then. */
 int dz_linux_memories(struct dz_linux *l,
                       int (*fn)(void *arg, const struct dz_linux_memory *mem, struct dz_err *err),
                       void *arg, struct dz_err *err);
-/* Append the pages whose content may differ from what dz_linux_restore() makes of them. */
+/* Append the pages whose content may differ from what dz_linux_restore() makes of them; absent: the
+ * pages that dz_linux_leave() left out, which were not needed since and are still mapped. */
 DZ_NODISCARD int dz_linux_changed(struct dz_linux *l, const struct dz_linux_memory *mem,
-                                  struct dz_linux_pages_list *pages, struct dz_err *err);
+                                  struct dz_linux_pages_list *pages,
+                                  struct dz_linux_pages_list *absent, struct dz_err *err);
 /* The bytes of these pages, one after the other. write: DZ_ECORRUPT if a page is not mapped. */
 DZ_NODISCARD int dz_linux_read(struct dz_linux *l, const struct dz_linux_memory *mem,
                                const struct dz_linux_pages *pages, size_t n, uint8_t *ret_bytes,
@@ -86,5 +89,17 @@ DZ_NODISCARD int dz_linux_read(struct dz_linux *l, const struct dz_linux_memory 
 DZ_NODISCARD int dz_linux_write(struct dz_linux *l, const struct dz_linux_memory *mem,
                                 const struct dz_linux_pages *pages, size_t n, const uint8_t *bytes,
                                 struct dz_err *err);
+
+/* Writes pages that are needed now, and which dz_linux_leave() left out, by dz_linux_write(): those
+ * of them that the saved machine has. Negative: the process ends. */
+struct dz_linux_filler {
+    int (*fill)(void *arg, const struct dz_linux_memory *mem, uint64_t first, uint64_t count);
+    void *arg;
+};
+/* After a restore, before any write(): these pages are absent until they are needed.
+ * DZ_EUNSUPPORTED: not of this memory, and nothing has changed. */
+DZ_NODISCARD int dz_linux_leave(struct dz_linux *l, const struct dz_linux_memory *mem,
+                                const struct dz_linux_pages *pages, size_t n,
+                                const struct dz_linux_filler *filler, struct dz_err *err);
 
 #endif

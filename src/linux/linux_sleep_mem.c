@@ -15,7 +15,7 @@ enum {
     PARTS_MAX = 128, /* that are moved by one call of the host */
 };
 
-static struct dz_linux_space *space_of(const struct dz_linux *l, uint64_t id)
+struct dz_linux_space *dz_linux_space_of(const struct dz_linux *l, uint64_t id)
 {
     for (struct dz_linux_space *s = l->spaces; s; s = s->next)
         if (s->id == id)
@@ -74,10 +74,32 @@ static void cut_by_vmas(const struct dz_mm *mm, const struct dz_stub_runs *runs,
     }
 }
 
-static int changed_private(const struct dz_linux *l, uint64_t id, struct dz_stub_runs *runs,
-                           struct dz_linux_pages_list *to)
+/* What a guest that broke its stub has put into absent pages does not count. */
+static int drop_absent(const struct dz_linux_space *s, struct dz_stub_runs *runs)
 {
-    const struct dz_linux_space *s = space_of(l, id);
+    struct dz_stub_runs all = *runs;
+    size_t a = 0;
+    *runs = (struct dz_stub_runs)DZ_VEC_INIT(DZ_STUB_RUNS_MAX);
+    for (size_t i = 0; i < all.n; i++) {
+        struct dz_mm_range r = all.p[i];
+        while (a < s->absent.n && s->absent.p[a].end <= r.start)
+            a++;
+        for (size_t k = a; k < s->absent.n && s->absent.p[k].start < r.end; k++) {
+            if (s->absent.p[k].start > r.start)
+                dz_vec_push(runs, ((struct dz_mm_range){r.start, s->absent.p[k].start}));
+            r.start = s->absent.p[k].end < r.end ? s->absent.p[k].end : r.end;
+        }
+        if (r.start < r.end)
+            dz_vec_push(runs, r);
+    }
+    dz_vec_release(&all);
+    return runs->err ? -ENOMEM : 0;
+}
+
+static int changed_private(const struct dz_linux *l, uint64_t id, struct dz_stub_runs *runs,
+                           struct dz_linux_pages_list *to, struct dz_linux_pages_list *absent)
+{
+    const struct dz_linux_space *s = dz_linux_space_of(l, id);
     const uint32_t number = s ? dz_linux_space_thread(l, s) : 0;
     if (!number)
         return -ESRCH;
@@ -88,23 +110,26 @@ static int changed_private(const struct dz_linux *l, uint64_t id, struct dz_stub
     } else if (rc < 0) {
         return rc;
     }
+    const int dropped = s->absent.n ? drop_absent(s, runs) : 0;
     cut_by_vmas(&s->mm, runs, to);
-    return 0;
+    cut_by_vmas(&s->mm, &s->absent, absent);
+    return dropped;
 }
 
 int dz_linux_changed(struct dz_linux *l, const struct dz_linux_memory *mem,
-                     struct dz_linux_pages_list *pages, struct dz_err *err)
+                     struct dz_linux_pages_list *pages, struct dz_linux_pages_list *absent,
+                     struct dz_err *err)
 {
     struct dz_stub_runs runs = DZ_VEC_INIT(DZ_STUB_RUNS_MAX);
     int rc;
     if (mem->kind == DZ_LINUX_PRIVATE) {
-        rc = changed_private(l, mem->id, &runs, pages);
+        rc = changed_private(l, mem->id, &runs, pages, absent);
     } else {
         rc = dz_linux_object_runs(l, mem->id, &runs);
         for (size_t i = 0; i < runs.n && rc == 0; i++)
             add(pages, runs.p[i].start, runs.p[i].end, mem->id < LINUX_OBJECT_SNAPSHOT);
     }
-    rc = rc == 0 && (runs.err || pages->err) ? -ENOMEM : rc;
+    rc = rc == 0 && (runs.err || pages->err || absent->err) ? -ENOMEM : rc;
     dz_vec_release(&runs);
     return rc < 0 ? dz_fail_sys(err, -rc, "find the pages that native programs wrote") : 0;
 }
@@ -179,7 +204,7 @@ static int move_all(struct dz_linux *l, const struct dz_linux_memory *mem,
                     const struct dz_linux_pages *pages, size_t n, uint8_t *bytes, bool write)
 {
     const bool object = mem->kind == DZ_LINUX_OBJECT;
-    const struct dz_linux_space *s = object ? NULL : space_of(l, mem->id);
+    struct dz_linux_space *s = object ? NULL : dz_linux_space_of(l, mem->id);
     struct parts p = {.l = l, .write = write, .bytes = bytes};
     p.number = s ? dz_linux_space_thread(l, s) : 0;
     int rc = object || p.number ? 0 : -ESRCH;
@@ -189,7 +214,10 @@ static int move_all(struct dz_linux *l, const struct dz_linux_memory *mem,
             return -EFAULT;
         const struct dz_mm_range run = {pages[i].first * DZ_MM_PAGE,
                                         (pages[i].first + pages[i].count) * DZ_MM_PAGE};
-        rc = object ? move_object(l, mem->id, run, bytes, write) : add_run(&p, &s->mm, run);
+        if (!object && !write && s->absent.n)
+            rc = dz_linux_need_held(l, s, p.number, run);
+        if (rc == 0)
+            rc = object ? move_object(l, mem->id, run, bytes, write) : add_run(&p, &s->mm, run);
         bytes += run.end - run.start;
     }
     return rc < 0 ? rc : move_parts(&p);

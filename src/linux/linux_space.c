@@ -25,6 +25,7 @@ struct dz_linux_space *dz_linux_space_new(struct dz_linux *l)
         return NULL;
     s->id = ++l->space;
     s->groups = 1;
+    s->absent.max = DZ_MM_VMAS_MAX;
     s->next = l->spaces;
     s->link = &l->spaces;
     if (s->next)
@@ -41,14 +42,16 @@ void dz_linux_space_unref(struct dz_linux *l, struct dz_linux_space *s)
     if (s->next)
         s->next->link = s->link;
     dz_mm_release(&s->mm);
+    dz_vec_release(&s->absent);
     dz_free(s);
     dz_linux_loosen(l);
 }
 
 /* The host's own limit is usually DZ_MM_VMAS_MAX (vm.max_map_count). It counts what the stub has
- * mapped in the process, too: a ctx for each thread, its program, the bell. */
+ * mapped in the process, too: a ctx for each thread, its program, the bell; and runs of absent
+ * pages split mappings. */
 enum {
-    SPACE_VMAS_MAX = DZ_MM_VMAS_MAX - DZ_STUB_THREADS_MAX - 16,
+    SPACE_VMAS_MAX = DZ_MM_VMAS_MAX - DZ_STUB_THREADS_MAX - 2 * DZ_LINUX_ABSENT_MAX - 16,
 };
 
 static struct dz_mm_limits limits_of(const struct dz_proc *p)
@@ -62,6 +65,20 @@ static struct dz_mm_limits limits_of(const struct dz_proc *p)
 void dz_linux_limits(const struct dz_linux_thread *t)
 {
     linux_mm(t)->limits = limits_of(t->task->proc);
+}
+
+/* Pages that a list unmaps or replaces are no longer absent. */
+static int forget_absent(struct dz_linux_space *s, const struct dz_mm_calls *calls)
+{
+    int rc = 0;
+    for (size_t i = 0; i < calls->n && rc == 0; i++) {
+        const struct dz_mm_call *c = &calls->p[i];
+        if (c->op == DZ_MM_MMAP || c->op == DZ_MM_MUNMAP)
+            rc = dz_linux_absent_cut(s, c->at, c->at + c->size);
+        else if (c->op == DZ_MM_MREMAP)
+            rc = dz_linux_absent_cut(s, c->to, c->to + c->size);
+    }
+    return rc;
 }
 
 /* Drop requests that mm/ allows but the host should not get: to populate pages at once, which the
@@ -80,6 +97,8 @@ int dz_linux_apply(struct dz_linux_thread *t)
     int rc = l->calls.err ? -ENOMEM : 0;
     for (size_t i = 0; i < l->calls.n && rc == 0; i++)
         rc = prepare(l, &l->calls.p[i]);
+    if (rc == 0 && t->group->space->absent.n)
+        rc = forget_absent(t->group->space, &l->calls);
     const struct dz_stub_ops *ops = linux_ops(l);
     const bool alone = t->group->threads == 1 && t->group->space->groups == 1;
     if (rc == 0 && l->calls.n > 0)
@@ -116,6 +135,8 @@ static size_t mem_read(void *arg, uint64_t at, void *to, size_t n)
     struct dz_linux_thread *t = arg;
     const struct dz_stub_ops *ops = linux_ops(t->l);
     size_t done = dz_linux_ahead_read(t, at, to, n);
+    if (done < n)
+        (void)dz_linux_need(t, at + done, n - done);
     while (t->number && done < n) {
         done += moved(ops->read(t->l->o.stub, t->number, at + done, (char *)to + done, n - done));
         if (done < n && !grow(t, at + done, PROT_READ))
@@ -128,6 +149,7 @@ static size_t mem_write(void *arg, uint64_t at, const void *from, size_t n)
     struct dz_linux_thread *t = arg;
     const struct dz_stub_ops *ops = linux_ops(t->l);
     size_t done = 0;
+    (void)dz_linux_need(t, at, n);
     while (t->number && done < n) {
         done += moved(
             ops->write(t->l->o.stub, t->number, at + done, (const char *)from + done, n - done));

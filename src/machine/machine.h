@@ -182,10 +182,12 @@ struct dz_machine_native {
     /* own: the pages whose content may differ from what restore() makes of them. A page that is not
      * among them is not saved, and what the file had of it is forgotten: so unmapped, replaced and
      * freed pages (munmap, MADV_DONTNEED, exec) must be missing here. written: those pages of `own`
-     * that may have been written since mark(); all of `own` where there was no mark. */
+     * that may have been written since mark(); all of `own` where there was no mark. absent: pages
+     * left out by leave() that were not needed yet and are still mapped; none of them is in `own`.
+     */
     int (*changed)(void *arg, const struct dz_machine_memory *mem,
                    struct dz_machine_pages_list *ret_own, struct dz_machine_pages_list *ret_written,
-                   struct dz_err *err);
+                   struct dz_machine_pages_list *ret_absent, struct dz_err *err);
     /* The bytes of all these pages, one after the other; whatever the protections of the pages.
      * read: the pages are in `own`. write: the pages come from a file that may be hostile, so any
      * of them may lie in no mapping: DZ_ECORRUPT. */
@@ -198,6 +200,12 @@ struct dz_machine_native {
     /* From now on note which pages are written. An error: the host cannot, so changed() reports all
      * pages of `own` as written; no more than time is lost. NULL: the same. */
     int (*mark)(void *arg, const struct dz_machine_memory *mem, struct dz_err *err);
+    /* In a wake, before any write(): these pages will not be written. Before the program, or the
+     * embedder on its behalf, accesses one of them, it calls dz_machine_need(), which writes those
+     * around it that are in the file. DZ_EUNSUPPORTED: this memory must get its pages now, and
+     * nothing has changed. DZ_ECORRUPT. NULL: no memory may. */
+    int (*leave)(void *arg, const struct dz_machine_memory *mem,
+                 const struct dz_machine_pages *pages, size_t n, struct dz_err *err);
     void *arg;
 };
 
@@ -290,6 +298,10 @@ DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struc
  * began, and dz_machine_damage() reports that. Uses the file's SQLite handle, so SQLite itself must
  * not touch guest memory. */
 bool dz_machine_touched(struct dz_machine *m, const void *at);
+/* Write these pages of a native program, which leave() left out: those of them that the file has.
+ * After an error the program must not go on; dz_machine_damage() reports it, too. */
+DZ_NODISCARD int dz_machine_need(struct dz_machine *m, const struct dz_machine_memory *mem,
+                                 uint64_t first, uint64_t count, struct dz_err *err);
 /* Was the file's copy of a touched page damaged? Then the machine must not run on: do not commit,
  * write or report anything that it did since. */
 DZ_NODISCARD int dz_machine_damage(const struct dz_machine *m, struct dz_err *err);
@@ -302,7 +314,8 @@ DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struc
 struct dz_machine_stats {
     uint64_t state_bytes;         /* the size of everything written or read except memory */
     uint64_t pages, bytes;        /* bytes of memory that the sleep wrote or the wake read */
-    uint64_t missing;             /* pages that the wake left to be read on first access */
+    uint64_t missing;             /* pages of WebAssembly's memory that the wake left to be read on
+                                     first access */
     uint64_t rows, live, garbage; /* in the table mem: rows, pages in use, other pages */
     uint64_t spaces, modules;
 };

@@ -156,6 +156,7 @@ struct dz_mem_row {
     int64_t gen, seq;
     uint32_t pages, live; /* entries in the row; how many of them no newer row has replaced */
     bool gone;
+    bool late; /* the wake left its pages of native programs to be filled by need */
 };
 DZ_VEC(dz_mem_rows, struct dz_mem_row);
 enum dz_page_state {
@@ -183,12 +184,17 @@ struct dz_native_memory {
     struct dz_machine_memory mem;
     uint64_t key; /* in rows of mem, where memories of modules have smaller numbers */
     struct dz_extents extents;
-    struct dz_page_sums sums; /* of the content that the rows have */
+    struct dz_page_sums
+        sums;    /* of the content that the rows have; of late pages, once they were filled */
+    bool absent; /* the wake left the pages of late rows to be filled by need */
 };
 DZ_VEC(dz_native_memories, struct dz_native_memory);
 struct dz_native_ref { /* a row that the list in the file names */
     int64_t gen, seq;
-    uint32_t row; /* its index plus 1; 0: it was not read yet */
+    uint32_t row;   /* its index plus 1; 0: it was not read yet */
+    uint64_t pages; /* that the list names; */
+    bool hot;       /* the wake writes them */
+    bool read;      /* the wake reads the row */
 };
 /* Pages of the row that is being read, of one memory, whose bytes lie one after the other. They are
  * written together. */
@@ -197,12 +203,36 @@ struct dz_native_batch {
     const uint8_t *bytes, *end;
     struct dz_machine_pages_list runs; /* empty: nothing is left to write */
 };
+/* Rows that were read for pages by need: the next touches often need the same. */
+enum {
+    DZ_NATIVE_CACHED = 8,
+};
+struct dz_mem_reader { /* reads rows by their SQLite id, one after the other */
+    struct dz_db *db;
+    struct dz_blob *blob;
+    uint8_t *bytes, *plain;  /* as stored, and room for the unpacked pages */
+    bool spare, spare_bytes; /* `plain`, `bytes` were allocated ahead by dz_mem_prepare() */
+    void *room; /* one block that holds both; NULL: they are separate blocks of the heap */
+};
+struct dz_native_piece { /* pages of a row, and their bytes */
+    uint64_t key, first, count;
+    const uint8_t *bytes;
+};
+DZ_VEC(dz_native_pieces, struct dz_native_piece);
+struct dz_native_cached {
+    int64_t rowid; /* 0: none */
+    uint64_t used; /* when: the least is replaced */
+    struct dz_mem_reader reader;
+    struct dz_native_pieces pieces;
+};
 struct dz_native {
     struct dz_native_memories of;        /* by key */
     DZ_VEC(, struct dz_native_ref) refs; /* in a wake */
     uint64_t seed;                       /* of the sums; nobody else knows it */
     uint64_t pages, laid; /* in a wake: of the list, and of the rows that were read */
     struct dz_native_batch batch;
+    struct dz_native_cached cached[DZ_NATIVE_CACHED];
+    uint64_t uses; /* of cached rows */
 };
 enum {
     DZ_NATIVE_KIND_SHIFT = 62,
@@ -210,15 +240,6 @@ enum {
 };
 #define DZ_NATIVE_PAGES_MAX (UINT64_C(1) << 48) /* numbers of pages are smaller */
 
-/* Reads rows by their SQLite id, one after the other: their bytes as stored, and room for the
- * unpacked pages. */
-struct dz_mem_reader {
-    struct dz_db *db;
-    struct dz_blob *blob;
-    uint8_t *bytes, *plain;
-    bool spare, spare_bytes; /* `plain`, `bytes` were allocated ahead by dz_mem_prepare() */
-    void *room; /* one block that holds both; NULL: they are separate blocks of the heap */
-};
 void dz_mem_prepare(void);
 static inline void dz_mem_init(struct dz_mem *mem)
 {

@@ -175,6 +175,19 @@ bool dz_machine_touched(struct dz_machine *m, const void *at)
     return !s->page_state[number];
 }
 
+int dz_machine_need(struct dz_machine *m, const struct dz_machine_memory *mem, uint64_t first,
+                    uint64_t count, struct dz_err *err)
+{
+    struct dz_err own = {0};
+    err = err ? err : &own;
+    const int rc = dz_native_need(m, mem, first, count, err);
+    if (rc < 0 && m->mem.damage.code == 0) {
+        m->mem.damage = *err;
+        m->mem.damage.code = rc;
+    }
+    return rc;
+}
+
 int dz_machine_damage(const struct dz_machine *m, struct dz_err *err)
 {
     if (m->mem.damage.code == 0)
@@ -211,13 +224,14 @@ static void on_gone(void *arg, const uint8_t *base)
 
 bool dz_machine_rests(const struct dz_machine *m)
 {
-    return !m->reader.plain;
+    return !m->reader.plain && !dz_native_caches(&m->native);
 }
 
 void dz_machine_rest(struct dz_machine *m)
 {
     dz_mem_reader_close(&m->reader);
     m->reader = (struct dz_mem_reader){0};
+    dz_native_forget(&m->native);
 }
 
 void dz_mem_unwatch(struct dz_machine *m)
@@ -263,12 +277,11 @@ static int name_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, str
     return rc;
 }
 
-static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row, uint8_t *head,
-                    struct dz_err *err)
+int dz_mem_row_index(struct dz_mem_reader *r, struct dz_machine *m, uint8_t *head,
+                     const struct dz_mem_taker *to, struct dz_err *err)
 {
-    int64_t rowid = m->mem.rows.p[row].rowid;
+    int64_t rowid = m->mem.rows.p[to->row].rowid;
     const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid};
-    const struct dz_mem_taker to = {row, name_piece, m};
     int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(m->db, &at, &r->blob, err);
     if (rc < 0)
         return rc;
@@ -281,8 +294,16 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
         have = want;
     }
     if (rc == 0)
-        rc = dz_mem_index(head, have, size, &to, err);
+        rc = dz_mem_index(head, have, size, to, err);
     m->stats.bytes += have;
+    return rc;
+}
+
+static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row, uint8_t *head,
+                    struct dz_err *err)
+{
+    const struct dz_mem_taker to = {row, name_piece, m};
+    int rc = dz_mem_row_index(r, m, head, &to, err);
     if (rc == 0)
         rc = dz_mem_row_each(r, m, row, dz_mem_map_piece, m, err);
     return rc == 0 ? dz_native_flush(m, err) : rc; /* before the reader's buffers are used again */
@@ -569,6 +590,9 @@ int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         return rc;
     if (m->below) /* the memories of modules are in the base already */
         return dz_native_map_below(m, err);
+    rc = dz_native_leave(m, err);
+    if (rc < 0)
+        return rc;
     enum dz_native_rows rows = DZ_NATIVE_LISTED;
     if (m->mem.spaces.n) {
         rc = map_on_demand(m, err);

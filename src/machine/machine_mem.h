@@ -119,6 +119,10 @@ void dz_mem_reader_close(struct dz_mem_reader *r);
 /* Call fn with each run of row number `row` of m->mem. */
 int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
                     dz_mem_piece_fn *fn, void *arg, struct dz_err *err);
+/* Call fn with each run of the row, without reading the bytes of its pages. head: DZ_MEM_INDEX_MAX
+ * bytes of room. 0: the runs come last, so the whole row has to be read; fn was not called. */
+int dz_mem_row_index(struct dz_mem_reader *r, struct dz_machine *m, uint8_t *head,
+                     const struct dz_mem_taker *to, struct dz_err *err);
 /* Read all rows, the newest first: add each to m->mem.rows and call fn with its runs. ret_bytes:
  * the size of all rows. */
 int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
@@ -178,6 +182,15 @@ enum dz_native_rows {
 };
 int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err);
 int dz_native_map_below(struct dz_machine *m, struct dz_err *err);
+
+/* Before rows are read: have the embedder leave out pages that are probably not used soon. */
+int dz_native_leave(struct dz_machine *m, struct dz_err *err);
+/* Write pages that were left out, see dz_machine_need(). */
+int dz_native_need(struct dz_machine *m, const struct dz_machine_memory *mem, uint64_t first,
+                   uint64_t count, struct dz_err *err);
+/* Is a row cached? forget: none is. */
+bool dz_native_caches(const struct dz_native *n);
+void dz_native_forget(struct dz_native *n);
 
 void dz_native_mark(struct dz_machine *m);
 uint64_t dz_native_live(const struct dz_native *n); /* pages in rows */

@@ -15,8 +15,13 @@
  *     write    the rest of own              |-|   |--|      |---|     |-c-|
  *
  * A page of zeros is left out where the program would find zeros anyway. The pages of programs with
- * DZ_MEM_FEW pages or less are not packed, because a wake reads all of them, and unpacking would
+ * DZ_MEM_FEW pages or less are not packed, because a wake may read all of them, and unpacking would
  * take as long as the rest of its reading.
+ *
+ * Pages by need: where the embedder can, a wake leaves out the pages of rows that are not hot,
+ * which are the newest ones (find_hot). dz_native_need() writes them when they are needed. A sleep
+ * keeps the rows of pages that are still absent, and writes those that were needed again, into hot
+ * rows.
  *
  * A host that cannot note writes calls every page written. Then each is compared with the row that
  * has it, by a checksum of 64 bits with a secret seed: a page that changed counts as unchanged once
@@ -35,13 +40,21 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define PAGE ((size_t)DZ_MACHINE_PAGE)
+#define PAGE      ((size_t)DZ_MACHINE_PAGE)
+#define END(r)    ((r)->first + (r)->count)
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BAD(err, ...) \
     dz_fail(err, DZ_ECORRUPT, "the memory of the machine in the file is damaged: " __VA_ARGS__)
 
 enum {
     READ_PAGES = 64, /* read from a program in one step: the buffer stays in caches */
     SUM_SEED = 3,
+    /* pages by need */
+    HOT_GENERATIONS = 8, /* pages of older rows are needed rarely, or every time: then the sleep
+                            after writes them again */
+    HOT_PAGES = 1024,    /* that a wake writes at once, at most */
+    LATE_MIN = 16,       /* fewer pages are not left out */
+    GAP = 8,             /* pages between two runs that become one */
 };
 
 static uint64_t key_of(const struct dz_machine_memory *mem)
@@ -71,17 +84,36 @@ static void release_memories(struct dz_native_memories *of)
     dz_vec_release(of);
 }
 
+bool dz_native_caches(const struct dz_native *n)
+{
+    return n->uses > 0;
+}
+
+void dz_native_forget(struct dz_native *n)
+{
+    for (size_t i = 0; n->uses && i < DZ_NATIVE_CACHED; i++) {
+        if (n->cached[i].reader.db)
+            dz_mem_reader_close(&n->cached[i].reader);
+        dz_vec_release(&n->cached[i].pieces);
+        n->cached[i] = (struct dz_native_cached){.pieces.max = DZ_MEM_ROW_PAGES};
+    }
+    n->uses = 0;
+}
+
 void dz_native_init(struct dz_native *n)
 {
     *n = (struct dz_native){.of.max = DZ_MACHINE_MEMORIES_MAX,
                             .refs.max = DZ_MACHINE_ROWS_MAX,
                             .batch.runs.max = DZ_MEM_ROW_PAGES};
+    for (size_t i = 0; i < DZ_NATIVE_CACHED; i++)
+        n->cached[i].pieces.max = DZ_MEM_ROW_PAGES;
     if (getrandom(&n->seed, sizeof n->seed, 0) != sizeof n->seed)
         n->seed = (uint64_t)dz_clock_mono_ns();
 }
 
 void dz_native_release(struct dz_native *n)
 {
+    dz_native_forget(n);
     release_memories(&n->of);
     dz_vec_release(&n->refs);
     dz_vec_release(&n->batch.runs);
@@ -110,11 +142,12 @@ struct writes_run {
 struct plan {
     struct dz_machine_memory mem;
     struct dz_machine_pages_list own, written;
-    struct dz_extents keep;            /* pages that stay in their rows */
-    DZ_VEC(, struct writes_run) write; /* the others of `own` */
-    struct dz_extents fresh;           /* their rows, when they are written */
-    struct dz_page_sums sums;          /* of these pages */
-    bool few;                          /* all memories together have few pages */
+    struct dz_machine_pages_list present, absent; /* own: these, and those absent that have a row */
+    struct dz_extents keep;                       /* pages that stay in their rows */
+    DZ_VEC(, struct writes_run) write;            /* the others of `own` */
+    struct dz_extents fresh;                      /* their rows, when they are written */
+    struct dz_page_sums sums;                     /* of these pages */
+    bool few;                                     /* all memories together have few pages */
 };
 struct dz_native_change {
     DZ_VEC(, struct plan) of;
@@ -127,6 +160,8 @@ static void release_plan(struct plan *p)
 {
     dz_vec_release(&p->own);
     dz_vec_release(&p->written);
+    dz_vec_release(&p->present);
+    dz_vec_release(&p->absent);
     dz_vec_release(&p->keep);
     dz_vec_release(&p->write);
     dz_vec_release(&p->fresh);
@@ -153,9 +188,6 @@ static void check_list(const struct dz_machine_pages_list *list)
         assert(i == 0 || list->p[i - 1].first + list->p[i - 1].count <= p->first);
     }
 }
-
-#define END(r)    ((r)->first + (r)->count)
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 /* Split `own` into the pages that keep their rows and those that are written. bad: rows that are to
  * be emptied, by their index; NULL: none are. */
@@ -199,6 +231,34 @@ static void count_live(struct dz_mem_rows *rows, const struct dz_extents *e, boo
 
 /* --- the plan of a sleep -------------------------------------------------------------------- */
 
+static const struct dz_native_memory *old_of(struct dz_machine *m, const struct plan *p)
+{
+    static const struct dz_native_memory none;
+    const struct dz_native_memory *old = find(&m->native, key_of(&p->mem));
+    return old ? old : &none;
+}
+
+/* The present pages, and those absent ones that a row has: absent pages of no row are as the
+ * mapping gives them. */
+static void join(struct plan *p, const struct dz_extents *old)
+{
+    size_t e = 0, k = 0;
+    for (size_t i = 0; i < p->absent.n; i++) {
+        const struct dz_machine_pages *gone = &p->absent.p[i];
+        while (e < old->n && END(&old->p[e]) <= gone->first)
+            e++;
+        for (size_t x = e; x < old->n && old->p[x].first < END(gone); x++) {
+            const uint64_t first = old->p[x].first > gone->first ? old->p[x].first : gone->first;
+            const uint64_t end = MIN(END(&old->p[x]), END(gone));
+            while (k < p->present.n && p->present.p[k].first < first)
+                dz_vec_push(&p->own, p->present.p[k++]);
+            dz_vec_push(&p->own, ((struct dz_machine_pages){first, end - first, gone->zeros}));
+        }
+    }
+    if (k < p->present.n)
+        dz_vec_append(&p->own, p->present.p + k, p->present.n - k);
+}
+
 struct gather {
     struct dz_machine *m;
     struct dz_native_change *c;
@@ -211,6 +271,8 @@ static int plan_memory(void *arg, const struct dz_machine_memory *mem, struct dz
     struct plan p = {.mem = *mem,
                      .own.max = DZ_MACHINE_RUNS_MAX,
                      .written.max = DZ_MACHINE_RUNS_MAX,
+                     .present.max = DZ_MACHINE_RUNS_MAX,
+                     .absent.max = DZ_MACHINE_RUNS_MAX,
                      .keep.max = DZ_NATIVE_EXTENTS_MAX,
                      .write.max = DZ_NATIVE_EXTENTS_MAX,
                      .fresh.max = DZ_NATIVE_EXTENTS_MAX,
@@ -221,8 +283,10 @@ static int plan_memory(void *arg, const struct dz_machine_memory *mem, struct dz
         return dz_fail(err, g->c->of.err, "suspend the machine: at most %d memories are allowed",
                        DZ_MACHINE_MEMORIES_MAX);
     struct plan *own = &g->c->of.p[g->c->of.n - 1];
-    int rc = ops->changed(ops->arg, mem, &own->own, &own->written, err);
-    if (rc == 0 && (own->own.err || own->written.err))
+    int rc = ops->changed(ops->arg, mem, &own->present, &own->written, &own->absent, err);
+    if (rc == 0)
+        join(own, &old_of(g->m, own)->extents);
+    if (rc == 0 && (own->own.err || own->written.err || own->present.err || own->absent.err))
         rc = dz_fail(err, DZ_ELIMIT, "suspend the machine: too many runs of changed pages");
     return rc;
 }
@@ -232,13 +296,6 @@ static int plan_key(const void *a, const void *b)
     const uint64_t x = key_of(&((const struct plan *)a)->mem);
     const uint64_t y = key_of(&((const struct plan *)b)->mem);
     return x < y ? -1 : x > y;
-}
-
-static const struct dz_native_memory *old_of(struct dz_machine *m, const struct plan *p)
-{
-    static const struct dz_native_memory none;
-    const struct dz_native_memory *old = find(&m->native, key_of(&p->mem));
-    return old ? old : &none;
 }
 
 static int split_all(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
@@ -290,7 +347,8 @@ static int compare_parts(struct comparison *k, struct dz_err *err)
     return rc;
 }
 
-/* The host noted no writes: find them. */
+/* The host noted no writes: find them. A page that was filled by need counts as written: so it gets
+ * into a row of this generation, and the next wake writes it at once. */
 static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan *p,
                    struct dz_err *err)
 {
@@ -298,8 +356,8 @@ static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan
     struct comparison k = {.m = m, .c = c, .p = p, .changed.max = DZ_MACHINE_RUNS_MAX};
     size_t o = 0;
     int rc = 0;
-    for (size_t i = 0; i < p->own.n; i++) {
-        const struct dz_machine_pages *own = &p->own.p[i];
+    for (size_t i = 0; i < p->present.n; i++) {
+        const struct dz_machine_pages *own = &p->present.p[i];
         uint64_t at = own->first;
         while (rc == 0 && at < END(own)) {
             while (o < old->extents.n && END(&old->extents.p[o]) <= at)
@@ -308,6 +366,13 @@ static int compare(struct dz_machine *m, struct dz_native_change *c, struct plan
             if (!had || had->first >= END(own))
                 break;
             at = had->first > at ? had->first : at;
+            if (old->absent && m->mem.rows.p[had->home - 1].late) {
+                const uint64_t last = MIN(END(own), END(had));
+                rc = compare_parts(&k, err); /* `changed` ascends */
+                dz_vec_push(&k.changed, ((struct dz_machine_pages){at, last - at, own->zeros}));
+                at = last;
+                continue;
+            }
             const uint64_t end = MIN(MIN(END(own), END(had)), at + READ_PAGES - k.pages);
             k.part[k.n] = (struct dz_machine_pages){at, end - at, own->zeros};
             k.sums[k.n++] = old->sums.p + had->sums + (at - had->first);
@@ -327,7 +392,7 @@ static int compare_all(struct dz_machine *m, struct dz_native_change *c, struct 
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->of.n; i++)
-        if (count_pages(&c->of.p[i].own) == count_pages(&c->of.p[i].written))
+        if (count_pages(&c->of.p[i].present) == count_pages(&c->of.p[i].written))
             rc = compare(m, c, &c->of.p[i], err);
     return rc;
 }
@@ -368,12 +433,32 @@ int dz_native_plan(struct dz_machine *m, struct dz_mem_rows *rows, struct dz_nat
     return rc < 0 ? rc : split_all(m, c, NULL, rows, err);
 }
 
+/* Pages whose row will be emptied, and deleted before the new rows are written, are needed now. */
+static int fill_moved(struct dz_machine *m, struct dz_native_change *c, const struct plan *p,
+                      struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->write.n; i++)
+        for (uint64_t at = p->write.p[i].first; rc == 0 && at < END(&p->write.p[i]);
+             at += READ_PAGES) {
+            const struct dz_machine_pages part = {
+                at, MIN(END(&p->write.p[i]) - at, (uint64_t)READ_PAGES), false};
+            rc = ops->read(ops->arg, &p->mem, &part, 1, c->buf, err);
+        }
+    return rc;
+}
+
 int dz_native_empty_rows(struct dz_machine *m, struct dz_native_change *c, const uint8_t *bad,
                          struct dz_mem_rows *rows, struct dz_err *err)
 {
     for (size_t i = 0; c && i < c->of.n; i++)
         count_live(rows, &c->of.p[i].keep, false);
-    return c ? split_all(m, c, bad, rows, err) : 0;
+    int rc = c ? split_all(m, c, bad, rows, err) : 0;
+    for (size_t i = 0; c && rc == 0 && i < c->of.n; i++)
+        if (old_of(m, &c->of.p[i])->absent)
+            rc = fill_moved(m, c, &c->of.p[i], err);
+    return rc;
 }
 
 size_t dz_native_pages(const struct dz_native_change *c)
@@ -465,6 +550,7 @@ int dz_native_write(struct dz_machine *m, struct dz_native_change *c,
             return rc;
         struct dz_native_memory one = {.mem = p->mem,
                                        .key = key_of(&p->mem),
+                                       .absent = old_of(m, p)->absent,
                                        .extents.max = DZ_NATIVE_EXTENTS_MAX,
                                        .sums.max = DZ_NATIVE_EXTENTS_MAX};
         if (!p->fresh.err && !p->sums.err)
@@ -580,6 +666,7 @@ int dz_native_write_list(struct dz_machine *m, struct dz_native_change *c, struc
 
 void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c)
 {
+    dz_native_forget(&m->native); /* SQLite may give the id of a deleted row to another one */
     if (!c)
         return;
     release_memories(&m->native.of);
@@ -599,7 +686,8 @@ static int read_refs(struct dz_native *n, struct dz_view *v, struct dz_err *err)
         if (!dz_record_get_number(&v->at, v->end, &gen) ||
             !dz_record_get_number(&v->at, v->end, &seq) || gen > INT64_MAX / 2 || seq > INT64_MAX)
             return BAD(err, "the list of its pages is cut off");
-        const struct dz_native_ref ref = {.gen = (int64_t)gen, .seq = (int64_t)seq};
+        const struct dz_native_ref ref = {
+            .gen = (int64_t)gen, .seq = (int64_t)seq, .hot = true, .read = true};
         const struct dz_native_ref *last = n->refs.n ? &n->refs.p[n->refs.n - 1] : NULL;
         if (last && (last->gen > ref.gen || (last->gen == ref.gen && last->seq >= ref.seq)))
             return BAD(err, "the rows in the list of its pages are not in order");
@@ -628,6 +716,7 @@ static int read_extents(struct dz_native *n, struct dz_view *v, struct dz_extent
         at += pages;
         sums += pages;
         n->pages += pages;
+        n->refs.p[ref].pages += pages;
         if (dz_vec_push(to, e) < 0)
             return dz_fail(err, to->err, "resume the machine: out of memory");
     }
@@ -768,7 +857,7 @@ int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piec
     struct dz_native_memory *of = ref ? find(&m->native, p->run.space) : NULL;
     const uint64_t end = p->run.first + p->run.count;
     int rc = 0;
-    if (!of || !p->bytes)
+    if (!of || p->run.kind != DZ_MEM_BYTES || (!p->bytes && ref->read))
         return 0;
     ref->row = row + 1;
     const uint32_t home = (uint32_t)(ref - m->native.refs.p) + 1;
@@ -777,13 +866,16 @@ int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piec
         const struct dz_extent *e = &of->extents.p[i];
         if (e->home != home)
             continue;
+        const bool late = of->absent && !ref->hot;
         const uint64_t from = e->first > p->run.first ? e->first : p->run.first;
         const struct dz_machine_pages pages = {.first = from, .count = MIN(END(e), end) - from};
+        m->native.laid += pages.count;
+        if (late)
+            continue;
         const uint8_t *bytes = p->bytes + (from - p->run.first) * PAGE;
         if (ops)
             rc = add_to_batch(m, of, &pages, bytes, err);
         rc = rc < 0 ? rc : note_sums(m, of, e, &pages, bytes, err);
-        m->native.laid += pages.count;
         m->stats.pages += pages.count;
     }
     return rc;
@@ -802,6 +894,18 @@ static int count_and_piece(void *arg, uint32_t row, const struct dz_mem_piece *p
     return dz_native_piece(arg, row, p, err);
 }
 
+/* If no page of the row is needed now, read its runs only. 1: done. 0: the row has to be read. */
+static int leave_row(struct dz_machine *m, struct dz_mem_reader *r, const struct dz_mem_taker *to,
+                     struct dz_err *err)
+{
+    const struct dz_native_ref *ref = ref_of(&m->native, &m->mem.rows.p[to->row]);
+    if (ref->read)
+        return 0;
+    DZ_AUTO(dz_freep) uint8_t *head = dz_alloc(DZ_MEM_INDEX_MAX);
+    return head ? dz_mem_row_index(r, m, head, to, err)
+                : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
+}
+
 /* counted: the pages of each row are known. */
 static int read_rows(struct dz_machine *m, bool counted, struct dz_err *err)
 {
@@ -810,11 +914,185 @@ static int read_rows(struct dz_machine *m, bool counted, struct dz_err *err)
     int rc = dz_mem_reader_open(&r, m->db, err);
     for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
         if (ref_of(&m->native, &m->mem.rows.p[i])) {
+            const struct dz_mem_taker to = {i, fn, m};
+            rc = leave_row(m, &r, &to, err);
+            if (rc != 0) {
+                rc = rc < 0 ? rc : 0;
+                continue;
+            }
             rc = dz_mem_row_each(&r, m, i, fn, m, err);
             rc = rc < 0 ? rc : dz_native_flush(m, err);
             m->stats.bytes += r.blob ? dz_blob_size(r.blob) : 0;
         }
     dz_mem_reader_close(&r);
+    return rc;
+}
+
+/* --- pages by need ------------------------------------------------------------------------------
+ */
+
+/* The newest rows have the pages that the program used lately: those that it wrote, and those that
+ * it needed, because a sleep writes these again. Nothing is known after the first sleep. */
+static void find_hot(struct dz_native *n)
+{
+    const int64_t gen = n->refs.n ? n->refs.p[n->refs.n - 1].gen : 0;
+    uint64_t pages = 0;
+    for (size_t i = n->refs.n; i-- > 0;) {
+        struct dz_native_ref *ref = &n->refs.p[i];
+        ref->hot =
+            ref->gen > 1 && gen - ref->gen < HOT_GENERATIONS && pages + ref->pages <= HOT_PAGES;
+        pages += ref->hot ? ref->pages : 0;
+        ref->read = ref->hot;
+    }
+}
+
+/* The pages of rows that are not hot, in runs that take in short gaps between them: each run costs
+ * the host a mapping or two. */
+static void find_late(const struct dz_native *n, const struct dz_native_memory *of,
+                      struct dz_machine_pages_list *to)
+{
+    bool near = false; /* no hot page lies between here and the last run */
+    for (size_t i = 0; i < of->extents.n; i++) {
+        const struct dz_extent *e = &of->extents.p[i];
+        struct dz_machine_pages *last = to->n ? &to->p[to->n - 1] : NULL;
+        const bool late = !n->refs.p[e->home - 1].hot;
+        if (late && near && last && e->first - END(last) <= GAP)
+            last->count = END(e) - last->first;
+        else if (late)
+            dz_vec_push(to, ((struct dz_machine_pages){e->first, e->count, false}));
+        near = late;
+    }
+}
+
+static int leave_memory(struct dz_machine *m, struct dz_native_memory *of, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    struct dz_machine_pages_list late = {.max = DZ_MACHINE_RUNS_MAX};
+    struct dz_err why = {0};
+    find_late(&m->native, of, &late);
+    uint64_t total = 0;
+    if (of->extents.n) {
+        const struct dz_extent *last = &of->extents.p[of->extents.n - 1];
+        total = last->sums + last->count;
+    }
+    int rc = DZ_EUNSUPPORTED;
+    if (!late.err && count_pages(&late) >= LATE_MIN)
+        rc = ops->leave(ops->arg, &of->mem, late.p, late.n, &why);
+    dz_vec_release(&late);
+    if (rc == DZ_EUNSUPPORTED)
+        return 0;
+    if (rc < 0) {
+        if (err)
+            *err = why;
+        return rc;
+    }
+    of->absent = true;
+    while (of->sums.n < total)
+        if (dz_vec_push(&of->sums, 0) < 0)
+            return dz_fail(err, of->sums.err, "resume the machine: too many pages");
+    return 0;
+}
+
+/* Leave out what can be left out; the rows of everything else are read. */
+int dz_native_leave(struct dz_machine *m, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    struct dz_native *n = &m->native;
+    int rc = 0;
+    find_hot(n);
+    for (size_t i = 0; i < n->of.n && rc == 0; i++)
+        if (ops && ops->leave && n->of.p[i].mem.kind == DZ_MACHINE_PRIVATE)
+            rc = leave_memory(m, &n->of.p[i], err);
+    for (size_t i = 0; i < n->of.n; i++)
+        for (size_t k = 0; k < n->of.p[i].extents.n; k++) {
+            struct dz_native_ref *ref = &n->refs.p[n->of.p[i].extents.p[k].home - 1];
+            ref->read = ref->read || !n->of.p[i].absent;
+        }
+    return rc;
+}
+
+static int cache_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+{
+    struct dz_native_cached *c = arg;
+    (void)row;
+    const struct dz_native_piece one = {p->run.space, p->run.first, p->run.count, p->bytes};
+    return !p->bytes || dz_vec_push(&c->pieces, one) == 0
+               ? 0
+               : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
+}
+
+static int cached_row(struct dz_machine *m, uint32_t row, const struct dz_native_cached **ret,
+                      struct dz_err *err)
+{
+    struct dz_native *n = &m->native;
+    struct dz_native_cached *c = &n->cached[0];
+    const int64_t rowid = m->mem.rows.p[row].rowid;
+    for (size_t i = 0; i < DZ_NATIVE_CACHED; i++) {
+        if (n->cached[i].used && n->cached[i].rowid == rowid) {
+            n->cached[i].used = ++n->uses;
+            *ret = &n->cached[i];
+            return 0;
+        }
+        c = n->cached[i].used < c->used ? &n->cached[i] : c;
+    }
+    c->used = 0;
+    n->uses++;
+    dz_vec_reset(&c->pieces);
+    int rc = c->reader.db ? 0 : dz_mem_reader_open(&c->reader, m->db, err);
+    if (rc == 0)
+        rc = dz_mem_row_each(&c->reader, m, row, cache_piece, c, err);
+    dz_blob_close(c->reader.blob); /* while a blob is open, SQLite cannot empty the log */
+    c->reader.blob = NULL;
+    if (rc < 0)
+        return dz_wrap(err, rc, "row %lld of generation %lld", (long long)m->mem.rows.p[row].seq,
+                       (long long)m->mem.rows.p[row].gen);
+    c->rowid = rowid;
+    c->used = n->uses;
+    *ret = c;
+    return 0;
+}
+
+/* Write these pages of an extent, which its row must have. */
+static int need_part(struct dz_machine *m, struct dz_native_memory *of, const struct dz_extent *e,
+                     struct dz_machine_pages part, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    const struct dz_native_cached *c = NULL;
+    int rc = cached_row(m, e->home - 1, &c, err);
+    while (rc == 0 && part.count) {
+        const struct dz_native_piece *p = NULL;
+        for (size_t i = 0; i < c->pieces.n && !p; i++)
+            if (c->pieces.p[i].key == of->key && c->pieces.p[i].first <= part.first &&
+                part.first - c->pieces.p[i].first < c->pieces.p[i].count)
+                p = &c->pieces.p[i];
+        if (!p)
+            return BAD(err, "a row does not have page %llu", (unsigned long long)part.first);
+        const struct dz_machine_pages now = {part.first, MIN(END(&part), END(p)) - part.first,
+                                             false};
+        const uint8_t *bytes = p->bytes + (now.first - p->first) * PAGE;
+        rc = ops->write(ops->arg, &of->mem, &now, 1, bytes, err);
+        rc = rc < 0 ? rc : note_sums(m, of, e, &now, bytes, err);
+        part.first += now.count;
+        part.count -= now.count;
+    }
+    return rc;
+}
+
+int dz_native_need(struct dz_machine *m, const struct dz_machine_memory *mem, uint64_t first,
+                   uint64_t count, struct dz_err *err)
+{
+    struct dz_native_memory *of = find(&m->native, key_of(mem));
+    int rc = 0;
+    assert(count > 0 && first + count > first);
+    for (size_t i = of ? first_extent(&of->extents, first) : 0;
+         of && rc == 0 && i < of->extents.n && of->extents.p[i].first < first + count; i++) {
+        const struct dz_extent *e = &of->extents.p[i];
+        const uint64_t from = e->first > first ? e->first : first;
+        if (m->mem.rows.p[e->home - 1].late)
+            rc = need_part(
+                m, of, e, (struct dz_machine_pages){from, MIN(END(e), first + count) - from, false},
+                err);
+    }
     return rc;
 }
 
@@ -839,7 +1117,9 @@ int dz_native_map_below(struct dz_machine *m, struct dz_err *err)
 int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err)
 {
     struct dz_native *n = &m->native;
-    int rc = rows != DZ_NATIVE_READ && n->refs.n ? read_rows(m, rows == DZ_NATIVE_COUNTED, err) : 0;
+    int rc = 0;
+    if (rows != DZ_NATIVE_READ && n->refs.n)
+        rc = read_rows(m, rows == DZ_NATIVE_COUNTED, err);
     if (rc == 0)
         rc = check_laid(n, err);
     if (rc < 0)
@@ -852,6 +1132,7 @@ int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err 
                 m->mem.rows.p[ref->row - 1].pages - m->mem.rows.p[ref->row - 1].live < e->count)
                 return BAD(err, "a row has fewer pages than the list says");
             m->mem.rows.p[ref->row - 1].live += (uint32_t)e->count;
+            m->mem.rows.p[ref->row - 1].late = !ref->hot;
             e->home = ref->row;
         }
     dz_vec_reset(&n->refs);

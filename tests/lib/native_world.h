@@ -4,8 +4,9 @@
  * sleep_world.h. Include it once.
  *
  * A memory has three regions of pages, far apart. Pages of the last region begin with the content
- * of a file, the others as zeros. The functions of struct dz_machine_native abort the test when
- * they are called out of order.
+ * of a file, the others as zeros. A host that fills pages by need leaves them absent at a wake;
+ * native_claim() says what they must become. The functions of struct dz_machine_native abort the
+ * test when they are called out of order.
  */
 #ifndef DZ_TESTS_NATIVE_WORLD_H
 #define DZ_TESTS_NATIVE_WORLD_H
@@ -24,7 +25,7 @@ static const uint64_t native_first[NATIVE_REGIONS] = {16, 0x555555554, 0x7ffff70
 
 struct native_page {
     uint32_t value; /* what the content is made of; 0: zeros */
-    bool own, written;
+    bool own, written, absent;
 };
 struct native_memory {
     bool used;
@@ -39,6 +40,9 @@ struct native_world {
 static struct native_world native;
 static struct {
     bool held, marks, marked; /* marks: the host can note writes */
+    bool by_need;             /* it can leave pages out */
+    struct dz_machine *machine;
+    uint32_t left, needed; /* pages left out; filled since */
     int restored, released;
     uint64_t bytes_read;
     uint32_t writes;
@@ -81,7 +85,7 @@ static inline void native_clear(struct native_memory *m, uint32_t page)
 }
 static inline void native_put(struct native_memory *m, uint32_t page, uint32_t value)
 {
-    m->pages[page] = (struct native_page){value, true, true};
+    m->pages[page] = (struct native_page){value, true, true, false};
 }
 static inline struct native_memory *native_new(enum dz_machine_memory_kind kind)
 {
@@ -95,6 +99,9 @@ static inline struct native_memory *native_new(enum dz_machine_memory_kind kind)
         }
     return NULL;
 }
+
+static inline int native_need(struct native_memory *m, uint32_t page, uint32_t count,
+                              struct dz_err *err);
 
 /* Memories begin, are copied, and end; pages are written, freed, and written again. */
 static inline void native_work(uint64_t *dice, uint32_t steps)
@@ -116,6 +123,7 @@ static inline void native_work(uint64_t *dice, uint32_t steps)
             m->used = false;
         } else if (what == 97) {
             struct native_memory *copy = native_new(DZ_MACHINE_PRIVATE);
+            (void)native_need(m, 0, copy ? NATIVE_PAGES : 0, NULL);
             for (uint32_t p = 0; copy && p < NATIVE_PAGES; p++) {
                 copy->pages[p] = m->pages[p];
                 copy->pages[p].written = copy->pages[p].own;
@@ -214,7 +222,8 @@ static inline struct native_memory *native_find(const struct dz_machine_memory *
 }
 static inline int native_changed(void *arg, const struct dz_machine_memory *mem,
                                  struct dz_machine_pages_list *ret_own,
-                                 struct dz_machine_pages_list *ret_written, struct dz_err *err)
+                                 struct dz_machine_pages_list *ret_written,
+                                 struct dz_machine_pages_list *ret_absent, struct dz_err *err)
 {
     const struct native_memory *m = native_find(mem);
     (void)arg, (void)err;
@@ -223,10 +232,22 @@ static inline int native_changed(void *arg, const struct dz_machine_memory *mem,
         const struct dz_machine_pages one = {native_number(page), 1, !native_is_file(page)};
         if (m->pages[page].own)
             dz_vec_push(ret_own, one);
+        if (m->pages[page].absent)
+            dz_vec_push(ret_absent, one);
         if (m->pages[page].own && (m->pages[page].written || !native_host.marked))
             dz_vec_push(ret_written, one);
     }
     return 0;
+}
+
+/* After a wake: this is what its absent pages had, and must get. */
+static inline void native_claim(const struct native_world *was, struct dz_machine *machine)
+{
+    native_host.machine = machine;
+    for (int i = 0; i < NATIVE_MEMORIES; i++)
+        for (uint32_t page = 0; page < NATIVE_PAGES; page++)
+            if (native.of[i].pages[page].absent)
+                native.of[i].pages[page].value = was->of[i].pages[page].value;
 }
 
 /* The page with this number; NATIVE_PAGES: none. */
@@ -237,16 +258,57 @@ static inline uint32_t native_index(uint64_t number)
             return r * NATIVE_REGION + (uint32_t)(number - native_first[r]);
     return NATIVE_PAGES;
 }
+/* Fill `count` pages from here on, those that are absent. */
+static inline int native_need(struct native_memory *m, uint32_t page, uint32_t count,
+                              struct dz_err *err)
+{
+    int rc = 0;
+    for (; rc == 0 && count-- && page < NATIVE_PAGES; page++) {
+        struct native_page *p = &m->pages[page];
+        if (!p->absent)
+            continue;
+        native_host.needed++;
+        rc = dz_machine_need(native_host.machine, &m->mem, native_number(page), 1, err);
+        if (rc == 0 && p->absent) { /* no row has it */
+            p->absent = false;
+            native_expect(p->value == (native_is_file(page) ? native_file(page) : 0),
+                          "a page that was needed was not written");
+        }
+    }
+    return rc;
+}
+static inline int native_leave(void *arg, const struct dz_machine_memory *mem,
+                               const struct dz_machine_pages *pages, size_t n, struct dz_err *err)
+{
+    struct native_memory *m = native_find(mem);
+    (void)arg;
+    native_expect(native_host.held, "leave without hold");
+    if (!native_host.by_need || !m)
+        return dz_fail(err, DZ_EUNSUPPORTED, "this memory needs its pages at once");
+    for (size_t i = 0; i < n; i++)
+        for (uint64_t p = 0; p < pages[i].count; p++) {
+            const uint32_t page = native_index(pages[i].first + p);
+            if (page < NATIVE_PAGES) {
+                native_expect(!m->pages[page].own, "leave a page that was written");
+                m->pages[page].absent = true;
+                native_host.left++;
+            }
+        }
+    return 0;
+}
 static inline int native_read(void *arg, const struct dz_machine_memory *mem,
                               const struct dz_machine_pages *pages, size_t n, uint8_t *ret_bytes,
                               struct dz_err *err)
 {
-    const struct native_memory *m = native_find(mem);
-    (void)arg, (void)err;
+    struct native_memory *m = native_find(mem);
+    (void)arg;
     native_expect(native_host.held && m, "read");
     for (size_t i = 0; i < n; i++)
         for (uint64_t p = 0; p < pages[i].count; p++, ret_bytes += NATIVE_PAGE) {
             const uint32_t page = native_index(pages[i].first + p);
+            const int rc = page < NATIVE_PAGES ? native_need(m, page, 1, err) : 0;
+            if (rc < 0)
+                return rc;
             native_expect(page < NATIVE_PAGES && m->pages[page].own, "read a page that is not own");
             native_make(ret_bytes, m->pages[page].value);
             native_host.bytes_read += NATIVE_PAGE;
@@ -260,7 +322,6 @@ static inline int native_write(void *arg, const struct dz_machine_memory *mem,
     struct native_memory *m = native_find(mem);
     uint8_t want[NATIVE_PAGE];
     (void)arg;
-    native_expect(native_host.held, "write without hold");
     native_host.writes++;
     for (size_t i = 0; i < n; i++)
         for (uint64_t p = 0; p < pages[i].count; p++, bytes += NATIVE_PAGE) {
@@ -272,8 +333,12 @@ static inline int native_write(void *arg, const struct dz_machine_memory *mem,
             memcpy(&word, bytes, sizeof word);
             word *= 244002641u; /* the inverse of the factor in native_make() */
             native_make(want, word);
+            native_expect(native_host.held || m->pages[page].absent, "write without hold");
+            native_expect(!m->pages[page].absent || !native_host.machine ||
+                              m->pages[page].value == word,
+                          "a page that was needed has another content");
             m->pages[page] = (struct native_page){
-                memcmp(want, bytes, NATIVE_PAGE) == 0 ? word : UINT32_MAX, true, false};
+                memcmp(want, bytes, NATIVE_PAGE) == 0 ? word : UINT32_MAX, true, false, false};
         }
     return 0;
 }
@@ -300,6 +365,7 @@ static const struct dz_machine_native native_ops = {
     .read = native_read,
     .write = native_write,
     .mark = native_mark,
+    .leave = native_leave,
 };
 static inline void native_all(struct world *w)
 {

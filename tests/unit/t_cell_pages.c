@@ -27,7 +27,9 @@ static void again(struct world *w)
     memset(&native, 0, sizeof native);
     native_host.held = false;
     native_host.released = 0;
+    native_host.machine = NULL;
     CHECK_INT(world_wake(w), 0);
+    native_claim(&slept, w->machine);
     CHECK_INT(native_host.released, 1);
     CHECK(!native_host.held);
 }
@@ -46,12 +48,18 @@ static struct dz_machine_stats stats_of(const struct world *w)
 }
 
 /* Chains of sleeps: with a new process after each, or running on. */
-static void live(uint64_t seed, bool marks)
+static void live(uint64_t seed, bool marks, bool by_need)
 {
     struct world w;
     uint64_t dice = seed;
     begin(&w, seed, marks);
+    native_host.by_need = by_need;
     for (int round = 0; round < 40; round++) {
+        for (uint32_t i = dice_below(&dice, 8); by_need && i > 0; i--) {
+            struct native_memory *m = &native.of[dice_below(&dice, NATIVE_MEMORIES)];
+            const uint32_t page = dice_below(&dice, NATIVE_PAGES);
+            CHECK_INT(m->used ? native_need(m, page, 1 + dice_below(&dice, 40), &w.err) : 0, 0);
+        }
         native_work(&dice, 1 + dice_below(&dice, 60));
         const bool goes_on = dice_below(&dice, 3) == 0;
         const struct dz_machine_how how = {.policy = "posix", .goes_on = goes_on};
@@ -78,108 +86,92 @@ static void live(uint64_t seed, bool marks)
 TEST(a_memory_is_the_same_after_each_sleep)
 {
     for (uint64_t seed = 1; seed <= 6; seed++)
-        live(seed, true);
+        live(seed, true, false);
 }
 TEST(a_host_that_notes_no_writes_loses_nothing)
 {
     for (uint64_t seed = 11; seed <= 13; seed++)
-        live(seed, false);
+        live(seed, false, false);
+}
+TEST(pages_are_filled_when_they_are_needed)
+{
+    for (uint64_t seed = 21; seed <= 26; seed++) {
+        live(seed, false, true);
+        CHECK(native_host.left > 100 && native_host.needed > 50);
+        CHECK(native_host.needed < native_host.left); /* most of them never were */
+    }
+    live(27, true, true);
 }
 
-/* Where no writes are noted, pages are compared: only those that changed are written. */
-TEST(pages_that_did_not_change_are_not_written)
+/* Pages that were needed are written at once by the next wake, and only these. */
+TEST(a_wake_knows_the_pages_that_were_needed_before)
 {
     struct world w;
-    begin(&w, 15, false);
+    begin(&w, 28, false);
+    native_host.by_need = true;
     struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
     for (uint32_t page = 0; page < NATIVE_PAGES; page++)
         native_put(m, page, page + 1);
+    slept = native;
     CHECK_INT(world_sleep(&w), 0);
     again(&w);
+    CHECK_INT(native_host.left, NATIVE_PAGES);
+    CHECK_INT(native_need(&native.of[0], 40, 30, &w.err), 0);
+    native_put(&native.of[0], 200, 99);
     for (int round = 0; round < 3; round++) {
-        native_put(&native.of[0], 7, 7 + 1); /* the same content */
         slept = native;
-        const struct dz_machine_how how = {.policy = "posix", .goes_on = true};
-        CHECK_INT(dz_machine_sleep(w.machine, w.kernel, w.vfs, &how, &w.err), 0);
-        CHECK(stats_of(&w).pages < 32); /* of the module's memory */
-        native_put(&native.of[0], 200 + (uint32_t)round, 99);
-        native_put(&native.of[0], 300, 1000 + (uint32_t)round);
-        slept = native;
+        native_host.bytes_read = 0;
         CHECK_INT(world_sleep(&w), 0);
-        CHECK(stats_of(&w).pages >= 2 && stats_of(&w).pages < 34);
+        CHECK_INT(native_host.bytes_read, 31 * NATIVE_PAGE); /* not the absent ones */
+        native_host.left = 0;
         again(&w);
+        CHECK_INT(native_host.left, NATIVE_PAGES - 31);
         CHECK(native_same(&native, &slept));
     }
-    done(&w);
-}
-
-/* A wake writes the pages of a row in one step, although they lie in three places. */
-TEST(a_row_is_written_at_once)
-{
-    struct world w;
-    begin(&w, 17, false);
-    struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
-    for (uint32_t page = 0; page < NATIVE_PAGES; page += 1 + page % 3)
-        native_put(m, page, page + 1);
+    native_host.by_need = false; /* all at once, on another host */
     slept = native;
     CHECK_INT(world_sleep(&w), 0);
-    const uint64_t rows = stats_of(&w).rows;
-    native_host.writes = 0;
     again(&w);
-    CHECK(native_same(&native, &slept));
-    CHECK(rows >= 3 && native_host.writes > 0 && native_host.writes <= rows);
+    CHECK(native_same(&native, &slept) && native_host.left == NATIVE_PAGES - 31);
     done(&w);
 }
 
-/* The pages of small programs are not packed, because packing would cost each wake time. */
-TEST(few_pages_are_not_packed)
+/* Change one byte in one row of a table. */
+static void damage(const char *find, const char *put, size_t at, struct world *w)
 {
-    for (int memories = 1; memories <= 3; memories += 2) {
-        struct world w;
-        begin(&w, 18, false);
-        for (int i = 0; i < memories; i++) {
-            struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
-            for (uint32_t page = 0; page < NATIVE_PAGES; page++)
-                native_put(m, page, page + 1);
-        }
-        CHECK_INT(world_sleep(&w), 0);
-        const struct dz_machine_stats s = stats_of(&w);
-        CHECK(s.pages >= (uint64_t)memories * NATIVE_PAGES);
-        CHECK((s.bytes >= s.pages * NATIVE_PAGE) == (memories == 1));
-        done(&w);
-    }
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(w->db, find);
+    CHECK_INT(dz_stmt_step(st, &w->err), 1);
+    size_t size;
+    const void *bytes = dz_col_blob(st, 0, &size);
+    DZ_AUTO(dz_freep) uint8_t *copy = dz_alloc(size);
+    memcpy(copy, bytes, size);
+    copy[at % size] ^= 0x40;
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *to = dz_db_stmt(w->db, put);
+    dz_bind_blob(to, 1, copy, size);
+    dz_stmt_reset(st);
+    CHECK_INT(dz_stmt_run(to, &w->err), 0);
 }
 
-/* A sleep reads and writes only pages that were written, and forgets pages that were freed. */
-TEST(only_written_pages_are_read)
+/* A row that is damaged fails when it is needed; then nothing can be saved or sent. */
+TEST(a_damaged_row_is_found_when_it_is_needed)
 {
     struct world w;
-    begin(&w, 20, true);
+    begin(&w, 29, false);
+    native_host.by_need = true;
     struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
     for (uint32_t page = 0; page < NATIVE_PAGES; page++)
         native_put(m, page, page + 1);
-    CHECK_INT(world_sleep(&w), 0);
-    again(&w);
-    native_put(&native.of[0], 7, 99);
-    native_put(&native.of[0], 8, 0);                 /* zeros over zeros */
-    native_put(&native.of[0], 2 * NATIVE_REGION, 0); /* and over a file */
-    native_clear(&native.of[0], 9);
-    native_clear(&native.of[0], NATIVE_PAGES - 1);
-    native_host.bytes_read = 0;
     slept = native;
     CHECK_INT(world_sleep(&w), 0);
-    CHECK_INT(native_host.bytes_read, 3 * NATIVE_PAGE);
     again(&w);
-    CHECK(native_same(&native, &slept));
-    CHECK(!native.of[0].pages[8].own && !native.of[0].pages[9].own); /* nothing was laid there */
-    CHECK(native.of[0].pages[2 * NATIVE_REGION].own);
-    CHECK(!native.of[0].pages[NATIVE_PAGES - 1].own);
-    native.of[0].used = false; /* all of its pages go, and with them their rows */
-    CHECK_INT(world_sleep(&w), 0);
-    world_tidy(&w);
-    CHECK(stats_of(&w).live < 64);
-    again(&w);
-    CHECK(native_same(&native, &(struct native_world){.next_id = 2}));
+    damage("SELECT data FROM mem ORDER BY length(data) DESC LIMIT 1",
+           "UPDATE mem SET data=?1 WHERE rowid=(SELECT rowid FROM mem ORDER BY length(data) DESC "
+           "LIMIT 1)",
+           100000, &w);
+    CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+    CHECK_INT(native_need(&native.of[0], 0, NATIVE_PAGES, &w.err), DZ_ECORRUPT);
+    CHECK_INT(dz_machine_damage(w.machine, &w.err), DZ_ECORRUPT);
+    CHECK_INT(world_sleep(&w), DZ_ECORRUPT);
     done(&w);
 }
 
@@ -297,24 +289,11 @@ TEST(a_full_disk_keeps_the_programs_running)
 
 /* --- hostile files ---------------------------------------------------------------------------- */
 
-/* Change one byte in one row of a table, and wake. */
+/* The same in a machine that sleeps, which then wakes. */
 static int damaged(const char *find, const char *put, size_t at, struct world *w)
 {
-    int rc = world_open(w, true);
-    CHECK_INT(rc, 0);
-    {
-        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(w->db, find);
-        CHECK_INT(dz_stmt_step(st, &w->err), 1);
-        size_t size;
-        const void *bytes = dz_col_blob(st, 0, &size);
-        DZ_AUTO(dz_freep) uint8_t *copy = dz_alloc(size);
-        memcpy(copy, bytes, size);
-        copy[at % size] ^= 0x40;
-        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *to = dz_db_stmt(w->db, put);
-        dz_bind_blob(to, 1, copy, size);
-        dz_stmt_reset(st);
-        CHECK_INT(dz_stmt_run(to, &w->err), 0);
-    }
+    CHECK_INT(world_open(w, true), 0);
+    damage(find, put, at, w);
     world_crash(w);
     memset(&native, 0, sizeof native);
     native_host.held = false;

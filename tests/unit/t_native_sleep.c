@@ -74,33 +74,43 @@ static void start(void)
     moves = 0;
 }
 
+static void stop(void)
+{
+    nrig_stop(&r);
+    nrig_forget(0);
+    nrig_forget(1);
+    printf("# %llu pages left out\n", (unsigned long long)nrig_left);
+    nrig_left = 0;
+}
+
 TEST(undisturbed)
 {
     start();
     same((const char *const[]){guest, "threads", NULL}, NULL, 0, 1000000);
     CHECK_INT(moves, 0);
-    nrig_stop(&r);
+    stop();
 }
 TEST(threads)
 {
     start();
     same((const char *const[]){guest, "threads", NULL}, NULL, 20, 3000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    stop();
 }
 TEST(tree)
 {
     start();
     same((const char *const[]){guest, "tree", NULL}, NULL, 20, 3000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    stop();
 }
 TEST(memory)
 {
     start();
     same((const char *const[]){guest, "memory", NULL}, NULL, 20, 3000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    CHECK(nrig_left > 0);
+    stop();
 }
 
 TEST(bash)
@@ -124,7 +134,8 @@ TEST(bash)
             NULL},
         "first\nsecond\n", 20, 20000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    CHECK(nrig_left > 0);
+    stop();
 }
 
 TEST(python)
@@ -156,7 +167,8 @@ TEST(python)
             NULL},
         NULL, 20, 30000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    CHECK(nrig_left > 0);
+    stop();
 }
 
 TEST(perl)
@@ -177,7 +189,7 @@ TEST(perl)
             NULL},
         NULL, 20, 10000000);
     CHECK(moves > 1);
-    nrig_stop(&r);
+    stop();
 }
 
 TEST(git)
@@ -205,7 +217,7 @@ TEST(git)
             NULL},
         NULL, 20, 30000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    stop();
 }
 
 TEST(sqlite)
@@ -228,7 +240,7 @@ TEST(sqlite)
             NULL},
         NULL, 20, 20000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    stop();
 }
 
 TEST(archives)
@@ -249,7 +261,7 @@ TEST(archives)
             NULL},
         NULL, 20, 20000000);
     CHECK(moves > 4);
-    nrig_stop(&r);
+    stop();
 }
 
 TEST(node)
@@ -275,5 +287,5 @@ TEST(node)
             NULL},
         NULL, 6, 300000000);
     CHECK(moves > 1);
-    nrig_stop(&r);
+    stop();
 }

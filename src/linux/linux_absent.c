@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_absent.c - pages of a saved machine that are filled when they are needed.
+ *
+ * A wake leaves pages out (dz_linux_leave). mm/ says what their VMA permits; in the host's process
+ * they are PROT_NONE and were never touched. So the guest's first access is a fault, which comes
+ * here like any other; everything on this side that reads, writes or changes guest memory calls
+ * dz_linux_need() before. Filling a page opens it with the protection of its VMA, then writes its
+ * content, which the embedder has.
+ *
+ *     VMA       |------------- rw -------------|
+ *     absent      |----|      |----------|
+ *     host      rw NONE   rw    NONE  rw NONE       the middle was needed
+ *
+ * Opening and writing are two steps, between which another thread would find zeros. So pages are
+ * absent only while one thread runs in the memory: memory of several threads gets all pages at the
+ * wake, and a thread that makes another one, or a process that does not suspend it, needs all pages
+ * before. That is also the reason why absence is never shared by two address spaces.
+ *
+ * The guest's process may break this by itself, through the stub, as it may break any of its
+ * mappings: what it puts into an absent page is lost, because the page counts as absent.
+ *
+ * INVARIANTS: s->absent ascends and is disjoint, lies in private VMAs, and each of its pages is
+ * PROT_NONE and not present, unless the guest has broken its stub.
+ */
+#include "linux/linux_run_int.h"
+#include "linux/linux_sleep.h"
+
+#include <sys/mman.h>
+
+enum {
+    WINDOW = 4,       /* pages filled by one fault: a learned set of pages should be a close fit */
+    VMAS_MOST = 8192, /* an address space with more has no absent pages, for want of mappings */
+};
+
+static uint64_t round_down(uint64_t at, uint64_t pages)
+{
+    return at - at % (pages * DZ_MM_PAGE);
+}
+
+/* The first run that ends above this address. */
+static size_t index_of(const struct dz_linux_space *s, uint64_t at)
+{
+    size_t low = 0, high = s->absent.n;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (s->absent.p[mid].end <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+bool dz_linux_is_absent(const struct dz_linux_space *s, uint64_t at)
+{
+    const size_t i = index_of(s, at);
+    return i < s->absent.n && s->absent.p[i].start <= at;
+}
+
+int dz_linux_absent_cut(struct dz_linux_space *s, uint64_t start, uint64_t end)
+{
+    struct dz_mm_range *run;
+    for (size_t i = index_of(s, start); i < s->absent.n && s->absent.p[i].start < end;) {
+        run = &s->absent.p[i];
+        if (run->start < start && run->end > end) {
+            const struct dz_mm_range rest = {end, run->end};
+            if (dz_vec_reserve(&s->absent, 1) < 0)
+                return -ENOMEM;
+            run = &s->absent.p[i];
+            memmove(run + 2, run + 1, (s->absent.n - i - 1) * sizeof *run);
+            s->absent.n++;
+            run->end = start;
+            run[1] = rest;
+            return 0;
+        }
+        if (run->start >= start && run->end <= end) {
+            memmove(run, run + 1, (s->absent.n - i - 1) * sizeof *run);
+            s->absent.n--;
+        } else if (run->start < start) {
+            run->end = start;
+            i++;
+        } else {
+            run->start = end;
+        }
+    }
+    return 0;
+}
+
+/* The host's calls that give this part the protection of its VMAs, or (shut) none. Pages outside of
+ * private VMAs are passed over; ret_runs, if any, gets the others. */
+static int protect(const struct dz_mm *mm, struct dz_mm_range part, bool shut,
+                   struct dz_mm_calls *calls, struct dz_stub_runs *ret_runs)
+{
+    while (part.start < part.end) {
+        const struct dz_mm_vma *v = dz_mm_find(mm, part.start);
+        if (!v || v->start >= part.end)
+            break;
+        const uint64_t start = v->start > part.start ? v->start : part.start;
+        const uint64_t end = v->end < part.end ? v->end : part.end;
+        part.start = end;
+        if (v->flags & DZ_MM_SHARED)
+            continue;
+        const struct dz_mm_call c = {.op = DZ_MM_MPROTECT,
+                                     .at = start,
+                                     .size = end - start,
+                                     .prot = shut ? PROT_NONE : v->prot};
+        if (dz_vec_push(calls, c) < 0 ||
+            (ret_runs && dz_vec_push(ret_runs, ((struct dz_mm_range){start, end})) < 0))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* A part of one run. */
+static int fill(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
+                struct dz_mm_range part)
+{
+    struct dz_mm_calls calls = DZ_VEC_INIT(DZ_MM_VMAS_MAX);
+    const struct dz_linux_memory mem = {DZ_LINUX_PRIVATE, s->id};
+    int rc = protect(&s->mm, part, false, &calls, NULL);
+    if (rc == 0)
+        rc = dz_linux_absent_cut(s, part.start, part.end);
+    if (rc == 0)
+        rc = linux_ops(l)->memory(l->o.stub, number, calls.p, calls.n);
+    dz_vec_release(&calls);
+    if (rc == 0 && l->filler.fill(l->filler.arg, &mem, part.start / DZ_MM_PAGE,
+                                  (part.end - part.start) / DZ_MM_PAGE) < 0)
+        rc = -EIO;
+    return rc;
+}
+
+int dz_linux_need_held(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
+                       struct dz_mm_range range)
+{
+    int rc = 0;
+    for (size_t i; rc == 0 && (i = index_of(s, range.start)) < s->absent.n &&
+                   s->absent.p[i].start < range.end;) {
+        struct dz_mm_range part = s->absent.p[i];
+        if (s->absent.n < DZ_LINUX_ABSENT_MAX) { /* else all of the run: no run may be added */
+            part.start = part.start > range.start ? part.start : range.start;
+            part.end = part.end < range.end ? part.end : range.end;
+        }
+        rc = fill(l, s, number, part);
+    }
+    return rc;
+}
+
+int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size)
+{
+    struct dz_linux_space *s = t->group->space;
+    if (s->absent.n == 0 || size == 0 || at >= DZ_MM_ADDRESS_MAX)
+        return 0;
+    size = size < DZ_MM_ADDRESS_MAX - at ? size : DZ_MM_ADDRESS_MAX - at;
+    const struct dz_mm_range range = {round_down(at, WINDOW),
+                                      round_down(at + size - 1, WINDOW) + WINDOW * DZ_MM_PAGE};
+    const size_t i = index_of(s, range.start);
+    if (i == s->absent.n || s->absent.p[i].start >= range.end)
+        return 0;
+    if (!t->number || t->running || t->group->broken) /* it ends now */
+        return -ESRCH;
+    const int rc = dz_linux_need_held(t->l, s, t->number, range);
+    t->group->broken = t->group->broken || rc < 0;
+    return rc;
+}
+
+int dz_linux_need_all(struct dz_linux_thread *t)
+{
+    return dz_linux_need(t, 0, DZ_MM_ADDRESS_MAX);
+}
+
+/* How many threads can run in it? */
+static uint32_t threads_of(const struct dz_linux *l, const struct dz_linux_space *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++) {
+        seen += l->threads[i] != NULL;
+        n += l->threads[i] && l->threads[i]->group->space == s;
+    }
+    return n;
+}
+
+static int leave(struct dz_linux *l, struct dz_linux_space *s, const struct dz_linux_pages *pages,
+                 size_t n)
+{
+    struct dz_mm_calls calls = DZ_VEC_INIT(DZ_MM_VMAS_MAX);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (pages[i].first < DZ_MM_ADDRESS_MAX / DZ_MM_PAGE &&
+            pages[i].count <= DZ_MM_ADDRESS_MAX / DZ_MM_PAGE - pages[i].first)
+            rc = protect(&s->mm,
+                         (struct dz_mm_range){pages[i].first * DZ_MM_PAGE,
+                                              (pages[i].first + pages[i].count) * DZ_MM_PAGE},
+                         true, &calls, &s->absent);
+    if (rc == 0)
+        rc = linux_ops(l)->memory(l->o.stub, dz_linux_space_thread(l, s), calls.p, calls.n);
+    dz_vec_release(&calls);
+    return rc;
+}
+
+int dz_linux_leave(struct dz_linux *l, const struct dz_linux_memory *mem,
+                   const struct dz_linux_pages *pages, size_t n,
+                   const struct dz_linux_filler *filler, struct dz_err *err)
+{
+    struct dz_linux_space *s = mem->kind == DZ_LINUX_PRIVATE ? dz_linux_space_of(l, mem->id) : NULL;
+    if (!s || s->absent.n || n > DZ_LINUX_ABSENT_MAX / 2 || s->mm.vmas.n > VMAS_MOST ||
+        s->groups != 1 || threads_of(l, s) != 1)
+        return dz_fail(err, DZ_EUNSUPPORTED, "this memory needs its pages at once");
+    l->filler = *filler;
+    const int rc = leave(l, s, pages, n);
+    return rc < 0 ? dz_fail_sys(err, -rc, "leave out pages of native programs") : 0;
+}
