@@ -221,12 +221,13 @@ int64_t dz_k_outside_recv(const struct dz_k_sock_call *call, const struct dz_msg
             break;
         }
         if (got > 0 && peek)
-            done = (uint64_t)got; /* a peek reads the same bytes again */
+            done = (uint64_t)got;
         else if (got > 0)
             call->c->done = done += (uint64_t)got;
         if (got > 0 && !peek && (size_t)got == size)
             continue;
-        if (done >= target)
+        if (done >= target ||
+            (peek && done > 0)) /* a peek does not wait for more, as on loopback */
             break;
         const int64_t r = dz_k_family(s->family)->dry(call, done, target);
         if (r == DZ_K_KEEP)

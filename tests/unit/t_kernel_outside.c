@@ -250,6 +250,7 @@ static int talks(struct fib *f)
     OK(f, events(f, s) == (POLLIN | POLLOUT));
     OK(f, SYS(f, dz_sys_ioctl(FK(f), s, FIONREAD, &n)) == 0 && n == 4);
     OK(f, get(f, s, buf, 3, MSG_PEEK) == 3 && strcmp(buf, "mor") == 0);
+    OK(f, get(f, s, buf, 9, MSG_PEEK | MSG_WAITALL) == 4); /* does not wait for more */
     OK(f, get(f, s, buf, 1, MSG_TRUNC) == 1 && buf[0] == 0);
     OK(f, get(f, s, buf, 16, 0) == 3 && strcmp(buf, "ore") == 0);
     OK(f, put(f, s, "from inside", 0) == 11);
