@@ -110,13 +110,14 @@ $(call program,doze_hostile,src/cli/main.c $(HOSTILE),cli)
 $(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub linux replica blob
+BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub linux replica blob rented
 NEEDS_bench_wasm  := wasm
 NEEDS_bench_sleep := image
 NEEDS_bench_cell  := cell
 NEEDS_bench_db    := db
 NEEDS_bench_disk  := vfs
 NEEDS_bench_lifecycle := sandbox
+NEEDS_bench_rented := schedule
 NEEDS_bench_blob  := blob
 NEEDS_bench_stub  := stub
 NEEDS_bench_replica := db replica

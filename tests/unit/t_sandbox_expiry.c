@@ -100,10 +100,24 @@ static void at_is(struct rig *r, int64_t midnight, int64_t at, const char *state
     CHECK_STR(rig_row(r, "a"), state);
 }
 
-/* A day in the life of a sandbox with connections that expires after 24 hours without use: it is
- * suspended 15 seconds after its last connection has closed, and expires 24 hours after that, to
- * the millisecond. */
-TEST(idleness_expires_a_day_after_the_suspend_that_followed_the_last_connection)
+/* The published example, and what happened here. A row of it is the moment at which the last
+ * connection has closed; the suspend follows 15 seconds later. */
+static void timeline_row(const char *when, const char *event, const char *published,
+                         int64_t midnight, const char *ours)
+{
+    char now[DZ_RFC3339_TEXT];
+    bool next_day = dz_clock_real_ms() - midnight >= 24 * 60 * MIN;
+    (void)dz_rfc3339_print(dz_clock_real_ms(), now);
+    now[strlen(now) - 1] = '\0';
+    CHECK_STR(strchr(now, 'T') + 1, when);
+    (void)printf("# %s%-9s %-40s %-22s %s\n", when, next_day ? " (+1 day)" : "", event, published,
+                 ours);
+}
+
+/* The day in the life of a sandbox that the published document shows, to the millisecond: it has
+ * connections, is suspended 15 seconds after the last one has closed, and expires 24 hours after
+ * that. "Standby" is created or suspended. */
+TEST(the_published_timeline_is_reproduced_to_the_millisecond)
 {
     const int64_t hour = 60 * MIN, day = 24 * hour;
     struct rig r;
@@ -116,24 +130,38 @@ TEST(idleness_expires_a_day_after_the_suspend_that_followed_the_last_connection)
                                     .config = "{\"expiry\":{\"idle_ms\":86400000}}"};
     rig_pass(&r, midnight + hour - dz_clock_real_ms());
     CHECK_INT(dz_sandbox_register(r.k, &row, NULL), 0);
-    const int64_t use[][2] = {{hour + MIN, hour + 4 * MIN},
-                              {4 * hour + 20 * MIN, 4 * hour + 21 * MIN}};
-    for (size_t i = 0; i < DZ_ARRAY_LEN(use); i++) {
+    CHECK_STR(rig_row(&r, "a"), "created//");
+    timeline_row("01:00:00.000", "created with ttl-idle: 24h", "Deployed -> Standby", midnight,
+                 "created");
+    static const struct {
+        int64_t from, to;
+        const char *opened, *closed;
+    } uses[] = {
+        {61 * MIN, 64 * MIN, "01:01:00.000", "01:04:00.000"},
+        {260 * MIN, 261 * MIN, "04:20:00.000", "04:21:00.000"},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(uses); i++) {
         struct rig_reply reply = {0};
-        at_is(&r, midnight, use[i][0], i == 0 ? "created//" : "suspended//");
+        at_is(&r, midnight, uses[i].from, i == 0 ? "created//" : "suspended//");
         CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+        timeline_row(uses[i].opened, "received connection request", "Standby -> Active", midnight,
+                     i == 0 ? "created -> active" : "suspended -> active");
         rig_pass(&r, 1000); /* until it is awake */
         dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
-        at_is(&r, midnight, use[i][1], "active/running/");
+        at_is(&r, midnight, uses[i].to, "active/running/");
         dz_sandbox_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
-        at_is(&r, midnight, use[i][1] + 14999, "active/running/");
-        at_is(&r, midnight, use[i][1] + 15000, "suspended//");
+        timeline_row(uses[i].closed, "detected no active connection", "Active -> Standby", midnight,
+                     "active -> suspended, 15 s later");
+        at_is(&r, midnight, uses[i].to + 14999, "active/running/");
+        at_is(&r, midnight, uses[i].to + 15000, "suspended//");
     }
-    const int64_t end = day + 4 * hour + 21 * MIN + 15000;
+    const int64_t end = day + 261 * MIN + 15000;
     at_is(&r, midnight, end - 1, "suspended//");
     CHECK_INT(rig_events(&r, "expired"), 0);
     rig_pass(&r, 1);
     CHECK_INT(rig_events(&r, "expired"), 1);
+    timeline_row("04:21:15.000", "expiration policy triggered", "Standby -> Terminated", midnight,
+                 "suspended -> TERMINATED");
     at_is(&r, midnight, end + 5 * MIN - 1, "suspended//");
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "gone");
