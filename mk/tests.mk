@@ -107,7 +107,7 @@ chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAO
 soak-chaos:
 	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=1800
 .PHONY: chaos soak-chaos
-soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-chaos ## everything that takes an hour
+soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-replica soak-chaos ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
 	@CYCLES=10000 scripts/run-tap soak $<
 soak-linux: $(B)/doze ## a native program asleep 10,000 times, 1,000 of them at once; CYCLES= REPLS= SEED=
@@ -115,6 +115,8 @@ soak-linux: $(B)/doze ## a native program asleep 10,000 times, 1,000 of them at 
 soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, killed often; SOAK_SECONDS= SEED=
 	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath $(BASE)) \
 	    SOAK_SECONDS=$(or $(SOAK_SECONDS),1800) scripts/run-tap soak $<
+soak-replica: $(B)/doze $(BASE) ## 200 replicated sandboxes under kills, each restored; SOAK_SECONDS= BOXES= SEED=
+	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath $(BASE)) scripts/run-tap soak tests/soak/soak_replica
 soak-short:
 	@$(MAKE) --no-print-directory soak-daemon SOAK_SECONDS=120
 soak-full-disk: export SOAK_DISK ?= size=192m,nr_inodes=4096
@@ -123,7 +125,7 @@ soak-full-disk: ## the same on a tmpfs whose blocks and inodes run out; SOAK_SEC
 soak-full-disk-short:
 	@$(MAKE) --no-print-directory soak-full-disk SOAK_SECONDS=60
 .PHONY: sleep sleep-all sleep-linux soak soak-sleep soak-linux soak-daemon
-.PHONY: soak-short soak-full-disk soak-full-disk-short
+.PHONY: soak-short soak-replica soak-full-disk soak-full-disk-short
 
 # fuzz_api_session.c puts itself between the api and the control plane, and under the server's sockets
 SESSION_WRAPS := recv send $(addprefix dz_control_,get exec exec_watch exec_send) \
