@@ -35,7 +35,7 @@ struct world {
         url[DZ_TEMP_DIR_TEXT + 32], at[DZ_TEMP_DIR_TEXT + 40], key_file[DZ_TEMP_DIR_TEXT + 16];
     struct dz_replica_engine *engine;
     struct rig_db db; /* descriptors -1: closed */
-    bool open, known_salts;
+    bool open, known_salts, take;
     struct rig_image *images;
     size_t count, acked;
     uint64_t dice;
@@ -155,8 +155,11 @@ static void start_engine(struct world *w)
                                                 .workers = 2,
                                                 .behind_ms = 20000,
                                                 .retry_ms = 2};
-    const struct dz_replica_follow follow = {
-        .id = "box", .url = w->url, .about = "\"name\":\"box\"", .policy = {0, 60000, 3600000}};
+    const struct dz_replica_follow follow = {.id = "box",
+                                             .url = w->url,
+                                             .about = "\"name\":\"box\"",
+                                             .policy = {0, 60000, 3600000},
+                                             .take = w->take};
     require(dz_replica_engine_new(&opts, &w->engine, &err) == 0, err.msg);
     require(dz_replica_engine_follow(w->engine, &follow, &err) == 0, err.msg);
 }
@@ -306,7 +309,7 @@ static void step(struct world *w)
     }
 }
 
-static void begin(struct world *w, uint64_t seed)
+static void prepare(struct world *w, uint64_t seed)
 {
     struct rig_db first;
     char path[DZ_TEMP_DIR_TEXT + 64];
@@ -330,6 +333,11 @@ static void begin(struct world *w, uint64_t seed)
     rig_close(&first);
     w->db.db_fd = w->db.wal_fd = -1;
     w->images[w->count++] = w->db.now;
+}
+
+static void begin(struct world *w, uint64_t seed)
+{
+    prepare(w, seed);
     start_engine(w);
 }
 
@@ -429,6 +437,98 @@ TEST(any_two_calls_to_the_store_may_fail)
         for (unsigned first = 1; first <= 8; first++)
             for (unsigned second = first + 1; second <= first + 4; second++)
                 fail_two(kind, first, second);
+}
+
+/* --- two writers -------------------------------------------------------------------------------
+ */
+
+/* What a daemon does that does not know yet that another one has taken its replica. */
+static void work_on(struct world *w)
+{
+    if (!w->open)
+        open_db(w);
+    if (dice_below(&w->dice, 4) == 0)
+        (void)poll(NULL, 0, (int)dice_below(&w->dice, 3));
+    else
+        commit(w);
+}
+
+static void restart(struct world *w)
+{
+    dz_replica_engine_free(w->engine);
+    start_engine(w);
+    if (w->open)
+        dz_replica_engine_attach(w->engine, "box", w->db.db_fd, w->db.wal_fd);
+}
+
+static bool is_fenced(struct world *w)
+{
+    struct dz_replica_status s = {0};
+    for (int i = 0; i < 10000; i++) {
+        dz_replica_engine_status(w->engine, "box", &s);
+        if (s.state == DZ_REPLICA_FENCED)
+            return true;
+        (void)poll(NULL, 0, 1);
+    }
+    printf("# state %d: %s\n", s.state, s.error);
+    return false;
+}
+
+/* A second data directory takes the replica over while the first goes on to write, both with a
+ * database of their own. From the moment that the second is current, the replica has its states
+ * only, and the first learns that it is out. */
+static void take_over(uint64_t seed)
+{
+    struct world first, second;
+    seed_now = seed;
+    prepare(&first, seed);
+    prepare(&second, seed * 1000 + 1);
+    (void)snprintf(second.url, sizeof second.url, "%s", first.url);
+    (void)snprintf(second.at, sizeof second.at, "%s", first.at);
+    (void)snprintf(second.key_file, sizeof second.key_file, "%s", first.key_file);
+    start_engine(&first);
+    for (unsigned i = 0; i < 10; i++)
+        step(&first);
+    drain(&first); /* it has claimed the replica: a claim at the same instant may win */
+    second.take = true;
+    start_engine(&second);
+    for (unsigned i = 0; i < 6; i++)
+        work_on(&first);
+    drain(&second);
+    second.take = false; /* once is enough: it is the owner now */
+    for (unsigned i = 0; i < 40; i++) {
+        work_on(&first);
+        if (i % 8 == 7)
+            restart(&first);
+        step(&second);
+        require(restored(&second) >= second.acked, "the fenced writer changed the replica");
+    }
+    if (!first.open)
+        open_db(&first);
+    commit(&first);
+    require(is_fenced(&first), "the first writer does not know that it is out");
+    require(restored(&second) >= second.acked, "the fenced writer changed the replica");
+    dz_replica_engine_free(first.engine);
+    if (first.open)
+        rig_close(&first.db);
+    end(&second);
+    rig_remove(first.dir);
+    dz_free(first.images);
+}
+
+TEST(of_two_writers_the_one_that_lost_the_replica_damages_nothing)
+{
+    const char *text = getenv("SEED");
+    for (uint64_t seed = text ? strtoull(text, NULL, 10) : 1; seed <= (text ? 0 : SEEDS); seed++)
+        take_over(seed);
+    if (text)
+        take_over(strtoull(text, NULL, 10));
+    for (uint64_t seed = 1; !text && seed <= SEEDS; seed++) {
+        fault_dice = seed;
+        faults_per_1000 = 100;
+        take_over(seed);
+    }
+    faults_per_1000 = 0;
 }
 
 /* --- all functions at once, for ThreadSanitizer (make check-tsan) ------------------------------
