@@ -62,7 +62,7 @@ static int bad_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **
     if (rc < 0)
         return rc;
     struct bad_in *in = dz_zalloc(sizeof *in);
-    in->head = (struct dz_blob_in){&bad_in_ops, real->size, -1};
+    in->head = (struct dz_blob_in){.ops = &bad_in_ops, .size = real->size, .fd = -1};
     in->real = real;
     *ret_in = &in->head;
     return 0;
