@@ -130,6 +130,14 @@ static int fill(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
     return rc;
 }
 
+/* What is lost with pages that could not be filled is lost for every process of this memory. */
+static void break_all(const struct dz_linux *l, const struct dz_linux_space *s)
+{
+    for (uint32_t i = 1; i < DZ_STUB_THREADS_MAX; i++)
+        if (l->threads[i] && l->threads[i]->group->space == s)
+            l->threads[i]->group->broken = true;
+}
+
 int dz_linux_need_held(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
                        struct dz_mm_range range)
 {
@@ -143,7 +151,18 @@ int dz_linux_need_held(struct dz_linux *l, struct dz_linux_space *s, uint32_t nu
         }
         rc = fill(l, s, number, part);
     }
+    if (rc < 0)
+        break_all(l, s);
     return rc;
+}
+
+/* Does a thread of this memory run, a vfork child's? */
+static bool is_used(const struct dz_linux *l, const struct dz_linux_space *s)
+{
+    for (uint32_t i = 1; i < DZ_STUB_THREADS_MAX && s->groups > 1; i++)
+        if (l->threads[i] && l->threads[i]->group->space == s && l->threads[i]->running)
+            return true;
+    return false;
 }
 
 int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size)
@@ -157,11 +176,9 @@ int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size)
     const size_t i = index_of(s, range.start);
     if (i == s->absent.n || s->absent.p[i].start >= range.end)
         return 0;
-    if (!t->number || t->running || t->group->broken) /* it ends now */
+    if (!t->number || t->running || t->group->broken || is_used(t->l, s)) /* it ends now */
         return -ESRCH;
-    const int rc = dz_linux_need_held(t->l, s, t->number, range);
-    t->group->broken = t->group->broken || rc < 0;
-    return rc;
+    return dz_linux_need_held(t->l, s, t->number, range);
 }
 
 int dz_linux_need_all(struct dz_linux_thread *t)

@@ -643,6 +643,12 @@ static void opened(struct dz_linux_thread *t, struct dz_stub_ahead *place, int f
     fill_run(t, at, true);
 }
 
+void dz_linux_ahead_stopped(struct dz_linux_thread *t)
+{
+    if (!keeps_past(&t->ahead, &t->call))
+        t->ahead.past = t->ahead.past_next = 0;
+}
+
 void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result)
 {
     const struct dz_linux_call *c = &t->call;

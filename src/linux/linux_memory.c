@@ -180,7 +180,10 @@ LINUX_CALL(mprotect)
     struct dz_mm *mm = begin(c);
     if (!mm)
         return -ENOSYS;
-    need(c, c->arg[0], c->arg[1]);
+    const struct dz_mm_vma *v =
+        c->arg[2] & PROT_GROWSDOWN ? dz_mm_find(mm, c->arg[0]) : NULL; /* from its start on */
+    const uint64_t more = v && v->start < c->arg[0] ? c->arg[0] - v->start : 0;
+    need(c, c->arg[0] - more, c->arg[1] + more);
     return end(c, dz_mm_mprotect(mm, c->arg[0], c->arg[1], arg_int(c, 2), &c->thread->l->calls));
 }
 

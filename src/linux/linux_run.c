@@ -356,6 +356,7 @@ static enum dz_run_stop serve(struct dz_linux_thread *t)
     case DZ_LINUX_EXIT:
         return DZ_RUN_EXITED;
     case DZ_LINUX_STOP:
+        dz_linux_ahead_stopped(t);
         answer(t, result);
         break;
     case DZ_LINUX_DONE:
@@ -786,6 +787,7 @@ static int64_t reissue(void *arg, struct dz_task *task)
     (void)arg;
     const enum dz_linux_next next = issue(t, &result);
     t->parked = t->is_clone = false;
+    dz_linux_ahead_stopped(t);
     dz_linux_ahead_flush(t);
     /* A handler ends its wait; only the rows of a forged machine can say otherwise. */
     return next == DZ_LINUX_DONE || next == DZ_LINUX_STOP

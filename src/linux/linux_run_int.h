@@ -272,6 +272,8 @@ uint32_t dz_linux_cpus(void *arg, struct dz_buf *to); /* dz_kernel_runner.cpus *
 void dz_linux_ahead_give(struct dz_linux_thread *t);
 void dz_linux_ahead_take(struct dz_linux_thread *t);
 void dz_linux_ahead_called(struct dz_linux_thread *t, int64_t result);
+/* After a call of a thread that does not run on at once, as a signal waits for it or others do. */
+void dz_linux_ahead_stopped(struct dz_linux_thread *t);
 /* The thread does not run on at once. */
 void dz_linux_ahead_rest(struct dz_linux_thread *t);
 void dz_linux_ahead_path(

@@ -8,13 +8,15 @@
  *
  * Rules come in lists of text. An order, first match wins:
  *   1. An address that nobody may reach by default: the host's own, loopback, link-local, metadata,
- *      multicast, reserved, 100.64.0.0/10 (other sandboxes). Refused in every mode, unless a CIDR
- * of the operator holds it; then the rules below decide.
+ *      multicast, reserved, 100.64.0.0/10 (other sandboxes). Refused in every mode, unless a
+ *      CIDR of the operator holds it; then the rules below decide.
  *   2. A denied CIDR, or a denied name: refused.
  *   3. Mode allow_all: allowed.
  *   4. Mode deny_all: allowed if an allowed CIDR holds the address, or an allowed name fits, and
- * the port is an allowed TCP port, if there are any. An address of IPv4 in one of IPv6 (mapped,
- * compatible, 6to4, NAT64) is judged as the address of IPv4, because that is where packets may go.
+ *      the port is an allowed TCP port, if there are any.
+ *
+ * An address of IPv4 in one of IPv6 (mapped, compatible, 6to4, NAT64) is judged as the address of
+ * IPv4, because that is where packets may go.
  */
 #ifndef DZ_NET_NET_RULES_H
 #define DZ_NET_NET_RULES_H

@@ -267,7 +267,8 @@ static int drop_old_runs(struct dz_sqlite_registry *s, const void *row, struct d
     const struct dz_schedule_run_row *run = row;
     return run_for(s,
                    "DELETE FROM schedule_run WHERE schedule_id = ?1 AND id <= (SELECT id FROM "
-                   "schedule_run WHERE schedule_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+                   "schedule_run WHERE schedule_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2) "
+                   "AND status IS NOT 'running'",
                    run->schedule_id, DZ_SCHEDULE_RUNS_MAX, err);
 }
 

@@ -6,6 +6,10 @@
  * it are reached whatever happens to it. A start that the host refuses for now stays a run in
  * memory, in the list `again`.
  *
+ * Schedules of one tenant must not keep those of others waiting, so a sandbox and a tenant have
+ * only a part of the runs that start at the same time, and a sandbox a limit of runs in progress:
+ * beyond it a time is skipped.
+ *
  * A second timer compares the wall clock with the monotonic clock each minute, because a clock that
  * is set back makes every timer late.
  */
@@ -27,7 +31,11 @@ enum {
     RETRY_MS = 1000,    /* until a start is repeated, or a failed registry is read again */
     WATCH_MS = 60000,   /* interval of comparing the clocks */
     ZONES_MAX = 64,     /* zones in memory */
-    RUNS_MAX = 1 << 17, /* runs in progress */
+    RUNS_MAX = 1 << 17, /* runs in progress, */
+    RUNS_SANDBOX = 32,  /* and those of one sandbox */
+    STARTING_SANDBOX = 4,
+    STARTING_TENANT = 16,
+    LOOKS = 1024, /* runs that wait for others, looked at in one turn */
 };
 
 struct zone_kept {
@@ -40,25 +48,28 @@ struct dz_schedules {
     struct dz_timer *tick, *watch;
     bool on, ticking;
     size_t starting, run_count;
-    struct dz_list runs;  /* in progress, in dz_schedule_run.link */
-    struct dz_list again; /* of them those to start again, the earliest first, in .again */
-    struct dz_map lines;  /* schedule id -> struct line: how many runs it has in progress */
+    struct dz_list runs;    /* in progress, in dz_schedule_run.link */
+    struct dz_list again;   /* of them those to start again, the earliest first, in .again, */
+    struct dz_list waiting; /* and those that wait for others of their sandbox or tenant to start */
+    bool room;              /* one of these others has started */
+    /* what has runs in progress, by id -> struct line */
+    struct dz_map schedules, sandboxes, tenants;
     struct zone_kept zones[ZONES_MAX];
     size_t zone_count;
     int64_t ahead; /* wall clock minus monotonic clock, when last compared */
 };
 
 struct line {
-    size_t count;
-    char id[DZ_ID_TEXT];
+    size_t count, starting; /* runs in progress; those of them that start at the moment */
+    char id[256];
 };
 
 struct dz_schedule_run {
     struct dz_schedules *all;
     struct dz_list link, again;
-    struct line *line;
-    int64_t again_at, give_up_at; /* dz_clock_mono_ms() */
-    bool starting, accepted;      /* the host knows it */
+    struct line *line, *of_sandbox, *of_tenant; /* line: of the schedule */
+    int64_t again_at, give_up_at;               /* dz_clock_mono_ms() */
+    bool starting, accepted;                    /* the host knows it */
     void *own;
     char id[DZ_ID_TEXT], tenant[256], name[64], sandbox_id[DZ_ID_TEXT];
 };
@@ -160,19 +171,19 @@ static void record(struct dz_schedules *s, const struct dz_schedule_row *row, co
 
 static size_t running(const struct dz_schedules *s, const char *id)
 {
-    const struct line *line = dz_map_get(&s->lines, dz_str(id));
+    const struct line *line = dz_map_get(&s->schedules, dz_str(id));
     return line ? line->count : 0;
 }
 
-static struct line *line_enter(struct dz_schedules *s, const char *id)
+static struct line *line_enter(struct dz_map *lines, const char *id)
 {
-    struct line *line = dz_map_get(&s->lines, dz_str(id));
+    struct line *line = dz_map_get(lines, dz_str(id));
     if (!line) {
         line = dz_zalloc(sizeof *line);
         if (!line)
             return NULL;
         (void)snprintf(line->id, sizeof line->id, "%s", id);
-        if (dz_map_put(&s->lines, dz_str(line->id), line, NULL) < 0) {
+        if (dz_map_put(lines, dz_str(line->id), line, NULL) < 0) {
             dz_free(line);
             return NULL;
         }
@@ -181,18 +192,43 @@ static struct line *line_enter(struct dz_schedules *s, const char *id)
     return line;
 }
 
+static void line_leave(struct dz_map *lines, struct line *line)
+{
+    if (!line || --line->count > 0)
+        return;
+    assert(line->starting == 0);
+    (void)dz_map_remove(lines, dz_str(line->id));
+    dz_free(line);
+}
+
+static void set_starting(struct dz_schedule_run *run, bool starting)
+{
+    if (run->starting == starting)
+        return;
+    run->all->room |= !starting;
+    run->starting = starting;
+    run->all->starting += starting ? 1 : SIZE_MAX;
+    run->of_sandbox->starting += starting ? 1 : SIZE_MAX;
+    run->of_tenant->starting += starting ? 1 : SIZE_MAX;
+}
+
+/* May one more run of its sandbox and of its tenant start? */
+static bool may_start(const struct dz_schedule_run *run)
+{
+    return run->of_sandbox->starting < STARTING_SANDBOX &&
+           run->of_tenant->starting < STARTING_TENANT;
+}
+
 static void run_free(struct dz_schedule_run *run)
 {
-    struct line *line = run->line;
-    if (run->starting)
-        run->all->starting--;
-    run->all->run_count--;
+    struct dz_schedules *s = run->all;
+    set_starting(run, false);
+    s->run_count--;
     dz_list_remove(&run->link);
     dz_list_remove(&run->again);
-    if (--line->count == 0) {
-        (void)dz_map_remove(&run->all->lines, dz_str(line->id));
-        dz_free(line);
-    }
+    line_leave(&s->schedules, run->line);
+    line_leave(&s->sandboxes, run->of_sandbox);
+    line_leave(&s->tenants, run->of_tenant);
     dz_free(run);
 }
 
@@ -220,7 +256,7 @@ static void finish(struct dz_schedule_run *run, const char *status, int exit_cod
     struct dz_schedules *s = run->all;
     DZ_AUTO(dz_schedule_run_row_release) struct dz_schedule_run_row row = {0};
     char id[DZ_ID_TEXT];
-    (void)snprintf(id, sizeof id, "%s", run->line->id);
+    (void)snprintf(id, sizeof id, "%.*s", DZ_ID_TEXT - 1, run->line->id);
     if (dz_registry_schedule_run_get(s->opts.registry, NULL, run->id, &row, NULL) == 0) {
         row.status = status;
         row.ended = dz_clock_real_ms();
@@ -243,15 +279,13 @@ static void finish(struct dz_schedule_run *run, const char *status, int exit_cod
  * enough, or the refusal is final. */
 static bool put_off(struct dz_schedule_run *run, int code)
 {
-    struct dz_schedules *s = run->all;
-    int64_t now = dz_clock_mono_ms();
-    if ((code != DZ_EBUSY && code != DZ_EQUOTA && code != DZ_ERATE) || now >= run->give_up_at ||
-        !run->starting)
+    if ((code != DZ_EBUSY && code != DZ_EQUOTA && code != DZ_ERATE) ||
+        dz_clock_mono_ms() >= run->give_up_at || !run->starting)
         return false;
-    run->starting = run->accepted = false;
-    s->starting--;
-    run->again_at = now + RETRY_MS;
-    dz_list_push_back(&s->again, &run->again);
+    set_starting(run, false);
+    run->accepted = false;
+    run->again_at = dz_clock_mono_ms() + RETRY_MS;
+    dz_list_push_back(&run->all->again, &run->again);
     return true;
 }
 
@@ -260,8 +294,12 @@ static void try_start(struct dz_schedule_run *run, const struct dz_schedule_row 
 {
     struct dz_schedules *s = run->all;
     struct dz_err err = {0};
-    run->starting = run->accepted = true;
-    s->starting++;
+    if (!may_start(run)) {
+        dz_list_push_back(&s->waiting, &run->again);
+        return;
+    }
+    run->accepted = true;
+    set_starting(run, true);
     int rc = s->opts.host->start(s->opts.arg, row, run, &err);
     if (rc == 0)
         return;
@@ -275,10 +313,22 @@ static void try_start(struct dz_schedule_run *run, const struct dz_schedule_row 
 static int make_run(struct dz_schedules *s, const struct dz_schedule_row *row, const char *cause,
                     int64_t planned, struct dz_schedule_run **ret_run, struct dz_err *err)
 {
-    struct dz_schedule_run *run = s->run_count < RUNS_MAX ? dz_zalloc(sizeof *run) : NULL;
-    if (run)
-        run->line = line_enter(s, row->id);
-    if (!run || !run->line) {
+    const struct line *box = dz_map_get(&s->sandboxes, dz_str(row->sandbox_id));
+    if (s->run_count >= RUNS_MAX || (box && box->count >= RUNS_SANDBOX))
+        return dz_fail(err, DZ_EBUSY,
+                       "%s has %zu runs of schedules in progress, and the daemon %zu; at most %d "
+                       "and %d are allowed",
+                       row->sandbox_id, box ? box->count : 0, s->run_count, RUNS_SANDBOX, RUNS_MAX);
+    struct dz_schedule_run *run = dz_zalloc(sizeof *run);
+    if (run) {
+        run->line = line_enter(&s->schedules, row->id);
+        run->of_sandbox = line_enter(&s->sandboxes, row->sandbox_id);
+        run->of_tenant = line_enter(&s->tenants, row->tenant);
+    }
+    if (!run || !run->line || !run->of_sandbox || !run->of_tenant) {
+        line_leave(&s->schedules, run ? run->line : NULL);
+        line_leave(&s->sandboxes, run ? run->of_sandbox : NULL);
+        line_leave(&s->tenants, run ? run->of_tenant : NULL);
         dz_free(run);
         return dz_fail(err, DZ_ENOMEM, "run %s: out of memory", row->name);
     }
@@ -326,10 +376,7 @@ void dz_schedule_run_started(struct dz_schedule_run *run, const char *exec_id)
 {
     struct dz_schedules *s = run->all;
     DZ_AUTO(dz_schedule_run_row_release) struct dz_schedule_run_row row = {0};
-    if (run->starting) {
-        run->starting = false;
-        s->starting--;
-    }
+    set_starting(run, false);
     if (dz_registry_schedule_run_get(s->opts.registry, NULL, run->id, &row, NULL) == 0) {
         row.exec_id = exec_id;
         (void)!dz_registry_schedule_run_change(s->opts.registry, &row,
@@ -408,21 +455,37 @@ static void switch_off(struct dz_schedules *s, struct dz_schedule_row *row, cons
     note(s, row->sandbox_id, row->tenant, "schedule_failed", row->name, text);
 }
 
+/* Will the row never be planned again? Other failures, such as a lack of memory or descriptors,
+ * pass.
+ */
+static bool cannot_plan(int rc)
+{
+    return rc == DZ_EINVAL || rc == DZ_ECORRUPT;
+}
+
 /* Serve one due row. False: the registry failed. */
 static bool serve(struct dz_schedules *s, struct dz_schedule_row *row, int64_t now)
 {
     struct verdict v = {0};
     struct dz_schedule_run *run = NULL;
     struct dz_err err;
-    if (row->planned > 0 && row->planned <= now && take(s, row, now, &v, &err) < 0) {
+    int rc = row->planned > 0 && row->planned <= now ? take(s, row, now, &v, &err) : 0;
+    if (cannot_plan(rc)) {
         switch_off(s, row, err.msg);
         return true;
+    }
+    if (rc < 0) {
+        dz_log(DZ_LOG_WARN, "schedule_not_run", dz_log_err(&err));
+        return false;
     }
     if (!v.cause && row->queued > 0 && running(s, row->id) == 0) {
         v = (struct verdict){"queued", now};
         row->queued--;
     }
-    if (v.cause && make_run(s, row, v.cause, v.planned, &run, &err) < 0) {
+    rc = v.cause ? make_run(s, row, v.cause, v.planned, &run, &err) : 0;
+    if (rc == DZ_EBUSY) {
+        record(s, row, "skipped", v.planned, err.msg);
+    } else if (rc < 0) {
         dz_log(DZ_LOG_WARN, "schedule_not_run", dz_log_err(&err));
         return false;
     }
@@ -446,22 +509,50 @@ static bool serve(struct dz_schedules *s, struct dz_schedule_row *row, int64_t n
     return true;
 }
 
+static void start_now(struct dz_schedules *s, struct dz_schedule_run *run)
+{
+    DZ_AUTO(dz_schedule_row_release) struct dz_schedule_row row = {0};
+    struct dz_err err;
+    dz_list_remove(&run->again);
+    if (dz_registry_schedule_get(s->opts.registry, NULL, run->line->id, &row, &err) < 0)
+        finish(run, "failed", -1, err.msg);
+    else
+        try_start(run, &row);
+}
+
 /* Start again what the host refused for now. */
 static void start_again(struct dz_schedules *s)
 {
     int64_t now = dz_clock_mono_ms();
-    while (!dz_list_empty(&s->again) && s->starting < DZ_SCHEDULE_STARTING_MAX) {
+    for (int i = 0; i < BATCH && s->starting < DZ_SCHEDULE_STARTING_MAX; i++) {
+        if (dz_list_empty(&s->again))
+            return;
         struct dz_schedule_run *run = DZ_LIST_FIRST(struct dz_schedule_run, &s->again, again);
-        DZ_AUTO(dz_schedule_row_release) struct dz_schedule_row row = {0};
-        struct dz_err err;
         if (run->again_at > now)
             return;
-        dz_list_remove(&run->again);
-        if (dz_registry_schedule_get(s->opts.registry, NULL, run->line->id, &row, &err) < 0)
-            finish(run, "failed", -1, err.msg);
-        else
-            try_start(run, &row);
+        start_now(s, run);
     }
+}
+
+/* Start what waited for others of its sandbox or tenant. */
+static void start_waiting(struct dz_schedules *s)
+{
+    size_t started = 0;
+    s->room = false;
+    for (int i = 0; i < LOOKS; i++) {
+        if (dz_list_empty(&s->waiting) || s->starting >= DZ_SCHEDULE_STARTING_MAX)
+            return;
+        struct dz_schedule_run *run = DZ_LIST_FIRST(struct dz_schedule_run, &s->waiting, again);
+        if (may_start(run)) {
+            start_now(s, run);
+            if (++started == BATCH)
+                break;
+        } else {
+            dz_list_remove(&run->again);
+            dz_list_push_back(&s->waiting, &run->again);
+        }
+    }
+    s->room |= started > 0; /* look at the others in the next turn of the loop */
 }
 
 static void on_tick(void *arg)
@@ -473,10 +564,12 @@ static void on_tick(void *arg)
     if (!s->on)
         return;
     s->ticking = true;
-    start_again(s);
     bool good = dz_registry_schedule_list(s->opts.registry, &due, &rows, NULL) >= 0;
     for (size_t i = 0; good && i < rows.n && s->starting < DZ_SCHEDULE_STARTING_MAX; i++)
         good = serve(s, &rows.p[i], now);
+    start_again(s);
+    if (s->room)
+        start_waiting(s);
     s->ticking = false;
     if (good)
         dz_schedules_arm(s);
@@ -502,6 +595,8 @@ void dz_schedules_arm(struct dz_schedules *s)
         if (now + (wait > 0 ? wait : 0) < at)
             at = now + (wait > 0 ? wait : 0);
     }
+    if (s->room && !dz_list_empty(&s->waiting))
+        at = now;
     if (at == INT64_MAX)
         dz_timer_stop(s->tick);
     else if (at <= now)
@@ -534,10 +629,11 @@ static int realign(struct dz_schedules *s, struct dz_err *err)
             struct dz_err why;
             bool queued = row->queued > 0 && running(s, row->id) == 0;
             (void)snprintf(after, sizeof after, "%s", row->id);
-            if (dz_schedules_plan(s, row, now, &at, &field, &why) < 0) {
+            int planned = dz_schedules_plan(s, row, now, &at, &field, &why);
+            if (cannot_plan(planned))
                 switch_off(s, row, why.msg);
+            if (planned < 0)
                 continue;
-            }
             bool back = at && row->planned > at + DZ_SCHEDULE_BACK_MS;
             if (!back && !queued)
                 continue;
@@ -580,7 +676,8 @@ static int lose_runs(struct dz_schedules *s, struct dz_err *err)
         int rc = dz_registry_schedule_run_list(s->opts.registry, &f, &rows, err);
         for (size_t i = 0; rc >= 0 && i < rows.n; i++) {
             rows.p[i].status = "lost";
-            rows.p[i].error = "the daemon ended before the command did";
+            rows.p[i].error = rows.p[i].exec_id[0] ? "the daemon ended before the command did"
+                                                   : "the daemon ended before the command began";
             rc = dz_registry_schedule_run_change(s->opts.registry, &rows.p[i],
                                                  DZ_ROW_COLUMN(schedule_run, status) |
                                                      DZ_ROW_COLUMN(schedule_run, error),
@@ -622,7 +719,10 @@ int dz_schedules_new(const struct dz_schedules_opts *opts, struct dz_schedules *
     s->opts = *opts;
     dz_list_init(&s->runs);
     dz_list_init(&s->again);
-    dz_map_init(&s->lines, RUNS_MAX);
+    dz_list_init(&s->waiting);
+    dz_map_init(&s->schedules, RUNS_MAX);
+    dz_map_init(&s->sandboxes, RUNS_MAX);
+    dz_map_init(&s->tenants, RUNS_MAX);
     int rc = dz_timer_new(opts->loop, on_tick, s, &s->tick, err);
     if (rc == 0)
         rc = dz_timer_new(opts->loop, on_watch, s, &s->watch, err);
@@ -641,7 +741,9 @@ void dz_schedules_free(struct dz_schedules *s)
     s->on = false;
     while (!dz_list_empty(&s->runs))
         run_forget(DZ_LIST_FIRST(struct dz_schedule_run, &s->runs, link));
-    dz_map_release(&s->lines);
+    dz_map_release(&s->schedules);
+    dz_map_release(&s->sandboxes);
+    dz_map_release(&s->tenants);
     for (size_t i = 0; i < s->zone_count; i++)
         dz_zone_free(s->zones[i].zone);
     dz_timer_free(s->tick);

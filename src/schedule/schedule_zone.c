@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -322,6 +323,8 @@ int dz_zone_open(const char *dir, const char *name, struct dz_zone **ret_zone, s
     if (n < 0 || n >= (int)sizeof path)
         return unknown(name, err);
     DZ_AUTO(dz_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+        return dz_fail_sys(err, errno, "open %s", path);
     if (fd < 0)
         return unknown(name, err);
     uint8_t *bytes = dz_alloc(FILE_MAX);

@@ -696,7 +696,7 @@ INLINE int comes_soon(struct stub_ctx *c, int signo, ucontext_t *u)
         return 0;
     const int enters = rip >= (uint64_t)stub_entries && rip < (uint64_t)stub_leave;
     const int leaves = rip >= (uint64_t)stub_leave && rip < (uint64_t)stub_end;
-    if (enters || (!leaves && light == LIGHT_CALL)) {
+    if (enters || (!leaves && (light == LIGHT_CALL || light == LIGHT_LOAD))) {
         if (signo == SIGUSR1)
             atomic_store(&c->stop, 1);
         return 1;

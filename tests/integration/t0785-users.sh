@@ -88,7 +88,9 @@ test_that 'a data directory of a version without users is taken as it is' '
     stop && python3 -c "
 import sqlite3
 d = sqlite3.connect(\"data/registry.db\")
-d.execute(\"DROP TABLE tenant_number\")
+for table in (\"tenant_number\", \"schedule\", \"schedule_run\", \"volume\", \"lease\"):
+    d.execute(\"DROP TABLE \" + table)
+d.execute(\"ALTER TABLE tenant DROP COLUMN replica\")
 d.execute(\"PRAGMA user_version = 6\")
 d.commit()" && users && wake b one && is "$(cell_pid "$(cat id_b_one)")" $((FIRST + 256)) && wake a two && is "$(cell_pid "$(cat id_a_two)")" $((FIRST + 257)) && ours upgrade
 '

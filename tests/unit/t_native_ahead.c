@@ -227,6 +227,21 @@ TEST(the_past_is_over_when_it_changes)
     nrig_stop(&r);
 }
 
+/* Another process that yields all the time interrupts the calls that end a past. */
+TEST(a_past_is_over_though_its_call_was_interrupted)
+{
+    nrig_python(&r);
+    PY("os.mkdir('d'); bad = 0\n"
+       "pid = os.fork()\n"
+       "while pid == 0: os.sched_yield()\n"
+       "for i in range(1500):\n"
+       "    os.chdir('d'); bad += not os.getcwd().endswith('/d')\n"
+       "    os.chdir('..'); bad += os.getcwd().endswith('/d')\n"
+       "os.kill(pid, 9)\n"
+       "print(os.waitpid(pid, 0)[1], bad)\n");
+    nrig_stop(&r);
+}
+
 /* A directory's change that another process tells by memory. */
 TEST(a_past_that_is_told_by_memory_is_over)
 {

@@ -98,8 +98,8 @@ static void add(const char *name, struct dz_schedule_row row)
     CHECK_INT(dz_id_new("sch", id, NULL), 0);
     row.id = id;
     row.name = name;
-    row.tenant = "acme";
-    row.sandbox_id = "sbx";
+    row.tenant = row.tenant ? row.tenant : "acme";
+    row.sandbox_id = row.sandbox_id ? row.sandbox_id : "sbx";
     row.command = "{}";
     row.status = "on";
     row.cron = row.cron ? row.cron : "";
@@ -183,10 +183,14 @@ TEST(ten_thousand_schedules_come_in_their_seconds)
     begin();
     w.lasts_ms = 3;
     for (int i = 0; i < 10000; i++) {
-        char name[8];
+        char name[16], sandbox[16], tenant[16];
         (void)snprintf(name, sizeof name, "%d", i);
+        (void)snprintf(sandbox, sizeof sandbox, "sbx%d", i % 500);
+        (void)snprintf(tenant, sizeof tenant, "t%d", i % 50);
         /* spread over a minute, and some at the same moment */
-        add(name, (struct dz_schedule_row){.anchor = BEGIN + 60000 + (i * 7919 % 60) * 1000});
+        add(name, (struct dz_schedule_row){.anchor = BEGIN + 60000 + (i * 7919 % 60) * 1000,
+                                           .sandbox_id = sandbox,
+                                           .tenant = tenant});
     }
     pass(3 * 60 * 1000);
     CHECK_INT(w.count, 10000);
@@ -197,6 +201,38 @@ TEST(ten_thousand_schedules_come_in_their_seconds)
         CHECK(w.at[i] >= planned && w.at[i] < planned + 1000 && !seen[n]);
         seen[n] = true;
     }
+    end();
+}
+
+/* The starts of a sandbox that does not wake, and then those of its whole tenant, keep no other
+ * tenant waiting; what is too much is skipped, and the rest starts when there is room. */
+TEST(a_tenant_whose_starts_hang_keeps_no_other_waiting)
+{
+    begin();
+    w.lasts_ms = -1; /* starts, and is neither started nor over */
+    for (int i = 0; i < 100; i++) {
+        char name[16], sandbox[16];
+        (void)snprintf(name, sizeof name, "a%d", i);
+        (void)snprintf(sandbox, sizeof sandbox, "sbx%d", i < 50 ? 0 : i);
+        add(name, (struct dz_schedule_row){.anchor = BEGIN + 1000, .sandbox_id = sandbox});
+    }
+    add("b",
+        (struct dz_schedule_row){.anchor = BEGIN + 2000, .sandbox_id = "other", .tenant = "zeta"});
+    pass(2000);
+    CHECK_INT(w.count, 17);
+    CHECK_STR(w.who[16], "b");
+    CHECK_INT(strlen(history()) > 0 && strstr(history(), "skipped") != NULL, 1);
+    size_t of_first = 0;
+    for (size_t i = 0; i < w.open_count; i++)
+        of_first += atoi(w.who[i] + 1) < 50;
+    CHECK(of_first <= 5); /* of its sandbox four, and "b", whose number is 0 */
+    while (w.open_count > 0) {
+        struct dz_schedule_run *run = w.open[--w.open_count];
+        dz_schedule_run_started(run, "exec");
+        dz_schedule_run_ended(run, 0, 0, NULL);
+        pass(0);
+    }
+    CHECK_INT(w.count, 1 + 32 + 50);
     end();
 }
 
