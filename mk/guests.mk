@@ -42,7 +42,7 @@ build/guest-native/%: guest/tests/%.c guest/tests/check.h
 	@mkdir -p $(@D)
 	gcc $(GUEST_CFLAGS) $< -o $@
 guest: $(GUEST_TESTS:%=build/guest-tests/%.wasm) ## the POSIX layer, and its tests as modules
-guest-native: $(filter-out %/t_absent,$(GUEST_TESTS:%=build/guest-native/%)) ## the same tests against this machine's POSIX
+guest-native: $(filter-out %/t_absent,$(GUEST_TESTS:%=build/guest-native/%)) ## the same tests natively
 	@scripts/run-tap guest-native $^
 build/guest-sandbox/%: build/guest-tests/%.wasm build/base/base.doze $(B)/doze
 	@mkdir -p $(@D)
