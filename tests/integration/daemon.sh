@@ -9,7 +9,7 @@ mkdir empty
 start() {
     doze daemon --log-level debug "$@" >>daemon.log 2>&1 &
     echo $! >daemon.pid
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         curl -sf --unix-socket "$SOCK" http://d/readyz >/dev/null && return 0
         read -rt 0.05 <> <(:) || :
     done
@@ -34,10 +34,10 @@ thread_of() { # PID: another than its first, or nothing
         [ "${task##*/}" = "$1" ] || { echo "$task" && return; }
     done
 }
-# PID: it ends within ten seconds. A thread that writes to the disk then has its files open for
+# PID: it ends within thirty seconds. A thread that writes to the disk then has its files open for
 # longer than the process seems to be there.
 gone() {
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         [ -e "/proc/$1" ] || return 0
         grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null && [ ! -e "$(thread_of "$1")" ] && return 0
         read -rt 0.05 <> <(:) || :
@@ -61,7 +61,7 @@ s() { echo "/v1/sandboxes${1:-}"; }
 # of the sandbox that woke last
 cell_of() { sed -n "s/.*event=cell_up .*pid=//p" daemon.log | tail -1; }
 until_state() { # NAME STATE
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         api 200 GET "$(s "/$1")" && grep -q "\"state\":\"$2\"" out && return 0
         read -rt 0.05 <> <(:) || :
     done

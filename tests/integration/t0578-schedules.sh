@@ -47,7 +47,7 @@ test_that 'a run that a dead daemon followed is lost, and its command goes on' '
 '
 rows() { sqlite3 data/registry.db "select (select count(*) from schedule) + (select count(*) from schedule_run)"; }
 test_that 'other tenants do not see schedules, and they go with their sandbox' '
-    token=$(doze token create t --tenant other) && curl -s --unix-socket "$SOCK" -H "Authorization: Bearer $token" http://d/v1/schedules >out && has out "\"schedules\":[]" && api 200 GET /v1/schedules && has out sch_ &&
+    token=$(doze token create t --tenant other) && curl -s --unix-socket "$SOCK" -H "Authorization: Bearer $token" http://d/v1/schedules >out && has out "\"schedules\":[]" && api 200 GET /v1/schedules && has out sch_ && api 400 GET "/v1/schedules?limit=0" && has out "\"field\":\"limit\"" &&
     run 0 doze rm -f a && api 200 GET /v1/schedules && has out "\"schedules\":[]" && stop && [ "$(rows)" = 0 ] && start
 '
 stop
