@@ -123,9 +123,9 @@ int64_t dz_control_expires(struct dz_control *e, const struct dz_instance *row);
 /* Convert a time in a row (last_active, wake_at, hold_until, timeout_at), which is on the clock of
  * durations, to a date. */
 int64_t dz_control_date(const struct dz_control *e, int64_t at);
-/* What is copied of its file at the moment, by an operation or for a restore of its replica into a
- * new sandbox. False: nothing is. */
 struct dz_sandbox_progress;
+/* How far the sandbox's file is copied by the operation in progress, or its replica read by a
+ * restore into a new sandbox. False: nothing is copied. */
 bool dz_control_progress(struct dz_control *e, const char *id,
                          struct dz_sandbox_progress *ret_progress);
 /* Disk space of its file and WAL, or of its cold copy; 0: it has none. */

@@ -17,7 +17,7 @@
  *   in:  dz_kernel_net_incoming() puts a connected socket into the queue of a listener. The
  *        embedder reads the listening ports with dz_kernel_net_ports(), and ops.listening says that
  *        they have changed.
- * It ends when ops.close was called, or by dz_kernel_net_lost(), after which no op names it again.
+ * A channel ends when ops.close was called, or by dz_kernel_net_lost(); no op names it afterwards.
  *
  * Sleep: nothing but the row is saved, because bytes that the guest has not read stay in the host's
  * socket. After a thaw the embedder looks at the rows (dz_kernel_row) and calls for each channel

@@ -130,7 +130,7 @@ static int fill(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
     return rc;
 }
 
-/* What is lost with pages that could not be filled is lost for every process of this memory. */
+/* Pages that could not be filled are lost for every process of this memory: all of them end. */
 static void break_all(const struct dz_linux *l, const struct dz_linux_space *s)
 {
     for (uint32_t i = 1; i < DZ_STUB_THREADS_MAX; i++)

@@ -74,7 +74,7 @@ static void cut_by_vmas(const struct dz_mm *mm, const struct dz_stub_runs *runs,
     }
 }
 
-/* What a guest that broke its stub has put into absent pages does not count. */
+/* Drop absent pages from the list: only a guest that broke its stub can have written to them. */
 static int drop_absent(const struct dz_linux_space *s, struct dz_stub_runs *runs)
 {
     struct dz_stub_runs all = *runs;

@@ -21,7 +21,7 @@ enum {
 static const uint8_t mapped[V4_AT] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 static const uint8_t nat64[V4_AT] = {0, 0x64, 0xff, 0x9b};
 
-/* What is refused in every mode. */
+/* Addresses that are refused in every mode. */
 static const char *const reserved[] = {
     "0.0.0.0/8",         /* this host */
     "100.64.0.0/10",     /* sandboxes; and a metadata address, 100.100.100.200 */

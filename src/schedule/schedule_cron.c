@@ -55,7 +55,7 @@ static bool read_value(const struct cron_field *f, const char **p, unsigned *ret
     return n >= f->low && n <= f->high;
 }
 
-/* One element of a list: '*', a value or a range, perhaps with a step. */
+/* Read an element of a list: '*', a value or a range, perhaps with a step. */
 static bool read_element(const struct cron_field *f, const char **p, uint64_t *set)
 {
     unsigned from = f->low, to = f->high, step = 1;

@@ -30,7 +30,7 @@ enum {
     DAY = 86400,
 };
 
-/* One date of a rule: the moment of a change, in the local time before the change. */
+/* A date of a rule: the moment of a change, in the local time before the change. */
 struct rule_date {
     enum {
         JULIAN,
