@@ -53,7 +53,14 @@ int dz_net_addr_parse(const char *text, struct dz_net_addr *ret_addr)
     return 0;
 }
 
-static bool is_v4(const struct dz_net_addr *a)
+const char *dz_net_addr_print(const struct dz_net_addr *a, char ret_text[static DZ_NET_ADDR_TEXT])
+{
+    const bool v4 = dz_net_addr_is_v4(a);
+    return inet_ntop(v4 ? AF_INET : AF_INET6, a->bytes + (v4 ? V4_AT : 0), ret_text,
+                     DZ_NET_ADDR_TEXT);
+}
+
+bool dz_net_addr_is_v4(const struct dz_net_addr *a)
 {
     return memcmp(a->bytes, mapped, sizeof mapped) == 0;
 }
@@ -81,7 +88,8 @@ static bool holds(const struct dz_net_cidr *c, const struct dz_net_addr *a)
 {
     const size_t whole = c->bits / 8;
     const unsigned rest = c->bits % 8;
-    if (is_v4(a) != (c->bits >= DZ_NET_BITS_OF_V4 && is_v4(&c->addr))) /* ::/0 is not for IPv4 */
+    const bool of_v4 = c->bits >= DZ_NET_BITS_OF_V4 && dz_net_addr_is_v4(&c->addr);
+    if (dz_net_addr_is_v4(a) != of_v4) /* ::/0 is not for IPv4 */
         return false;
     if (memcmp(c->addr.bytes, a->bytes, whole) != 0)
         return false;
@@ -112,7 +120,7 @@ static int parse_cidr(const char *text, struct dz_net_cidr *ret_cidr, struct dz_
     if (n >= sizeof address || dz_net_addr_parse(address, &c.addr) < 0)
         return dz_fail(err, DZ_EINVAL, "\"%.64s\" is not an address or CIDR: write 10.0.0.0/8",
                        text);
-    const bool v4 = is_v4(&c.addr) && !strchr(address, ':');
+    const bool v4 = dz_net_addr_is_v4(&c.addr) && !strchr(address, ':');
     if (slash &&
         dz_num_u64(dz_str(slash + 1), 0, v4 ? BITS - DZ_NET_BITS_OF_V4 : BITS, &bits, NULL) < 0)
         return dz_fail(err, DZ_EINVAL, "\"%.64s\": the prefix must be a number of bits up to %d",
@@ -167,6 +175,16 @@ static size_t normalize(const char *text, char ret_name[static DZ_NET_NAME_MAX +
     return is_name(ret_name, n) ? n : 0;
 }
 
+int dz_net_name_parse(const char *text, char ret_name[static DZ_NET_NAME_MAX + 1])
+{
+    char name[DZ_NET_NAME_MAX + 1];
+    const size_t n = normalize(text, name);
+    if (n == 0)
+        return DZ_EINVAL;
+    memcpy(ret_name, name, n + 1);
+    return 0;
+}
+
 static int parse_domain(const char *text, struct dz_net_domain *ret_domain, struct dz_err *err)
 {
     struct dz_net_domain d = {.wild = text[0] == '*'};
@@ -191,11 +209,12 @@ static bool fits(const struct dz_net_domain *d, const char *name, size_t n)
     return n > size + 1 && name[n - size - 1] == '.' && memcmp(name + n - size, d->name, size) == 0;
 }
 
-static bool any_fits(const struct dz_net_domain *d, size_t count, const struct dz_net_to *to)
+static bool any_fits(const struct dz_net_domain *d, size_t count, const char *const *names,
+                     size_t name_count)
 {
     char name[DZ_NET_NAME_MAX + 1];
-    for (size_t i = 0; i < to->name_count; i++) {
-        const size_t n = normalize(to->names[i], name);
+    for (size_t i = 0; i < name_count; i++) {
+        const size_t n = normalize(names[i], name);
         for (size_t j = 0; n > 0 && j < count; j++)
             if (fits(&d[j], name, n))
                 return true;
@@ -311,11 +330,20 @@ enum dz_net_verdict dz_net_rules_judge(const struct dz_net_rules *r, const struc
     if (to->port == 0 || (nobody && !any_holds(r, DZ_NET_OPERATOR_CIDRS, &a)))
         return DZ_NET_RESERVED;
     if (any_holds(r, DZ_NET_DENY_CIDRS, &a) || any_holds(r, DZ_NET_DENY_CIDRS, as_given) ||
-        any_fits(r->deny_domains.p, r->deny_domains.n, to))
+        any_fits(r->deny_domains.p, r->deny_domains.n, to->names, to->name_count))
         return DZ_NET_FORBIDDEN;
     if (r->mode == DZ_NET_ALLOW_ALL)
         return DZ_NET_ALLOWED;
     const bool listed = any_holds(r, DZ_NET_ALLOW_CIDRS, &a) ||
-                        any_fits(r->allow_domains.p, r->allow_domains.n, to);
+                        any_fits(r->allow_domains.p, r->allow_domains.n, to->names, to->name_count);
     return listed && port_allowed(r, to) ? DZ_NET_ALLOWED : DZ_NET_UNLISTED;
+}
+
+enum dz_net_verdict dz_net_rules_judge_name(const struct dz_net_rules *r, const char *name)
+{
+    if (any_fits(r->deny_domains.p, r->deny_domains.n, &name, 1))
+        return DZ_NET_FORBIDDEN;
+    return r->mode == DZ_NET_ALLOW_ALL || any_fits(r->allow_domains.p, r->allow_domains.n, &name, 1)
+               ? DZ_NET_ALLOWED
+               : DZ_NET_UNLISTED;
 }

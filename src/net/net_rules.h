@@ -97,7 +97,18 @@ struct dz_net_to {
 };
 enum dz_net_verdict dz_net_rules_judge(const struct dz_net_rules *r, const struct dz_net_to *to);
 
+/* May the sandbox ask for the addresses of this name? In mode deny_all only if an allowed name
+ * fits, because a query itself carries bytes to the name's owner. */
+enum dz_net_verdict dz_net_rules_judge_name(const struct dz_net_rules *r, const char *name);
+
 /* "1.2.3.4", "::1". DZ_EINVAL. */
 int dz_net_addr_parse(const char *text, struct dz_net_addr *ret_addr);
+enum {
+    DZ_NET_ADDR_TEXT = 46,
+};
+const char *dz_net_addr_print(const struct dz_net_addr *a, char ret_text[static DZ_NET_ADDR_TEXT]);
+bool dz_net_addr_is_v4(const struct dz_net_addr *a);
+/* The name in lower case, without the dot at its end. DZ_EINVAL: no host can have such a name. */
+int dz_net_name_parse(const char *text, char ret_name[static DZ_NET_NAME_MAX + 1]);
 
 #endif

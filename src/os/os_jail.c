@@ -334,9 +334,9 @@ static void allow_proc(int ruleset)
     (void)close(proc.parent_fd);
 }
 
-/* Restrict every access that this kernel's Landlock knows, with no rule, or only one for reading
- * /proc. Signals and abstract sockets cannot reach outside of the domain. Returns the fences. */
-static uint32_t enter_landlock(bool proc, int *ret_abi)
+/* Restrict every access that this kernel's Landlock knows but what the jail excepts. Signals and
+ * abstract sockets cannot reach outside of the domain. Returns the fences. */
+static uint32_t enter_landlock(const struct dz_os_jail *jail, int *ret_abi)
 {
     static long abi; /* constant; forked children reuse it */
     struct dz_landlock_attr attr = {.fs = DZ_LANDLOCK_FS_ABI1};
@@ -347,7 +347,7 @@ static uint32_t enter_landlock(bool proc, int *ret_abi)
     attr.fs |= abi >= 2 ? DZ_LANDLOCK_FS_REFER : 0;
     attr.fs |= abi >= 3 ? DZ_LANDLOCK_FS_TRUNCATE : 0;
     attr.fs |= abi >= 5 ? DZ_LANDLOCK_FS_IOCTL_DEV : 0;
-    attr.net = abi >= 4 ? DZ_LANDLOCK_NET_TCP : 0;
+    attr.net = abi < 4 ? 0 : jail->landlock_net ? DZ_LANDLOCK_NET_BIND : DZ_LANDLOCK_NET_TCP;
     attr.scoped = abi >= 6 ? DZ_LANDLOCK_SCOPE_UNIX | DZ_LANDLOCK_SCOPE_SIGNAL : 0;
     size_t size = abi >= 6   ? sizeof attr
                   : abi >= 4 ? offsetof(struct dz_landlock_attr, scoped)
@@ -355,7 +355,7 @@ static uint32_t enter_landlock(bool proc, int *ret_abi)
     long fd = syscall(SYS_landlock_create_ruleset, &attr, size, 0);
     if (fd < 0)
         return 0;
-    if (proc)
+    if (jail->landlock_proc)
         allow_proc((int)fd);
     bool ok = syscall(SYS_landlock_restrict_self, (int)fd, 0) == 0;
     (void)close((int)fd);
@@ -481,7 +481,7 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return dz_fail_sys(err, errno, "give up new privileges");
     if (jail->landlock)
-        report.fences |= enter_landlock(jail->landlock_proc, &report.landlock_abi);
+        report.fences |= enter_landlock(jail, &report.landlock_abi);
     rc = check_demanded(report.fences, err);
     if (rc == 0)
         rc = enter_limits(jail, err);

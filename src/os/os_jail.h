@@ -108,6 +108,7 @@ struct dz_os_jail {
     int parent_signal; /* sent when the parent dies; 0: none */
     bool landlock;
     bool landlock_proc; /* files below /proc can still be opened for reading */
+    bool landlock_net;  /* TCP connections can still be made; also leave CLONE_NEWNET out then */
     uint32_t inherits;  /* fences of the parent's jail that also hold in this process */
     int namespaces;     /* CLONE_NEW* flags to unshare */
     /* Become `user`, an id of this range, which dz_os_users_check() accepted. NULL: keep the
@@ -159,5 +160,9 @@ extern const size_t dz_os_jail_users_count;
  * traps (struct dz_os_jail), because the guests' processes inherit it. */
 extern const struct dz_os_syscall dz_os_jail_linux[], dz_os_jail_linux_nest[];
 extern const size_t dz_os_jail_linux_count, dz_os_jail_linux_nest_count;
+
+/* The further calls of the broker (src/broker), which connects to other machines. */
+extern const struct dz_os_syscall dz_os_jail_broker[];
+extern const size_t dz_os_jail_broker_count;
 
 #endif

@@ -288,3 +288,28 @@ const struct dz_os_syscall dz_os_jail_linux_nest[] = {
     ANY(landlock_add_rule, "the same"),
 };
 const size_t dz_os_jail_linux_nest_count = DZ_ARRAY_LEN(dz_os_jail_linux_nest);
+
+/* A socket of a family and of a type with these flags. */
+#define SOCKET(family, type)                              \
+    {.number = __NR_socket,                               \
+     .name = "socket",                                    \
+     .arg = 0,                                            \
+     .mask = ALL,                                         \
+     .value = (family),                                   \
+     .also_mask = ALL,                                    \
+     .also_value = (type) | SOCK_NONBLOCK | SOCK_CLOEXEC, \
+     .text = #family " and " #type " with both flags",    \
+     .why = "a connection of a guest, or to a name server"}
+
+const struct dz_os_syscall dz_os_jail_broker[] = {
+    SOCKET(AF_INET, SOCK_STREAM),
+    SOCKET(AF_INET6, SOCK_STREAM),
+    SOCKET(AF_INET, SOCK_DGRAM),
+    SOCKET(AF_INET6, SOCK_DGRAM),
+    ANY(connect, "the same; the network of the host decides what can be reached"),
+    EQUAL(getsockopt, 1, SOL_SOCKET, "why a connection failed"),
+    ANY(recvfrom, "answers of name servers"),
+    ANY(epoll_wait, "wait for the daemon, connections and name servers"),
+    ANY(epoll_ctl, "the same"),
+};
+const size_t dz_os_jail_broker_count = sizeof dz_os_jail_broker / sizeof dz_os_jail_broker[0];

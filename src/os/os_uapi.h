@@ -85,7 +85,8 @@ struct dz_landlock_attr {
 #define DZ_LANDLOCK_FS_REFER     (1u << 13) /* ABI 2 */
 #define DZ_LANDLOCK_FS_TRUNCATE  (1u << 14) /* ABI 3 */
 #define DZ_LANDLOCK_FS_IOCTL_DEV (1u << 15) /* ABI 5 */
-#define DZ_LANDLOCK_NET_TCP      (1u << 0 | 1u << 1)
+#define DZ_LANDLOCK_NET_BIND     (1u << 0)
+#define DZ_LANDLOCK_NET_TCP      (DZ_LANDLOCK_NET_BIND | 1u << 1)
 #define DZ_LANDLOCK_SCOPE_UNIX   (1u << 0) /* abstract unix sockets */
 #define DZ_LANDLOCK_SCOPE_SIGNAL (1u << 1)
 

@@ -260,6 +260,8 @@ TEST(every_allowed_call_says_why)
         CHECK(dz_os_jail_linux[i].name && dz_os_jail_linux[i].why);
     for (size_t i = 0; i < dz_os_jail_linux_nest_count; i++)
         CHECK(dz_os_jail_linux_nest[i].name && dz_os_jail_linux_nest[i].why);
+    for (size_t i = 0; i < dz_os_jail_broker_count; i++)
+        CHECK(dz_os_jail_broker[i].name && dz_os_jail_broker[i].why);
 }
 
 /* --- the tables in the documentation ---------------------------------------------------- */
@@ -304,6 +306,8 @@ TEST(the_documentation_has_these_tables)
                 dz_os_jail_linux_count);
     print_calls(&want, "Zygotes of Linux programs, besides both", dz_os_jail_linux_nest,
                 dz_os_jail_linux_nest_count);
+    print_calls(&want, "The broker, besides cells and calls", dz_os_jail_broker,
+                dz_os_jail_broker_count);
     dz_buf_add(&want, "\n", 1);
     dz_buf_add(&want, last, strlen(last));
     CHECK_INT(want.err, 0);
