@@ -12,10 +12,11 @@
  *     absent      |----|      |----------|
  *     host      rw NONE   rw    NONE  rw NONE       the middle was needed
  *
- * Opening and writing are two steps, between which another thread would find zeros. So pages are
- * absent only while one thread runs in the memory: memory of several threads gets all pages at the
- * wake, and a thread that makes another one, or a process that does not suspend it, needs all pages
- * before. That is also the reason why absence is never shared by two address spaces.
+ * Opening and writing are two steps, between which another thread would find zeros. So all threads
+ * that run in the memory are stopped before (halt); their events come afterwards, as those of any
+ * interrupt. Most threads wait in a call, and run no instruction that could be stopped.
+ *
+ * Absence belongs to one address space: fork needs all pages before it copies them.
  *
  * The guest's process may break this by itself, through the stub, as it may break any of its
  * mappings: what it puts into an absent page is lost, because the page counts as absent.
@@ -156,13 +157,24 @@ int dz_linux_need_held(struct dz_linux *l, struct dz_linux_space *s, uint32_t nu
     return rc;
 }
 
-/* Does a thread of this memory run, a vfork child's? */
-static bool is_used(const struct dz_linux *l, const struct dz_linux_space *s)
+/* Call fn for each thread that runs in this memory. */
+static void each_running(const struct dz_linux *l, const struct dz_linux_space *s,
+                         void (*fn)(const struct dz_linux *l, uint32_t number))
 {
-    for (uint32_t i = 1; i < DZ_STUB_THREADS_MAX && s->groups > 1; i++)
-        if (l->threads[i] && l->threads[i]->group->space == s && l->threads[i]->running)
-            return true;
-    return false;
+    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->running; i++) {
+        const struct dz_linux_thread *t = l->threads[i];
+        seen += t && t->running;
+        if (t && t->running && t->group->space == s)
+            fn(l, i);
+    }
+}
+static void interrupt(const struct dz_linux *l, uint32_t number)
+{
+    linux_ops(l)->interrupt(l->o.stub, number);
+}
+static void halt(const struct dz_linux *l, uint32_t number)
+{
+    (void)linux_ops(l)->halt(l->o.stub, number); /* what does not stop is killed */
 }
 
 int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size)
@@ -176,25 +188,18 @@ int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size)
     const size_t i = index_of(s, range.start);
     if (i == s->absent.n || s->absent.p[i].start >= range.end)
         return 0;
-    if (!t->number || t->running || t->group->broken || is_used(t->l, s)) /* it ends now */
+    if (!t->number || t->group->broken || (t->running && !linux_ops(t->l)->halt))
         return -ESRCH;
+    if (linux_ops(t->l)->halt) {
+        each_running(t->l, s, interrupt); /* all of them stop at the same time */
+        each_running(t->l, s, halt);
+    }
     return dz_linux_need_held(t->l, s, t->number, range);
 }
 
 int dz_linux_need_all(struct dz_linux_thread *t)
 {
     return dz_linux_need(t, 0, DZ_MM_ADDRESS_MAX);
-}
-
-/* How many threads can run in it? */
-static uint32_t threads_of(const struct dz_linux *l, const struct dz_linux_space *s)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++) {
-        seen += l->threads[i] != NULL;
-        n += l->threads[i] && l->threads[i]->group->space == s;
-    }
-    return n;
 }
 
 static int leave(struct dz_linux *l, struct dz_linux_space *s, const struct dz_linux_pages *pages,
@@ -220,8 +225,7 @@ int dz_linux_leave(struct dz_linux *l, const struct dz_linux_memory *mem,
                    const struct dz_linux_filler *filler, struct dz_err *err)
 {
     struct dz_linux_space *s = mem->kind == DZ_LINUX_PRIVATE ? dz_linux_space_of(l, mem->id) : NULL;
-    if (!s || s->absent.n || n > DZ_LINUX_ABSENT_MAX / 2 || s->mm.vmas.n > VMAS_MOST ||
-        s->groups != 1 || threads_of(l, s) != 1)
+    if (!s || s->absent.n || n > DZ_LINUX_ABSENT_MAX / 2 || s->mm.vmas.n > VMAS_MOST)
         return dz_fail(err, DZ_EUNSUPPORTED, "this memory needs its pages at once");
     l->filler = *filler;
     const int rc = leave(l, s, pages, n);

@@ -742,8 +742,7 @@ static int copy(void *arg, struct dz_task *from_task, struct dz_task *to_task,
     uint32_t number = 0;
     if (!from->number)
         return -EAGAIN;
-    /* Only a thread that waits for the other one's exec may share absent pages with it. */
-    if (!(kind == DZ_STUB_SHARE && (flags & CLONE_VFORK)) && dz_linux_need_all(from) < 0)
+    if (kind == DZ_STUB_FORK && dz_linux_need_all(from) < 0)
         return -EAGAIN;
     int rc = copy_group(l, from, kind, &g);
     if (rc < 0)

@@ -251,17 +251,19 @@ int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 
 /* linux_absent.c: pages of a saved machine that are filled when they are needed. */
 /* Fill the absent pages in [at, at + size), before they are read, written or changed by a list;
- * afterwards none is left there. A failure breaks the group. The thread is stopped. */
+ * afterwards none is left there. A failure breaks the group. Threads that run in this memory are
+ * halted, this one, too. */
 int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size);
 int dz_linux_need_all(struct dz_linux_thread *t);
 bool dz_linux_is_absent(const struct dz_linux_space *s, uint64_t at);
 /* These pages are being unmapped. 0 or -ENOMEM. */
 DZ_NODISCARD int dz_linux_absent_cut(struct dz_linux_space *s, uint64_t start, uint64_t end);
-/* As dz_linux_need(), for exactly these pages; `number` is a stopped thread. */
+/* As dz_linux_need(), for exactly these pages; `number` and all other threads are stopped or
+ * halted. */
 int dz_linux_need_held(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
                        struct dz_mm_range range);
 
-/* linux_sleep.c. A thread of this memory that the stub has; 0: none. */
+/* linux_sleep.c. A thread of this memory that the stub has, if possible a stopped one; 0: none. */
 uint32_t dz_linux_space_thread(const struct dz_linux *l, const struct dz_linux_space *s);
 /* linux_sleep_mem.c. The address space with this number; NULL. */
 struct dz_linux_space *dz_linux_space_of(const struct dz_linux *l, uint64_t id);

@@ -341,16 +341,20 @@ static struct dz_linux_space *space_find(const struct wake *w, uint64_t id)
     return NULL;
 }
 
-/* A living thread of the address space; 0: none. */
+/* A living thread of the address space, if possible one that is stopped; 0: none. */
 uint32_t dz_linux_space_thread(const struct dz_linux *l, const struct dz_linux_space *s)
 {
+    uint32_t found = 0;
     for (uint32_t i = 1, seen = 0; i < DZ_STUB_THREADS_MAX && seen < l->count; i++) {
         const struct dz_linux_thread *t = l->threads[i];
         seen += t != NULL;
-        if (t && t->group->space == s && !is_dead(t->group))
+        if (!t || t->group->space != s || is_dead(t->group))
+            continue;
+        if (!t->running)
             return i;
+        found = i;
     }
-    return 0;
+    return found;
 }
 
 static int lay(struct dz_linux *l, const struct dz_linux_space *s, struct dz_err *err)

@@ -139,9 +139,14 @@ struct dz_stub_ops {
     /* Running: it stops with STOPPED, or with an event that came first. Stopped: does nothing. A
      * thread that does not stop in time is killed with its process: see wait(). */
     void (*interrupt)(struct dz_stub *s, uint32_t thread);
+    /* As interrupt(), and wait until the thread executes no instruction of the guest. Until wait()
+     * has returned its event it stays so, and memory() takes it. NULL: threads run in wait() only.
+     */
+    int (*halt)(struct dz_stub *s, uint32_t thread);
 
-    /* Stopped: execute a list of mm.h in its memory. DZ_MM_SYNC is skipped. A call that fails ends
-     * the list with its errno; memory then differs from the list, so end() the process. */
+    /* Stopped or halted: execute a list of mm.h in its memory. DZ_MM_SYNC is skipped. A call that
+     * fails ends the list with its errno; memory then differs from the list, so end() the process.
+     */
     int (*memory)(struct dz_stub *s, uint32_t thread, const struct dz_mm_call *calls, size_t n);
     /* The same, but the list may be executed as late as at the next function that uses the memory,
      * or by run(): a call that fails then ends the process. For a process of one thread whose

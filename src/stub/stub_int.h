@@ -109,6 +109,7 @@ struct thread {
     struct dz_stub_regs regs;
     struct stub_sites *sites;   /* of its address space; NULL: no memory for them */
     uint32_t told;              /* sites that its ctx has */
+    bool halted;                /* running, but it has stopped, which wait() did not report yet */
     bool light;                 /* stopped without a frame, in a call by a patched site, */
     struct dz_stub_regs called; /* with these registers */
 };

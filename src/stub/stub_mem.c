@@ -99,7 +99,9 @@ static int mem_memory(struct dz_stub *s, uint32_t thread, const struct dz_mm_cal
 {
     struct host *h = host_of(s);
     struct stub_call part[CTX_CALLS_MAX];
-    if (stopped_of(h, thread)->state == T_DEAD || dz_stub_flush(h, thread) < 0)
+    const struct thread *t = thread_of(h, thread);
+    assert(t->state != T_RUNNING || t->halted);
+    if (t->state == T_DEAD || dz_stub_flush(h, thread) < 0)
         return -ESRCH;
     leave(h, thread, calls, n);
     size_t count = 0;

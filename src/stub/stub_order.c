@@ -105,6 +105,7 @@ void dz_stub_bell_read(struct host *h)
 
 static int await_asleep(struct host *h, uint32_t number, struct group *g)
 {
+    const struct thread *t = &h->threads[number];
     dz_stub_bell_read(h);
     for (struct patience p = dz_stub_patience(h); dz_stub_patient(&p);) {
         struct pollfd fds[] = {
@@ -123,6 +124,8 @@ static int await_asleep(struct host *h, uint32_t number, struct group *g)
         }
         if (waits(h, number))
             return g->killed ? -ESRCH : 0;
+        if (t->interrupts)
+            (void)syscall(SYS_tgkill, g->pid, t->tid, SIGUSR1);
     }
     dz_stub_kill(h, g);
     return -ESRCH;

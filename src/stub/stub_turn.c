@@ -130,6 +130,18 @@ static void turn_interrupt(struct dz_stub *s, uint32_t thread)
     (void)syscall(SYS_tgkill, t->group->pid, t->tid, SIGUSR1);
 }
 
+static int turn_halt(struct dz_stub *s, uint32_t thread)
+{
+    struct host *h = host_of(s);
+    struct thread *t = thread_of(h, thread);
+    if (t->state != T_RUNNING)
+        return t->state == T_DEAD ? -ESRCH : 0;
+    turn_interrupt(s, thread);
+    const int rc = t->halted ? 0 : dz_stub_await(h, thread);
+    t->halted = rc == 0;
+    return rc;
+}
+
 /* ---- events ---------------------------------------------------------------------------- */
 
 /* The event that a frame shows. */
@@ -179,6 +191,7 @@ static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_e
         frame_event(h, number, &f, ret_event);
     }
     t->state = T_STOPPED;
+    t->halted = false;
     t->interrupts = 0;
     h->running--;
     dz_stub_spin_stopped(h);
@@ -366,6 +379,7 @@ void dz_stub_ops_turn(struct dz_stub_ops *ops)
     ops->known = turn_known;
     ops->ahead = turn_ahead;
     ops->interrupt = turn_interrupt;
+    ops->halt = turn_halt;
     ops->wait = turn_wait;
     ops->soon = turn_soon;
     ops->watch = turn_watch;

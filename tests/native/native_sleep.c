@@ -111,6 +111,113 @@ static int threads(void)
     return 0;
 }
 
+/* Threads that read the same pages without locks, each in an order of its own, while the main
+ * thread writes others: nobody sees a page before it has its content. */
+enum {
+    READERS = 3,
+    READ_PAGES = 256,
+    WORDS = PAGE / 8,
+    FORKS = 6,
+};
+struct held { /* shared by processes */
+    pthread_mutex_t mutex;
+    volatile int locked;
+};
+static uint64_t *pages;
+static volatile int over;
+static uint64_t word_of(uint64_t page, uint64_t i)
+{
+    return (page * WORDS + i + 1) * 0x9e3779b97f4a7c15u;
+}
+static void read_pages(uint64_t *random, int n)
+{
+    while (n-- > 0) {
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        const uint64_t page = (*random >> 33) % READ_PAGES, i = (*random >> 45) % WORDS;
+        const uint64_t seen = ((volatile uint64_t *)pages)[page * WORDS + i];
+        MUST(seen == word_of(page, i));
+    }
+}
+static void *reader(void *arg)
+{
+    uint64_t random = (uint64_t)(intptr_t)arg;
+    while (!over)
+        read_pages(&random, 1000);
+    return NULL;
+}
+static int64_t clock_us(void)
+{
+    struct timespec now;
+    MUST(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return now.tv_sec * (int64_t)1000000 + now.tv_nsec / 1000;
+}
+/* A process that ends while one of its threads runs and has a robust mutex, whose list is in memory
+ * that the thread does not use. */
+static void *hold_it(void *arg)
+{
+    struct held *h = arg;
+    MUST(pthread_mutex_lock(&h->mutex) == 0);
+    h->locked = 1;
+    for (;;)
+        __asm__ volatile("" ::: "memory");
+}
+static pid_t holder(struct held *h, uint64_t random)
+{
+    const struct timespec pause = {0, 6000000};
+    pthread_t t;
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    read_pages(&random, 5000);
+    MUST(pthread_create(&t, NULL, hold_it, h) == 0);
+    while (!h->locked)
+        sched_yield();
+    nanosleep(&pause, NULL);
+    _exit(7);
+}
+static int parallel(void)
+{
+    pthread_t t[READERS];
+    pthread_mutexattr_t attr;
+    uint64_t random = 77, all = 0;
+    const int prot = PROT_READ | PROT_WRITE;
+    uint64_t *own = mmap(NULL, READ_PAGES * PAGE, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct held *h = mmap(NULL, PAGE, prot, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pages = mmap(NULL, READ_PAGES * PAGE, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(pages != MAP_FAILED && own != MAP_FAILED && h != MAP_FAILED);
+    MUST(pthread_mutexattr_init(&attr) == 0 &&
+         pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED) == 0 &&
+         pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST) == 0 &&
+         pthread_mutex_init(&h->mutex, &attr) == 0);
+    for (uint64_t i = 0; i < READ_PAGES * WORDS; i++)
+        pages[i] = word_of(i / WORDS, i % WORDS);
+    for (intptr_t i = 0; i < READERS; i++)
+        MUST(pthread_create(&t[i], NULL, reader, (void *)(i + 1)) == 0);
+    for (int n = 0; n < FORKS; n++) {
+        const pid_t pid = holder(h, random);
+        MUST(pid > 0);
+        for (int i = 0; i < 20 || !h->locked; i++) {
+            const int64_t began = clock_us();
+            for (int p = i % 3; p < READ_PAGES && i < 20; p += 3)
+                own[p * WORDS + n] += word_of((uint64_t)p, (uint64_t)i);
+            while (clock_us() < began + 300)
+                read_pages(&random, 100);
+        }
+        int status;
+        MUST(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 7);
+        MUST(pthread_mutex_lock(&h->mutex) == EOWNERDEAD);
+        MUST(pthread_mutex_consistent(&h->mutex) == 0 && pthread_mutex_unlock(&h->mutex) == 0);
+        h->locked = 0;
+    }
+    over = 1;
+    for (int i = 0; i < READERS; i++)
+        MUST(pthread_join(t[i], NULL) == 0);
+    for (int i = 0; i < READ_PAGES * WORDS; i++)
+        all = all * 17 + own[i];
+    printf("parallel %016llx\n", (unsigned long long)all);
+    return 0;
+}
+
 /* A tree of processes that pass numbers along pipes, and one that is spawned (vfork, exec). */
 static int tree(const char *self)
 {
@@ -247,6 +354,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "threads") == 0)
         return threads();
+    if (strcmp(what, "parallel") == 0)
+        return parallel();
     if (strcmp(what, "tree") == 0)
         return tree(argv[0]);
     if (strcmp(what, "memory") == 0)

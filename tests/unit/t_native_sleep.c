@@ -97,6 +97,15 @@ TEST(threads)
     CHECK(moves > 4);
     stop();
 }
+/* Its threads run when pages are filled. */
+TEST(parallel)
+{
+    start();
+    same((const char *const[]){guest, "parallel", NULL}, NULL, 40, 4000000);
+    CHECK(moves > 4);
+    CHECK(nrig_left > 0);
+    stop();
+}
 TEST(tree)
 {
     start();
