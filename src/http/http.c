@@ -266,7 +266,7 @@ void dz_http_cut(struct dz_http *h, bool (*find)(const struct dz_http_req *r, vo
         if (!r || !r->match.route || !find(r, arg))
             continue;
         c->close = true;
-        if (!r->answered || r->source || c->ws)
+        if (!r->answered || r->source || c->ws || c->pass)
             dz_http_conn_end(c);
     }
 }

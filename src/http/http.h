@@ -88,6 +88,14 @@ struct dz_http_opts {
     unsigned stall_s;         /* of streams, both ways; 0: DZ_HTTP_STALL_S */
     unsigned sse_comment_ms;  /* 0: DZ_HTTP_SSE_COMMENT_MS */
     unsigned ws_ping_ms;      /* 0: DZ_HTTP_WS_PING_MS */
+    /* Called for every request before its route is looked up. Returns a streamed route that takes
+     * the request, whatever its path is; opts.admit is not called then, and the path and the query
+     * are not read. NULL: the table of routes decides. */
+    const struct dz_http_route *(*divert)(struct dz_http_req *r, void *user);
+    /* Called when a passed request (dz_http_pass) got no valid answer from the guest: answers it at
+     * once. DZ_EINVAL, DZ_ELIMIT: the client's body or the guest's answer is malformed; DZ_EIO: the
+     * guest has closed its connection. Needed if dz_http_pass is called. */
+    void (*unanswered)(struct dz_http_req *r, const struct dz_err *err, void *user);
     /* Called first for every request that has a route. A negative result refuses the request with
      * *err instead of calling the handler. NULL: every request is admitted. */
     int (*admit)(struct dz_http_req *r, void *user, struct dz_err *err);
@@ -201,6 +209,23 @@ struct dz_http_sink {
  * read, and a client that sent Expect gets no 100 Continue. If the answer comes before the end of
  * the body, the rest is discarded, or the connection is closed if the rest is long. */
 void dz_http_receive(struct dz_http_req *r, const struct dz_http_sink *sink, void *arg);
+
+/* --- requests that a guest answers --------------------------------------------------- */
+
+struct dz_http_pass_opts {
+    int fd;               /* a connected stream socket to the guest; taken over in any case */
+    struct dz_str prefix; /* of the path, taken off it; empty: none (http_relay.h) */
+    const char *tag;      /* for dz_http_pass_tag; must live as long as the request */
+};
+/* Forward a request of a streamed route, once, and its answer, both as they come, or bytes both
+ * ways after an upgrade to WebSocket. The request belongs to the server then. Negative: it cannot
+ * be forwarded, and has to be answered with *ret_status. */
+DZ_NODISCARD int dz_http_pass(struct dz_http_req *r, const struct dz_http_pass_opts *opts,
+                              int *ret_status, struct dz_err *err);
+/* The tag of a request that is being passed; NULL: it is not. For dz_http_cut. */
+const char *dz_http_pass_tag(const struct dz_http_req *r);
+struct dz_http_head;
+const struct dz_http_head *dz_http_head(const struct dz_http_req *r); /* borrowed */
 
 /* --- answers ------------------------------------------------------------------------- */
 

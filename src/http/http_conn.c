@@ -53,8 +53,7 @@ static ssize_t receive(struct dz_http_conn *c, void *p, size_t n)
     return got;
 }
 
-/* Free the input buffer. */
-static void in_release(struct dz_http_conn *c)
+void dz_http_in_release(struct dz_http_conn *c)
 {
     dz_free(c->in.p);
     c->in = (struct dz_http_in){NULL, 0, 0, 0};
@@ -69,7 +68,7 @@ ssize_t dz_http_read(struct dz_http_conn *c, void *p, size_t n)
     memcpy(p, c->in.p + c->in.at, n);
     c->in.at += n;
     if (c->in.at == c->in.end)
-        in_release(c);
+        dz_http_in_release(c);
     return (ssize_t)n;
 }
 
@@ -101,7 +100,7 @@ static bool make_room(struct dz_http_in *in, size_t n)
     return true;
 }
 
-static ssize_t fill(struct dz_http_conn *c, size_t room)
+ssize_t dz_http_fill(struct dz_http_conn *c, size_t room)
 {
     struct dz_http_in *in = &c->in;
     if (in->size - in->end < room / 4 && !make_room(in, room))
@@ -111,7 +110,7 @@ static ssize_t fill(struct dz_http_conn *c, size_t room)
     if (n > 0)
         in->end += (size_t)n;
     else if (in->at == in->end)
-        in_release(c);
+        dz_http_in_release(c);
     return n;
 }
 
@@ -266,7 +265,7 @@ static bool read_head(struct dz_http_conn *c)
     bool had = c->in.end > c->in.at;
     if (take_head(c))
         return true;
-    ssize_t got = fill(c, ROOM);
+    ssize_t got = dz_http_fill(c, ROOM);
     if (got == 0 || got == DZ_HTTP_IO_BROKEN)
         c->dead = true;
     if (got > 0 && !had) /* the first bytes of a head start its deadline */
@@ -293,7 +292,7 @@ static bool read_body(struct dz_http_conn *c)
     if (r->whole || (r->blocked && !r->nudged && !r->answered))
         return false;
     if (c->in.at == c->in.end) {
-        ssize_t got = fill(c, DZ_IO_PIECE);
+        ssize_t got = dz_http_fill(c, DZ_IO_PIECE);
         if ((got == 0 || got == DZ_HTTP_IO_BROKEN) && !r->answered)
             c->dead = true;
         else if (got == 0 || got == DZ_HTTP_IO_BROKEN)
@@ -356,7 +355,7 @@ static void finish(struct dz_http_conn *c)
     if (c->tls)
         dz_tls_goodbye(c->tls);
     (void)shutdown(c->fd, SHUT_WR);
-    in_release(c);
+    dz_http_in_release(c);
     c->stage = DZ_HTTP_AT_LINGER; /* closing with unread input would discard the answer */
     dz_http_conn_allow(c, LINGER_MS);
 }
@@ -414,6 +413,34 @@ static bool linger(struct dz_http_conn *c)
     return n > 0;
 }
 
+static bool pass(struct dz_http_conn *c)
+{
+    const struct dz_http *h = c->http;
+    struct dz_http_req *r = c->request;
+    struct dz_err err;
+    switch (dz_http_pass_some(c)) {
+    case DZ_HTTP_PASS_WAITS:
+    case DZ_HTTP_PASS_MOVED:
+        return false;
+    case DZ_HTTP_PASS_TURN:
+        c->turn = true;
+        return false;
+    case DZ_HTTP_PASS_OVER:
+        dz_http_pass_free(c->pass);
+        finish(c);
+        return true;
+    case DZ_HTTP_PASS_FAILED:
+        err = *dz_http_pass_error(c);
+        dz_http_pass_free(c->pass);
+        h->opts.unanswered(r, &err, h->opts.user);
+        return true;
+    case DZ_HTTP_PASS_BROKEN:
+        break;
+    }
+    c->dead = true;
+    return false;
+}
+
 static bool step(struct dz_http_conn *c)
 {
     switch (c->stage) {
@@ -427,6 +454,8 @@ static bool step(struct dz_http_conn *c)
         return send_answer(c);
     case DZ_HTTP_AT_LINGER:
         return linger(c);
+    case DZ_HTTP_AT_PASS:
+        return pass(c);
     case DZ_HTTP_AT_WAIT:
     case DZ_HTTP_AT_SOCKET:
         break;
@@ -435,7 +464,7 @@ static bool step(struct dz_http_conn *c)
 }
 
 /* The events to poll for. */
-static int events_of(const struct dz_http_conn *c)
+static int events_of(struct dz_http_conn *c)
 {
     const struct dz_http_req *r = c->request;
     int events = c->want;
@@ -452,6 +481,9 @@ static int events_of(const struct dz_http_conn *c)
         break;
     case DZ_HTTP_AT_SEND:
         events |= !r->whole && !c->close ? DZ_POLL_READ : 0;
+        break;
+    case DZ_HTTP_AT_PASS:
+        events |= dz_http_pass_watch(c);
         break;
     case DZ_HTTP_AT_WAIT:
         break;
@@ -590,6 +622,8 @@ void dz_http_conn_free(struct dz_http_conn *c)
     c->ws = NULL;
     if (w)
         dz_http_ws_drop(w);
+    if (c->pass)
+        dz_http_pass_free(c->pass);
     if (c->request)
         dz_http_req_left(c->request);
     c->request = NULL;
@@ -599,7 +633,7 @@ void dz_http_conn_free(struct dz_http_conn *c)
     dz_poll_free(c->poll);
     dz_tls_free(c->tls);
     dz_fd_close(&c->fd);
-    in_release(c);
+    dz_http_in_release(c);
     dz_buf_release(&c->out);
     dz_http_conn_over(h, c);
     dz_free(c);

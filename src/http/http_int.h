@@ -10,8 +10,9 @@
  * A connection goes round
  *
  *     HANDSHAKE ──▶ HEAD ──▶ BODY ──▶ WAIT ──▶ SEND ──▶ HEAD | LINGER | SOCKET
- *                            └──────▶ SEND (answered before the end of the body, of which
- *                                           some is still read and thrown away)
+ *                            ├──────▶ SEND (answered before the end of the body, of which
+ *                            │              some is still read and thrown away)
+ *                            └──────▶ PASS (dz_http_pass) ──▶ HEAD | LINGER | SEND
  *
  * and moves in one function, dz_http_conn_run, which is called by the loop only: by the
  * connection's poll, the tick, and a timer of zero milliseconds for connections that were
@@ -97,6 +98,7 @@ enum dz_http_stage {
     DZ_HTTP_AT_SEND,   /* sending an answer */
     DZ_HTTP_AT_LINGER, /* the answer is out; wait until the client has read it */
     DZ_HTTP_AT_SOCKET, /* a WebSocket owns the connection */
+    DZ_HTTP_AT_PASS,   /* the request and its answer go to and from a guest */
 };
 
 /* Bytes that were read and not used yet. */
@@ -126,12 +128,13 @@ struct dz_http_conn {
     size_t out_at;
     struct dz_http_req *request;
     struct dz_ws *ws;
-    bool running, again; /* dz_http_conn_run is running; it must run again */
-    bool turn;           /* other connections have their turn first */
-    bool dead;           /* to be freed */
-    bool close;          /* close after this answer */
-    bool skipped;        /* an empty line before a request was skipped */
-    bool may_shake;      /* its turn for a step of the handshake */
+    struct dz_http_pass *pass; /* AT_PASS */
+    bool running, again;       /* dz_http_conn_run is running; it must run again */
+    bool turn;                 /* other connections have their turn first */
+    bool dead;                 /* to be freed */
+    bool close;                /* close after this answer */
+    bool skipped;              /* an empty line before a request was skipped */
+    bool may_shake;            /* its turn for a step of the handshake */
 };
 
 struct dz_http_req {
@@ -212,6 +215,20 @@ void dz_http_conn_watch(struct dz_http_conn *c, int events);
 void dz_http_conn_late(struct dz_http_conn *c);              /* its deadline is over */
 void dz_http_conn_allow(struct dz_http_conn *c, int64_t ms); /* a new deadline; 0: none */
 
+/* http_pass.c */
+enum dz_http_passed {
+    DZ_HTTP_PASS_WAITS, /* continue when a side is ready */
+    DZ_HTTP_PASS_MOVED,
+    DZ_HTTP_PASS_TURN,   /* continue after the turn of others */
+    DZ_HTTP_PASS_OVER,   /* all of the answer is out */
+    DZ_HTTP_PASS_FAILED, /* the client can still be given another answer */
+    DZ_HTTP_PASS_BROKEN, /* the connection must be cut */
+};
+enum dz_http_passed dz_http_pass_some(struct dz_http_conn *c);
+int dz_http_pass_watch(struct dz_http_conn *c); /* polls the guest; returns events for the client */
+const struct dz_err *dz_http_pass_error(const struct dz_http_conn *c); /* after FAILED */
+void dz_http_pass_free(struct dz_http_pass *p);
+
 /* http_conn.c: bytes, by TLS or not. */
 enum {
     DZ_HTTP_IO_LATER = -1,
@@ -220,6 +237,9 @@ enum {
 /* Read bytes, those read ahead first. At least 1, 0 at the end of input, or one of the above. */
 ssize_t dz_http_read(struct dz_http_conn *c, void *p, size_t n);
 ssize_t dz_http_write(struct dz_http_conn *c, const void *p, size_t n, bool more);
+/* Read into c->in; results as above. */
+ssize_t dz_http_fill(struct dz_http_conn *c, size_t room);
+void dz_http_in_release(struct dz_http_conn *c); /* free the input buffer */
 
 /* http_req.c */
 /* A request of a head of n bytes; NULL: out of memory. p may be NULL: it is refused. */

@@ -45,14 +45,25 @@ static bool same(struct dz_str a, const char *b)
     return a.n == strlen(b) && strncasecmp(a.p, b, a.n) == 0;
 }
 
-/* The value of "name=value". */
+/* The value of "name=value". Blanks around both are no part of them (RFC 6265, 5.2), so a filter
+ * that kept them would miss a cookie that a browser accepts. */
 static bool is_pair(struct dz_str pair, const char *name, struct dz_str *ret_value)
 {
     const size_t eq = dz_str_find_char(pair, '=');
-    if (eq == DZ_STR_NONE || !dz_str_eqz(dz_str_sub(pair, 0, eq), name))
+    if (eq == DZ_STR_NONE || !dz_str_eqz(dz_str_trim(dz_str_sub(pair, 0, eq)), name))
         return false;
-    *ret_value = dz_str_sub(pair, eq + 1, pair.n);
+    *ret_value = dz_str_trim(dz_str_sub(pair, eq + 1, pair.n));
     return true;
+}
+
+/* Does "name=value" set our cookie? Some clients take "=name=value" for a cookie with that name. */
+static bool is_our_cookie(struct dz_str pair)
+{
+    struct dz_str value;
+    pair = dz_str_trim(pair);
+    if (pair.n > 0 && pair.p[0] == '=')
+        pair = dz_str_sub(pair, 1, pair.n);
+    return is_pair(pair, DZ_HTTP_PREVIEW_COOKIE, &value);
 }
 
 static bool find_pair(struct dz_str rest, char separator, const char *name, struct dz_str *ret)
@@ -135,11 +146,11 @@ static void put(struct dz_buf *to, const char *name, const char *value)
 /* The value of a Cookie header without our cookie; nothing if no other is there. */
 static void put_cookies(struct dz_buf *to, const char *value)
 {
-    struct dz_str rest = dz_str(value), part, ours;
+    struct dz_str rest = dz_str(value), part;
     bool any = false;
     while (dz_str_split(&rest, ';', &part)) {
         part = dz_str_trim(part);
-        if (part.n == 0 || is_pair(part, DZ_HTTP_PREVIEW_COOKIE, &ours))
+        if (part.n == 0 || is_our_cookie(part))
             continue;
         dz_buf_adds(to, any ? "; " : "Cookie: ");
         dz_buf_add(to, part.p, part.n);
@@ -215,7 +226,8 @@ static void put_forwarded(struct dz_buf *to, const struct dz_http_head *head,
         dz_buf_addf(to, "X-Forwarded-Prefix: %.*s\r\n", (int)opts->prefix.n, opts->prefix.p);
 }
 
-static void put_request_headers(struct dz_buf *to, const struct dz_http_head *head)
+static void put_request_headers(struct dz_buf *to, const struct dz_http_head *head,
+                                const struct dz_http_relay_opts *opts)
 {
     static const char *const ours[] = {"Host",
                                        "X-Forwarded-For",
@@ -229,6 +241,8 @@ static void put_request_headers(struct dz_buf *to, const struct dz_http_head *he
                                        "X-Real-IP"};
     for (size_t i = 0; i < head->count; i++) {
         const char *name = head->headers[i].name;
+        if (strcasecmp(name, "Cookie") == 0 && opts->prefix.n > 0)
+            continue; /* of a host that several sandboxes share */
         if (strcasecmp(name, "Cookie") == 0 && !is_hop(head, name))
             put_cookies(to, head->headers[i].value);
         else if (!is_hop(head, name) && !is_one_of(name, ours, DZ_ARRAY_LEN(ours)))
@@ -246,6 +260,7 @@ int dz_http_relay_begin(struct dz_http_relay *r, const struct dz_http_head *head
                                .upgrades = wants_websocket(head),
                                .head_only = strcmp(head->method, "HEAD") == 0,
                                .old_client = head->minor == 0,
+                               .shared_host = opts->prefix.n > 0,
                                .close = head->close,
                                .request_chunked = head->body_size < 0,
                                .request_left = head->body_size > 0 ? (uint64_t)head->body_size : 0};
@@ -261,7 +276,7 @@ int dz_http_relay_begin(struct dz_http_relay *r, const struct dz_http_head *head
     dz_buf_addf(to_guest, " HTTP/1.%d\r\n", head->minor);
     if (host)
         put(to_guest, "Host", host);
-    put_request_headers(to_guest, head);
+    put_request_headers(to_guest, head, opts);
     put_forwarded(to_guest, head, opts);
     dz_buf_addf(to_guest, "Via: 1.%d doze\r\n", head->minor);
     if (dz_http_head_lists(head, "TE", "trailers") && !r->upgrades)
@@ -327,20 +342,24 @@ ssize_t dz_http_relay_body(struct dz_http_relay *r, const char *p, size_t n,
 
 /* ---- the answer --------------------------------------------------------------------------- */
 
-static void put_answer_headers(struct dz_buf *to, const struct dz_http_head *head)
+static void put_answer_headers(const struct dz_http_relay *r, struct dz_buf *to,
+                               const struct dz_http_head *head)
 {
-    struct dz_str ours;
     for (size_t i = 0; i < head->count; i++) {
         const char *name = head->headers[i].name, *value = head->headers[i].value;
         struct dz_str pair = dz_str(value), first;
         if (is_hop(head, name))
             continue;
-        /* a guest must not hand out tokens of previews */
-        if (strcasecmp(name, "Set-Cookie") == 0 && dz_str_split(&pair, ';', &first) &&
-            is_pair(dz_str_trim(first), DZ_HTTP_PREVIEW_COOKIE, &ours))
+        /* A guest must not hand out tokens of previews, nor cookies for a host that it shares. */
+        if (strcasecmp(name, "Set-Cookie") == 0 &&
+            (r->shared_host || (dz_str_split(&pair, ';', &first) && is_our_cookie(first))))
             continue;
         put(to, name, value);
     }
+    /* Pages of a host that several sandboxes share get an origin of their own each. */
+    if (r->shared_host)
+        put(to, "Content-Security-Policy",
+            "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts");
 }
 
 /* How the body of a final answer ends. */
@@ -387,7 +406,7 @@ static int take_head(struct dz_http_relay *r, size_t n, struct dz_buf *to, struc
         return dz_fail(err, DZ_ELIMIT, "the guest sent too many answers 1xx");
     if (!interim || !r->old_client) {
         dz_buf_addf(to, "HTTP/1.1 %d %s\r\n", a.status, a.reason);
-        put_answer_headers(to, &a.head);
+        put_answer_headers(r, to, &a.head);
     }
     if (interim) {
         dz_buf_adds(to, r->old_client ? "" : "\r\n");

@@ -24,7 +24,7 @@
 
 /* Where a client may put the token of a preview. The guest sees none of them. */
 #define DZ_HTTP_PREVIEW_HEADER "Doze-Preview-Token"
-#define DZ_HTTP_PREVIEW_COOKIE "doze_preview"
+#define DZ_HTTP_PREVIEW_COOKIE "__Host-doze_preview" /* so only this very host can set it */
 #define DZ_HTTP_PREVIEW_QUERY  "doze_token"
 
 enum dz_http_preview_from {
@@ -42,9 +42,11 @@ bool dz_http_preview_host(struct dz_str host, struct dz_str domain, uint32_t *re
                           struct dz_str *ret_id);
 
 struct dz_http_relay_opts {
-    const char *peer;     /* address of the client, for X-Forwarded-For */
-    bool tls;             /* for X-Forwarded-Proto */
-    struct dz_str prefix; /* taken off the path, which must begin with it; empty: nothing */
+    const char *peer; /* address of the client, for X-Forwarded-For */
+    bool tls;         /* for X-Forwarded-Proto */
+    /* Taken off the path, which must begin with it; empty: nothing. With a prefix several
+     * sandboxes share a host, so no cookies pass, and each page gets an origin of its own. */
+    struct dz_str prefix;
 };
 struct dz_http_relay {
     /* For the caller to read. */
@@ -54,7 +56,7 @@ struct dz_http_relay {
     bool close;        /* close the client's connection after the answer */
     int status;        /* of the answer; 0: none yet */
     /* Its own. */
-    bool upgrades, head_only, old_client;
+    bool upgrades, head_only, old_client, shared_host;
     int body; /* enum in http_relay.c */
     uint64_t left, request_left;
     bool request_chunked;

@@ -241,7 +241,8 @@ void dz_http_req_head(struct dz_http_req *r, const char *p, size_t n)
     r->whole = r->head.body_size == 0;
     r->asked = !r->head.expects;
     r->conn->stage = r->whole ? DZ_HTTP_AT_WAIT : DZ_HTTP_AT_BODY;
-    if (find_route(r))
+    r->match.route = r->http->opts.divert ? r->http->opts.divert(r, r->http->opts.user) : NULL;
+    if (r->match.route || find_route(r))
         begin_body(r);
 }
 
@@ -380,6 +381,11 @@ void dz_http_on_gone(struct dz_http_req *r, void (*fn)(void *arg), void *arg)
 const struct dz_http_route *dz_http_route_of(const struct dz_http_req *r)
 {
     return r->match.route;
+}
+
+const struct dz_http_head *dz_http_head(const struct dz_http_req *r)
+{
+    return &r->head;
 }
 
 const char *dz_http_method(const struct dz_http_req *r)

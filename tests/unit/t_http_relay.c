@@ -154,9 +154,10 @@ TEST(tokens_are_found_and_not_passed_on)
         enum dz_http_preview_from from;
     } cases[] = {
         {GET "doze-preview-token: abc\r\n\r\n", "abc", DZ_HTTP_PREVIEW_BY_HEADER},
-        {GET "Cookie: a=b; doze_preview=c1\r\n\r\n", "c1", DZ_HTTP_PREVIEW_BY_COOKIE},
-        {GET "Cookie: a\r\nCookie: doze_preview=\r\n\r\n", "", DZ_HTTP_PREVIEW_BY_COOKIE},
-        {GET "Cookie: xdoze_preview=c; Doze_preview=d\r\n\r\n", "", DZ_HTTP_PREVIEW_NONE},
+        {GET "Cookie: a=b; __Host-doze_preview=c1\r\n\r\n", "c1", DZ_HTTP_PREVIEW_BY_COOKIE},
+        {GET "Cookie: a\r\nCookie: __Host-doze_preview=\r\n\r\n", "", DZ_HTTP_PREVIEW_BY_COOKIE},
+        {GET "Cookie: x__Host-doze_preview=c; __host-doze_preview=d; doze_preview=e\r\n\r\n", "",
+         DZ_HTTP_PREVIEW_NONE},
         {"GET /?a&doze_token=q1 HTTP/1.1\r\nHost: h\r\n\r\n", "q1", DZ_HTTP_PREVIEW_BY_QUERY},
         {"GET /doze_token=q1 HTTP/1.1\r\nHost: h\r\n\r\n", "", DZ_HTTP_PREVIEW_NONE},
     };
@@ -170,9 +171,46 @@ TEST(tokens_are_found_and_not_passed_on)
         CHECK_INT(dz_http_preview_token(&head, &token), cases[i].from);
         CHECK(dz_str_eqz(token, cases[i].token));
     }
-    check_request(GET "Doze-Preview-Token: s\r\nCookie: doze_preview=s\r\n"
-                      "Cookie: a=1; doze_preview=s;b=2\r\n\r\n",
+    check_request(GET "Doze-Preview-Token: s\r\nCookie: __Host-doze_preview=s\r\n"
+                      "Cookie: a=1; __Host-doze_preview=s;b=2\r\n\r\n",
                   &by_host, GET "Cookie: a=1; b=2\r\n" FORWARDED "Connection: close\r\n\r\n");
+}
+
+/* Browsers strip blanks around a cookie's name, and some read "=name=value" as a name, too. */
+TEST(a_guest_cannot_set_the_cookie)
+{
+    static const char *const cookies[] = {
+        "__Host-doze_preview=x", "__Host-doze_preview =x; Path=/", " \t__Host-doze_preview\t=x",
+        "=__Host-doze_preview=x; Secure", "= __Host-doze_preview = x"};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(cookies); i++) {
+        char bytes[256], want[256];
+        struct rig x;
+        (void)snprintf(bytes, sizeof bytes, OK "Set-Cookie: %s\r\nContent-Length: 0\r\n\r\n",
+                       cookies[i]);
+        CHECK_INT(begin(&x, GET "\r\n", &by_host), 0);
+        CHECK_INT(answer(&x, bytes, 7), 0);
+        CHECK_STR(text(&x.to_client), OK "Content-Length: 0\r\n\r\n");
+        end(&x);
+        (void)snprintf(bytes, sizeof bytes, GET "Cookie: a=1;%s\r\n\r\n", cookies[i]);
+        (void)snprintf(want, sizeof want,
+                       GET "Cookie: a=1\r\n" FORWARDED "Connection: close\r\n\r\n");
+        if (!strchr(cookies[i], ';'))
+            check_request(bytes, &by_host, want);
+    }
+}
+
+/* Sandboxes that are reached by path share a host: its cookies are nobody's, and a page has no
+ * rights on the host. */
+TEST(a_shared_host)
+{
+    const struct dz_http_relay_opts opts = {.peer = "p", .prefix = DZ_STR("/p")};
+    struct rig x;
+    CHECK_INT(begin(&x, "GET /p/a HTTP/1.1\r\nHost: h\r\nCookie: a=1\r\n\r\n", &opts), 0);
+    CHECK(!strstr(text(&x.to_guest), "Cookie"));
+    CHECK_INT(answer(&x, OK "Set-Cookie: a=2\r\nContent-Length: 0\r\n\r\n", 9), 0);
+    CHECK(!strstr(text(&x.to_client), "Set-Cookie"));
+    CHECK(strstr(text(&x.to_client), "\r\nContent-Security-Policy: sandbox ") != NULL);
+    end(&x);
 }
 
 TEST(hosts_of_previews)
@@ -266,7 +304,8 @@ TEST(answers)
         {"GET / HTTP/1.0\r\n\r\n", "HTTP/1.1 100 C\r\n\r\n" OK "\r\nto the end",
          OK "Connection: close\r\n\r\nto the end", true},
         {GET "\r\n",
-         OK "Set-Cookie: doze_preview=evil; Path=/\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n",
+         OK
+         "Set-Cookie: __Host-doze_preview=evil; Path=/\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n",
          OK "Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n", false},
         {GET "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x\r\n\r\n",
          OK "Content-Length: 0\r\n\r\n", OK "Content-Length: 0\r\n\r\n", false},
