@@ -216,6 +216,7 @@ $(B)/tests/unit/t_native_sleep: $(B)/tests/native/native_sleep
 $(B)/tests/unit/t_native_edges: $(B)/tests/native/native_edges
 $(B)/tests/unit/t_native_net: $(B)/tests/native/native_net $(B)/tests/native/native_netif
 $(B)/tests/unit/t_cell_native: $(B)/tests/native/native_cell
+$(B)/tests/unit/t_cell_net: $(B)/tests/native/native_door
 $(B)/tests/unit/t_native_hostile: $(B)/tests/native/native_hostile
 $(B)/tests/security/t_cell_linux: $(B)/tests/native/native_attacks
 $(B)/tests/native/native_net $(B)/tests/native/native_netif: tests/native/native_net.h

@@ -309,7 +309,7 @@ static int send_to_root(const struct calling *c, const struct dz_frame *f, const
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     while (fd >= 0 && rc == 0 && poll(&p, 1, ROOT_MS) > 0)
         rc = dz_frame_send_fds(
-            fd, f, fds, n,
+            fd, f, NULL, fds, n,
             err); /* 0: the socket is full again, because another thread was faster */
     if (rc == 0)
         return dz_fail(err, DZ_EBUSY, "%s: the process that starts cells does not answer",

@@ -231,7 +231,7 @@ bool dz_frame_gone(int fd)
 struct start_head {
     uint32_t flags;  /* START_* */
     uint32_t asleep; /* enum dz_cell_asleep */
-    uint32_t envc, modules, lock_wait_ms, sleepers, host_user, pad;
+    uint32_t envc, modules, lock_wait_ms, sleepers, host_user, own4;
     uint64_t memory, pack_at;
     int64_t clock_ns;
 };
@@ -244,6 +244,8 @@ enum {
     START_STRICT = 32,
     START_GO = 64,
     START_READONLY = 128,
+    START_NET = 512,
+    START_NET_RESUMES = 1024,
     START_NO_WAL = 256, /* no WAL is passed: the second descriptor is the disk again */
 };
 
@@ -260,8 +262,8 @@ static uint32_t add_strings(struct dz_buf *b, const char *const *list)
     return n;
 }
 
-static int send_with_fds(int fd, const struct dz_frame *head, const void *payload, const int *fds,
-                         size_t count, struct dz_err *err)
+int dz_frame_send_fds(int fd, const struct dz_frame *head, const void *payload, const int *fds,
+                      size_t count, struct dz_err *err)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)] = {0};
     struct dz_frame copy = *head;
@@ -289,20 +291,14 @@ static int send_with_fds(int fd, const struct dz_frame *head, const void *payloa
     return dz_fail_sys(err, errno, "pass descriptors to the cell");
 }
 
-int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
-                      struct dz_err *err)
-{
-    assert(head->size == 0);
-    return send_with_fds(fd, head, NULL, fds, count, err);
-}
-
 static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool forked)
 {
     return (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->ends_with_main ? START_ENDS_WITH_MAIN : 0u) |
            (forked ? START_FORKED : 0u) | (s->strict ? START_STRICT : 0u) |
            (s->go ? START_GO : 0u) | (s->readonly ? START_READONLY : 0u) |
-           (s->wal_fd < 0 ? START_NO_WAL : 0u);
+           (s->wal_fd < 0 ? START_NO_WAL : 0u) | (s->net ? START_NET : 0u) |
+           (s->net && s->net_resumes ? START_NET_RESUMES : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -322,6 +318,7 @@ int dz_start_encode(const struct dz_cell_start *s, bool forked, struct dz_starti
                               .modules = forked ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
                               .host_user = s->host_user,
+                              .own4 = s->net ? s->own4 : 0,
                               .memory = s->memory_bytes,
                               .pack_at = forked ? 0 : s->pack_at,
                               .clock_ns = s->clock_ns};
@@ -371,7 +368,7 @@ static int send_start(int fd, const struct dz_frame *f, const struct dz_starting
     while (n < s->fd_count && (rc = fds[n] = dz_fd_reopen(s->fds[n], err)) >= 0)
         n++;
     if (rc >= 0)
-        rc = send_with_fds(fd, f, s->body.p, fds, n, err);
+        rc = dz_frame_send_fds(fd, f, s->body.p, fds, n, err);
     while (n > own)
         (void)close(fds[--n]);
     return rc;
@@ -467,6 +464,9 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->pack_at = head.pack_at;
     s->asleep = (enum dz_cell_asleep)head.asleep;
     s->fresh = head.flags & START_FRESH;
+    s->net = head.flags & START_NET;
+    s->net_resumes = head.flags & START_NET_RESUMES;
+    s->own4 = head.own4;
     s->ephemeral = head.flags & START_EPHEMERAL;
     s->ends_with_main = head.flags & START_ENDS_WITH_MAIN;
     s->forked = head.flags & START_FORKED;

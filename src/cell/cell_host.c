@@ -228,6 +228,8 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         c->helper = DZ_USER_NONE;
     }
     int rc = dz_cell_exec_event(c, f, e, err);
+    if (rc == 0)
+        rc = dz_cell_net_event(c, f, e, err);
     if (rc != 0)
         return rc;
     switch (f->type) {
@@ -369,7 +371,7 @@ int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 int dz_cell_snapshot(struct dz_cell *c, int fd, struct dz_err *err)
 {
     const struct dz_frame f = {.type = DZ_FRAME_SNAPSHOT};
-    return dz_cell_send_fds(c, &f, &fd, 1, err);
+    return dz_cell_send_fds(c, &f, NULL, &fd, 1, err);
 }
 
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)

@@ -78,20 +78,24 @@ struct dz_cell {
     uint32_t group;
     uint64_t memory_max; /* the memory limit of that cgroup; 0: not set yet */
     bool out_of_memory;
-    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+    _Alignas(uint64_t) uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
 /* Send a frame without blocking; bytes for which the socket has no room are queued. */
 int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                  struct dz_err *err);
-int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
-                     struct dz_err *err);
+int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const void *payload,
+                     const int *fds, size_t count, struct dz_err *err);
 /* Turn a frame about the machine or a command into an event. 0: the frame is about something else.
  */
 int dz_cell_exec_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
 /* Return the next event of an UP that is being reported. */
 int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err);
+/* The same for frames about connections to the outside. */
+int dz_cell_net_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                      struct dz_err *err);
+extern const struct dz_cell_net_ops dz_cell_nets;
 /* The same for frames about file operations. */
 int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                      struct dz_err *err);

@@ -92,15 +92,15 @@ static int copy_fds(struct dz_queued *q, const int *fds, size_t count, struct dz
     return 0;
 }
 
-int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
-                     struct dz_err *err)
+int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const void *payload,
+                     const int *fds, size_t count, struct dz_err *err)
 {
     if (!c->held && dz_list_empty(&c->queue)) {
-        int rc = dz_frame_send_fds(c->fd, f, fds, count, err);
+        int rc = dz_frame_send_fds(c->fd, f, payload, fds, count, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
     }
-    struct dz_queued *q = add(c, f, NULL, err);
+    struct dz_queued *q = add(c, f, payload, err);
     int rc = q ? copy_fds(q, fds, count, err) : err ? err->code : DZ_EBUSY;
     if (rc < 0 && q)
         drop(c, q);
@@ -111,8 +111,9 @@ int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
 {
     while (!c->held && !dz_list_empty(&c->queue)) {
         struct dz_queued *q = DZ_LIST_FIRST(struct dz_queued, &c->queue, link);
-        int rc = q->fd_count ? dz_frame_send_fds(c->fd, &q->frame, q->fds, q->fd_count, err)
-                             : dz_frame_send(c->fd, &q->frame, q->payload, false, err);
+        int rc = q->fd_count
+                     ? dz_frame_send_fds(c->fd, &q->frame, q->payload, q->fds, q->fd_count, err)
+                     : dz_frame_send(c->fd, &q->frame, q->payload, false, err);
         if (rc <= 0)
             return rc; /* 0: the socket is full, so send the rest later */
         drop(c, q);
@@ -603,6 +604,8 @@ static int on_activity(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
     e->memory_bytes = a.memory_bytes;
     e->disk_bytes = a.disk_bytes;
     e->procs = a.procs;
+    e->net_in = a.net_in;
+    e->net_out = a.net_out;
     return 1;
 }
 

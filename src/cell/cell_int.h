@@ -47,6 +47,20 @@ enum dz_frame_type {
     DZ_FRAME_OP_END = 51,
     DZ_FRAME_OP_CANCEL = 52,
     DZ_FRAME_OP_ACK = 53, /* value: bytes of data that were used */
+    /* of connections to the outside (runtime/runtime_net.h) */
+    DZ_FRAME_NET_IN = 80, /* value: generation; payload: struct dz_frame_net_in; its socket */
+    DZ_FRAME_NET_CONNECTED = 81, /* stream: channel; value: generation; with its socket */
+    DZ_FRAME_NET_REFUSED = 82,   /* stream: channel; value: errno */
+    DZ_FRAME_NET_LOST = 83,      /* value: generation; stream: errno */
+    DZ_FRAME_NET_RESUME = 84,    /* value: generation; with its socket */
+    DZ_FRAME_NET_RESUMED = 85,
+    /* the same, from the cell */
+    DZ_FRAME_NET_ANSWER = 88,  /* value: generation; stream: -DZ_E*, 0: a listener has it */
+    DZ_FRAME_NET_PORTS = 89,   /* payload: struct dz_cell_port, any number */
+    DZ_FRAME_NET_CONNECT = 90, /* stream: channel; payload: struct dz_cell_address */
+    DZ_FRAME_NET_CLOSED =
+        91,                 /* value: generation; stream: 1: by a reset. Or value 0: the channel */
+    DZ_FRAME_NET_REST = 92, /* payload: struct dz_cell_rest, any number */
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: how many more bytes it takes */
@@ -150,8 +164,12 @@ struct dz_frame_limits {
 
 struct dz_frame_activity {
     int64_t cpu_ns, wake_at;
-    uint64_t bytes_in, bytes_out, memory_bytes, disk_bytes;
+    uint64_t bytes_in, bytes_out, memory_bytes, disk_bytes, net_in, net_out;
     uint32_t procs, pad;
+};
+struct dz_frame_net_in {
+    struct dz_cell_address from;
+    uint32_t port;
 };
 /* The payload of an EXEC. Strings with their NUL follow: id, program, cwd, user, argv, env,
  * preopens; then the bytes that the host keeps with the command. */
@@ -208,8 +226,8 @@ struct dz_frame_fds {
 int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                          struct dz_frame_fds *ret_fds, struct dz_err *err);
 /* Send again. 1: sent; 0: the socket is full; or DZ_E*. */
-int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
-                      struct dz_err *err);
+int dz_frame_send_fds(int fd, const struct dz_frame *head, const void *payload, const int *fds,
+                      size_t count, struct dz_err *err);
 
 /* Gathers the frames that a cell sends into few packets. Nothing else may send
  * on that socket. */
@@ -228,7 +246,7 @@ int dz_out_flush(struct dz_frame_out *o, bool block);
 
 /* Limits of a cell. The rest of its jail is the same for all cells. */
 enum {
-    DZ_CELL_NOFILE = 256,          /* descriptors */
+    DZ_CELL_NOFILE = 256 + DZ_CELL_NET_MAX, /* descriptors */
     DZ_CELL_NOFILE_NATIVE = 16384, /* the same for a cell that runs native programs: each process
                                       and each mapped file has one */
     DZ_CELL_TASKS_NATIVE =
@@ -334,6 +352,8 @@ struct dz_started {
     const char **env, **sleepers;
     enum dz_cell_asleep asleep;
     bool fresh, ephemeral, strict, readonly, ends_with_main, go;
+    bool net, net_resumes;
+    uint32_t own4;
     int64_t clock_ns; /* 0: the time */
     bool forked;      /* the zygote has the image and its modules */
     uint32_t lock_wait_ms;

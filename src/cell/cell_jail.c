@@ -203,6 +203,7 @@ size_t dz_cell_calls(bool zygote, bool native, const struct dz_os_users *users,
                      struct dz_os_syscall *ret_calls)
 {
     size_t n = add_calls(ret_calls, 0, dz_os_jail_compute, dz_os_jail_compute_count);
+    n = add_calls(ret_calls, n, dz_os_jail_net, dz_os_jail_net_count);
     if (native)
         n = add_calls(ret_calls, n, dz_os_jail_linux, dz_os_jail_linux_count);
     if (zygote)

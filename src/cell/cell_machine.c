@@ -7,6 +7,7 @@
  * it and is not `bare`.
  */
 #include "cell/cell_execs.h"
+#include "cell/cell_net.h"
 #include "cell/cell_sleep.h"
 #include "cell/cell_zygote.h"
 
@@ -342,6 +343,7 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *s, st
                                   .ops = &m->ops,
                                   .limits = &limits,
                                   .caps = policy->caps,
+                                  .net = dz_cell_net_ops(m->net),
                                   .pages = m->native ? dz_linux_pages(m->native->runner) : NULL};
     for (uint32_t i = 0; rc == 0 && i < DZ_KERNEL_KINDS_MAX; i++)
         if (has_kind(m, i)) {

@@ -79,6 +79,7 @@ struct dz_cell_machine {
     bool lost;                   /* the last cell crashed, and the machine's memory is lost */
     bool wakes;                  /* the machine that sleeps in the file is to be woken */
     bool readonly;               /* read-only: nothing in the file is changed */
+    struct dz_cell_net *net;     /* NULL: it has no connections to the outside */
     int64_t clock_ns;            /* the time that the clock of the files shows; 0: the real time */
 };
 

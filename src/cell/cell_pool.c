@@ -326,7 +326,7 @@ static int send_fork(struct zygote *z, int end, int gate, struct dz_err *err)
 {
     const struct dz_frame f = {.type = DZ_FRAME_ZYGOTE_FORK};
     const int fds[] = {end, gate};
-    return dz_frame_send_fds(z->fd, &f, fds, gate < 0 ? 1 : 2, err);
+    return dz_frame_send_fds(z->fd, &f, NULL, fds, gate < 0 ? 1 : 2, err);
 }
 
 /* Send the requests that wait, in order, as far as the socket takes them. */
@@ -513,7 +513,7 @@ static struct zygote *ask_for_zygote(struct dz_cell_pool *p, const struct dz_cel
     /* the hash is a second message, because a frame with descriptors has no payload */
     int rc = fork ? send_user(z, NULL) : -1;
     if (rc > 0)
-        rc = dz_frame_send_fds(p->root->fd, &f, fds, n, NULL);
+        rc = dz_frame_send_fds(p->root->fd, &f, NULL, fds, n, NULL);
     (void)close(ends[1]);
     f = (struct dz_frame){.type = DZ_FRAME_ZYGOTE_IMAGE, .size = 65};
     if (rc > 0)

@@ -5,6 +5,7 @@
 #include "cell/cell_runtime.h"
 
 #include "cell/cell_exec.h"
+#include "cell/cell_host.h"
 #include "cell/cell_op.h"
 #include "cell/cell_pool.h"
 
@@ -46,8 +47,9 @@ static const struct dz_cell_file_ops files = {
     .begin = dz_cell_begin, .fd = dz_cell_fd, .want = dz_cell_poll_events, .flush = dz_cell_flush, \
     .receive = dz_cell_receive, .pending = dz_cell_pending, .go = dz_cell_go,                      \
     .suspend = dz_cell_suspend, .copy = dz_cell_snapshot, .room = dz_cell_room,                    \
-    .limits = dz_cell_limits, .exec = &execs, .file = &files, .pid = dz_cell_pid,                  \
-    .out_of_memory = dz_cell_out_of_memory, .kill = dz_cell_kill, .free = dz_cell_free
+    .limits = dz_cell_limits, .exec = &execs, .file = &files, .net = &dz_cell_nets,                \
+    .pid = dz_cell_pid, .out_of_memory = dz_cell_out_of_memory, .kill = dz_cell_kill,              \
+    .free = dz_cell_free
 
 const struct dz_cell_ops dz_cell_wasm = {.kind = "wasm", .start = start, OF_A_POOL};
 const struct dz_cell_ops dz_cell_linux = {.kind = "linux", .start = start_linux, OF_A_POOL};

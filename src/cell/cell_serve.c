@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/vm.h"
+#include "cell/cell_net.h"
 #include "cell/cell_zygote.h"
 #include "db/db.h"
 #include "linux/linux_run.h"
@@ -242,9 +243,14 @@ static void go(struct dz_serve *s)
     int rc =
         s->start.readonly
             ? dz_fail(&err, DZ_ESTATE, "bring up the machine: the file was opened for reading only")
-            : dz_cell_machine_up(&s->machine, &s->start, &err);
+            : 0;
+    if (rc == 0 && s->start.net)
+        rc = dz_cell_net_new(&s->out, s->start.own4, &s->machine.net, &err);
+    if (rc == 0)
+        rc = dz_cell_machine_up(&s->machine, &s->start, &err);
     if (rc == 0 && s->machine.native)
-        rc = dz_linux_watch(s->machine.native->runner, s->fd, &err);
+        rc = dz_linux_watch(s->machine.native->runner,
+                            s->machine.net ? dz_cell_net_fd(s->machine.net) : s->fd, &err);
     if (rc == 0)
         rc = s->machine.wakes ? wake(s, &up, &head.live, &err)
                               : dz_execs_lose(s->machine.execs, &err);
@@ -260,6 +266,7 @@ static void go(struct dz_serve *s)
     s->up = true;
     dz_ops_let_go(s->ops);
     send_frame(s, DZ_FRAME_UP, 0, up.p, up.len);
+    dz_cell_net_up(s->machine.net, s->machine.kernel, s->start.net_resumes);
 }
 
 static void begin(struct dz_serve *s)
@@ -373,6 +380,7 @@ static int sleep_now(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, str
         return 1;
     dz_execs_send(s->machine.execs);
     dz_execs_inputs(s->machine.execs, &in);
+    dz_cell_net_rest(s->machine.net);
     return dz_cell_sleep_write(&s->machine, &in, goes_on, ret_wake_at, err);
 }
 
@@ -532,6 +540,14 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
     case DZ_FRAME_LIMITS:
         set_limits(s, f);
         break;
+    case DZ_FRAME_NET_IN:
+    case DZ_FRAME_NET_CONNECTED:
+    case DZ_FRAME_NET_REFUSED:
+    case DZ_FRAME_NET_LOST:
+    case DZ_FRAME_NET_RESUME:
+    case DZ_FRAME_NET_RESUMED:
+        dz_cell_net_frame(s->machine.net, f, s->payload, fds);
+        break;
     case DZ_FRAME_OP:
     case DZ_FRAME_OP_INPUT:
     case DZ_FRAME_OP_END:
@@ -586,6 +602,7 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
                                   .cpu_ns = (int64_t)misc.total_cpu_ns,
                                   .bytes_in = s->machine.execs->bytes_in,
                                   .bytes_out = s->machine.execs->bytes_out};
+    dz_cell_net_bytes(s->machine.net, &a.net_in, &a.net_out);
     a.wake_at = dz_kernel_runnable(k) || dz_kernel_away(k) ? 0 : next_deadline(s);
     for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
@@ -603,9 +620,12 @@ static int64_t report_activity(struct dz_serve *s)
 {
     struct dz_kernel_misc misc;
     const struct dz_execs *x = s->machine.execs;
+    uint64_t net_in, net_out;
     dz_kernel_misc_get(s->machine.kernel, &misc);
+    dz_cell_net_bytes(s->machine.net, &net_in, &net_out);
     if (s->reported_at != 0 && (int64_t)misc.total_cpu_ns == s->reported.cpu_ns &&
-        x->bytes_in == s->reported.bytes_in && x->bytes_out == s->reported.bytes_out)
+        x->bytes_in == s->reported.bytes_in && x->bytes_out == s->reported.bytes_out &&
+        net_in == s->reported.net_in && net_out == s->reported.net_out)
         return -1;
     int64_t now = dz_clock_boot_ns();
     if (s->reported_at != 0 && now - s->reported_at < REPORT_NS)
@@ -665,7 +685,9 @@ static bool wait_for_calls(struct dz_serve *s, int64_t left)
 /* Can something be read from the socket? */
 static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
 {
-    struct pollfd p[] = {{.fd = s->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    struct pollfd p[] = {{.fd = s->fd, .events = POLLIN},
+                         {.fd = -1, .events = POLLIN},
+                         {.fd = dz_cell_net_fd(s->machine.net), .events = POLLIN}};
     struct dz_kernel *k = s->machine.kernel;
     int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX, due = INT64_MAX;
     const bool sends = s->machine.execs->blocked || s->ops->blocked || s->out.count;
@@ -708,7 +730,7 @@ static bool wait_for_anything(struct dz_serve *s, int64_t most_ns)
     } else if (n != 0 || !reporting) {
         s->trimmed = false;
     }
-    return n > 0 && p[0].revents != 0;
+    return n > 0 && (p[0].revents | p[2].revents) != 0;
 }
 
 /* The main command has ended, and its end was sent: end the machine, too. */
@@ -723,9 +745,11 @@ DZ_NORETURN static void loop(struct dz_serve *s)
     struct dz_execs *x = s->machine.execs;
     bool look = true; /* check the socket? not after each call of a native program */
     for (;;) {
-        int64_t report_in = -1;
-        if (look)
+        int64_t report_in = -1, ports_in = -1;
+        if (look) {
             receive_all(s);
+            (void)dz_cell_net_turn(s->machine.net, &ports_in);
+        }
         look = true;
         if (s->suspend)
             suspend(s);
@@ -748,6 +772,8 @@ DZ_NORETURN static void loop(struct dz_serve *s)
             if (s->start.ends_with_main && x->main_ended)
                 end_with_main(s);
             report_in = report_activity(s);
+            report_in =
+                ports_in >= 0 && (report_in < 0 || ports_in < report_in) ? ports_in : report_in;
         }
         /* Frames for which the socket has no room are sent later: wait_for_anything() polls for
          * that. */

@@ -161,6 +161,11 @@ static int on_event(struct relay *r, const struct dz_cell_event *e, struct dz_er
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
     case DZ_CELL_OP_DONE:
+    case DZ_CELL_NET_ANSWER: /* its start has no connections to the outside */
+    case DZ_CELL_NET_PORTS:
+    case DZ_CELL_NET_CONNECT:
+    case DZ_CELL_NET_CLOSED:
+    case DZ_CELL_NET_REST:
     case DZ_CELL_GONE:
         return 0;
     }

@@ -147,6 +147,10 @@ enum {
     DZ_OS_JAIL_SHARED_FD = 128
 };
 
+/* The further calls of a cell, for connections to the outside whose sockets are handed in. */
+extern const struct dz_os_syscall dz_os_jail_net[];
+extern const size_t dz_os_jail_net_count;
+
 /* The further calls of a process (a zygote) that forks others into such a jail: fork children
  * that become its parent's children, open files in /proc, and set up a jail. */
 extern const struct dz_os_syscall dz_os_jail_nest[];

@@ -16,6 +16,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -164,6 +165,15 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
 #endif
 };
 const size_t dz_os_jail_compute_count = DZ_ARRAY_LEN(dz_os_jail_compute);
+
+const struct dz_os_syscall dz_os_jail_net[] = {
+    EQUAL(epoll_create1, 0, EPOLL_CLOEXEC, "one set of all connections"),
+    ANY(epoll_ctl, "the same"),
+    ANY(epoll_wait, "the same"),
+    EQUAL(shutdown, 1, SHUT_WR, "the end of what a program sends"),
+    EQUAL(ioctl, 1, FIONREAD, "how many bytes have come"),
+};
+const size_t dz_os_jail_net_count = DZ_ARRAY_LEN(dz_os_jail_net);
 
 const struct dz_os_syscall dz_os_jail_nest[] = {
     /* clone3(2) hides its flags behind a pointer and is not here. */

@@ -22,6 +22,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "runtime/runtime_net.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,6 +108,13 @@ struct dz_cell_start {
     const char *label;    /* the sandbox's id, logged with the cell's standard error; NULL: none */
     uint32_t host_user;   /* in a pool with users (cell_users.h): the tenant's user, which the cell
                              becomes */
+    bool net;             /* the machine may have connections to the outside */
+    /* With net: resume() and resumed() of struct dz_cell_net_ops are called after begin() or go().
+     * Without it, the connections of a machine that wakes are over. */
+    bool net_resumes;
+    /* With net: programs may connect to addresses outside, and this is their own address, of IPv4
+     * in the host's byte order. 0: they get ENETUNREACH. */
+    uint32_t own4;
 };
 
 enum dz_cell_event_type {
@@ -135,7 +143,13 @@ enum dz_cell_event_type {
     DZ_CELL_OP_DATA, /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* op ended: count; or code and text. Its last event */
-    DZ_CELL_GONE,           /* after SUSPENDED: the process has ended, the file's lock is free */
+    DZ_CELL_NET_ANSWER,     /* generation: the answer to an incoming connection; code */
+    DZ_CELL_NET_PORTS,      /* ports, count: programs listen on others, or a full queue has room */
+    DZ_CELL_NET_CONNECT,    /* channel: a program connects to address */
+    DZ_CELL_NET_CLOSED, /* generation: the guest has closed the connection; or channel, generation
+                           0: it does not wait for it any more. busy: by a reset */
+    DZ_CELL_NET_REST,   /* rests, count: the open connections, before SUSPENDED */
+    DZ_CELL_GONE,       /* after SUSPENDED: the process has ended, the file's lock is free */
 };
 
 /* The machine that a sandbox's file holds. */
@@ -173,6 +187,12 @@ struct dz_cell_event {
     bool timed_out;           /* EXITED: its timeout killed it */
     int code;                 /* DZ_E* of FAILED */
     enum dz_exec_wrong wrong; /* of EXEC_FAILED */
+    uint32_t channel;         /* of NET_* */
+    uint64_t generation;
+    struct dz_cell_address address;
+    const struct dz_cell_port *ports; /* valid until the next receive */
+    const struct dz_cell_rest *rests;
+    uint64_t net_in, net_out; /* ACTIVITY: bytes of connections to the outside */
     const char *text;         /* "" when there is nothing to say; valid until the next receive */
 };
 
@@ -257,6 +277,7 @@ struct dz_cell_ops {
 
     const struct dz_cell_exec_ops *exec;
     const struct dz_cell_file_ops *file;
+    const struct dz_cell_net_ops *net; /* NULL: its machines have no connections to the outside */
 
     int32_t (*pid)(struct dz_cell *c); /* 0: not known yet, or gone */
     /* Was the cell killed because it took more memory than its cgroup allows? */

@@ -25,6 +25,7 @@ static void on_turn(void *sandbox)
 static void destroy(struct dz_sandbox *s)
 {
     (void)dz_map_remove(&s->all->map, dz_str(s->id));
+    dz_net_free(s);
     dz_sandbox_drop_all(s);
     dz_loop_task_cancel(&s->turn);
     dz_sandbox_config_release(&s->config);
@@ -74,7 +75,7 @@ static bool is_needed(const struct dz_sandbox *s)
     return s->op || s->warm || s->taken || s->unsynced_file || !dz_list_empty(&s->waiting) ||
            s->cell || s->reserved || s->start == DZ_START_QUEUED || !dz_list_empty(&s->execs) ||
            !dz_list_empty(&s->acquiring) || !dz_list_empty(&s->file_ops) ||
-           !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked);
+           !dz_list_empty(&s->copies) || !dz_list_empty(&s->parked) || dz_net_needs(s);
 }
 
 void dz_sandbox_assert(const struct dz_sandbox *s)
@@ -115,6 +116,7 @@ void dz_sandbox_erased(struct dz_sandboxes *all, const struct dz_instance *row)
         return;
     s->unsynced_file = false;
     dz_file_op_gone(s);
+    dz_net_down(s, DZ_EGONE, NULL, "the sandbox was deleted");
     dz_exec_down(s, DZ_EGONE, NULL,
                  "the sandbox was deleted"); /* this also fails commands that sleep in it */
     dz_sandbox_unneeded(s);
@@ -315,6 +317,8 @@ static int open_all(struct dz_sandboxes *all, struct dz_err *err)
     if (rc == 0)
         rc = dz_files_init(all, err);
     if (rc == 0)
+        rc = dz_nets_init(all, err);
+    if (rc == 0)
         dz_sandboxes_clock_begin(all);
     return rc;
 }
@@ -336,6 +340,8 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
     dz_list_init(&all->exiting);
     dz_list_init(&all->up_pending);
     dz_list_init(&all->files.waiting);
+    dz_list_init(&all->net.deliveries);
+    all->net.epoll = -1;
     int rc = open_all(all, err);
     if (rc < 0) {
         dz_sandboxes_free(all);
@@ -360,6 +366,7 @@ void dz_sandboxes_free(struct dz_sandboxes *all)
     dz_map_release(&all->map);
     dz_starts_release(all);
     dz_files_release(all);
+    dz_nets_release(all);
     dz_exiting_cells_free(all);
     dz_map_release(&all->shares);
     dz_timer_free(all->tick);

@@ -141,6 +141,15 @@ struct dz_sandbox {
     unsigned full_more;          /* DZ_CELL_FULL since then that were not reported */
     int64_t wake[DZ_WAKE_STEPS]; /* times of the steps of a wake that is logged; else 0 */
     int64_t wake_cell[2];        /* CPU time and run queue wait of its cell */
+    struct {                     /* sandbox_net.c: connections to the outside */
+        struct dz_list conns, deliveries;
+        size_t count; /* of conns */
+        struct dz_cell_port *ports;
+        size_t port_count;
+        struct dz_acquire *wake; /* a connection wakes the sandbox */
+        bool again;              /* that had no room, and is tried again */
+        uint64_t bytes;          /* in both directions, at the last DZ_CELL_ACTIVITY */
+    } net;
     bool in_turn; /* its events are being handled, or it is being listed, so dz_sandbox_report_up()
                      does nothing */
     bool file_counted;      /* the host's: counted as a file-only cell */
@@ -227,6 +236,16 @@ struct dz_sandbox_host {
     /* Called when the cell is gone or will not write its pending copies: fail them. code 0: the
      * object is being freed, so notify nobody. */
     void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
+
+    /* The three of connections to the outside (sandbox_net.h) may be NULL. */
+    /* A program connects to an address outside: answer once, now or later, by dz_net_connected() or
+     * dz_net_refused(). NULL: ENETUNREACH. */
+    void (*net_connect)(void *arg, struct dz_sandbox *s, uint64_t ticket,
+                        const struct dz_cell_address *to);
+    /* An outgoing connection is over, or the program does not wait for it any more. */
+    void (*net_closed)(void *arg, struct dz_sandbox *s, uint64_t ticket);
+    /* dz_net_ports() has changed. */
+    void (*net_ports)(void *arg, struct dz_sandbox *s);
 };
 
 /* --- all sandboxes ----------------------------------------------------------------------- */

@@ -206,6 +206,7 @@ int dz_sandbox_init_cell(struct dz_sandbox *s)
     dz_list_init(&s->copies);
     dz_list_init(&s->parked);
     dz_list_init(&s->start_link);
+    dz_net_init(s);
     dz_loop_task_init(&s->fail, s, on_fail, s);
     return dz_timer_new(s->all->loop, on_linger, s, &s->linger, NULL);
 }
@@ -353,6 +354,8 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
     s->all->opts.host->copies_down(s->all->opts.arg, s, dz_sandbox_cell_code(code), text);
     dz_exec_down(s, was == DZ_PHASE_OPENING || was == DZ_PHASE_FILES ? 0 : DZ_EUNAVAIL, "crashed",
                  text);
+    if (was != DZ_PHASE_OPENING && was != DZ_PHASE_FILES)
+        dz_net_down(s, DZ_EUNAVAIL, "crashed", text);
     if (s->asked)
         dz_sandbox_cell_done(s, &how);
     else if (was == DZ_PHASE_UP)
@@ -378,6 +381,10 @@ static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
     if (!files)
         dz_exec_down(s, s->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
                      "the sandbox was suspended without its memory");
+    if (!files && s->keep_memory)
+        dz_net_asleep(s);
+    else if (!files)
+        dz_net_down(s, DZ_EUNAVAIL, "asleep", "the sandbox was suspended without its memory");
     if (s->asked)
         dz_sandbox_cell_done(s, &how);
     else if (!files)
@@ -392,8 +399,10 @@ static void suspend_failed(struct dz_sandbox *s, int code, const char *text)
 {
     const struct cell_end how = {.code = code, .error = text, .alive = true};
     s->phase = s->reserved ? DZ_PHASE_FILES : DZ_PHASE_UP;
-    if (s->phase == DZ_PHASE_UP)
+    if (s->phase == DZ_PHASE_UP) {
         dz_file_op_resume(s);
+        dz_net_awake(s);
+    }
     dz_sandbox_cell_done(s, &how);
 }
 
@@ -409,6 +418,9 @@ static void on_activity(struct dz_sandbox *s, const struct dz_cell_event *event)
     s->memory_bytes = event->memory_bytes;
     if (busy)
         dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_GUEST_CPU);
+    if (event->net_in + event->net_out != s->net.bytes)
+        dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_CONNECTION_BYTE);
+    s->net.bytes = event->net_in + event->net_out;
     int64_t until = event->wake_at == INT64_MAX ? 0 : event->wake_at / DZ_NS_PER_MS;
     dz_sandbox_guest_sleeps(s->all, s->id, until);
 }
@@ -425,6 +437,7 @@ static void report_up(struct dz_sandbox *s)
     dz_sandbox_cell_done(s, &how);
     mark_wake(s, WAKE_WRITTEN);
     dz_exec_connected(s);
+    dz_net_active(s);
     if (has_active && s->cell == c)
         on_activity(s, &active);
 }
@@ -477,8 +490,11 @@ static void on_up(struct dz_sandbox *s)
     s->cpu_at = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", s->id),
            dz_log_int("pid", s->ops->pid(s->cell)));
-    if (s->lost)
+    if (s->lost) {
         dz_exec_lost(s);
+        dz_net_lost(s);
+    }
+    s->net.bytes = 0;
     dz_exec_up(s);
     deliver_early(s);
     if (!s->local || s->lost) {
@@ -525,7 +541,9 @@ void dz_sandboxes_report_up(struct dz_sandboxes *all)
 static bool may_precede(const struct dz_sandbox *s, enum dz_cell_event_type type)
 {
     return type == DZ_CELL_STARTED || type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN ||
-           type == DZ_CELL_EXEC_FAILED || (type == DZ_CELL_EXITED && !s->ephemeral);
+           type == DZ_CELL_EXEC_FAILED ||
+           (type >= DZ_CELL_NET_ANSWER && type <= DZ_CELL_NET_REST) ||
+           (type == DZ_CELL_EXITED && !s->ephemeral);
 }
 
 static void on_ready(struct dz_sandbox *s)
@@ -604,6 +622,14 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         break;
     case DZ_CELL_ACTIVITY:
         on_activity(s, event);
+        break;
+    case DZ_CELL_NET_ANSWER:
+    case DZ_CELL_NET_PORTS:
+    case DZ_CELL_NET_CONNECT:
+    case DZ_CELL_NET_CLOSED:
+    case DZ_CELL_NET_REST:
+        if (!dz_net_event(s, event))
+            return unsolicited(s);
         break;
     case DZ_CELL_SUSPENDED: /* on request, or by itself */
         if (s->phase != DZ_PHASE_STOPPING && s->phase != DZ_PHASE_UP)
@@ -700,6 +726,8 @@ static int make_cell(struct dz_sandbox *s, const struct dz_instance *row,
                        s->id, row->kind);
     s->ops = runtime->ops;
     start.hold = start.go = go;
+    start.net = s->ops->net != NULL;
+    start.net_resumes = !go || dz_net_kept(s);
     start.sleepers = sleepers;
     start.sleeper_count = go ? dz_exec_sleepers(s, sleepers, DZ_ARRAY_LEN(sleepers)) : 0;
     start.asleep = go && s->drop_memory ? DZ_CELL_DROP : DZ_CELL_WAKE;
@@ -724,6 +752,8 @@ static int begin(struct dz_sandbox *s, struct dz_err *err)
         return rc;
     }
     mark_wake(s, WAKE_SENT);
+    if (dz_net_kept(s))
+        dz_net_resume(s);
     dz_sandbox_watch_cell(s);
     return 0;
 }
@@ -807,6 +837,7 @@ void dz_sandbox_promote(struct dz_sandbox *s)
         return;
     }
     mark_wake(s, WAKE_SENT);
+    dz_net_resume(s);
     dz_file_op_resume(s);
     dz_sandbox_watch_cell(s);
 }
@@ -826,12 +857,15 @@ void dz_sandbox_cell_kill(struct dz_sandbox *s)
 {
     if (!dz_start_unqueue(s) && !s->cell)
         return;
+    const bool machine = s->phase != DZ_PHASE_OPENING && s->phase != DZ_PHASE_FILES;
     s->asked = false;
     drop_cell(s);
     s->phase = DZ_PHASE_NONE;
     dz_file_op_down(s, DZ_ECANCELED, "the sandbox was stopped");
     s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ECANCELED, "the sandbox was stopped");
     dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was stopped");
+    if (machine)
+        dz_net_down(s, DZ_EGONE, NULL, "the sandbox was stopped");
     dz_sandbox_unneeded(s);
 }
 

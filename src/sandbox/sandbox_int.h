@@ -94,6 +94,14 @@ struct dz_sandboxes {
         uint64_t acquires; /* acquires ever made; numbers them */
         int64_t wait_ms;   /* longest wait of one acquire, for room and sandbox */
     } files;
+    struct {                       /* sandbox_net.c */
+        struct dz_map conns;       /* ticket -> struct conn */
+        struct dz_list deliveries; /* whose sandbox is being woken */
+        uint64_t last;             /* ticket */
+        int epoll;                 /* the connections of sleeping sandboxes; -1: not made yet */
+        struct dz_poll *poll;
+        struct dz_timer *retry;
+    } net;
     struct dz_list up_pending; /* sandboxes that are up and whose row does not say so yet, */
     struct dz_timer *up_timer; /* writes those rows, after the clients have been answered */
     bool up_timer_set;
@@ -474,6 +482,26 @@ void dz_exec_archived(struct dz_sandbox *s);
 void dz_exec_connected(struct dz_sandbox *s);
 /* The cell is gone. code 0: it was suspended and watches stay; else they fail with this code. */
 void dz_exec_down(struct dz_sandbox *s, int code, const char *reason, const char *text);
+
+/* --- sandbox_net.c ----------------------------------------------------------------------- */
+
+DZ_NODISCARD int dz_nets_init(struct dz_sandboxes *all, struct dz_err *err);
+void dz_nets_release(struct dz_sandboxes *all);
+void dz_net_init(struct dz_sandbox *s);
+void dz_net_free(struct dz_sandbox *s);
+bool dz_net_needs(const struct dz_sandbox *s);
+/* Handle an event of the cell. False: no intact cell sends it. */
+bool dz_net_event(struct dz_sandbox *s, const struct dz_cell_event *event);
+/* Are there connections that the next cell gets? */
+bool dz_net_kept(const struct dz_sandbox *s);
+void dz_net_resume(struct dz_sandbox *s); /* the machine starts: pass them */
+/* its row says active: count its connections */
+void dz_net_active(struct dz_sandbox *s);
+void dz_net_asleep(struct dz_sandbox *s); /* suspended with its memory: keep and watch them */
+void dz_net_awake(struct dz_sandbox *s);  /* the suspend failed, and the machine continues */
+void dz_net_lost(struct dz_sandbox *s);   /* the memory is lost, and they are over */
+/* they are over, and deliveries fail */
+void dz_net_down(struct dz_sandbox *s, int code, const char *reason, const char *text);
 
 /* --- sandbox_file.c ---------------------------------------------------------------------- */
 

@@ -480,6 +480,8 @@ static void finish(struct op *op)
     report_timing(op);
     if (op->kind == DZ_OP_ARCHIVE && op->rc == 0)
         dz_exec_archived(op->sandbox);
+    if (op->kind == DZ_OP_FREEZE && op->rc == 0) /* from then on it may be woken elsewhere */
+        dz_net_lost(op->sandbox);
     dz_timer_stop(op->timer); /* from now on nothing is written to the row */
     op->phase = OP_OVER;      /* a new request of an answered client queues behind the others */
     answer_all(op, op->rc);

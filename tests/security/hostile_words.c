@@ -65,7 +65,7 @@ static bool hands_over_descriptors(const struct taken *t, struct board *b)
     const int fds[] = {t->disk, t->disk, t->disk};
     atomic_store(&b->tried, 1);
     for (int i = 0; i < 4; i++)
-        (void)dz_frame_send_fds(t->socket, &f, fds, DZ_ARRAY_LEN(fds), NULL);
+        (void)dz_frame_send_fds(t->socket, &f, NULL, fds, DZ_ARRAY_LEN(fds), NULL);
     say(t, b, DZ_FRAME_FAILED, 5);
     stay();
 }

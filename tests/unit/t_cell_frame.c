@@ -358,11 +358,11 @@ TEST(descriptors_that_nobody_wants_are_nonsense_and_do_not_come)
     open_pair();
     int before = dup(pair[0]);
     (void)close(before);
-    CHECK_INT(dz_frame_send_fds(pair[0], &f, pair, 1, &err), 1);
+    CHECK_INT(dz_frame_send_fds(pair[0], &f, NULL, pair, 1, &err), 1);
     CHECK_INT(dz_frame_receive(pair[1], &got, bytes, false, &err), DZ_EIO);
     for (size_t i = 0; i < DZ_ARRAY_LEN(many); i++)
         many[i] = pair[0];
-    CHECK_INT(dz_frame_send_fds(pair[0], &f, many, DZ_ARRAY_LEN(many), &err), 1);
+    CHECK_INT(dz_frame_send_fds(pair[0], &f, NULL, many, DZ_ARRAY_LEN(many), &err), 1);
     CHECK_INT(dz_frame_receive_fds(pair[1], &got, bytes, false, &fds, &err), DZ_EIO);
     int after = dup(pair[0]);
     CHECK_INT(after, before);

@@ -105,7 +105,7 @@ TEST(a_first_packet_with_descriptors_is_nobodys)
     open_asking(ends);
     int before = dup(ends[0]);
     (void)close(before);
-    CHECK_INT(dz_frame_send_fds(ends[1], &born, ends, 2, &err), 1);
+    CHECK_INT(dz_frame_send_fds(ends[1], &born, NULL, ends, 2, &err), 1);
     CHECK(dz_frame_sender(ends[0], &who) < 0);
     int after = dup(ends[0]);
     CHECK_INT(after, before); /* none of them came */

@@ -332,7 +332,7 @@ static void send_many(int fd, uint32_t type, int end, size_t count)
     int fds[DZ_FRAME_FDS_MAX];
     for (size_t i = 0; i < count; i++)
         fds[i] = end;
-    CHECK_INT(dz_frame_send_fds(fd, &f, fds, count, NULL), 1);
+    CHECK_INT(dz_frame_send_fds(fd, &f, NULL, fds, count, NULL), 1);
 }
 
 TEST(a_seed_that_is_asked_for_nonsense_says_so_and_ends)

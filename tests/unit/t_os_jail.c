@@ -252,6 +252,8 @@ TEST(every_allowed_call_says_why)
 {
     for (size_t i = 0; i < dz_os_jail_compute_count; i++)
         CHECK(dz_os_jail_compute[i].name && dz_os_jail_compute[i].why);
+    for (size_t i = 0; i < dz_os_jail_net_count; i++)
+        CHECK(dz_os_jail_net[i].name && dz_os_jail_net[i].why);
     for (size_t i = 0; i < dz_os_jail_nest_count; i++)
         CHECK(dz_os_jail_nest[i].name && dz_os_jail_nest[i].why);
     for (size_t i = 0; i < dz_os_jail_users_count; i++)
@@ -299,6 +301,7 @@ TEST(the_documentation_has_these_tables)
         return;
     dz_buf_add(&want, text.p, (size_t)(first - text.p) + sizeof begins - 1);
     print_calls(&want, "Cells and calls", dz_os_jail_compute, dz_os_jail_compute_count);
+    print_calls(&want, "Cells, besides", dz_os_jail_net, dz_os_jail_net_count);
     print_calls(&want, "Zygotes, besides", dz_os_jail_nest, dz_os_jail_nest_count);
     print_calls(&want, "Both, where tenants have users of their own", dz_os_jail_users,
                 dz_os_jail_users_count);
