@@ -44,6 +44,7 @@ struct dz_api {
     size_t tenant_requests;  /* limit of requests in progress for one tenant */
     struct dz_metrics *metrics;
     int64_t started_ms;
+    int64_t metered_ms; /* the metrics have the usage up to this time */
     /* the control plane's counts that the metrics already include */
     struct dz_control_counts counted;
     struct dz_control_replicas replicas; /* the same of replicas */

@@ -69,6 +69,10 @@ enum {
     X(REPLICA_REQUESTS, COUNTER, "doze_replica_requests_total",                                    \
       "requests to the stores of replicas, without those of merges", "")                           \
     X(REPLICA_ERRORS, COUNTER, "doze_replica_errors_total", "failed uploads", "")                  \
+    X(MEMORY_USED, COUNTER, "doze_memory_byte_seconds_total",                                      \
+      "memory of active sandboxes, times seconds, since the start of the daemon", "")              \
+    X(STORAGE_USED, COUNTER, "doze_storage_byte_seconds_total",                                    \
+      "files of sandboxes and snapshots, times seconds, since the start of the daemon", "state")   \
     X(RESIDENT, GAUGE, "process_resident_memory_bytes",                                            \
       "resident memory of the daemon without its cells", "")                                       \
     X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon without its cells", "")   \
@@ -146,7 +150,7 @@ int dz_api_metrics_open(struct dz_api *a, struct dz_err *err)
     int rc = dz_metrics_new(rows, DZ_ARRAY_LEN(rows), &a->metrics, err);
     if (rc < 0)
         return rc;
-    a->started_ms = dz_clock_real_ms();
+    a->metered_ms = a->started_ms = dz_clock_real_ms();
     dz_metric_set(a->metrics, BUILD, 1, DZ_VERSION);
     dz_metric_set(a->metrics, STARTED, (double)a->started_ms / 1000);
     struct dz_control_counts c;
@@ -213,6 +217,19 @@ static void set_replicas(struct dz_api *a)
     dz_free(s);
 }
 
+/* Add what was used since the last call. If the clock was set back, begin from there. */
+static void add_metered(struct dz_api *a)
+{
+    struct dz_usage_sum of[DZ_USAGE_STATE_COUNT] = {0};
+    int64_t now = dz_clock_real_ms(), from = a->metered_ms;
+    a->metered_ms = now;
+    if (from >= now || dz_control_metered(a->control, from, now, of, NULL) < 0)
+        return;
+    dz_metric_add(a->metrics, MEMORY_USED, (double)of[DZ_USAGE_active].memory / 1000);
+    for (int i = 0; i < DZ_USAGE_STATE_COUNT; i++)
+        dz_metric_add(a->metrics, STORAGE_USED, (double)of[i].storage / 1000, dz_usage_states[i]);
+}
+
 void dz_api_metrics(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(METRICS_MAX);
@@ -236,6 +253,7 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     dz_metric_set(a->metrics, DISK_RESERVE, (double)space.reserve_bytes);
     dz_metric_set(a->metrics, DISK_LEVEL, (double)space.level);
     set_replicas(a);
+    add_metered(a);
     struct process p;
     process_of(0, &p);
     dz_metric_set(a->metrics, RESIDENT, (double)p.resident_bytes);

@@ -30,6 +30,7 @@ enum {
     X(images)           \
     X(tenants)          \
     X(schedules)        \
+    X(usage)            \
     X(server)
 
 #define X(name)                                                                  \

@@ -107,6 +107,7 @@
     X(registry_check)      \
     X(registry_repair)     \
     X(quota)               \
+    X(usage)               \
     X(tenant_ls)           \
     X(token_create)        \
     X(token_ls)            \

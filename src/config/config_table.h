@@ -77,6 +77,16 @@
       "memory of all awake sandboxes of a tenant") \
     X(quotas, disk, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-disk", "SIZE", \
       "disk space of all sandboxes and snapshots of a tenant") \
+    X(prices, currency, TEXT, "", 0, 0, 0, "price-currency", "NAME", \
+      "currency of the amounts in usage, as EUR (default: no amounts)") \
+    X(prices, memory, TEXT, "", 0, 0, 0, "price-memory", "PRICE", \
+      "price of a GB of memory for an hour, while a sandbox is active") \
+    X(prices, storage_active, TEXT, "", 0, 0, 0, "price-storage-active", "PRICE", \
+      "price of a GB of files for an hour, while a sandbox is active") \
+    X(prices, storage_asleep, TEXT, "", 0, 0, 0, "price-storage-asleep", "PRICE", \
+      "price of a GB of files for an hour, in all other states") \
+    X(prices, snapshots, TEXT, "", 0, 0, 0, "price-snapshots", "PRICE", \
+      "price of a GB of snapshots for an hour") \
     X(disk, free_percent, NUMBER, "5", 1, 50, ZERO | RELOAD, "disk-free-percent", "PERCENT", \
       "share of the file system to keep free; below it creations fail (0: off)") \
     X(disk, free_max, SIZE, "8GiB", 1048576, INT64_MAX, RELOAD, "disk-free-max", "SIZE", \

@@ -12,6 +12,7 @@
 #include "cell/cell_runtime.h"
 #include "db/db.h"
 #include "os/os_jail.h"
+#include "registry/registry_meter.h"
 #include "schedule/schedule.h"
 #include "vfs/vfs.h"
 
@@ -265,9 +266,10 @@ static int open_registry(struct dz_control *e, const char *name, struct dz_err *
     do
         rc = dz_registry_open(name, true, &e->registry, err);
     while (rc == DZ_ENOSPC && dz_space_release(e));
-    if (rc == 0)
-        dz_registry_on_full(e->registry, dz_space_release, e);
-    return rc;
+    if (rc < 0)
+        return rc;
+    dz_registry_on_full(e->registry, dz_space_release, e);
+    return dz_registry_meter_resume(e->registry, err);
 }
 
 static int open_all(struct dz_control *e, const struct dz_control_opts *opts, struct dz_err *err)
@@ -295,6 +297,8 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
         rc = dz_timer_new(e->loop, dz_control_sweep, e, &e->sweep, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, dz_usages_measure, e, &e->measure, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, dz_meter_tick, e, &e->meter, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_collection, e, &e->collection, err);
     if (rc < 0)
@@ -328,6 +332,7 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
     e->loop = opts->loop;
     e->pool = opts->pool;
     e->quotas = opts->quotas;
+    e->prices = opts->prices;
     e->space.dir_fd = e->space.reserve_fd = e->live_fd = -1;
     dz_map_init(&e->usages, DZ_CONTROL_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_CONTROL_KEYS_UNDER_WAY);
@@ -370,6 +375,7 @@ int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_er
     dz_prealloc_fill(e);
     dz_timer_after(e->sweep, 0);
     dz_timer_after(e->measure, 0);
+    dz_timer_after(e->meter, 0);
     if (e->cold.store->far)
         dz_timer_after(e->collection, 0);
     return rc;
@@ -489,6 +495,7 @@ void dz_control_free(struct dz_control *e)
     dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);
     dz_timer_free(e->measure);
+    dz_timer_free(e->meter);
     dz_timer_free(e->collection);
     dz_space_close(e);
     dz_control_keys_release(e);

@@ -34,6 +34,7 @@
 #include "control/control_schedule.h"
 #include "control/control_space.h"
 #include "control/control_token.h"
+#include "control/control_usage.h"
 #include "control/control_why.h"
 
 #endif

@@ -10,6 +10,7 @@
 #include "control/control_quota.h"
 #include "control/control_replica.h"
 #include "control/control_space.h"
+#include "control/control_usage.h"
 #include "control/control_why.h"
 #include "loop/loop.h"
 #include "sandbox/sandbox.h"
@@ -23,6 +24,7 @@ struct dz_control_opts {
     const char *registry;      /* name for dz_registry_open() */
     struct dz_idle_policy idle_policy;
     struct dz_quotas quotas; /* for tenants without quotas of their own; DZ_QUOTA_NONE: no limit */
+    struct dz_usage_prices prices;
     struct dz_space_opts space;
     struct dz_blobs_place cold; /* without an owner; url NULL or "": "cold" in the data directory */
     struct dz_control_replica_opts replica; /* connections 0: the defaults */

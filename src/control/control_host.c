@@ -402,15 +402,18 @@ static bool host_has_file(void *arg, const char *id)
 static void host_counted(void *arg, const struct dz_instance *row, int by)
 {
     dz_usage_counted(arg, row, by);
-    if (by > 0)
+    if (by > 0) {
+        dz_meter_file(arg, row->id);
         dz_replica_row(arg, row);
-    else
+    } else
         dz_replica_erased(arg, row->id);
 }
 
 static void host_timed(void *arg, const struct dz_sandbox_timing *timing)
 {
     bool wake = strcmp(timing->operation, "activate") == 0;
+    if (!wake || timing->rung != DZ_RUNG_LOCAL) /* else the file is the one of the suspend */
+        dz_meter_file(arg, timing->id);
     const struct dz_control_timing t = {
         .operation = wake ? "wake" : timing->operation,
         .rung = wake && timing->code == 0 ? dz_rung_name(timing->rung) : "",

@@ -104,8 +104,11 @@ struct dz_control {
     struct dz_map keys;        /* "tenant\nkey" of requests in progress -> struct key */
     struct dz_quotas quotas;   /* for tenants without quotas of their own */
     struct dz_timer *measure;  /* measures disk space */
-    struct dz_timer *sweep;    /* removes expired rows of the registry */
-    struct {                   /* control_snap.c */
+    struct dz_timer *meter;    /* control_usage.c: signs of life in the journal */
+    unsigned marks;
+    struct dz_usage_prices prices;
+    struct dz_timer *sweep; /* removes expired rows of the registry */
+    struct {                /* control_snap.c */
         int64_t cell_ms,
             closed_ms; /* time limits: to write a snapshot, plus a part by size; to close it */
         struct dz_list closing;
@@ -275,6 +278,12 @@ int dz_control_know_tenant(struct dz_control *e, const char *tenant, struct dz_e
 int dz_usage_key(struct dz_control *e, const char *tenant, struct dz_why *why);
 void dz_usages_recount_keys(struct dz_control *e);
 void dz_usages_release(struct dz_control *e);
+
+/* --- control_usage.c ----------------------------------------------------------------------------
+ */
+
+void dz_meter_file(struct dz_control *e, const char *id); /* the size of its file may be another */
+void dz_meter_tick(void *control); /* callback of a timer, which it sets again */
 
 /* --- control_space.c ----------------------------------------------------------------------------
  */

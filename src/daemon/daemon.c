@@ -292,8 +292,40 @@ static uint64_t quota(uint64_t n)
     return n ? n : DZ_QUOTA_NONE;
 }
 
+static int prices_of(const struct dz_config *c, struct dz_usage_prices *ret, struct dz_err *err)
+{
+    struct dz_usage_prices p = {.memory = 0};
+    const struct {
+        const char *setting, *text;
+        int64_t *price;
+    } table[] = {
+        {"prices.memory", c->prices_memory, &p.memory},
+        {"prices.storage_active", c->prices_storage_active, &p.storage_active},
+        {"prices.storage_asleep", c->prices_storage_asleep, &p.storage_asleep},
+        {"prices.snapshots", c->prices_snapshots, &p.snapshots},
+    };
+    if (strlen(c->prices_currency) >= sizeof p.currency)
+        return dz_fail(err, DZ_EINVAL, "setting prices.currency: must have at most %zu bytes",
+                       sizeof p.currency - 1);
+    (void)snprintf(p.currency, sizeof p.currency, "%s", c->prices_currency);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(table); i++) {
+        int rc = dz_usage_price_parse(table[i].text, table[i].price, err);
+        if (rc < 0)
+            return dz_wrap(err, rc, "setting %s", table[i].setting);
+        if (*table[i].price && !p.currency[0])
+            return dz_fail(err, DZ_EINVAL, "setting %s: a price needs the setting prices.currency",
+                           table[i].setting);
+    }
+    *ret = p;
+    return 0;
+}
+
 static int start_engine(struct daemon *d, struct dz_err *err)
 {
+    struct dz_usage_prices prices;
+    int rc = prices_of(d->config, &prices, err);
+    if (rc < 0)
+        return rc;
     const struct dz_control_opts control = {
         .loop = d->loop,
         .pool = d->pool,
@@ -321,10 +353,11 @@ static int start_engine(struct daemon *d, struct dz_err *err)
                 .memory_bytes = quota(d->config->quotas_memory),
                 .disk_bytes = quota(d->config->quotas_disk),
             },
+        .prices = prices,
         .held_tenant = d->config->listen_unread_per_tenant,
         .held_all = d->config->listen_unread,
     };
-    int rc = dz_control_new(&control, &d->control, err);
+    rc = dz_control_new(&control, &d->control, err);
     if (rc < 0)
         return rc;
     if (d->died.found)

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "registry/registry_int.h"
 #include "registry/registry_lease.h"
+#include "registry/registry_meter.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -337,6 +338,48 @@ int dz_registry_lease_holders(struct dz_registry *r, const char *volume_id,
                               dz_registry_holder_fn *fn, void *arg, struct dz_err *err)
 {
     return r->ops->lease_holders(r, volume_id, fn, arg, err);
+}
+
+/* --- the journal ----------------------------------------------------------------- */
+
+int dz_registry_meter_read(struct dz_registry *r, const struct dz_registry_meter_filter *f,
+                           dz_registry_interval_fn *fn, void *arg, struct dz_err *err)
+{
+    return r->ops->meter_read(r, f, fn, arg, err);
+}
+
+int dz_registry_meter_file(struct dz_registry *r, const char *id, int64_t bytes, struct dz_err *err)
+{
+    int rc;
+    assert(bytes >= 0);
+    do
+        rc = r->ops->meter_file(r, id, bytes, err);
+    while (again(r, rc));
+    return rc;
+}
+
+int dz_registry_meter_tenant(struct dz_registry *r, const char *tenant, const char *sandbox_id,
+                             char **ret_tenant, struct dz_err *err)
+{
+    return r->ops->meter_tenant(r, tenant, sandbox_id, ret_tenant, err);
+}
+
+int dz_registry_meter_mark(struct dz_registry *r, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = r->ops->meter_mark(r, err);
+    while (again(r, rc));
+    return rc;
+}
+
+int dz_registry_meter_resume(struct dz_registry *r, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = r->ops->meter_resume(r, err);
+    while (again(r, rc));
+    return rc;
 }
 
 /* --- rows ------------------------------------------------------------------------ */

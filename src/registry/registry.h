@@ -157,9 +157,11 @@ struct dz_registry_event_filter {
 };
 typedef int dz_registry_event_fn(void *arg, const struct dz_registry_event *e);
 
-/* The other tables and their verbs: registry_record.h, and registry_lease.h. */
+/* The other tables and their verbs: registry_record.h, registry_lease.h, registry_meter.h. */
 struct dz_registry_lease;
 struct dz_registry_holder;
+struct dz_registry_interval;
+struct dz_registry_meter_filter;
 struct dz_registry_table;
 struct dz_registry_record_filter;
 typedef int dz_registry_take_fn(void *arg, const void *row);
@@ -210,6 +212,14 @@ struct dz_registry_ops {
     int (*lease_holders)(struct dz_registry *r, const char *volume_id,
                          int (*fn)(void *arg, const struct dz_registry_holder *h), void *arg,
                          struct dz_err *err);
+    int (*meter_read)(struct dz_registry *r, const struct dz_registry_meter_filter *f,
+                      void (*fn)(void *arg, const struct dz_registry_interval *i), void *arg,
+                      struct dz_err *err);
+    int (*meter_file)(struct dz_registry *r, const char *id, int64_t bytes, struct dz_err *err);
+    int (*meter_tenant)(struct dz_registry *r, const char *tenant, const char *sandbox_id,
+                        char **ret_tenant, struct dz_err *err);
+    int (*meter_mark)(struct dz_registry *r, struct dz_err *err);
+    int (*meter_resume)(struct dz_registry *r, struct dz_err *err);
     int (*number)(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                   struct dz_err *err);
     int (*schedule_next)(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);

@@ -158,11 +158,28 @@ static const char *const steps[] = {
     "  epoch INTEGER NOT NULL, writes INTEGER NOT NULL, taken INTEGER NOT NULL,\n"
     "  PRIMARY KEY(volume_id, sandbox_id)) WITHOUT ROWID;\n"
     "CREATE INDEX lease_sandbox ON lease(sandbox_id);\n",
+
+    /* The journal of registry_meter.h begins now for what there is already. */
+    "CREATE TABLE meter(id TEXT NOT NULL, tenant TEXT NOT NULL, sandbox_id TEXT,\n"
+    "  state TEXT NOT NULL, memory INTEGER NOT NULL, file INTEGER NOT NULL,\n"
+    "  cold INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL);\n"
+    "CREATE UNIQUE INDEX meter_open ON meter(id) WHERE until = 9223372036854775807;\n"
+    "CREATE INDEX meter_tenant ON meter(tenant, until, since, state, memory, file, cold);\n"
+    "CREATE INDEX meter_sandbox ON meter(sandbox_id, until) WHERE sandbox_id IS NOT NULL;\n"
+    "CREATE INDEX meter_until ON meter(until);\n"
+    "CREATE TABLE meter_mark(id INTEGER PRIMARY KEY, at INTEGER NOT NULL);\n"
+    "INSERT INTO meter SELECT id, tenant, id, state,\n"
+    "  CASE state WHEN 'active' THEN ifnull(memory, 0) ELSE 0 END, 0, ifnull(cold_size, 0),\n"
+    "  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 9223372036854775807\n"
+    "  FROM instances;\n"
+    "INSERT INTO meter SELECT id, tenant, sandbox_id, 'snapshot', 0, ifnull(size, 0), 0,\n"
+    "  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 9223372036854775807\n"
+    "  FROM snapshot;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 10,
+    .version = 11,
 };

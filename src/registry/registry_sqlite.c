@@ -138,7 +138,9 @@ static int use_one(struct dz_sqlite_registry *s, enum one which, struct dz_sql_u
 
 int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *err)
 {
-    int rc = durable ? dz_db_exec(s->db, "PRAGMA synchronous=FULL", err) : 0;
+    int rc = dz_sqlite_meter_settle(s, err);
+    if (rc == 0 && durable)
+        rc = dz_db_exec(s->db, "PRAGMA synchronous=FULL", err);
     return rc < 0 ? rc : dz_db_begin(s->db, err);
 }
 
@@ -199,7 +201,7 @@ static int write_event(struct dz_sqlite_registry *s, const struct dz_registry_ev
                           "ifnull((SELECT max(number) FROM event WHERE tenant = t), 0), "
                           "ifnull((SELECT number FROM event_number WHERE tenant = t), 0)) FROM "
                           "(SELECT ifnull(?5, (SELECT tenant FROM instances WHERE id = ?2)) AS t)");
-    dz_bind_int(st, 1, dz_clock_real_ms());
+    dz_bind_int(st, 1, s->stamp);
     dz_bind_text(st, 2, e->sandbox_id && e->sandbox_id[0] ? e->sandbox_id : NULL);
     dz_bind_text(st, 3, e->what);
     dz_bind_text(st, 4, e->detail && e->detail[0] ? e->detail : NULL);
@@ -346,6 +348,8 @@ static int sqlite_create(struct dz_registry *r, const struct dz_instance *row, s
         return rc;
     rc = insert_row(s, row, err);
     if (rc == 0)
+        rc = dz_sqlite_meter_follow(s, row->id, err);
+    if (rc == 0)
         rc = add_event(s, row->id, "registered", row->state, err);
     return dz_sqlite_end(s, rc, false, err);
 }
@@ -451,7 +455,7 @@ static int update_row(struct dz_sqlite_registry *s, const struct dz_registry_cha
     dz_bind_text(use.st, 1, c->id);
     dz_bind_int(use.st, 2, c->version);
     dz_bind_int(use.st, 3, c->epoch);
-    dz_bind_int(use.st, 4, dz_clock_real_ms() / 1000);
+    dz_bind_int(use.st, 4, s->stamp / 1000);
     dz_sql_bind_set(use.st, &dz_instance_table, c->to, c->set, 5);
     rc = dz_stmt_run(use.st, err);
     if (rc == DZ_EEXIST)
@@ -465,7 +469,10 @@ static int sqlite_change(struct dz_registry *r, const struct dz_registry_change 
 {
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    if (!c->event && !c->durable && !c->ret_row) {
+    bool metered =
+        c->set & (DZ_COLUMN(tenant) | DZ_COLUMN(state) | DZ_COLUMN(memory) | DZ_COLUMN(cold_size));
+    if (!c->event && !c->durable && !c->ret_row && !metered) {
+        s->stamp = dz_clock_real_ms();
         int rc = update_row(s, c, err);
         if (rc == 0)
             keep_log_short(s);
@@ -475,6 +482,8 @@ static int sqlite_change(struct dz_registry *r, const struct dz_registry_change 
     if (rc < 0)
         return rc;
     rc = update_row(s, c, err);
+    if (rc == 0 && metered)
+        rc = dz_sqlite_meter_follow(s, c->id, err);
     if (rc == 0 && c->event)
         rc = add_event(s, c->id, c->event, c->detail, err);
     if (rc == 0 && c->ret_row)
@@ -509,10 +518,11 @@ static int erase_row(struct dz_sqlite_registry *s, const char *id, int64_t versi
          "WHERE sandbox_id = ?1 AND closed = 0"),
         "DELETE FROM tombstone WHERE id <> ?1 AND deleted <= ?2 - 86400000",
     };
-    int64_t now = dz_clock_real_ms();
     int rc = add_event(s, id, "deleted", NULL, err);
     for (size_t i = 0; i < DZ_ARRAY_LEN(hangers) && rc == 0; i++)
-        rc = run_for(s, hangers[i], id, now, err);
+        rc = run_for(s, hangers[i], id, s->stamp, err);
+    if (rc == 0)
+        rc = dz_sqlite_meter_end(s, id, err);
     if (rc < 0)
         return rc;
     DZ_AUTO(dz_stmt_resetp)
@@ -651,6 +661,11 @@ static const struct dz_registry_ops sqlite_ops = {
     .lease_take = dz_sqlite_lease_take,
     .lease_drop = dz_sqlite_lease_drop,
     .lease_holders = dz_sqlite_lease_holders,
+    .meter_read = dz_sqlite_meter_read,
+    .meter_file = dz_sqlite_meter_file,
+    .meter_tenant = dz_sqlite_meter_tenant,
+    .meter_mark = dz_sqlite_meter_mark,
+    .meter_resume = dz_sqlite_meter_resume,
     .number = dz_sqlite_number,
     .schedule_next = dz_sqlite_schedule_next,
     .sweep = dz_sqlite_sweep,
@@ -668,6 +683,7 @@ int dz_registry_wrap_sqlite(struct dz_db *db, struct dz_registry **ret_registry,
         return dz_fail(err, DZ_ENOMEM, "open the registry: out of memory");
     }
     *s = (struct dz_sqlite_registry){.head = {.ops = &sqlite_ops}, .db = db};
+    dz_sqlite_meter_init(s);
     *ret_registry = &s->head;
     return 0;
 }

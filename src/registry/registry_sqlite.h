@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "db/db.h"
 #include "registry/registry_int.h"
+#include "registry/registry_meter.h"
 
 enum {
     DZ_REGISTRY_TEXTS_MAX = 200,   /* cached SQL texts, with their statements; */
@@ -34,6 +35,8 @@ struct dz_sqlite_registry {
     struct dz_sql_texts texts[DZ_REGISTRY_TABLES];
     size_t text_count;
     int64_t next_number; /* next tenant number to assign: smaller ones were assigned in this run */
+    int64_t stamp;       /* the date of the change in progress, in events and intervals */
+    int64_t wall_ahead;  /* the wall clock minus the boot clock, as last seen; milliseconds */
 };
 
 static inline struct dz_sqlite_registry *dz_sqlite_self(struct dz_registry *r)
@@ -71,6 +74,9 @@ void dz_sql_bind_set(struct dz_stmt *st, const struct dz_registry_table *t, cons
 DZ_NODISCARD int dz_sql_read_row(struct dz_stmt *st, const struct dz_registry_table *t,
                                  void *ret_row, struct dz_err *err);
 
+/* Set the stamp for a change. Begins a transaction of its own if the wall clock was set. */
+DZ_NODISCARD int dz_sqlite_meter_settle(struct dz_sqlite_registry *s, struct dz_err *err);
+/* Set the stamp, and begin. */
 DZ_NODISCARD int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *err);
 /* Commit, or roll back if rc is an error. */
 DZ_NODISCARD int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable,
@@ -107,6 +113,22 @@ int dz_sqlite_lease_holders(struct dz_registry *r, const char *volume_id,
 int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                      struct dz_err *err);
 
-/* Add an event in the current transaction; tenant NULL: the sandbox's. */
+/* --- registry_meter.h; the first four are for changes of rows, in their transaction -------------
+ */
+
+void dz_sqlite_meter_init(struct dz_sqlite_registry *s);
+/* The row of this sandbox or snapshot is new, or was changed. */
+int dz_sqlite_meter_follow(struct dz_sqlite_registry *s, const char *id, struct dz_err *err);
+int dz_sqlite_meter_snapshot(struct dz_sqlite_registry *s, const char *id, struct dz_err *err);
+/* The row of this sandbox or snapshot was removed. */
+int dz_sqlite_meter_end(struct dz_sqlite_registry *s, const char *id, struct dz_err *err);
+int dz_sqlite_meter_read(struct dz_registry *r, const struct dz_registry_meter_filter *f,
+                         void (*fn)(void *arg, const struct dz_registry_interval *i), void *arg,
+                         struct dz_err *err);
+int dz_sqlite_meter_file(struct dz_registry *r, const char *id, int64_t bytes, struct dz_err *err);
+int dz_sqlite_meter_tenant(struct dz_registry *r, const char *tenant, const char *sandbox_id,
+                           char **ret_tenant, struct dz_err *err);
+int dz_sqlite_meter_mark(struct dz_registry *r, struct dz_err *err);
+int dz_sqlite_meter_resume(struct dz_registry *r, struct dz_err *err);
 
 #endif

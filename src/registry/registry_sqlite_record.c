@@ -284,6 +284,8 @@ int dz_sqlite_record_add(struct dz_registry *r, const struct dz_registry_table *
         rc = insert(s, t, row, err);
     if (rc == 0 && t == &dz_schedule_run_table)
         rc = drop_old_runs(s, row, err);
+    if (rc == 0 && t == &dz_snapshot_table)
+        rc = dz_sqlite_meter_snapshot(s, dz_row_text(t, row, ID), err);
     return dz_sqlite_end(s, rc, durable, err);
 }
 
@@ -332,7 +334,12 @@ int dz_sqlite_record_change(struct dz_registry *r, const struct dz_registry_tabl
 {
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     int rc = dz_sqlite_begin(s, durable, err);
-    return rc < 0 ? rc : dz_sqlite_end(s, update(s, t, row, set, err), durable, err);
+    if (rc < 0)
+        return rc;
+    rc = update(s, t, row, set, err);
+    if (rc == 0 && t == &dz_snapshot_table && set & DZ_ROW_COLUMN(snapshot, size))
+        rc = dz_sqlite_meter_snapshot(s, dz_row_text(t, row, ID), err);
+    return dz_sqlite_end(s, rc, durable, err);
 }
 
 /* --- removing -------------------------------------------------------------------- */
@@ -378,7 +385,7 @@ static int remove_row(struct dz_sqlite_registry *s, const struct dz_registry_tab
         rc = check_guards(s, t, key->id, err);
     for (const char *const *h = t->hangers; h && *h && rc == 0; h++)
         rc = run_for(s, *h, key->id, 0, err);
-    return rc;
+    return rc == 0 && t == &dz_snapshot_table ? dz_sqlite_meter_end(s, key->id, err) : rc;
 }
 
 int dz_sqlite_record_remove(struct dz_registry *r, const struct dz_registry_table *t,
@@ -416,6 +423,8 @@ int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *re
         {"DELETE FROM ref WHERE id IN (SELECT id FROM ref WHERE closed > 0 AND closed <= ?1 "
          "LIMIT ?2)",
          DZ_REGISTRY_TOMBSTONE_MS},
+        {"DELETE FROM meter WHERE rowid IN (SELECT rowid FROM meter WHERE until <= ?1 LIMIT ?2)",
+         DZ_REGISTRY_METER_KEPT_MS},
     };
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     size_t gone = 0;

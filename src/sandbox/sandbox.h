@@ -155,6 +155,7 @@ struct dz_sandbox {
     bool file_counted;      /* the host's: counted as a file-only cell */
     bool counted;           /* the host's: counted as awake, with memory and owner */
     uint64_t disk_left;     /* the host's: disk space last granted to the cell; 0: none yet */
+    uint64_t metered;       /* the host's: 1 + size of its files in the journal; 0: not known */
     uint64_t memory;        /* memory limit of its machine */
     uint64_t disk_limit;    /* disk limit in its config; 0: the server's */
     uint64_t disk_state;    /* extra bytes that its saved memory may take in the file */

@@ -27,6 +27,8 @@ asleep() { # FILE: a shell that waits for lines sleeps in it
 option 'create --policy --keep --durability --size --kind' '
     run 0 doze create base --no-start -n c-a --policy minimal --keep files --durability strict && shown c-a "\"policy\":\"minimal\"" && has out "\"keep\":\"files\"" && has out "\"durability\":\"strict\"" &&
     run 1 doze create base --no-start --kind nonsense && has err kind && run 1 doze create base --no-start --size 0 && has err size'
+option 'usage --from --to --step --tenant --csv' '
+    run 0 doze usage --csv --from 2020-01-01T00:00:00Z --to 2020-01-02T00:00:00Z --step 1h && has out "from,to,state" && run 0 doze usage --json --tenant default --from 2020-01-01T00:00:00Z --to 2020-01-02T00:00:00Z --step 12h && has out "2020-01-01T12:00:00.000Z"'
 option 'create --timeout-action' '
     run 0 doze create base --no-start -n c-b --timeout 1h --timeout-action pause && shown c-b "\"action\":\"pause\"" && run 1 doze create base --no-start --timeout 1h --timeout-action dance && has err action'
 option 'create --ttl-max-age --ttl-idle --expires' '

@@ -88,7 +88,7 @@ test_that 'a data directory of a version without users is taken as it is' '
     stop && python3 -c "
 import sqlite3
 d = sqlite3.connect(\"data/registry.db\")
-for table in (\"tenant_number\", \"schedule\", \"schedule_run\", \"volume\", \"lease\"):
+for table in (\"tenant_number\", \"schedule\", \"schedule_run\", \"volume\", \"lease\", \"meter\", \"meter_mark\"):
     d.execute(\"DROP TABLE \" + table)
 d.execute(\"ALTER TABLE tenant DROP COLUMN replica\")
 d.execute(\"PRAGMA user_version = 6\")
