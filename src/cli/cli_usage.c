@@ -79,7 +79,7 @@ static int usage(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_usage = {
     .name = "usage",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "show what a sandbox or a tenant has occupied, and what it costs",
+    .summary = "show what was used, and what it costs",
     .args = "[SANDBOX]",
     .max_args = 1,
     .options =
@@ -93,7 +93,7 @@ const struct dz_cli_command dz_cmd_usage = {
             DZ_CLI_OPTION_END,
         },
     .help = "Memory and storage are in GB-seconds; a GB is 10^9 bytes. Memory counts while a\n"
-            "sandbox is active, storage always; the row `snapshot` has the snapshots. Without\n"
+            "sandbox is active, storage always; `snapshot` is its snapshots. Without\n"
             "SANDBOX: of all sandboxes of the tenant. A deleted sandbox is known by its id.\n"
             "Amounts need the daemon's settings prices.*.\n",
     .run = usage,
