@@ -65,6 +65,16 @@ static int resumed(struct dz_cell *c, struct dz_err *err)
     return send_plain(c, DZ_FRAME_NET_RESUMED, 0, 0, err);
 }
 
+static int reply(struct dz_cell *c, uint64_t query, const void *bytes, size_t size,
+                 struct dz_err *err)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_NET_REPLY, .value = query, .size = (uint32_t)size};
+    int rc = may_send(c, err);
+    if (rc == 0 && size > DZ_CELL_REPLY_MAX)
+        rc = dz_fail(err, DZ_ELIMIT, "an answer of %zu bytes is too long for a resolver", size);
+    return rc < 0 ? rc : dz_cell_send(c, &f, bytes, err);
+}
+
 const struct dz_cell_net_ops dz_cell_nets = {
     .incoming = incoming,
     .connected = connected,
@@ -72,6 +82,7 @@ const struct dz_cell_net_ops dz_cell_nets = {
     .lost = lost,
     .resume = resume,
     .resumed = resumed,
+    .reply = reply,
 };
 
 /* --- frames from the cell ------------------------------------------------------------------- */
@@ -120,6 +131,11 @@ int dz_cell_net_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->type = DZ_CELL_NET_REST;
         e->rests = (const void *)c->payload;
         fine = is_list(f, sizeof e->rests[0], DZ_CELL_NET_MAX, &e->count);
+        break;
+    case DZ_FRAME_NET_QUERY:
+        e->type = DZ_CELL_NET_QUERY;
+        e->generation = f->value;
+        fine = f->size <= DZ_CELL_QUERY_MAX;
         break;
     default:
         return 0;

@@ -54,13 +54,15 @@ enum dz_frame_type {
     DZ_FRAME_NET_LOST = 83,      /* value: generation; stream: errno */
     DZ_FRAME_NET_RESUME = 84,    /* value: generation; with its socket */
     DZ_FRAME_NET_RESUMED = 85,
+    DZ_FRAME_NET_REPLY = 86, /* value: the query; payload */
     /* the same, from the cell */
     DZ_FRAME_NET_ANSWER = 88,  /* value: generation; stream: -DZ_E*, 0: a listener has it */
     DZ_FRAME_NET_PORTS = 89,   /* payload: struct dz_cell_port, any number */
     DZ_FRAME_NET_CONNECT = 90, /* stream: channel; payload: struct dz_cell_address */
     DZ_FRAME_NET_CLOSED =
-        91,                 /* value: generation; stream: 1: by a reset. Or value 0: the channel */
-    DZ_FRAME_NET_REST = 92, /* payload: struct dz_cell_rest, any number */
+        91,                  /* value: generation; stream: 1: by a reset. Or value 0: the channel */
+    DZ_FRAME_NET_REST = 92,  /* payload: struct dz_cell_rest, any number */
+    DZ_FRAME_NET_QUERY = 93, /* value: its number; payload */
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: how many more bytes it takes */

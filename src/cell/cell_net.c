@@ -297,6 +297,17 @@ static void on_listening(void *arg)
     n->ports_due = true;
 }
 
+static void on_query(void *arg, uint64_t query, const uint8_t *bytes, size_t size)
+{
+    send_frame(
+        arg, &(struct dz_frame){.type = DZ_FRAME_NET_QUERY, .value = query, .size = (uint32_t)size},
+        bytes);
+}
+
+_Static_assert((int)DZ_CELL_QUERY_MAX == (int)DZ_NET_QUERY_MAX &&
+                   (int)DZ_CELL_REPLY_MAX == (int)DZ_NET_REPLY_MAX,
+               "the kernel's limits are those of the host");
+
 /* --- what the host sends ---------------------------------------------------------------------- */
 
 /* Programs may listen on the address of eth0, on 127.0.0.1 or on ::1 only: find the listener that
@@ -395,6 +406,9 @@ void dz_cell_net_frame(struct dz_cell_net *n, const struct dz_frame *f, const ui
             if (n->waits)
                 resumed(n);
             break;
+        case DZ_FRAME_NET_REPLY:
+            dz_kernel_net_reply(n->kernel, f->value, payload, f->size);
+            break;
         case DZ_FRAME_NET_REFUSED:
             c = by_channel(n, f->stream);
             if (c && !c->generation)
@@ -437,6 +451,7 @@ int dz_cell_net_new(struct dz_frame_out *out, uint32_t own4, struct dz_cell_net 
         .finish = on_finish,
         .close = on_close,
         .listening = on_listening,
+        .query = on_query,
         .arg = n,
     };
     n->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -546,6 +546,7 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
     case DZ_FRAME_NET_LOST:
     case DZ_FRAME_NET_RESUME:
     case DZ_FRAME_NET_RESUMED:
+    case DZ_FRAME_NET_REPLY:
         dz_cell_net_frame(s->machine.net, f, s->payload, fds);
         break;
     case DZ_FRAME_OP:

@@ -166,6 +166,7 @@ static int on_event(struct relay *r, const struct dz_cell_event *e, struct dz_er
     case DZ_CELL_NET_CONNECT:
     case DZ_CELL_NET_CLOSED:
     case DZ_CELL_NET_REST:
+    case DZ_CELL_NET_QUERY:
     case DZ_CELL_GONE:
         return 0;
     }

@@ -59,6 +59,10 @@ struct dz_net_ops {
     void (*close)(void *arg, uint32_t channel, bool abort);
     /* The listening ports have changed, or a queue that was full has room. NULL: not needed. */
     void (*listening)(void *arg);
+    /* A program has sent a query to its name server (below). The answer is for
+     * dz_kernel_net_reply(); a query without one is lost, as any datagram may be. NULL: there is no
+     * name server. */
+    void (*query)(void *arg, uint64_t query, const uint8_t *bytes, size_t size);
     void *arg;
 };
 
@@ -76,6 +80,15 @@ void dz_kernel_net_ready(struct dz_kernel *k, uint32_t channel);
  * DZ_EINVAL: an address is impossible. */
 int dz_kernel_net_incoming(struct dz_kernel *k, const struct dz_inet *from,
                            const struct dz_inet *to, uint64_t generation, uint32_t *ret_channel);
+
+/* The name server of the machine: what is sent by UDP to port 53 of a loopback address at which no
+ * socket is bound. Resolvers ask 127.0.0.1 where no /etc/resolv.conf names another server. */
+enum {
+    DZ_NET_QUERY_MAX = 512,  /* bytes of a query; longer ones are lost */
+    DZ_NET_REPLY_MAX = 4096, /* bytes of an answer */
+};
+/* The answer to a query. Ignored if the socket that sent it is closed. */
+void dz_kernel_net_reply(struct dz_kernel *k, uint64_t query, const uint8_t *bytes, size_t size);
 
 /* A listening TCP socket. */
 struct dz_net_port {

@@ -184,6 +184,10 @@ int64_t dz_k_outside_recv(const struct dz_k_sock_call *call, const struct dz_msg
                           int flags);
 int64_t dz_k_outside_send(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
                           int flags);
+struct dz_k_parcel;
+/* A datagram that no socket receives: true, if it was a query to the name server. */
+bool dz_k_outside_query(struct dz_kernel *k, const struct dz_socket *s, const struct dz_inet *to,
+                        const struct dz_k_parcel *what);
 void dz_k_outside_listening(struct dz_kernel *k); /* ports have changed, or a queue has room */
 void dz_k_outside_revived(struct dz_kernel *k);   /* at the end of a thaw */
 

@@ -658,6 +658,8 @@ static int64_t send_datagram(const struct dz_k_sock_call *call, const struct dz_
     struct dz_socket *other = dz_k_inet_find(k, SOCK_DGRAM, &from, &to);
     const struct dz_k_parcel what = {m->iov, m->iov_count, 0, total, NULL, 0, dz_k_nobody};
     const uint32_t told = s->family == AF_INET ? DZ_SOCKET_RECVERR : DZ_SOCKET_RECVERR6;
+    if (!other && dz_k_outside_query(k, s, &to, &what))
+        return dz_k_sock_end(call, (int64_t)total);
     if (!other && (s->state == DZ_SOCKET_CONNECTED || (s->options & told))) {
         s->error = ECONNREFUSED;
         dz_k_sock_wake(k, s);

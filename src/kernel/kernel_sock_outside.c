@@ -272,6 +272,68 @@ int64_t dz_k_outside_send(const struct dz_k_sock_call *call, const struct dz_msg
     return dz_k_sock_end(call, 0);
 }
 
+/* ---- names -------------------------------------------------------------------------------------
+ */
+
+enum {
+    NAME_PORT = 53,
+};
+
+/* A query is named by its socket, by a part of the socket's number, because the row may become
+ * another socket's, and by the address 127.x.y.z that the answer comes from. */
+enum {
+    NUMBER_BITS = 24,
+    ADDRESS_BITS = 24,
+};
+static uint64_t query_of(const struct dz_socket *s, const struct dz_inet *server)
+{
+    return ((uint64_t)s->index << NUMBER_BITS | (s->number & ((1u << NUMBER_BITS) - 1)))
+               << ADDRESS_BITS |
+           (server->lo & ((1u << ADDRESS_BITS) - 1));
+}
+
+bool dz_k_outside_query(struct dz_kernel *k, const struct dz_socket *s, const struct dz_inet *to,
+                        const struct dz_k_parcel *what)
+{
+    uint8_t bytes[DZ_NET_QUERY_MAX];
+    if (!k->net || !k->net->query || to->port != NAME_PORT || !dz_k_is_v4(to))
+        return false;
+    if (what->size > sizeof bytes || dz_kernel_commit(k, NULL) < 0) /* before it leaves */
+        return true;
+    dz_k_pieces_get(what->iov, what->skip, bytes, what->size);
+    k->net->query(k->net->arg, query_of(s, to), bytes, what->size);
+    return true;
+}
+
+void dz_kernel_net_reply(struct dz_kernel *k, uint64_t query, const uint8_t *bytes, size_t size)
+{
+    const struct dz_inet from = {.lo = UINT64_C(0xffff) << 32 |
+                                       (uint32_t)INADDR_LOOPBACK >> 24 << 24 |
+                                       (query & ((1u << ADDRESS_BITS) - 1)),
+                                 .port = NAME_PORT};
+    struct dz_socket *s = NULL;
+    DZ_K_FOREACH(dz_socket, o, k, DZ_KERNEL_TABLE_SOCKET)
+    if (dz_k_is_inet(o) && o->type == SOCK_DGRAM && dz_k_inet_has_port(o) &&
+        query_of(o, &from) == query)
+        s = o;
+    const bool other = s && s->state == DZ_SOCKET_CONNECTED &&
+                       (!dz_k_inet_same(&s->remote, &from) || s->remote.port != NAME_PORT);
+    if (!s || other || size > DZ_NET_REPLY_MAX || s->wmem >= s->rcvbuf)
+        return;
+    union { /* dz_k_message_put() does not write to it */
+        const uint8_t *in;
+        void *out;
+    } body = {.in = bytes};
+    const struct iovec iov = {body.out, size};
+    const struct dz_k_parcel what = {&iov, 1, 0, size, NULL, 0, dz_k_nobody};
+    if (dz_k_message_put(k, NULL, s, s, &what) != 0)
+        return;
+    struct dz_message *m = dz_k_message(k, s->tail);
+    m->from = from;
+    m->to = s->local;
+    dz_k_wake(k, &s->wait_r);
+}
+
 /* ---- listening ports ---------------------------------------------------------------------------
  */
 

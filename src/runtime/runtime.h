@@ -149,6 +149,7 @@ enum dz_cell_event_type {
     DZ_CELL_NET_CLOSED, /* generation: the guest has closed the connection; or channel, generation
                            0: it does not wait for it any more. busy: by a reset */
     DZ_CELL_NET_REST,   /* rests, count: the open connections, before SUSPENDED */
+    DZ_CELL_NET_QUERY,  /* generation: number of a query of DNS; data, size */
     DZ_CELL_GONE,       /* after SUSPENDED: the process has ended, the file's lock is free */
 };
 

@@ -20,6 +20,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct dz_cell;
@@ -27,6 +28,8 @@ struct dz_cell;
 enum {
     DZ_CELL_NET_MAX = 1024,   /* connections to the outside of one machine */
     DZ_CELL_PORTS_MAX = 1024, /* listening ports that a cell reports */
+    DZ_CELL_QUERY_MAX = 512,  /* bytes of a query of DNS, */
+    DZ_CELL_REPLY_MAX = 4096, /* and of its answer */
 };
 
 /* An address of IPv6, in network order; IPv4 is mapped (::ffff:0:0/96). */
@@ -68,6 +71,9 @@ struct dz_cell_net_ops {
     /* After begin() or go(): pass a kept connection again; then, once, end the list. */
     int (*resume)(struct dz_cell *c, uint64_t generation, int fd, struct dz_err *err);
     int (*resumed)(struct dz_cell *c, struct dz_err *err);
+    /* The answer to a DZ_CELL_NET_QUERY. There may be none: programs ask again. */
+    int (*reply)(struct dz_cell *c, uint64_t query, const void *bytes, size_t size,
+                 struct dz_err *err);
 };
 
 #endif

@@ -36,6 +36,7 @@
 
 struct dz_sandboxes;
 struct dz_blob_out;
+struct dz_net_query;
 
 enum {
     DZ_SANDBOX_WAITING_MAX = 256,    /* requests queued for one sandbox */
@@ -238,7 +239,7 @@ struct dz_sandbox_host {
      * object is being freed, so notify nobody. */
     void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
 
-    /* The three of connections to the outside (sandbox_net.h) may be NULL. */
+    /* Those of connections to the outside (sandbox_net.h) may be NULL. */
     /* A program connects to an address outside: answer once, now or later, by dz_net_connected() or
      * dz_net_refused(). NULL: ENETUNREACH. */
     void (*net_connect)(void *arg, struct dz_sandbox *s, uint64_t ticket,
@@ -247,6 +248,8 @@ struct dz_sandbox_host {
     void (*net_closed)(void *arg, struct dz_sandbox *s, uint64_t ticket);
     /* dz_net_ports() has changed. */
     void (*net_ports)(void *arg, struct dz_sandbox *s);
+    /* A program asks its name server: answer by dz_net_reply(), or not at all. */
+    void (*net_query)(void *arg, struct dz_sandbox *s, const struct dz_net_query *query);
 };
 
 /* --- all sandboxes ----------------------------------------------------------------------- */

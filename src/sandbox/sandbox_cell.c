@@ -542,7 +542,7 @@ static bool may_precede(const struct dz_sandbox *s, enum dz_cell_event_type type
 {
     return type == DZ_CELL_STARTED || type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN ||
            type == DZ_CELL_EXEC_FAILED ||
-           (type >= DZ_CELL_NET_ANSWER && type <= DZ_CELL_NET_REST) ||
+           (type >= DZ_CELL_NET_ANSWER && type <= DZ_CELL_NET_QUERY) ||
            (type == DZ_CELL_EXITED && !s->ephemeral);
 }
 
@@ -628,6 +628,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_NET_CONNECT:
     case DZ_CELL_NET_CLOSED:
     case DZ_CELL_NET_REST:
+    case DZ_CELL_NET_QUERY:
         if (!dz_net_event(s, event))
             return unsolicited(s);
         break;

@@ -495,6 +495,12 @@ bool dz_net_event(struct dz_sandbox *s, const struct dz_cell_event *event)
         return on_connect(s, event);
     case DZ_CELL_NET_CLOSED:
         return on_closed(s, event);
+    case DZ_CELL_NET_QUERY:
+        if (s->all->opts.host->net_query)
+            s->all->opts.host->net_query(
+                s->all->opts.arg, s,
+                &(struct dz_net_query){s->born, event->generation, event->data, event->size});
+        return true;
     default:
         on_rest(s, event);
         return true;
@@ -755,6 +761,16 @@ void dz_net_refused(struct dz_sandboxes *all, uint64_t ticket, int error)
         return;
     c->error = error > 0 ? error : ECONNREFUSED;
     settle(c);
+}
+
+void dz_net_reply(struct dz_sandboxes *all, const char *id, const struct dz_net_query *query,
+                  const void *bytes, size_t size)
+{
+    struct dz_sandbox *s = dz_sandbox_find(all, id);
+    if (!s || s->phase != DZ_PHASE_UP || s->born != query->cell)
+        return; /* the program asks again */
+    (void)s->ops->net->reply(s->cell, query->number, bytes, size, NULL);
+    dz_sandbox_watch_cell(s);
 }
 
 void dz_net_each(struct dz_sandbox *s, bool (*fn)(void *arg, const struct dz_net_view *view),

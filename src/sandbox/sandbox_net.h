@@ -49,6 +49,19 @@ const struct dz_cell_port *dz_net_ports(const struct dz_sandbox *s, size_t *ret_
 void dz_net_connected(struct dz_sandboxes *all, uint64_t ticket, int fd);
 void dz_net_refused(struct dz_sandboxes *all, uint64_t ticket, int error); /* an errno of Linux */
 
+/* --- names ----------------------------------------------------------------------------------- */
+
+/* A query that a program has sent to its name server (127.0.0.1, port 53), as a packet of DNS. */
+struct dz_net_query {
+    uint64_t cell, number; /* to be kept for the answer */
+    const uint8_t *bytes;  /* borrowed, at most DZ_CELL_QUERY_MAX; not used by dz_net_reply() */
+    size_t size;
+};
+/* Answer a query of the host's function net_query (sandbox.h), with at most DZ_CELL_REPLY_MAX
+ * bytes. The answer is dropped if the cell is not the one that asked. */
+void dz_net_reply(struct dz_sandboxes *all, const char *id, const struct dz_net_query *query,
+                  const void *bytes, size_t size);
+
 /* --- all connections of a sandbox ------------------------------------------------------------ */
 
 struct dz_net_view {

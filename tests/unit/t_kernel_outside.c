@@ -99,6 +99,20 @@ static void on_close(void *arg, uint32_t channel, bool abort)
     (void)close(near_of(channel));
     out.near[channel] = -1;
 }
+static struct {
+    uint64_t number;
+    uint8_t bytes[DZ_NET_QUERY_MAX];
+    size_t size;
+    int count;
+} query;
+static void on_query(void *arg, uint64_t number, const uint8_t *bytes, size_t size)
+{
+    (void)arg;
+    query.number = number;
+    query.size = size;
+    query.count++;
+    memcpy(query.bytes, bytes, size);
+}
 static void on_listening(void *arg)
 {
     (void)arg;
@@ -114,6 +128,7 @@ static const struct dz_net_ops net = {
     .finish = on_finish,
     .close = on_close,
     .listening = on_listening,
+    .query = on_query,
 };
 
 static const struct dz_sockaddr there = {.size = 16, .bytes = {AF_INET, 0, 0, 80, 192, 0, 2, 7}};
@@ -469,4 +484,57 @@ static int serves(struct fib *f)
 TEST(outside_connections_are_accepted)
 {
     CHECK_INT(run(serves), 0);
+}
+
+static const struct dz_sockaddr server = {.size = 16, .bytes = {AF_INET, 0, 0, 53, 127, 0, 0, 53}};
+
+static int asks(struct fib *f)
+{
+    const struct world w = {.f = f};
+    struct dz_msg_got got;
+    char buf[DZ_NET_QUERY_MAX + 1] = "name?";
+    struct iovec iov = {buf, 5};
+    const struct dz_msg m = {.iov = &iov, .iov_count = 1, .to = &server};
+    query.count = 0;
+    const int s = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_DGRAM, 0));
+    OK(f, w_send(&w, s, &m, 0) == 5 && query.count == 1 && query.size == 5);
+    OK(f, memcmp(query.bytes, "name?", 5) == 0);
+    dz_kernel_net_reply(f->k, query.number + (UINT64_C(1) << 24), (const uint8_t *)"no", 2);
+    dz_kernel_net_reply(f->k, query.number, (const uint8_t *)"here", 4);
+    iov.iov_len = sizeof buf;
+    OK(f, w_recv(&w, s, &(struct dz_msg){.iov = &iov, .iov_count = 1}, MSG_DONTWAIT, &got) == 4);
+    OK(f, memcmp(buf, "here", 4) == 0 && memcmp(got.from.bytes, server.bytes, 8) == 0);
+    OK(f,
+       w_recv(&w, s, &(struct dz_msg){.iov = &iov, .iov_count = 1}, MSG_DONTWAIT, &got) == -EAGAIN);
+    OK(f, w_send(&w, s, &m, 0) == (int64_t)sizeof buf && query.count == 1); /* too long: lost */
+    /* a connected socket; then one that is closed before the answer */
+    const int t = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_DGRAM, 0));
+    OK(f, w_connect(&w, t, &server) == 0 && put(f, t, "q", 0) == 1 && query.count == 2);
+    dz_kernel_net_reply(f->k, query.number, (const uint8_t *)"yes", 3);
+    OK(f, get(f, t, buf, 8, 0) == 3 && put(f, t, "q", 0) == 1);
+    OK(f, w_close(&w, t) == 0);
+    dz_kernel_net_reply(f->k, query.number, (const uint8_t *)"yes", 3);
+    /* a program that is a name server itself */
+    const int u = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_DGRAM, 0));
+    OK(f, w_bind(&w, u, &server) == 0);
+    iov.iov_len = 5;
+    OK(f, w_send(&w, s, &m, 0) == 5 && query.count == 3 && get(f, u, buf, 8, 0) == 5);
+    return w_close(&w, s) == 0 && w_close(&w, u) == 0 ? 0 : 98;
+}
+TEST(queries_go_to_the_name_server)
+{
+    CHECK_INT(run(asks), 0);
+}
+
+static int asks_nobody(struct fib *f)
+{
+    const struct world w = {.f = f};
+    const int s = (int)SYS(f, dz_sys_socket(FK(f), AF_INET, SOCK_DGRAM, 0));
+    OK(f, w_connect(&w, s, &server) == 0 && put(f, s, "q", 0) == 1);
+    OK(f, put(f, s, "q", 0) == -ECONNREFUSED);
+    return (int)w_close(&w, s);
+}
+TEST(no_name_server_without_an_embedder)
+{
+    CHECK_INT(run_with(asks_nobody, NULL), 0);
 }

@@ -16,7 +16,7 @@ static struct {
     uint64_t last;
     uint32_t port, channel;
     struct dz_cell *cell;
-    int connects, closed, ports;
+    int connects, closed, ports, replies;
     uint64_t ticket;
     struct dz_cell_address to;
 } told;
@@ -72,8 +72,24 @@ static int on_resumed(struct dz_cell *c, struct dz_err *err)
     told.resumed++;
     return 0;
 }
-static const struct dz_cell_net_ops nets = {on_incoming, on_connected, on_refused,
-                                            on_lost,     on_resume,    on_resumed};
+static int on_reply(struct dz_cell *c, uint64_t query, const void *bytes, size_t size,
+                    struct dz_err *err)
+{
+    (void)c, (void)err;
+    told.replies++;
+    CHECK(query == 77 && size == 3 && memcmp(bytes, "yes", 3) == 0);
+    return 0;
+}
+static const struct dz_cell_net_ops nets = {on_incoming, on_connected, on_refused, on_lost,
+                                            on_resume,   on_resumed,   on_reply};
+
+static struct dz_net_query asked;
+static void net_query(void *arg, struct dz_sandbox *s, const struct dz_net_query *query)
+{
+    (void)arg, (void)s;
+    asked = *query;
+    CHECK(query->size == 1 && query->bytes[0] == 'q');
+}
 
 static void net_connect(void *arg, struct dz_sandbox *s, uint64_t ticket,
                         const struct dz_cell_address *to)
@@ -105,6 +121,7 @@ static void begin(struct rig *r)
     host.net_connect = net_connect;
     host.net_closed = net_closed;
     host.net_ports = net_ports;
+    host.net_query = net_query;
     r->k->opts.host = &host;
     r->cells.ops.net = &nets;
     rig_register(r, "a");
@@ -502,5 +519,25 @@ TEST(a_cell_cannot_name_connections_of_others)
     rig_pass(&r, 0);
     CHECK(!is_over(c.far));
     dz_fd_close(&c.far);
+    rig_close(&r);
+}
+
+TEST(an_answer_reaches_only_the_cell_that_asked)
+{
+    struct rig r;
+    begin(&r);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    tell(&r,
+         &(struct dz_cell_event){
+             .type = DZ_CELL_NET_QUERY, .generation = 77, .data = (const uint8_t *)"q", .size = 1});
+    CHECK_INT(asked.number, 77);
+    dz_net_reply(r.k, "a", &asked, "yes", 3);
+    CHECK_INT(told.replies, 1);
+    sleeps(&r, NULL);
+    dz_net_reply(r.k, "a", &asked, "yes", 3);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    dz_net_reply(r.k, "a", &asked, "yes", 3);
+    dz_net_reply(r.k, "b", &asked, "yes", 3);
+    CHECK_INT(told.replies, 1);
     rig_close(&r);
 }
