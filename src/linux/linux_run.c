@@ -581,14 +581,16 @@ int dz_linux_hear(struct dz_linux *l, int64_t timeout_ns)
 }
 
 /* The same without waiting, but a call that is about to come is worth a moment, if no other thread
- * is to run. */
-static int hear_soon(struct dz_linux *l)
+ * is to run. calls_only: what else there is may be left to the embedder's next wait, so that a
+ * call costs one wait of the host instead of two. */
+static int hear_soon(struct dz_linux *l, bool calls_only)
 {
     const struct dz_stub_ops *ops = linux_ops(l);
     if (!ops->soon || dz_kernel_runnable(l->kernel))
         return dz_linux_hear(l, 0);
     assert(l->event_count == 0);
-    return reported(l, ops->soon(l->o.stub, l->events, DZ_STUB_EVENTS_MAX));
+    const int n = reported(l, ops->soon(l->o.stub, l->events, DZ_STUB_EVENTS_MAX));
+    return n > 0 || calls_only ? n : dz_linux_hear(l, 0);
 }
 
 void dz_linux_serve_events(struct dz_linux *l)
@@ -616,7 +618,8 @@ static void poll_events(void *arg)
 {
     struct dz_linux *l = arg;
     int rounds = 0;
-    while (l->serial > 0 && rounds < ROUNDS_MAX && (l->event_count > 0 || hear_soon(l) > 0)) {
+    while (l->serial > 0 && rounds < ROUNDS_MAX &&
+           (l->event_count > 0 || hear_soon(l, rounds > 0) > 0)) {
         dz_linux_serve_events(l);
         rounds++;
     }

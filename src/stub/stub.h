@@ -196,7 +196,8 @@ struct dz_stub_ops {
                 size_t max);
     /* As wait(0), but for the next calls, which this back end may expect within microseconds: it
      * polls for them, if they came in quick succession and a processor is idle. For a caller that
-     * has nothing else to do. NULL: use wait(0). */
+     * has nothing else to do. The end of a process may be left to the next wait(), for which fd()
+     * is readable. NULL: use wait(0). */
     int (*soon)(struct dz_stub *s, struct dz_stub_event *ret_events, size_t max);
     /* Watch a descriptor of the caller's, borrowed until close(): wait() does not sleep while it is
      * readable. One for each stub; -EBUSY, -ENOMEM. */

@@ -94,6 +94,8 @@ static void number_harvest(struct host *h)
 static uint32_t number_new(struct host *h, bool clones)
 {
     uint32_t number = number_find(h, clones);
+    if (!number)
+        dz_stub_spares_end(h, 0);
     for (uint32_t tick = 0; !number && h->going && tick < h->ticks; tick++) {
         number_harvest(h);
         number = number_find(h, clones);
@@ -103,17 +105,22 @@ static uint32_t number_new(struct host *h, bool clones)
     return number;
 }
 
-static void ctx_prepare(struct host *h, uint32_t number, uint32_t from)
+/* A new thread begins with the frame of `from`, but for the registers that are not extended. */
+static void frame_prepare(struct host *h, uint32_t number, uint32_t from)
 {
-    struct stub_ctx *c = ctx_of(h, number);
-    memset(c, 0, sizeof *c);
-    c->parent = (uint32_t)getpid();
     uint8_t *to = ctx_bytes(h, number) + h->frame_at;
     const size_t fp = h->fp_at - h->frame_at;
     memcpy(to, h->frame, PAGE_CTX_SIZE - h->frame_at);
     if (from != STUB_ZYGOTE) /* the guest's own value, which may be anything */
         memcpy(to + fp, ctx_bytes(h, from) + h->fp_at, h->fp_size);
     dz_stub_frame_write(h, number);
+}
+static void ctx_prepare(struct host *h, uint32_t number, uint32_t from)
+{
+    struct stub_ctx *c = ctx_of(h, number);
+    memset(c, 0, sizeof *c);
+    c->parent = (uint32_t)getpid();
+    frame_prepare(h, number, from);
 }
 
 /* Wait for the new thread's first call: until then its number is unknown. */
@@ -145,10 +152,10 @@ static int group_new(struct host *h, uint32_t number, pid_t pid)
         dz_free(g);
         return rc;
     }
-    *g = (struct group){.pid = pid, .pidfd = fd};
+    *g = (struct group){.pid = pid, .pidfd = fd, .process = ++h->processes};
     h->groups[number] = g;
     h->threads[number].group = g;
-    h->threads[number].process = ++h->processes;
+    h->threads[number].process = g->process;
     return 0;
 }
 
@@ -167,8 +174,46 @@ static int adopt(struct host *h, uint32_t number, uint32_t from, enum dz_stub_cl
             return rc;
     }
     t->group->threads++;
+    t->shares = how == DZ_STUB_SHARE ? h->threads[from].process : 0;
     t->state = T_STOPPED;
     return 0;
+}
+
+/* The thread of the process that was kept for this one's memory; 0: none. */
+static uint32_t spare_find(const struct host *h, uint32_t process)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; h->spare && i < numbers_used(h); i++)
+        if (h->threads[i].state == T_SPARE && h->threads[i].shares == process)
+            return i;
+    return 0;
+}
+
+/* The kept process becomes a new one. Its thread waits for a command in its ctx, of which all but
+ * the state of that wait is cleared. It is trusted no more than a new one: only what shares its
+ * memory can have changed it, and shares that memory still. */
+static void spare_take(struct host *h, uint32_t number, uint32_t from)
+{
+    struct thread *t = &h->threads[number];
+    struct group *g = t->group;
+    struct stub_ctx *c = ctx_of(h, number);
+    h->spare--;
+    *t = (struct thread){.state = T_STOPPED,
+                         .tid = t->tid,
+                         .group = g,
+                         .process = ++h->processes,
+                         .shares = t->shares,
+                         .regs = h->threads[from].regs,
+                         .sites = h->threads[from].sites};
+    if (t->sites)
+        t->sites->refs++;
+    g->threads++;
+    g->process = t->process;
+    if (dz_stub_cpu_of(g, &g->cpu_before_ns) < 0)
+        g->cpu_before_ns = 0; /* it has died, which an event will report */
+    memset(&c->command, 0, sizeof *c - offsetof(struct stub_ctx, command));
+    c->inside = 1;
+    memset(ctx_bytes(h, number) + CTX_AHEAD_AT, 0, offsetof(struct dz_stub_ahead, action));
+    frame_prepare(h, number, from);
 }
 
 int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_t *ret_thread)
@@ -179,10 +224,16 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
     struct group *parent = h->threads[from].group;
     if (h->threads[from].state == T_DEAD || parent->killed || dz_stub_flush(h, from) < 0)
         return -ESRCH;
-    const uint32_t number = number_new(h, from != STUB_ZYGOTE);
+    const uint32_t spare = how == DZ_STUB_SHARE ? spare_find(h, parent->process) : 0;
+    const uint32_t number = spare ? spare : number_new(h, from != STUB_ZYGOTE);
     if (!number)
         return -EAGAIN;
     dz_stub_whole(h, from);
+    if (spare) {
+        spare_take(h, spare, from);
+        *ret_thread = spare;
+        return 0;
+    }
     h->words = number / 64 + 1 > h->words ? number / 64 + 1 : h->words;
     struct thread *t = &h->threads[number];
     *t = (struct thread){.state = T_FREE, .regs = h->threads[from].regs};

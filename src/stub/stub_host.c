@@ -51,6 +51,7 @@ void dz_stub_number_free(struct host *h, uint32_t number)
 {
     struct thread *t = &h->threads[number];
     h->going -= t->state == T_GOING;
+    h->spare -= t->state == T_SPARE;
     dz_stub_sites_unref(t->sites);
     *t = (struct thread){.state = T_FREE};
     (void)madvise(ctx_bytes(h, number), PAGE_CTX_SIZE, MADV_REMOVE);
@@ -75,10 +76,10 @@ void dz_stub_thread_ended(struct host *h, struct thread *t, int status)
 
 void dz_stub_kill(struct host *h, struct group *g)
 {
-    (void)h;
     if (!g->killed)
         (void)syscall(SYS_pidfd_send_signal, g->pidfd, SIGKILL, NULL, 0);
     g->killed = true;
+    dz_stub_spares_end(h, g->process);
 }
 
 void dz_stub_reap(struct host *h, struct group *g)
@@ -89,11 +90,12 @@ void dz_stub_reap(struct host *h, struct group *g)
     const int status = info.si_code == CLD_EXITED   ? (info.si_status & 0xff) << 8
                        : info.si_code == CLD_DUMPED ? info.si_status | 0x80
                                                     : info.si_status;
+    dz_stub_spares_end(h, g->process);
     for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
         struct thread *t = &h->threads[i];
         if (t->group != g || t->state == T_FREE)
             continue;
-        if (t->state == T_GOING)
+        if (t->state == T_GOING || t->state == T_SPARE)
             dz_stub_number_free(h, i);
         else if (t->state != T_DEAD)
             dz_stub_thread_ended(h, t, status);
@@ -109,16 +111,60 @@ void dz_stub_reap(struct host *h, struct group *g)
         }
 }
 
+/* A process that shared the memory of another one has stopped for good, as a child of vfork does
+ * at its exec. posix_spawn() in a loop would make and end such a process each time, so one is kept
+ * for the next clone (stub_clone.c), as long as the other process lives. */
+static bool keep(struct host *h, struct thread *t)
+{
+    if (t->state != T_STOPPED || t->light || !t->shares || t->group->killed ||
+        t->group->threads > 1)
+        return false;
+    bool lives = false;
+    for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
+        const struct thread *other = &h->threads[i];
+        if (other->state == T_SPARE && other->shares == t->shares)
+            return false;
+        lives = lives || (other->process == t->shares && other->state != T_GOING &&
+                          other->state != T_SPARE && other->group && !other->group->killed);
+    }
+    if (!lives)
+        return false;
+    dz_stub_spares_end(h, t->process);
+    dz_stub_sites_unref(t->sites);
+    t->sites = NULL;
+    t->pending = 0;
+    t->group->threads--;
+    t->state = T_SPARE;
+    h->spare++;
+    return true;
+}
+
+void dz_stub_spares_end(struct host *h, uint32_t process)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; h->spare && i < numbers_used(h); i++) {
+        struct thread *t = &h->threads[i];
+        if (t->state != T_SPARE || (process && t->shares != process))
+            continue;
+        t->state = T_GOING;
+        h->spare--;
+        h->going++;
+        dz_stub_kill(h, t->group);
+    }
+}
+
 static void host_end(struct dz_stub *s, uint32_t thread)
 {
     struct host *h = host_of(s);
-    const struct thread *one = thread_of(h, thread);
+    struct thread *one = thread_of(h, thread);
     const uint32_t process = one->process;
+    if (keep(h, one))
+        return;
     if (one->group)
         dz_stub_kill(h, one->group);
     for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
         struct thread *t = &h->threads[i];
-        if (t->process != process || t->state == T_FREE || t->state == T_GOING)
+        if (t->process != process || t->state == T_FREE || t->state == T_GOING ||
+            t->state == T_SPARE)
             continue;
         h->running -= t->state == T_RUNNING;
         h->dead -= t->state == T_DEAD;
@@ -151,15 +197,22 @@ static void host_exit(struct dz_stub *s, uint32_t thread)
     dz_stub_go(h, thread, STUB_EXIT);
 }
 
+int dz_stub_cpu_of(const struct group *g, int64_t *ret_ns)
+{
+    clockid_t clock;
+    struct timespec now;
+    if (clock_getcpuclockid(g->pid, &clock) != 0 || clock_gettime(clock, &now) < 0)
+        return -ESRCH;
+    *ret_ns = now.tv_sec * DZ_NS_PER_S + now.tv_nsec;
+    return 0;
+}
 static int host_cpu(struct dz_stub *s, uint32_t thread, int64_t *ret_ns)
 {
     const struct thread *t = thread_of(host_of(s), thread);
-    clockid_t clock;
-    struct timespec now;
-    if (!t->group || clock_getcpuclockid(t->group->pid, &clock) != 0 ||
-        clock_gettime(clock, &now) < 0)
+    int64_t ns;
+    if (!t->group || dz_stub_cpu_of(t->group, &ns) < 0)
         return -ESRCH;
-    *ret_ns = now.tv_sec * DZ_NS_PER_S + now.tv_nsec;
+    *ret_ns = ns - t->group->cpu_before_ns;
     return 0;
 }
 

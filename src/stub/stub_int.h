@@ -96,6 +96,7 @@ enum thread_state {
     T_RUNNING,
     T_DEAD,  /* ended; ENDED has not been reported */
     T_GOING, /* the caller has released it, the host has not */
+    T_SPARE, /* the caller has released it; it waits for the next process that shares its memory */
 };
 struct group;
 struct thread {
@@ -106,6 +107,7 @@ struct thread {
     int status;          /* T_DEAD: status to report */
     uint32_t interrupts; /* 1 + ticks since interrupt(); 0: none */
     uint32_t pending;    /* calls of later() in its ctx, not executed yet */
+    uint32_t shares;     /* the process whose memory its own one shares; 0: none */
     struct dz_stub_regs regs;
     struct stub_sites *sites;   /* of its address space; NULL: no memory for them */
     uint32_t told;              /* sites that its ctx has */
@@ -116,8 +118,10 @@ struct thread {
 struct group { /* a process of the host */
     pid_t pid;
     int pidfd;
-    uint32_t threads; /* neither free nor in T_GOING */
+    uint32_t process; /* as in its threads */
+    uint32_t threads; /* that the caller has */
     bool killed;
+    int64_t cpu_before_ns; /* CPU time that it used for earlier processes of the caller */
 };
 
 /* The only call that a notification may announce; pid 0: by a thread that is not known yet. */
@@ -166,11 +170,11 @@ struct host {
     bool rung;             /* the bell has an unread value */
     bool watches, watched; /* the caller has a descriptor watched; it was readable */
     struct stub_spin spin;
-    int load_fd;                   /* /proc/loadavg; -1: cannot be read */
-    uint32_t ticks;                /* that a command may take */
-    uint32_t running, dead, going; /* threads in these states */
-    uint32_t processes;            /* created so far */
-    uint32_t words;                /* of the bell that ever had a thread */
+    int load_fd;                          /* /proc/loadavg; -1: cannot be read */
+    uint32_t ticks;                       /* that a command may take */
+    uint32_t running, dead, going, spare; /* threads in these states */
+    uint32_t processes;                   /* created so far */
+    uint32_t words;                       /* of the bell that ever had a thread */
     int64_t swept_ns;
     uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
     uint8_t *frame;                    /* the initial frame of a process, up to the ctx's end */
@@ -251,6 +255,9 @@ void dz_stub_kill(struct host *h, struct group *g);
 void dz_stub_reap(struct host *h, struct group *g); /* reap it if it has ended */
 void dz_stub_thread_ended(struct host *h, struct thread *t, int status);
 void dz_stub_number_free(struct host *h, uint32_t number);
+int dz_stub_cpu_of(const struct group *g, int64_t *ret_ns); /* in total; 0 or -ESRCH */
+/* End the processes that are kept for this one; 0: for all. */
+void dz_stub_spares_end(struct host *h, uint32_t process);
 
 /* stub_spin.c. The rule alone: */
 void dz_stub_spin_init(struct stub_spin *s, int64_t now);

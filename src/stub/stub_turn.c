@@ -352,7 +352,11 @@ static int turn_soon(struct dz_stub *s, struct dz_stub_event *ret_events, size_t
     size_t count = dz_stub_heard(h, ret_events, max);
     if (!count)
         count = dz_stub_spin_poll(h, ret_events, max);
-    return count ? told(h, count) : turn_wait(s, 0, ret_events, max);
+    if (!count) {
+        dz_stub_arm(h, true);
+        count = look(h, ret_events, max);
+    }
+    return told(h, count);
 }
 static int turn_watch(struct dz_stub *s, int fd)
 {

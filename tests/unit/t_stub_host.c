@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -380,6 +381,8 @@ TEST(host_full_of_threads_still_starts_a_program)
     const uint32_t t = process(guest_loop);
     uint32_t other = 0, threads = 1;
     int rc = 0;
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &other), 0);
+    stub->ops->end(stub, other); /* it is kept, but takes no number away from others */
     while (threads < 100 && (rc = stub->ops->clone(stub, t, DZ_STUB_THREAD, &other)) == 0)
         threads++;
     CHECK_INT(rc, -EAGAIN);
@@ -412,6 +415,68 @@ TEST(host_forks)
     CHECK_INT(word(v, DATA), 0x010070);
     regs(again)->rdi = DATA;
     CHECK_INT(run(again).kind, DZ_STUB_CALL);
+    end();
+}
+
+/* A process that shares memory is kept at its end, and is the next one that shares this memory:
+ * with registers, CPU time and a ctx of its own, as a new one. */
+TEST(host_keeps_a_process_that_shares)
+{
+    start();
+    const struct host *h = host_of(stub);
+    const uint32_t t = process(guest_store), other = process(guest_spin);
+    uint32_t v = 0, w = 0, x = 0;
+    int64_t ns = 0;
+    static uint8_t state[DZ_STUB_XSTATE_MAX];
+    const int64_t size = stub->ops->xstate_get(stub, t, state, sizeof state);
+    const uint64_t mark = 0x0123456789abcdef;
+    memcpy(state + 160, &mark, sizeof mark);
+    CHECK_INT(stub->ops->xstate_set(stub, t, state, (size_t)size), 0);
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &v), 0);
+    regs(v)->rdi = DATA;
+    regs(v)->r12 = 5;
+    CHECK_INT(run(v).kind, DZ_STUB_CALL);
+    CHECK_INT(stub->ops->cpu(stub, v, &ns), 0);
+    const pid_t pid = h->threads[v].tid;
+    const int64_t used = ns;
+    stub->ops->end(stub, v);
+    CHECK_INT(stub->ops->clone(stub, other, DZ_STUB_SHARE, &x), 0);
+    CHECK(h->threads[x].tid != pid); /* that is another memory */
+    memset(state, 0, sizeof state);
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &w), 0);
+    CHECK_INT(h->threads[w].tid, pid);
+    CHECK(regs(w)->r12 == 0 && regs(w)->rip == regs(t)->rip);
+    CHECK(stub->ops->xstate_get(stub, w, state, sizeof state) == size);
+    CHECK(memcmp(state + 160, &mark, sizeof mark) == 0);
+    CHECK_INT(stub->ops->cpu(stub, w, &ns), 0);
+    CHECK(ns < used);
+    regs(w)->rdi = DATA + 1;
+    CHECK_INT(run(w).kind, DZ_STUB_CALL);
+    CHECK_INT(word(t, DATA), 0x0101);
+    /* two at once, of which one is kept */
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &v), 0);
+    CHECK(h->threads[v].tid != pid);
+    stub->ops->end(stub, w);
+    stub->ops->end(stub, v);
+    CHECK_INT(h->spare, 1);
+    /* It ends with its memory's first process, whether that is ended or killed. */
+    struct pollfd end_of = {(int)syscall(SYS_pidfd_open, pid, 0), POLLIN, 0};
+    stub->ops->end(stub, t);
+    CHECK_INT(h->spare, 0);
+    CHECK_INT(poll(&end_of, 1, -1), 1);
+    (void)close(end_of.fd);
+    stub->ops->end(stub, x);
+    CHECK_INT(h->spare, 1);
+    stub->ops->run(stub, other);
+    CHECK_INT(kill(h->threads[other].tid, SIGKILL), 0);
+    CHECK_INT(next().kind, DZ_STUB_ENDED);
+    CHECK_INT(h->spare, 0);
+    /* A process that runs when it is ended cannot be kept. */
+    const uint32_t s = process(guest_spin);
+    CHECK_INT(stub->ops->clone(stub, s, DZ_STUB_SHARE, &v), 0);
+    stub->ops->run(stub, v);
+    stub->ops->end(stub, v);
+    CHECK_INT(h->spare, 0);
     end();
 }
 
