@@ -24,7 +24,7 @@ static void put_quotas(struct dz_json *j, const char *key, const struct dz_quota
 }
 
 static void put_usage(struct dz_json *j, const char *key, const struct dz_control_usage *u,
-                      bool measured)
+                      bool measured, bool whole)
 {
     dz_json_key(j, key);
     dz_json_object(j);
@@ -36,6 +36,10 @@ static void put_usage(struct dz_json *j, const char *key, const struct dz_contro
         dz_json_put_u64(j, "disk_bytes", u->disk_bytes);
     else
         dz_json_put_null(j, "disk_bytes"); /* the usage is being measured */
+    if (whole)
+        dz_json_put_u64(j, "schedules", u->schedules);
+    else
+        dz_json_put_null(j, "schedules"); /* schedules do not belong to a token */
     dz_json_end(j);
 }
 
@@ -50,12 +54,12 @@ static int put_members(struct dz_api *a, const struct dz_control_caller *who, st
     /* a URL is a place on the host */
     dz_json_put_strz(j, "replica", who->is_operator || !strchr(replica, ':') ? replica : NULL);
     put_quotas(j, "quotas", &s->quotas);
-    put_usage(j, "usage", &s->used, s->measured);
+    put_usage(j, "usage", &s->used, s->measured, true);
     dz_json_key(j, "token");
     if (s->has_token) {
         dz_json_object(j);
         put_quotas(j, "quotas", &s->token_quotas);
-        put_usage(j, "usage", &s->token_used, false);
+        put_usage(j, "usage", &s->token_used, false, false);
         dz_json_end(j);
     } else {
         dz_json_null(j);

@@ -93,9 +93,9 @@ const struct dz_cli_command dz_cmd_quota = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
     .help = "Without TENANT, shows your own. Quotas are sandboxes, warm_sandboxes,\n"
-            "creations, creations_per_minute, memory_bytes and disk_bytes; - means no limit,\n"
-            "or not yet known. Only the operator can set them; the defaults are settings of\n"
-            "the daemon.\n",
+            "creations, creations_per_minute, memory_bytes, disk_bytes and schedules; -\n"
+            "means no limit, or not yet known. Only the operator can set them; the defaults\n"
+            "are settings of the daemon.\n",
     .run = quota,
 };
 

@@ -77,6 +77,8 @@
       "memory of all awake sandboxes of a tenant") \
     X(quotas, disk, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-disk", "SIZE", \
       "disk space of all sandboxes and snapshots of a tenant") \
+    X(quotas, schedules, NUMBER, "10000", 1, 1000000, ZERO, "quota-schedules", "N", \
+      "schedules of all sandboxes of a tenant") \
     X(prices, currency, TEXT, "", 0, 0, 0, "price-currency", "NAME", \
       "currency of the amounts in usage, as EUR (default: no amounts)") \
     X(prices, memory, TEXT, "", 0, 0, 0, "price-memory", "PRICE", \

@@ -276,6 +276,8 @@ int dz_control_memory_of(struct dz_control *e, const char *sha256, const char *p
 int dz_control_know_tenant(struct dz_control *e, const char *tenant, struct dz_err *err);
 /* Count one more idempotency key of this tenant, if its limit allows it. */
 int dz_usage_key(struct dz_control *e, const char *tenant, struct dz_why *why);
+/* Is one more schedule within the quota of its tenant? */
+int dz_usage_schedule(struct dz_control *e, const char *tenant, struct dz_why *why);
 void dz_usages_recount_keys(struct dz_control *e);
 void dz_usages_release(struct dz_control *e);
 

@@ -673,6 +673,29 @@ void dz_usages_measure(void *arg)
     dz_timer_after(e->measure, more ? 0 : any ? MEASURE_MS : 10 * MEASURE_MS);
 }
 
+/* --- schedules --------------------------------------------------------------------------- */
+
+static int count_schedules(struct dz_control *e, struct usage *u, struct dz_why *why)
+{
+    const struct dz_registry_record_filter of = {.tenant = u->tenant};
+    struct dz_err err;
+    int64_t n = 0;
+    int rc = dz_registry_schedule_count(e->registry, &of, &n, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    u->now.schedules = (uint64_t)n;
+    return 0;
+}
+
+int dz_usage_schedule(struct dz_control *e, const char *tenant, struct dz_why *why)
+{
+    struct both b;
+    int rc = both_of(e, tenant, NULL, &b, why);
+    if (rc == 0)
+        rc = count_schedules(e, b.u[0], why);
+    return rc < 0 ? rc : CHECK(e, b.u[0], schedules, 1, why);
+}
+
 /* --- asked and set
  * -------------------------------------------------------------------------------- */
 
@@ -691,6 +714,9 @@ int dz_control_quotas(struct dz_control *e, const struct dz_control_caller *who,
     if (!u || !t)
         return dz_why(why, DZ_EBUSY, NULL,
                       "the usage of tenant %s is not known at the moment; try again", name);
+    int rc = count_schedules(e, t, why);
+    if (rc < 0)
+        return rc;
     t->wanted_ms = dz_clock_mono_ms() + WANTED_MS;
     dz_timer_after(e->measure, 0);
     *ret = (struct dz_control_quota_state){

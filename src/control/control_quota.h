@@ -22,7 +22,8 @@ enum {
     X(creations, "concurrent creations")                           \
     X(creations_per_minute, "creations per minute")                \
     X(memory_bytes, "sum of the memory limits of awake sandboxes") \
-    X(disk_bytes, "disk space of sandboxes and snapshots")
+    X(disk_bytes, "disk space of sandboxes and snapshots")         \
+    X(schedules, "schedules of all sandboxes; of a tenant only")
 struct dz_quotas {
 #define X(name, text) uint64_t name;
     DZ_QUOTAS(X)
@@ -32,7 +33,7 @@ struct dz_quotas {
 #define DZ_QUOTA_DEFAULT (UINT64_MAX - 1) /* as the next level says: tenant, then daemon */
 
 struct dz_control_usage {
-    uint64_t sandboxes, warm_sandboxes, creations, memory_bytes, disk_bytes;
+    uint64_t sandboxes, warm_sandboxes, creations, memory_bytes, disk_bytes, schedules;
 };
 
 struct dz_control_quota_state {

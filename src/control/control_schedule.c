@@ -366,7 +366,7 @@ static int check_room(struct dz_control *e, const struct dz_instance *box, const
                       DZ_CONTROL_SCHEDULES_ALL);
     if (find(e, box, name, &old, &none) == 0)
         return dz_why(why, DZ_EEXIST, "name", "%s already has a schedule \"%s\"", box->id, name);
-    return 0;
+    return dz_usage_schedule(e, box->tenant, why);
 }
 
 int dz_control_schedule_add(struct dz_control *e, struct dz_control_target target,

@@ -85,7 +85,12 @@ static int check(const struct dz_control_token_spec *spec, struct dz_why *why)
             "or digit");
     if (strcmp(spec->scope, "tenant") != 0 && strcmp(spec->scope, "operator") != 0)
         return dz_why(why, DZ_EINVAL, "scope", "scope: must be tenant or operator");
-    return dz_quotas_read(spec->quotas_json, &(struct dz_quotas){0}, why);
+    struct dz_quotas quotas = {.schedules = DZ_QUOTA_DEFAULT};
+    int rc = dz_quotas_read(spec->quotas_json, &quotas, why);
+    if (rc == 0 && quotas.schedules != DZ_QUOTA_DEFAULT)
+        rc = dz_why(why, DZ_EINVAL, "quotas.schedules",
+                    "quotas.schedules: a tenant has this quota, a token has not");
+    return rc;
 }
 
 int dz_control_token_add(struct dz_control *e, const struct dz_control_caller *who,

@@ -352,6 +352,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
                 .creations_per_minute = quota(d->config->quotas_creations_per_minute),
                 .memory_bytes = quota(d->config->quotas_memory),
                 .disk_bytes = quota(d->config->quotas_disk),
+                .schedules = quota(d->config->quotas_schedules),
             },
         .prices = prices,
         .held_tenant = d->config->listen_unread_per_tenant,

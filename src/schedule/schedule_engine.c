@@ -28,6 +28,7 @@
 
 enum {
     BATCH = 64,         /* rows that are served in one turn of the loop */
+    PLANS = 200,        /* rows that are looked at in one turn after the start */
     RETRY_MS = 1000,    /* until a start is repeated, or a failed registry is read again */
     WATCH_MS = 60000,   /* interval of comparing the clocks */
     ZONES_MAX = 64,     /* zones in memory */
@@ -45,7 +46,8 @@ struct zone_kept {
 
 struct dz_schedules {
     struct dz_schedules_opts opts;
-    struct dz_timer *tick, *watch;
+    struct dz_timer *tick, *watch, *plan;
+    char planned_to[DZ_ID_TEXT]; /* rows up to this id were looked at by on_plan */
     bool on, ticking;
     size_t starting, run_count;
     struct dz_list runs;    /* in progress, in dz_schedule_run.link */
@@ -612,56 +614,72 @@ static int64_t ahead(void)
     return dz_clock_real_ms() - dz_clock_boot_ns() / DZ_NS_PER_MS;
 }
 
-/* Plan anew what is planned later than it would be if it were planned now. */
-static int realign(struct dz_schedules *s, struct dz_err *err)
+/* Plan a row anew if it is planned later than it would be if it were planned now. */
+static int realign_one(struct dz_schedules *s, struct dz_schedule_row *row, struct dz_err *err)
 {
-    char after[DZ_ID_TEXT] = "";
-    int64_t now = dz_clock_real_ms();
-    for (;;) {
-        DZ_AUTO(dz_schedule_rows_release)
-        struct dz_schedule_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
-        const struct dz_registry_record_filter f = {.status = "on", .after = after};
-        int rc = dz_registry_schedule_list(s->opts.registry, &f, &rows, err);
-        for (size_t i = 0; rc >= 0 && i < rows.n; i++) {
-            struct dz_schedule_row *row = &rows.p[i];
-            const char *field;
-            int64_t at;
-            struct dz_err why;
-            bool queued = row->queued > 0 && running(s, row->id) == 0;
-            (void)snprintf(after, sizeof after, "%s", row->id);
-            int planned = dz_schedules_plan(s, row, now, &at, &field, &why);
-            if (cannot_plan(planned))
-                switch_off(s, row, why.msg);
-            if (planned < 0)
-                continue;
-            bool back = at && row->planned > at + DZ_SCHEDULE_BACK_MS;
-            if (!back && !queued)
-                continue;
-            if (back)
-                row->planned = at;
-            row->due = queued ? now : row->planned;
-            rc = dz_registry_schedule_change(
-                s->opts.registry, row,
-                DZ_ROW_COLUMN(schedule, planned) | DZ_ROW_COLUMN(schedule, due), false, err);
-        }
-        if (rc < 0 || rows.n < DZ_REGISTRY_LIST_MAX)
-            return rc < 0 ? rc : 0;
+    int64_t now = dz_clock_real_ms(), at;
+    const char *field;
+    struct dz_err why;
+    bool queued = row->queued > 0 && running(s, row->id) == 0;
+    int planned = dz_schedules_plan(s, row, now, &at, &field, &why);
+    if (cannot_plan(planned))
+        switch_off(s, row, why.msg);
+    if (planned < 0)
+        return 0;
+    bool back = at && row->planned > at + DZ_SCHEDULE_BACK_MS;
+    if (!back && !queued)
+        return 0;
+    if (back)
+        row->planned = at;
+    row->due = queued ? now : row->planned;
+    return dz_registry_schedule_change(
+        s->opts.registry, row, DZ_ROW_COLUMN(schedule, planned) | DZ_ROW_COLUMN(schedule, due),
+        false, err);
+}
+
+/* Look at the next PLANS rows: 1 if there may be more. A row that cannot be changed is looked at
+ * again. */
+static int realign_some(struct dz_schedules *s, struct dz_err *err)
+{
+    DZ_AUTO(dz_schedule_rows_release) struct dz_schedule_rows rows = DZ_VEC_INIT(PLANS);
+    const struct dz_registry_record_filter f = {
+        .status = "on", .after = s->planned_to, .limit = PLANS};
+    int rc = dz_registry_schedule_list(s->opts.registry, &f, &rows, err);
+    for (size_t i = 0; rc >= 0 && i < rows.n; i++) {
+        rc = realign_one(s, &rows.p[i], err);
+        if (rc >= 0)
+            (void)snprintf(s->planned_to, sizeof s->planned_to, "%s", rows.p[i].id);
     }
+    return rc < 0 ? rc : rows.n == PLANS;
+}
+
+/* A daemon may have a million schedules, so their rows are looked at in turns of the loop. Rows
+ * that are due are served meanwhile. */
+static void on_plan(void *arg)
+{
+    struct dz_schedules *s = arg;
+    struct dz_err err;
+    int rc = realign_some(s, &err);
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "schedules_not_planned", dz_log_err(&err));
+    if (rc != 0 && s->on)
+        dz_timer_after(s->plan, rc < 0 ? RETRY_MS : 0);
+    dz_schedules_arm(s);
+}
+
+static void realign(struct dz_schedules *s)
+{
+    s->planned_to[0] = '\0';
+    dz_timer_after(s->plan, 0);
 }
 
 static void on_watch(void *arg)
 {
     struct dz_schedules *s = arg;
-    struct dz_err err;
     int64_t was = s->ahead;
     s->ahead = ahead();
-    if (was - s->ahead > DZ_SCHEDULE_BACK_MS) {
-        if (realign(s, &err) < 0) {
-            dz_log(DZ_LOG_WARN, "schedules_not_planned", dz_log_err(&err));
-            s->ahead = was; /* try again */
-        }
-        dz_schedules_arm(s);
-    }
+    if (was - s->ahead > DZ_SCHEDULE_BACK_MS)
+        realign(s);
     if (s->on)
         dz_timer_after(s->watch, WATCH_MS);
 }
@@ -693,9 +711,8 @@ int dz_schedules_begin(struct dz_schedules *s, struct dz_err *err)
     assert(!s->on && dz_list_empty(&s->runs));
     s->ahead = ahead();
     int rc = lose_runs(s, err);
-    if (rc == 0)
-        rc = realign(s, err);
     s->on = true;
+    realign(s);
     dz_timer_after(s->watch, WATCH_MS);
     dz_schedules_arm(s);
     return rc;
@@ -706,6 +723,7 @@ void dz_schedules_stop(struct dz_schedules *s)
     s->on = false;
     dz_timer_stop(s->tick);
     dz_timer_stop(s->watch);
+    dz_timer_stop(s->plan);
 }
 
 /* --- the whole --------------------------------------------------------------------------- */
@@ -726,6 +744,8 @@ int dz_schedules_new(const struct dz_schedules_opts *opts, struct dz_schedules *
     int rc = dz_timer_new(opts->loop, on_tick, s, &s->tick, err);
     if (rc == 0)
         rc = dz_timer_new(opts->loop, on_watch, s, &s->watch, err);
+    if (rc == 0)
+        rc = dz_timer_new(opts->loop, on_plan, s, &s->plan, err);
     if (rc < 0) {
         dz_schedules_free(s);
         return rc;
@@ -748,6 +768,7 @@ void dz_schedules_free(struct dz_schedules *s)
         dz_zone_free(s->zones[i].zone);
     dz_timer_free(s->tick);
     dz_timer_free(s->watch);
+    dz_timer_free(s->plan);
     dz_free(s);
 }
 

@@ -51,6 +51,11 @@ test_that 'sandboxes that are awake: creations, wakes and commands are refused; 
     api 200 POST "$(s /b/suspend)" && api 200 POST "$(s /a/wake)" && kill -9 "$(cell_of)" && until_state a suspended &&
     api 200 POST "$(s /c/exec)" "{\"shell\":\"true\"}" && used warm_sandboxes 1 && api 204 DELETE "$(s "/c?force=true")"
 '
+test_that 'schedules of a tenant; a token has no such quota' '
+    add() { api "$1" POST "$(s /b/schedules)" "{\"name\":\"$2\",\"every\":\"24h\",\"cmd\":[\"true\"]}"; } &&
+    quota "{\"schedules\":1}" && add 201 one && used schedules 1 && add 429 two && over schedules && api 204 DELETE "$(s /b/schedules/one)" && used schedules 0 && add 201 two && quota "{\"schedules\":\"default\"}" && add 201 three &&
+    api 204 DELETE "$(s /b/schedules/two)" && api 204 DELETE "$(s /b/schedules/three)" && run 1 doze token create many --quota schedules=5 && has err "quotas.schedules"
+'
 test_that 'memory of those awake, and creations in a minute' '
     quota "{\"warm_sandboxes\":\"default\",\"memory_bytes\":314572800}" &&
     new 201 m ",\"memory\":\"200MiB\"" && used memory_bytes 209715200 && new 429 n ",\"memory\":\"200MiB\"" && over memory_bytes &&

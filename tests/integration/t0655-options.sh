@@ -104,9 +104,9 @@ option 'registry --data --registry' '
 mkdir -p other && { cp -rl "$images" other/images 2>/dev/null || cp -r --reflink=auto "$images" other/images; }
 option 'daemon: where it listens, what it allows, how it logs' '
     run 2 doze daemon --data other --cpu x86-64-v9 && { doze daemon --data other --cpu host --socket "$PWD/other.sock" --registry "$PWD/other.db" --log-format json --suspend-after 300ms \
-        --quota-sandboxes 7 --quota-warm-sandboxes 6 --quota-creations 90 --quota-creations-per-minute 80 --quota-memory 3GiB --quota-disk 5GiB 2>other.log & } &&
+        --quota-sandboxes 7 --quota-warm-sandboxes 6 --quota-creations 90 --quota-creations-per-minute 80 --quota-memory 3GiB --quota-disk 5GiB --quota-schedules 77 2>other.log & } &&
     export DOZE_URL=unix:$PWD/other.sock && for _ in $(seq 200); do doze ls -q >/dev/null 2>&1 && break; sleep 0.05; done && [ -s other.db ] && head -n 1 other.log | grep -q "^{" &&
-    run 0 doze quota --json && has out "\"sandboxes\":7" && has out "\"warm_sandboxes\":6" && has out "\"creations\":90" && has out "\"creations_per_minute\":80" &&
+    run 0 doze quota --json && has out "\"sandboxes\":7" && has out "\"warm_sandboxes\":6" && has out "\"creations\":90" && has out "\"creations_per_minute\":80" && has out "\"schedules\":77" &&
     has out "\"memory_bytes\":3221225472" && has out "\"disk_bytes\":5368709120" && run 0 doze create base -n nap &&
     for _ in $(seq 200); do doze get --json nap | grep -q "\"state\":\"suspended\"" && break; sleep 0.05; done && shown nap "\"state\":\"suspended\""'
 option 'token create --operator; top --image' '
