@@ -2,7 +2,7 @@
  *
  * native_door.c - a guest for t_cell_net. "serve PORT": answers each connection to the port with
  * the bytes that it sends, and prints how it ended. "connect ADDRESS PORT": sends "ping", prints
- * the answers. */
+ * the answer. "ask": asks the name server. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -271,6 +271,19 @@ TEST(a_program_connects)
     end(&w);
 }
 
+TEST(a_program_asks_its_name_server)
+{
+    static const char *const argv[] = {"n", "ask", NULL};
+    struct world w;
+    begin(&w);
+    struct mexec *e = mrig_exec(&w.r, argv, 0);
+    const struct dz_cell_event *q = event(&w, DZ_CELL_NET_QUERY);
+    CHECK(q->size == 5 && memcmp(q->data, "name?", 5) == 0);
+    CHECK_INT(dz_cell_nets.reply(w.r.cell, q->generation, "here", 4, &w.r.err), 0);
+    reads(&w, e, "here 4\n");
+    end(&w);
+}
+
 TEST(bulk_in_both_directions)
 {
     static char bytes[1 << 16];
