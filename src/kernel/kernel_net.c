@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_net.c - what programs may learn about the net: the interface lo by ioctl(2), and the texts
+ * kernel_net.c - what programs may learn about the net: the interfaces by ioctl(2), and the texts
  * of /proc/net. kernel_sock_netlink.c tells the same by messages.
  *
- * lo is the only interface. It is always up and cannot be changed (EPERM). It counts no packets,
- * because nothing is one.
+ * There is lo, and eth0 where the machine has an address outside. They are always up and cannot be
+ * changed (EPERM). They count no packets, because nothing is one.
  */
+#include "kernel/kernel_outside.h"
 #include "kernel/kernel_sock.h"
 
 #include <arpa/inet.h>
@@ -16,6 +17,33 @@
 
 #include "base/buf.h"
 
+/* ---- interfaces ------------------------------------------------------------ */
+
+size_t dz_k_net_links(const struct dz_kernel *k, struct dz_k_link ret[static DZ_K_NET_LINKS])
+{
+    ret[0] = (struct dz_k_link){.name = "lo",
+                                .number = 1,
+                                .flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING,
+                                .mtu = 65536,
+                                .type = ARPHRD_LOOPBACK,
+                                .address = INADDR_LOOPBACK,
+                                .prefix = 8,
+                                .six = true};
+    if (!k->net || dz_k_inet_is_any(&k->net->own4))
+        return 1;
+    const uint32_t own = (uint32_t)k->net->own4.lo;
+    ret[1] = (struct dz_k_link){.name = "eth0",
+                                .number = 2,
+                                .flags = IFF_UP | IFF_BROADCAST | IFF_RUNNING | IFF_MULTICAST,
+                                .mtu = 1500,
+                                .type = ARPHRD_ETHER,
+                                .mac = {2, 0, (uint8_t)(own >> 24), (uint8_t)(own >> 16),
+                                        (uint8_t)(own >> 8), (uint8_t)own},
+                                .address = own,
+                                .prefix = 32};
+    return 2;
+}
+
 /* ---- ioctl ----------------------------------------------------------------- */
 
 static void put_address(struct ifreq *r, uint32_t address)
@@ -24,35 +52,46 @@ static void put_address(struct ifreq *r, uint32_t address)
     memcpy(&r->ifr_addr, &a, sizeof a);
 }
 
-int64_t dz_k_net_ioctl(const struct dz_socket *s, uint32_t req, void *arg)
+static const struct dz_k_link *link_of(const struct dz_k_link *links, size_t count, uint32_t req,
+                                       const struct ifreq *r)
 {
+    for (size_t i = 0; i < count; i++)
+        if (req == SIOCGIFNAME ? r->ifr_ifindex == (int)links[i].number
+                               : strcmp(r->ifr_name, links[i].name) == 0)
+            return &links[i];
+    return NULL;
+}
+
+int64_t dz_k_net_ioctl(const struct dz_kernel *k, const struct dz_socket *s, uint32_t req,
+                       void *arg)
+{
+    struct dz_k_link links[DZ_K_NET_LINKS];
     struct ifreq r;
     memcpy(&r, arg, sizeof r);
     r.ifr_name[IFNAMSIZ - 1] = '\0';
     char *colon = strchr(r.ifr_name, ':'); /* of an alias */
     if (req != SIOCGIFNAME && colon)
         *colon = '\0';
-    const bool there =
-        req == SIOCGIFNAME ? r.ifr_ifindex == DZ_K_NET_LO : strcmp(r.ifr_name, "lo") == 0;
+    const struct dz_k_link *l = link_of(links, dz_k_net_links(k, links), req, &r);
     const bool of_inet = req == SIOCGIFADDR || req == SIOCGIFNETMASK || req == SIOCGIFBRDADDR ||
                          req == SIOCGIFDSTADDR;
     if (of_inet && s->family == AF_UNIX)
         return -ENOTTY;
-    if (!there)
+    if (!l)
         return -ENODEV;
     switch (req) {
     case SIOCGIFNAME:
         memset(r.ifr_name, 0, sizeof r.ifr_name);
-        memcpy(r.ifr_name, "lo", sizeof "lo");
+        memcpy(r.ifr_name, l->name, strlen(l->name) + 1);
         break;
     case SIOCGIFINDEX:
-        r.ifr_ifindex = DZ_K_NET_LO;
+        r.ifr_ifindex = (int)l->number;
         break;
     case SIOCGIFFLAGS:
-        r.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING;
+        r.ifr_flags = (short)l->flags;
         break;
     case SIOCGIFMTU:
-        r.ifr_mtu = DZ_K_NET_MTU;
+        r.ifr_mtu = (int)l->mtu;
         break;
     case SIOCGIFMETRIC:
         r.ifr_metric = 0;
@@ -62,17 +101,18 @@ int64_t dz_k_net_ioctl(const struct dz_socket *s, uint32_t req, void *arg)
         break;
     case SIOCGIFHWADDR:
         memset(&r.ifr_hwaddr, 0, sizeof r.ifr_hwaddr);
-        r.ifr_hwaddr.sa_family = ARPHRD_LOOPBACK;
+        r.ifr_hwaddr.sa_family = l->type;
+        memcpy(r.ifr_hwaddr.sa_data, l->mac, sizeof l->mac);
         break;
     case SIOCGIFADDR:
     case SIOCGIFDSTADDR:
-        put_address(&r, INADDR_LOOPBACK);
+        put_address(&r, l->address);
         break;
     case SIOCGIFNETMASK:
-        put_address(&r, IN_CLASSA_NET);
+        put_address(&r, ~0u << (32 - l->prefix));
         break;
     case SIOCGIFBRDADDR:
-        put_address(&r, INADDR_ANY);
+        put_address(&r, l->flags & IFF_BROADCAST ? l->address : INADDR_ANY);
         break;
     default:
         return -EPERM; /* the requests that set */
@@ -177,21 +217,29 @@ static void text_udp6(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
 
 static void text_dev(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
-    (void)k, (void)of;
+    struct dz_k_link links[DZ_K_NET_LINKS];
+    const size_t count = dz_k_net_links(k, links);
+    (void)of;
     dz_buf_adds(out,
                 "Inter-|   Receive                                                |  Transmit\n"
                 " face |bytes    packets errs drop fifo frame compressed multicast|"
-                "bytes    packets errs drop fifo colls carrier compressed\n"
-                "    lo:       0       0    0    0    0     0          0         0"
-                "        0       0    0    0    0     0       0          0\n");
+                "bytes    packets errs drop fifo colls carrier compressed\n");
+    for (size_t i = 0; i < count; i++)
+        dz_buf_addf(out,
+                    "%6s:       0       0    0    0    0     0          0         0"
+                    "        0       0    0    0    0     0       0          0\n",
+                    links[i].name);
 }
 
 static void text_route(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
-    (void)k, (void)of;
+    struct dz_k_link links[DZ_K_NET_LINKS];
+    (void)of;
     dz_buf_addf(
         out, "%-127s\n",
         "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT");
+    if (dz_k_net_links(k, links) > 1) /* everything outside, without a gateway */
+        dz_buf_addf(out, "%-127s\n", "eth0\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\t0\t0");
 }
 
 static void text_if_inet6(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)

@@ -463,7 +463,8 @@ static int64_t socket_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
         return 0;
     }
     if (req != FIONREAD && req != TIOCOUTQ)
-        return dz_ioctl_size(req) == sizeof(struct ifreq) ? dz_k_net_ioctl(s, req, arg) : -ENOTTY;
+        return dz_ioctl_size(req) == sizeof(struct ifreq) ? dz_k_net_ioctl(k, s, req, arg)
+                                                          : -ENOTTY;
     const struct dz_k_family *family = dz_k_family(s->family);
     int64_t n = req == FIONREAD ? family->waiting(k, s) : family->unsent(k, s);
     if (n < 0)

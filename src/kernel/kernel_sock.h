@@ -194,12 +194,24 @@ void dz_k_outside_revived(struct dz_kernel *k);   /* at the end of a thaw */
 /* ---- what programs may learn: kernel_net.c --------------------------------- */
 
 enum {
-    DZ_K_NET_LO = 1, /* number of the interface lo, */
-    DZ_K_NET_MTU = 65536,
+    DZ_K_NET_LINKS = 2,
     DZ_K_NET_QUEUE = 1000,
 };
+/* An interface: lo, and eth0 if the machine has an address outside (dz_net_ops.own4). */
+struct dz_k_link {
+    const char *name;
+    uint32_t number, flags, mtu;
+    uint16_t type; /* ARPHRD_* */
+    uint8_t mac[6];
+    uint32_t address; /* of IPv4, */
+    uint32_t prefix;  /* and the bits of its network */
+    bool six;         /* it has an address of IPv6, ::1 */
+};
+/* Returns how many there are. */
+size_t dz_k_net_links(const struct dz_kernel *k, struct dz_k_link ret[static DZ_K_NET_LINKS]);
 /* SIOCGIF* and SIOCSIF*, with a struct ifreq. -ENODEV, -EPERM, -ENOTTY. */
-int64_t dz_k_net_ioctl(const struct dz_socket *s, uint32_t req, void *arg);
+int64_t dz_k_net_ioctl(const struct dz_kernel *k, const struct dz_socket *s, uint32_t req,
+                       void *arg);
 
 /* ---- options: kernel_sock_opt.c -------------------------------------------- */
 

@@ -4,7 +4,8 @@
  *
  * The net is the loopback of this machine: 127.0.0.0/8 and ::1, and for TCP what the embedder
  * reaches outside (kernel_outside.h). No other address is reachable (ENETUNREACH), and only
- * loopback can be bound (EADDRNOTAVAIL).
+ * loopback can be bound (EADDRNOTAVAIL). The machine's own address outside, eth0's, means 127.0.0.1
+ * where a program connects to it.
  *
  * Ports of TCP and of UDP are separate; both versions of IP share them, because an IPv6 socket that
  * is bound to :: also receives IPv4, unless IPV6_V6ONLY is set.
@@ -112,7 +113,7 @@ int dz_k_inet_route(const struct dz_kernel *k, const struct dz_socket *s, struct
     const struct dz_inet lo4 = {.lo = UINT64_C(0xffff) << 32 | INADDR_LOOPBACK}, lo6 = {.lo = 1};
     const uint32_t port = to->port;
     const bool v4 = dz_k_is_v4(to);
-    if (dz_k_inet_is_any(to))
+    if (dz_k_inet_is_any(to) || (k->net && v4 && dz_k_inet_same(to, &k->net->own4)))
         *to = v4 ? lo4 : lo6;
     to->port = port;
     const bool outside = !dz_k_inet_is_local(to);

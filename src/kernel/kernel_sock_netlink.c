@@ -6,7 +6,7 @@
  * A request is answered in the same call, by datagrams in the sender's own queue, which are charged
  * to its SO_RCVBUF. RTM_GETLINK and RTM_GETADDR are answered; requests that change something are
  * refused with EPERM, all others with EOPNOTSUPP. Groups of events can be joined and are silent,
- * because the only interface, lo, never changes.
+ * because the interfaces never change while a machine runs.
  *
  * dz_socket.local.port is the socket's number (nl_pid); 0 is the kernel.
  */
@@ -22,6 +22,7 @@
 
 enum {
     REQUEST_MAX = 65536, /* bytes of one send */
+    SCOPE_GLOBAL = 0,
     SCOPE_HOST = 254,
 };
 
@@ -150,22 +151,22 @@ static void finish(struct dz_buf *to, size_t at)
 }
 
 static void put_link(struct dz_buf *to, const struct nlmsghdr *request, uint16_t flags,
-                     uint32_t number)
+                     uint32_t number, const struct dz_k_link *l)
 {
     const size_t at = start(to, request, RTM_NEWLINK, flags, number);
-    const struct ifinfomsg i = {.ifi_type = ARPHRD_LOOPBACK,
-                                .ifi_index = DZ_K_NET_LO,
-                                .ifi_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING | IFF_LOWER_UP};
-    const uint8_t address[6] = {0}, none = 0;
+    const bool loops = l->flags & IFF_LOOPBACK;
+    const struct ifinfomsg i = {
+        .ifi_type = l->type, .ifi_index = (int)l->number, .ifi_flags = l->flags | IFF_LOWER_UP};
+    const uint8_t all[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, none = 0, up = 6; /* IF_OPER_UP */
     dz_buf_add(to, &i, sizeof i);
-    put_attribute(to, IFLA_IFNAME, "lo", sizeof "lo");
+    put_attribute(to, IFLA_IFNAME, l->name, strlen(l->name) + 1);
     put_number(to, IFLA_TXQLEN, DZ_K_NET_QUEUE);
-    put_attribute(to, IFLA_OPERSTATE, &none, 1);
+    put_attribute(to, IFLA_OPERSTATE, loops ? &none : &up, 1);
     put_attribute(to, IFLA_LINKMODE, &none, 1);
-    put_number(to, IFLA_MTU, DZ_K_NET_MTU);
+    put_number(to, IFLA_MTU, l->mtu);
     put_attribute(to, IFLA_QDISC, "noqueue", sizeof "noqueue");
-    put_attribute(to, IFLA_ADDRESS, address, sizeof address);
-    put_attribute(to, IFLA_BROADCAST, address, sizeof address);
+    put_attribute(to, IFLA_ADDRESS, l->mac, sizeof l->mac);
+    put_attribute(to, IFLA_BROADCAST, loops ? l->mac : all, sizeof l->mac);
     const struct rtnl_link_stats64 stats = {0};
     put_attribute(to, IFLA_STATS64, &stats, sizeof stats);
     const struct rtnl_link_stats short_stats = {0};
@@ -173,22 +174,26 @@ static void put_link(struct dz_buf *to, const struct nlmsghdr *request, uint16_t
     finish(to, at);
 }
 
-static void put_one_address(struct dz_buf *to, const struct nlmsghdr *request, uint16_t flags,
-                            uint32_t number, uint8_t family)
+static void put_one_address(struct dz_buf *to, const struct nlmsghdr *request, uint32_t number,
+                            const struct dz_k_link *l, uint8_t family)
 {
-    const size_t at = start(to, request, RTM_NEWADDR, flags, number);
+    const size_t at = start(to, request, RTM_NEWADDR, NLM_F_MULTI, number);
+    const bool loops = l->flags & IFF_LOOPBACK;
     const struct ifaddrmsg a = {.ifa_family = family,
-                                .ifa_prefixlen = family == AF_INET ? 8 : 128,
+                                .ifa_prefixlen =
+                                    family == AF_INET ? (uint8_t)l->prefix : (uint8_t)128,
                                 .ifa_flags = IFA_F_PERMANENT,
-                                .ifa_scope = SCOPE_HOST,
-                                .ifa_index = DZ_K_NET_LO};
-    const uint8_t four[4] = {127, 0, 0, 1}, six[16] = {[15] = 1};
+                                .ifa_scope = loops ? SCOPE_HOST : SCOPE_GLOBAL,
+                                .ifa_index = l->number};
+    const uint8_t four[4] = {(uint8_t)(l->address >> 24), (uint8_t)(l->address >> 16),
+                             (uint8_t)(l->address >> 8), (uint8_t)l->address};
+    const uint8_t six[16] = {[15] = 1};
     const struct ifa_cacheinfo ever = {.ifa_prefered = UINT32_MAX, .ifa_valid = UINT32_MAX};
     dz_buf_add(to, &a, sizeof a);
     if (family == AF_INET) {
         put_attribute(to, IFA_ADDRESS, four, sizeof four);
         put_attribute(to, IFA_LOCAL, four, sizeof four);
-        put_attribute(to, IFA_LABEL, "lo", sizeof "lo");
+        put_attribute(to, IFA_LABEL, l->name, strlen(l->name) + 1);
     } else {
         put_attribute(to, IFA_ADDRESS, six, sizeof six);
     }
@@ -205,32 +210,35 @@ static void put_error(struct dz_buf *to, const struct nlmsghdr *request, uint32_
     finish(to, at);
 }
 
-/* Does a request for one link mean lo? By number or by name. */
-static bool means_lo(const uint8_t *body, size_t n)
+/* Does a request for one link mean this one? By number or by name. */
+static bool means(const struct dz_k_link *l, const uint8_t *body, size_t n)
 {
     struct ifinfomsg i;
+    const size_t size = strlen(l->name) + 1;
     if (n < sizeof i)
         return false;
     memcpy(&i, body, sizeof i);
     if (i.ifi_index)
-        return i.ifi_index == DZ_K_NET_LO;
+        return i.ifi_index == (int)l->number;
     for (size_t at = sizeof i; at + sizeof(struct rtattr) <= n;) {
         struct rtattr a;
         memcpy(&a, body + at, sizeof a);
         if (a.rta_len < sizeof a || a.rta_len > n - at)
             return false;
         if (a.rta_type == IFLA_IFNAME)
-            return a.rta_len >= RTA_LENGTH(sizeof "lo") &&
-                   memcmp(body + at + sizeof a, "lo", sizeof "lo") == 0;
+            return a.rta_len >= RTA_LENGTH(size) &&
+                   memcmp(body + at + sizeof a, l->name, size) == 0;
         at += RTA_ALIGN(a.rta_len);
     }
     return false;
 }
 
 /* Append the answer to one request: 0, or the error to report. */
-static int answer(struct dz_buf *to, const struct nlmsghdr *h, const uint8_t *body, size_t n,
-                  uint32_t number)
+static int answer(const struct dz_kernel *k, struct dz_buf *to, const struct nlmsghdr *h,
+                  const uint8_t *body, size_t n, uint32_t number)
 {
+    struct dz_k_link links[DZ_K_NET_LINKS];
+    const size_t count = dz_k_net_links(k, links);
     const bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
     const uint8_t family = n > 0 ? body[0] : AF_UNSPEC;
     const int done = 0;
@@ -243,17 +251,23 @@ static int answer(struct dz_buf *to, const struct nlmsghdr *h, const uint8_t *bo
     if (!dump) {
         if (h->nlmsg_type != RTM_GETLINK)
             return -EOPNOTSUPP;
-        if (!means_lo(body, n))
-            return -ENODEV;
-        put_link(to, h, 0, number);
-        return 0;
+        for (size_t i = 0; i < count; i++)
+            if (means(&links[i], body, n)) {
+                put_link(to, h, 0, number, &links[i]);
+                return 0;
+            }
+        return -ENODEV;
     }
-    if (h->nlmsg_type == RTM_GETLINK)
-        put_link(to, h, NLM_F_MULTI, number);
-    if (h->nlmsg_type == RTM_GETADDR && (family == AF_UNSPEC || family == AF_INET))
-        put_one_address(to, h, NLM_F_MULTI, number, AF_INET);
-    if (h->nlmsg_type == RTM_GETADDR && (family == AF_UNSPEC || family == AF_INET6))
-        put_one_address(to, h, NLM_F_MULTI, number, AF_INET6);
+    const bool four = family == AF_UNSPEC || family == AF_INET;
+    const bool six = family == AF_UNSPEC || family == AF_INET6;
+    for (size_t i = 0; i < count; i++)
+        if (h->nlmsg_type == RTM_GETLINK)
+            put_link(to, h, NLM_F_MULTI, number, &links[i]);
+        else if (four)
+            put_one_address(to, h, number, &links[i], AF_INET);
+    for (size_t i = 0; i < count; i++)
+        if (h->nlmsg_type == RTM_GETADDR && six && links[i].six)
+            put_one_address(to, h, number, &links[i], AF_INET6);
     const size_t at = start(to, h, NLMSG_DONE, NLM_F_MULTI, number);
     dz_buf_add(to, &done, sizeof done);
     finish(to, at);
@@ -300,7 +314,7 @@ static int64_t netlink_send(const struct dz_k_sock_call *call, const struct dz_m
         const uint32_t number = call->s->local.port;
         int error = 0;
         if (h.nlmsg_flags & NLM_F_REQUEST)
-            error = answer(&b, &h, bytes + at + sizeof h, h.nlmsg_len - sizeof h, number);
+            error = answer(call->k, &b, &h, bytes + at + sizeof h, h.nlmsg_len - sizeof h, number);
         deliver(call, &b);
         if (error || (h.nlmsg_flags & NLM_F_ACK))
             put_error(&b, &h, number, error);

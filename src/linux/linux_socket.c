@@ -654,22 +654,25 @@ LINUX_CALL(recvmmsg)
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 
-/* A struct ifconf: int size, address of struct ifreq. Only lo has an address. */
+/* A struct ifconf: int size, address of struct ifreq. */
 int64_t dz_linux_ifconf(const linux_call *c)
 {
-    int32_t size;
+    int32_t size, used = 0;
     uint64_t to;
-    struct ifreq r = {.ifr_name = "lo"};
     int e = check(c, arg_int(c, 0));
     if (e < 0)
         return e == -ENOTSOCK ? -ENOTTY : e;
     if (dz_linux_get(c, c->arg[2], &size, sizeof size) < 0 ||
         dz_linux_get(c, c->arg[2] + sizeof to, &to, sizeof to) < 0)
         return -EFAULT;
-    const int64_t got = dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), SIOCGIFADDR, &r);
-    const bool fits = got == 0 && (to == 0 || size >= (int32_t)sizeof r);
-    const int32_t used = fits ? (int32_t)sizeof r : 0;
-    if (fits && to && dz_linux_put(c, to, &r, sizeof r) < 0)
-        return -EFAULT;
-    return dz_linux_put(c, c->arg[2], &used, sizeof used);
+    for (int number = 1;; number++) { /* interfaces are numbered from 1 */
+        struct ifreq r = {.ifr_ifindex = number};
+        if (dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), SIOCGIFNAME, &r) < 0 ||
+            dz_sys_ioctl(LINUX_K(c), arg_int(c, 0), SIOCGIFADDR, &r) < 0 ||
+            (to && size - used < (int32_t)sizeof r))
+            return dz_linux_put(c, c->arg[2], &used, sizeof used);
+        if (to && dz_linux_put(c, to + (uint64_t)used, &r, sizeof r) < 0)
+            return -EFAULT;
+        used += (int32_t)sizeof r;
+    }
 }

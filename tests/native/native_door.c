@@ -2,14 +2,17 @@
  *
  * native_door.c - a guest for t_cell_net. "serve PORT": answers each connection to the port with
  * the bytes that it sends, and prints how it ended. "connect ADDRESS PORT": sends "ping", prints
- * the answer. "ask": asks the name server. */
+ * the answer. "ask": asks the name server. "links": lists interfaces. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -90,11 +93,35 @@ static int ask(void)
     return 0;
 }
 
+/* Interfaces by netlink, then by ioctl. */
+static int links(void)
+{
+    struct ifaddrs *list;
+    struct ifreq r[4];
+    struct ifconf all = {.ifc_len = sizeof r, .ifc_req = r};
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (getifaddrs(&list) < 0 || ioctl(fd, SIOCGIFCONF, &all) < 0)
+        return 4;
+    for (const struct ifaddrs *a = list; a; a = a->ifa_next)
+        if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET) {
+            struct sockaddr_in at;
+            memcpy(&at, a->ifa_addr, sizeof at);
+            printf("%s %s %d\n", a->ifa_name, inet_ntoa(at.sin_addr), if_nametoindex(a->ifa_name));
+        }
+    for (size_t i = 0; i < (size_t)all.ifc_len / sizeof r[0]; i++)
+        printf("%s %s\n", r[i].ifr_name,
+               ioctl(fd, SIOCGIFFLAGS, &r[i]) == 0 && (r[i].ifr_flags & IFF_UP) ? "up" : "down");
+    freeifaddrs(list);
+    return fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "serve") == 0)
         return serve(atoi(argv[2]));
     if (argc == 2 && strcmp(argv[1], "ask") == 0)
         return ask();
+    if (argc == 2 && strcmp(argv[1], "links") == 0)
+        return links();
     return argc == 4 && strcmp(argv[1], "connect") == 0 ? join(argv[2], atoi(argv[3])) : 8;
 }

@@ -284,6 +284,22 @@ TEST(a_program_asks_its_name_server)
     end(&w);
 }
 
+TEST(eth0_has_the_address_of_the_sandbox)
+{
+    static const char *const argv[] = {"n", "links", NULL};
+    static const char *const own[] = {"n", "connect", "100.64.0.5", "8080", NULL};
+    struct world w;
+    begin(&w);
+    struct mexec *e = mrig_exec(&w.r, argv, 0);
+    mrig_until(&w.r, e, DZ_CELL_EXITED);
+    CHECK_STR(e->out.p, "lo 127.0.0.1 1\neth0 100.64.0.5 2\nlo up\neth0 up\n");
+    (void)serves(&w);
+    e = mrig_exec(&w.r, own, 0); /* the address is the machine itself */
+    mrig_until(&w.r, e, DZ_CELL_EXITED);
+    CHECK_STR(e->out.p, "ping 4\n");
+    end(&w);
+}
+
 TEST(bulk_in_both_directions)
 {
     static char bytes[1 << 16];
