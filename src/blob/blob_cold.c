@@ -3,6 +3,7 @@
  * blob_cold.c - the steps of freezing, archiving and restoring: which file goes where.
  *
  *     ID.doze     -- freeze -->  ID.sqlite   -- thaw -->  ID.doze
+ *     ID.doze     -- freeze -->  ID.replica  -- thaw -->  ID.doze (out of the replica)
  *     ID.scratch  --- pack --->  ID.archive  -- thaw -->  ID.doze
  *
  * A store's writer makes an object whole and durable in one commit, so each step is "open, copy,
@@ -10,17 +11,24 @@
  */
 #include "blob/blob_cold.h"
 
+#include "base/fd.h"
+#include "base/num.h"
 #include "base/str.h"
 #include "blob/blob_crypt.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     READ_MAX = 16 << 20, /* a clone of up to this size is read for its hash */
+    NAME_MAX_BYTES = DZ_COLD_URL_MAX + 64, /* of ID.replica */
 };
+#define NAME_START "doze replica 1\n"
 
 static const struct {
     const char *suffix;
@@ -28,7 +36,7 @@ static const struct {
 } files[DZ_COLD_FILES] = {
     [DZ_COLD_LIVE] = {".doze", true},        [DZ_COLD_LOG] = {".doze-wal", true},
     [DZ_COLD_SCRATCH] = {".scratch", true},  [DZ_COLD_FROZEN] = {".sqlite", false},
-    [DZ_COLD_ARCHIVE] = {".archive", false},
+    [DZ_COLD_REPLICA] = {".replica", false}, [DZ_COLD_ARCHIVE] = {".archive", false},
 };
 
 /* --- keys ------------------------------------------------------------------------ */
@@ -101,6 +109,60 @@ static int open_out(const struct dz_cold *c, const char *id, enum dz_cold_file f
     return dz_blob_out_open(place_of(c, file), dz_cold_key(id, file, key), ret_out, err);
 }
 
+/* --- the name of a replica ------------------------------------------------------- */
+
+/* Hash the live file and store where its replica is. The caller compares the hash at the thaw, so
+ * a replica that has other bytes by then is an error and never a sandbox with another content. */
+static int store_name(const struct dz_cold *c, const char *id, const char *url, uint64_t txid,
+                      dz_cold_cancel cancel, struct dz_cold_copy *ret_copy, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    struct dz_cold_copy copy = {.file = DZ_COLD_REPLICA, .hashed = true};
+    char text[NAME_MAX_BYTES];
+    int n = snprintf(text, sizeof text, NAME_START "%s\n%016" PRIx64 "\n", url, txid);
+    int rc = n < 0 || (size_t)n >= sizeof text || strchr(url, '\n')
+                 ? dz_fail(err, DZ_EINVAL, "the replica's URL is too long or has a line end")
+                 : open_in(c, id, DZ_COLD_LIVE, &in, err);
+    if (rc == 0)
+        rc = dz_blob_hash(in, cancel, copy.sha256, err);
+    if (rc == 0)
+        rc = open_out(c, id, DZ_COLD_REPLICA, &out, err);
+    if (rc == 0)
+        rc = dz_blob_out_write(out, text, (size_t)n, err);
+    if (rc == 0)
+        rc = dz_blob_out_commit(out, err);
+    if (rc < 0)
+        return rc;
+    copy.size = in->size;
+    *ret_copy = copy;
+    return 0;
+}
+
+static int load_name(struct dz_blob_in *in, char ret_url[static NAME_MAX_BYTES],
+                     uint64_t *ret_txid, struct dz_err *err)
+{
+    const size_t start = sizeof NAME_START - 1;
+    char text[NAME_MAX_BYTES + 1], *line;
+    if (in->size >= NAME_MAX_BYTES || in->size <= start)
+        return dz_fail(err, DZ_ECORRUPT, "the name of its replica has %llu bytes",
+                       (unsigned long long)in->size);
+    int rc = dz_blob_in_read(in, text, (size_t)in->size, 0, err);
+    if (rc < 0)
+        return rc;
+    text[in->size] = '\0';
+    line = strchr(text + start, '\n');
+    if (memcmp(text, NAME_START, start) != 0 || !line || strlen(line) != 18 ||
+        strspn(line + 1, "0123456789abcdef") != 16 || line[17] != '\n')
+        return dz_fail(err, DZ_ECORRUPT, "the name of its replica is damaged");
+    *line = '\0';
+    (void)snprintf(ret_url, NAME_MAX_BYTES, "%s", text + start);
+    *ret_txid = 0;
+    for (const char *digit = line + 1; *digit != '\n'; digit++)
+        *ret_txid = *ret_txid << 4 | (uint64_t)dz_hex_digit(*digit);
+    return 0;
+}
+
 /* --- freeze ---------------------------------------------------------------------- */
 
 int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
@@ -110,11 +172,17 @@ int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cance
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     struct dz_blob_copy how = {.cancel = cancel};
     struct dz_blob_copied copied;
-    uint64_t log = 0;
+    char url[DZ_COLD_URL_MAX];
+    uint64_t log = 0, txid = 0;
     int rc = dz_cold_has(c, id, DZ_COLD_LOG, &log, err);
     if (rc == 1 && log > 0)
         return dz_fail(err, DZ_ESTATE, "freeze %s: the WAL beside its file still holds commits",
                        id);
+    if (rc >= 0 && c->store->far && c->replicas &&
+        c->replicas->find(c->replicas->arg, id, url, &txid) == 1) {
+        rc = store_name(c, id, url, txid, cancel, ret_copy, err);
+        return rc < 0 ? dz_wrap(err, rc, "freeze %s", id) : 0;
+    }
     if (rc >= 0)
         rc = open_in(c, id, DZ_COLD_LIVE, &in, err);
     if (rc == 0)
@@ -189,17 +257,48 @@ static int fill(const struct dz_cold *c, struct dz_blob_in *in, struct dz_blob_o
     return rc < 0 || !copied.hashed ? rc : compare(copy, copied.sha256, err);
 }
 
+static int read_fd(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
+{
+    return dz_fd_pread(in->fd, buf, n, at, err);
+}
+
+static int fill_from_replica(const struct dz_cold *c, struct dz_blob_in *in,
+                             struct dz_blob_out *out, const struct dz_cold_copy *copy,
+                             dz_cold_cancel cancel, struct dz_err *err)
+{
+    static const struct dz_blob_in_ops ops = {.read = read_fd};
+    char url[NAME_MAX_BYTES];
+    uint8_t digest[DZ_SHA256_BYTES];
+    uint64_t txid;
+    struct stat st;
+    int rc = check_plain(in, err);
+    if (rc == 0)
+        rc = load_name(in, url, &txid, err);
+    if (rc == 0 && !c->replicas)
+        rc = dz_fail(err, DZ_EUNSUPPORTED, "its file is in the replica %.200s", url);
+    if (rc == 0)
+        rc = c->replicas->restore(c->replicas->arg, url, txid, out->fd, c->progress, cancel, err);
+    if (rc == 0 && fstat(out->fd, &st) < 0)
+        rc = dz_fail_sys(err, errno, "look at the restored file");
+    if (rc < 0)
+        return rc;
+    struct dz_blob_in made = {.ops = &ops, .fd = out->fd, .size = (uint64_t)st.st_size};
+    rc = dz_blob_hash(&made, cancel, digest, err);
+    return rc < 0 ? rc : compare(copy, digest, err);
+}
+
 int dz_cold_thaw(const struct dz_cold *c, const char *id, const struct dz_cold_copy *copy,
                  dz_cold_cancel cancel, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-    assert(copy->file == DZ_COLD_FROZEN || copy->file == DZ_COLD_ARCHIVE);
+    assert(DZ_COLD_COPIES & 1u << copy->file);
     int rc = open_in(c, id, copy->file, &in, err);
     if (rc == 0)
         rc = open_out(c, id, DZ_COLD_LIVE, &out, err);
     if (rc == 0)
-        rc = fill(c, in, out, copy, cancel, err);
+        rc = copy->file == DZ_COLD_REPLICA ? fill_from_replica(c, in, out, copy, cancel, err)
+                                           : fill(c, in, out, copy, cancel, err);
     if (rc == 0)
         rc = dz_blob_out_commit(out, err);
     return rc < 0 ? dz_wrap(err, rc, "restore %s", id) : 0;

@@ -7,6 +7,7 @@
  *   live   ID.doze        the file that a cell runs (and ID.doze-wal, its log)
  *          ID.scratch     on the way to an archive
  *   store  ID.sqlite      frozen: the file, byte by byte
+ *          ID.replica     frozen: the name of a replica that has the file (docs/format/cold.md)
  *          ID.archive     archived: compressed (docs/format/cold.md)
  *
  * Each function is one step of an operation. Repeated after a crash it has the same
@@ -28,9 +29,24 @@
 /* Another thread sets it to cancel: the step soon ends with DZ_ECANCELED. May be NULL. */
 typedef const _Atomic bool *dz_cold_cancel;
 
-struct dz_cold { /* both are borrowed */
+enum { DZ_COLD_URL_MAX = 4096 };
+
+/* Replicas of live files. A file that a replica on another machine has is not stored a second time:
+ * cold storage gets the name of the replica. Both functions are called by workers. */
+struct dz_cold_replicas {
+    /* 1: such a replica has all of the live file at *ret_txid; 0: none, or it is not known. */
+    int (*find)(void *arg, const char *id, char ret_url[static DZ_COLD_URL_MAX],
+                uint64_t *ret_txid);
+    /* Write the file as of txid to an empty file, not synced. DZ_ENOENT, DZ_ECORRUPT. */
+    int (*restore)(void *arg, const char *url, uint64_t txid, int fd,
+                   struct dz_blob_progress *progress, dz_cold_cancel cancel, struct dz_err *err);
+    void *arg;
+};
+
+struct dz_cold { /* all are borrowed */
     struct dz_blobs *live;
     struct dz_blobs *store;
+    const struct dz_cold_replicas *replicas; /* NULL: there are none */
     /* Unpacks an archive. The bytes in a store may be hostile and break a decompressor, so a
      * daemon unpacks in a jail. NULL: dz_cold_expand. */
     int (*expand)(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cancel cancel,
@@ -43,10 +59,12 @@ enum dz_cold_file {
     DZ_COLD_LOG,     /* the live file's, left by a crash */
     DZ_COLD_SCRATCH, /* in the live directory */
     DZ_COLD_FROZEN,  /* in the store */
+    DZ_COLD_REPLICA,
     DZ_COLD_ARCHIVE,
     DZ_COLD_FILES,
 };
 #define DZ_COLD_BIT(name) (1u << DZ_COLD_##name)
+#define DZ_COLD_COPIES (DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(REPLICA) | DZ_COLD_BIT(ARCHIVE))
 
 enum {
     DZ_COLD_KEY = DZ_BLOB_KEY_MAX + 1,
@@ -61,8 +79,8 @@ bool dz_cold_parse_key(const char *key, char ret_id[static DZ_COLD_KEY],
 
 /* A copy: its place and its content. */
 struct dz_cold_copy {
-    enum dz_cold_file file; /* FROZEN or ARCHIVE */
-    uint64_t size;          /* bytes in the store */
+    enum dz_cold_file file; /* FROZEN, REPLICA or ARCHIVE */
+    uint64_t size;          /* bytes in the store; REPLICA: of the file */
     bool hashed;
     uint8_t sha256[DZ_SHA256_BYTES]; /* of the sandbox's file, uncompressed */
 };
@@ -72,7 +90,8 @@ DZ_NODISCARD int dz_cold_has(const struct dz_cold *c, const char *id, enum dz_co
                              uint64_t *ret_size, struct dz_err *err);
 
 /* Copy the live file to the store. DZ_ESTATE while its log still has commits. A copy of more than
- * 16 MiB that shares blocks is not hashed here; dz_cold_hash does it later. */
+ * 16 MiB that shares blocks is not hashed here; dz_cold_hash does it later. If the store is on
+ * another machine and a replica there has the file, the store gets the replica's name instead. */
 DZ_NODISCARD int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
                                 struct dz_cold_copy *ret_copy, struct dz_err *err);
 

@@ -210,6 +210,7 @@ static int open_cold(struct dz_control *e, const struct dz_blobs_place *place, s
 {
     struct dz_blobs_place p = *place;
     e->cold.expand = dz_cell_expand;
+    e->cold.replicas = &e->cold_replicas;
     p.s3.stop = &e->cold_stop;
     return dz_blobs_open_cold(&p, e->data_path, &e->cold.store, err);
 }

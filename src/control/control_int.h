@@ -118,7 +118,9 @@ struct dz_control {
     struct dz_control_verify *verify;       /* verification of images in progress; or NULL */
     struct dz_control_replica_opts replica; /* control_replica.c */
     char *replica_url, *replica_key_file;
-    struct dz_replica_engine *replicas; /* NULL: nothing was replicated yet */
+    /* NULL: nothing was replicated yet. Workers read it, too. */
+    struct dz_replica_engine *_Atomic replicas;
+    struct dz_cold_replicas cold_replicas; /* what cold storage may ask of it */
     struct dz_poll *replica_poll;
     struct dz_schedules *schedules; /* control_schedule.c */
     struct dz_accounts accounts;    /* bytes buffered for tenants */

@@ -595,6 +595,27 @@ void dz_replica_engine_status(struct dz_replica_engine *e, const char *id,
     unlock(e);
 }
 
+/* `clean` and `stamp` are the worker's, which is not at work while o->busy is false. */
+int dz_replica_engine_has_all(struct dz_replica_engine *e, const char *id,
+                              char ret_url[static DZ_REPLICA_URL_MAX], uint64_t *ret_txid)
+{
+    struct stamp now;
+    lock(e);
+    const struct followed *o = find(e, id);
+    bool has = o && !o->busy && !o->attached && o->new_wal_fd < 0 && !o->fenced && !o->behind &&
+               !o->moved && !o->gone && !o->dirty_ns && o->failures == 0 &&
+               dz_list_empty(&o->late) && o->seen.ino == 0 && o->known && o->clean &&
+               !o->suspect && o->tip.txid > 0;
+    DZ_AUTO(dz_fd_close) int fd = has ? dz_replica_open_live(e, id, DZ_COLD_LIVE) : -1;
+    has = fd >= 0 && dz_replica_stat(fd, &now) == 0 && same_stamp(&now, &o->stamp);
+    if (has) {
+        (void)snprintf(ret_url, DZ_REPLICA_URL_MAX, "%s", o->url);
+        *ret_txid = o->tip.txid;
+    }
+    unlock(e);
+    return has;
+}
+
 void dz_replica_engine_totals(struct dz_replica_engine *e, bool take, struct dz_replica_totals *ret)
 {
     lock(e);

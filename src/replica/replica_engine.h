@@ -108,6 +108,11 @@ struct dz_replica_status {
 void dz_replica_engine_status(struct dz_replica_engine *e, const char *id,
                               struct dz_replica_status *ret_status);
 
+/* Has the replica all of the live file, which no process has open? 1 and where the replica is and
+ * ends; 0: it lacks something, or it is not known. Any thread may call this. */
+int dz_replica_engine_has_all(struct dz_replica_engine *e, const char *id,
+                              char ret_url[static DZ_REPLICA_URL_MAX], uint64_t *ret_txid);
+
 struct dz_replica_totals {
     uint64_t followed, lagging, behind, fenced;
     int64_t lag_ms; /* the greatest */

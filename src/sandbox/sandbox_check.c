@@ -93,6 +93,15 @@ static void report(struct checking *c, const char *id, const char *what, const c
     c->fn(c->arg, &f);
 }
 
+/* Where a frozen sandbox's file is. */
+static enum dz_cold_file frozen_file(const struct dz_instance *row)
+{
+    char id[DZ_COLD_KEY];
+    enum dz_cold_file file;
+    return dz_cold_parse_key(row->cold_uri, id, &file) && file == DZ_COLD_REPLICA ? DZ_COLD_REPLICA
+                                                                                  : DZ_COLD_FROZEN;
+}
+
 static unsigned files_of(const struct dz_instance *row)
 {
     char id[DZ_COLD_KEY];
@@ -104,7 +113,7 @@ static unsigned files_of(const struct dz_instance *row)
     case DZ_STATE_SUSPENDED:
         return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | (has ? 1u << cold : 0);
     case DZ_STATE_FROZEN:
-        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(FROZEN);
+        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | 1u << frozen_file(row);
     case DZ_STATE_ARCHIVED:
         return DZ_COLD_BIT(ARCHIVE);
     case DZ_STATE_DELETED:
@@ -199,7 +208,7 @@ static enum dz_cold_file needed_file(const struct dz_instance *row)
     case DZ_STATE_SUSPENDED:
         return DZ_COLD_LIVE;
     case DZ_STATE_FROZEN:
-        return DZ_COLD_FROZEN;
+        return frozen_file(row);
     case DZ_STATE_ARCHIVED:
         return DZ_COLD_ARCHIVE;
     case DZ_STATE_CREATED:
@@ -223,6 +232,13 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct listed *)a)->key, ((const struct listed *)b)->key);
 }
 
+/* Has the row the size of this object? Not of the live file; not of a replica's name, where the row
+ * has the size of the sandbox's file. */
+static bool size_is_known(enum dz_cold_file file)
+{
+    return file == DZ_COLD_FROZEN || file == DZ_COLD_ARCHIVE;
+}
+
 /* Was the file listed, with the size that the row has? */
 static bool was_listed(const struct checking *c, const struct dz_instance *row,
                        enum dz_cold_file file)
@@ -232,7 +248,7 @@ static bool was_listed(const struct checking *c, const struct dz_instance *row,
     if (!c->files || c->files->n == 0)
         return false;
     found = bsearch(&wanted, c->files->p, c->files->n, sizeof wanted, by_key);
-    return found && (file == DZ_COLD_LIVE || found->size == (uint64_t)row->cold_size);
+    return found && (!size_is_known(file) || found->size == (uint64_t)row->cold_size);
 }
 
 static void check_missing(struct checking *c, const struct dz_instance *row)
@@ -253,7 +269,7 @@ static void check_missing(struct checking *c, const struct dz_instance *row)
         return;
     }
     rc = rc == 0;
-    bool cut = rc == 1 && file != DZ_COLD_LIVE && size != (uint64_t)row->cold_size;
+    bool cut = rc == 1 && size_is_known(file) && size != (uint64_t)row->cold_size;
     if (rc == 1 && !cut)
         return;
     if (cut)

@@ -214,7 +214,7 @@ int dz_sandbox_op_commit(struct op *op, struct dz_err *err)
     case DZ_OP_SUSPEND:
         return commit_suspended(op, err);
     case DZ_OP_FREEZE:
-        return commit_cold(op, DZ_STATE_FROZEN, DZ_COLD_FROZEN, err);
+        return commit_cold(op, DZ_STATE_FROZEN, op->copy.file, err);
     case DZ_OP_ARCHIVE:
         return commit_archived(op, err);
     case DZ_OP_DELETE:

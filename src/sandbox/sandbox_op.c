@@ -127,8 +127,6 @@ static int work_hash(struct op *op, struct dz_err *err)
     return rc;
 }
 
-#define IN_STORE (DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE))
-
 /* A bucket that cannot be reached must not keep a sandbox from being used or deleted, so its
  * objects are left behind then. The row remembers them (leave_behind), or the sandbox's tombstone
  * does (dz_sandboxes_collect). */
@@ -139,16 +137,16 @@ static int work_drop(struct op *op, struct dz_err *err)
     op->left_behind = false;
     if (!cold->store->far)
         return dz_cold_drop(cold, id, op->drop, err);
-    int rc = dz_cold_drop(cold, id, op->drop & ~IN_STORE, err);
+    int rc = dz_cold_drop(cold, id, op->drop & ~DZ_COLD_COPIES, err);
     if (rc == 0)
-        op->left_behind = dz_cold_drop(cold, id, op->drop & IN_STORE, NULL) < 0;
+        op->left_behind = dz_cold_drop(cold, id, op->drop & DZ_COLD_COPIES, NULL) < 0;
     return rc;
 }
 
 static int drop_files(struct op *op, struct dz_err *err)
 {
     return op->drop == 0         ? 0
-           : op->drop & IN_STORE ? run_with_store(op, work_drop, err)
+           : op->drop & DZ_COLD_COPIES ? run_with_store(op, work_drop, err)
                                  : run_on_worker(op, work_drop, err);
 }
 
@@ -236,7 +234,7 @@ static int read_copy(struct op *op, struct dz_err *err)
     struct dz_cold_copy copy = {.size = (uint64_t)op->row.cold_size,
                                 .hashed = op->row.cold_sha256[0] != '\0'};
     if (!dz_cold_parse_key(op->row.cold_uri, id, &copy.file) || strcmp(id, op->sandbox->id) != 0 ||
-        (copy.file != DZ_COLD_FROZEN && copy.file != DZ_COLD_ARCHIVE))
+        !(DZ_COLD_COPIES & 1u << copy.file))
         return dz_fail(err, DZ_ECORRUPT,
                        "the registry row of %s has an invalid location of the cold copy: \"%.80s\"",
                        op->sandbox->id, op->row.cold_uri);
@@ -543,10 +541,10 @@ static unsigned undo_files(const struct op *op)
                    ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG)
                    : 0;
     case DZ_OP_FREEZE: /* the operation's first write removed stale copies from the row */
-        return DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
+        return DZ_COLD_COPIES;
     case DZ_OP_ARCHIVE:
         return DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(ARCHIVE) |
-               (op->row.is == DZ_STATE_FROZEN ? 0 : DZ_COLD_BIT(FROZEN));
+               (op->row.is == DZ_STATE_FROZEN ? 0 : DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(REPLICA));
     case DZ_OP_CLONE:
         return op->clone_id ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) : 0;
     case DZ_OP_NONE:
@@ -695,11 +693,13 @@ static unsigned superfluous_files(const struct op *op)
 {
     switch (op->kind) {
     case DZ_OP_ACTIVATE:
-        return op->row.cold_uri[0] ? DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE) : 0;
+        return op->row.cold_uri[0] ? DZ_COLD_COPIES : 0;
     case DZ_OP_FREEZE:
-        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(ARCHIVE);
+        assert(DZ_COLD_COPIES & 1u << op->copy.file);
+        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | (DZ_COLD_COPIES & ~(1u << op->copy.file));
     case DZ_OP_ARCHIVE:
-        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(FROZEN);
+        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(FROZEN) |
+               DZ_COLD_BIT(REPLICA);
     case DZ_OP_DELETE: /* a bucket is only asked if it may have an object */
         return cold_of(op)->store->far && !op->row.cold_uri[0]
                    ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(SCRATCH)
@@ -1158,11 +1158,16 @@ int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, stru
     }
     if (op->committed) {
         op->rc = 0;
+        rc = kind == DZ_OP_FREEZE ? read_copy(op, err) : 0;
+        if (rc < 0) {
+            dz_sandbox_op_free(op);
+            return rc;
+        }
         op->copy.hashed = op->row.cold_sha256[0] != '\0';
         op->drop = superfluous_files(op);
         if (kind == DZ_OP_ACTIVATE) /* the commit of the wake removed the cold copy from the row, so
                                        its files go, too */
-            op->drop = DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
+            op->drop = DZ_COLD_COPIES;
         run(op);
     } else {
         undo(op);

@@ -269,6 +269,114 @@ TORTURE(every_allocation_may_fail)
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
 }
 
+/* --- a file that a replica has ---------------------------------------------------------------- */
+
+struct far {
+    const char *data;
+    size_t n;
+    int found, rc;
+    unsigned restores;
+};
+
+static int find_far(void *arg, const char *id, char ret_url[static DZ_COLD_URL_MAX],
+                    uint64_t *ret_txid)
+{
+    const struct far *f = arg;
+    CHECK_STR(id, ID);
+    (void)snprintf(ret_url, DZ_COLD_URL_MAX, "s3://bucket/replicas/" ID "?region=x");
+    *ret_txid = 0x2a5;
+    return f->found;
+}
+
+static int restore_far(void *arg, const char *url, uint64_t txid, int fd,
+                       struct dz_blob_progress *progress, dz_cold_cancel cancel, struct dz_err *e)
+{
+    struct far *f = arg;
+    (void)progress, (void)cancel;
+    CHECK_STR(url, "s3://bucket/replicas/" ID "?region=x");
+    CHECK_INT(txid, 0x2a5);
+    f->restores++;
+    return f->rc < 0 ? dz_fail(e, f->rc, "no replica") : dz_fd_pwrite(fd, f->data, f->n, 0, e);
+}
+
+TEST(a_file_that_a_far_replica_has_is_not_stored_again)
+{
+    struct dz_cold c = open_all();
+    const size_t n = 3 << 20;
+    DZ_AUTO(dz_freep) char *data = make_file("live/" ID ".doze", n);
+    struct far far = {.data = data, .n = n, .found = 1};
+    const struct dz_cold_replicas replicas = {find_far, restore_far, &far};
+    struct dz_cold_copy copy = {0};
+    struct dz_err err;
+    uint64_t size = 0;
+    c.replicas = &replicas;
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0);
+    CHECK_INT(copy.file, DZ_COLD_FROZEN); /* this store is not far: a copy costs no upload */
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_COPIES, &err), 0);
+
+    c.store->far = true;
+    far.found = 0;
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0);
+    CHECK_INT(copy.file, DZ_COLD_FROZEN);
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_COPIES, &err), 0);
+
+    far.found = 1;
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0);
+    CHECK_INT(copy.file, DZ_COLD_REPLICA);
+    CHECK_INT(copy.size, n);
+    CHECK(copy.hashed);
+    CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_FROZEN, NULL, &err), 0);
+    CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_REPLICA, &size, &err), 1);
+    CHECK(size < 128);
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), &err), 0);
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), 0);
+    CHECK(same("live/" ID ".doze", data, n));
+    CHECK_INT(far.restores, 1);
+
+    /* A replica that has other bytes by now, or is gone, gives an error and no file. */
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), &err), 0);
+    data[n / 2] ^= 1;
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    data[n / 2] ^= 1;
+    far.n--;
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    far.rc = DZ_ENOENT;
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ENOENT);
+    c.replicas = NULL;
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_EUNSUPPORTED);
+    CHECK(strstr(err.msg, "s3://bucket/replicas/" ID));
+    CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_LIVE, NULL, &err), 0);
+    close_all(&c);
+}
+
+TEST(a_damaged_name_of_a_replica_is_refused)
+{
+    static const char *const names[] = {
+        "",
+        "doze replica 1\n",
+        "doze replica 1\ns3://b/x\n",
+        "doze replica 1\ns3://b/x\n00000000000002a\n",
+        "doze replica 1\ns3://b/x\n00000000000002A5\n",
+        "doze replica 1\ns3://b/x\n00000000000002a5",
+        "doze replica 1\ns3://b/x\n00000000000002a5\n\n",
+        "doze replica 2\ns3://b/x\n00000000000002a5\n",
+    };
+    struct dz_cold c = open_all();
+    struct far far = {0};
+    const struct dz_cold_replicas replicas = {find_far, restore_far, &far};
+    const struct dz_cold_copy copy = {.file = DZ_COLD_REPLICA, .size = 9, .hashed = true};
+    struct dz_err err;
+    c.replicas = &replicas;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(names); i++) {
+        CHECK_INT(dz_fd_replace(AT_FDCWD, at("cold/" ID ".replica"), names[i], strlen(names[i]),
+                                0600, NULL),
+                  0);
+        CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    }
+    CHECK_INT(far.restores, 0);
+    close_all(&c);
+}
+
 static bool is_at(struct dz_blob_progress *p, uint64_t size)
 {
     bool is = atomic_load(&p->done) == size && atomic_load(&p->total) == size;
