@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 
 enum {
-    READ_MAX = 16 << 20, /* a clone of up to this size is read for its hash */
+    READ_MAX = 16 << 20,                   /* a clone of up to this size is read for its hash */
     NAME_MAX_BYTES = DZ_COLD_URL_MAX + 64, /* of ID.replica */
 };
 #define NAME_START "doze replica 1\n"
@@ -113,15 +113,15 @@ static int open_out(const struct dz_cold *c, const char *id, enum dz_cold_file f
 
 /* Hash the live file and store where its replica is. The caller compares the hash at the thaw, so
  * a replica that has other bytes by then is an error and never a sandbox with another content. */
-static int store_name(const struct dz_cold *c, const char *id, const char *url, uint64_t txid,
+static int store_name(const struct dz_cold *c, const char *id, const struct dz_cold_point *point,
                       dz_cold_cancel cancel, struct dz_cold_copy *ret_copy, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     struct dz_cold_copy copy = {.file = DZ_COLD_REPLICA, .hashed = true};
     char text[NAME_MAX_BYTES];
-    int n = snprintf(text, sizeof text, NAME_START "%s\n%016" PRIx64 "\n", url, txid);
-    int rc = n < 0 || (size_t)n >= sizeof text || strchr(url, '\n')
+    int n = snprintf(text, sizeof text, NAME_START "%s\n%016" PRIx64 "\n", point->url, point->txid);
+    int rc = n < 0 || (size_t)n >= sizeof text || strchr(point->url, '\n')
                  ? dz_fail(err, DZ_EINVAL, "the replica's URL is too long or has a line end")
                  : open_in(c, id, DZ_COLD_LIVE, &in, err);
     if (rc == 0)
@@ -139,8 +139,7 @@ static int store_name(const struct dz_cold *c, const char *id, const char *url, 
     return 0;
 }
 
-static int load_name(struct dz_blob_in *in, char ret_url[static NAME_MAX_BYTES],
-                     uint64_t *ret_txid, struct dz_err *err)
+static int load_name(struct dz_blob_in *in, struct dz_cold_point *ret_point, struct dz_err *err)
 {
     const size_t start = sizeof NAME_START - 1;
     char text[NAME_MAX_BYTES + 1], *line;
@@ -156,10 +155,12 @@ static int load_name(struct dz_blob_in *in, char ret_url[static NAME_MAX_BYTES],
         strspn(line + 1, "0123456789abcdef") != 16 || line[17] != '\n')
         return dz_fail(err, DZ_ECORRUPT, "the name of its replica is damaged");
     *line = '\0';
-    (void)snprintf(ret_url, NAME_MAX_BYTES, "%s", text + start);
-    *ret_txid = 0;
+    if (line - (text + start) >= DZ_COLD_URL_MAX)
+        return dz_fail(err, DZ_ECORRUPT, "the name of its replica is too long");
+    memcpy(ret_point->url, text + start, (size_t)(line - (text + start)) + 1);
+    ret_point->txid = 0;
     for (const char *digit = line + 1; *digit != '\n'; digit++)
-        *ret_txid = *ret_txid << 4 | (uint64_t)dz_hex_digit(*digit);
+        ret_point->txid = ret_point->txid << 4 | (uint64_t)dz_hex_digit(*digit);
     return 0;
 }
 
@@ -172,15 +173,15 @@ int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cance
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     struct dz_blob_copy how = {.cancel = cancel};
     struct dz_blob_copied copied;
-    char url[DZ_COLD_URL_MAX];
-    uint64_t log = 0, txid = 0;
+    struct dz_cold_point point;
+    uint64_t log = 0;
     int rc = dz_cold_has(c, id, DZ_COLD_LOG, &log, err);
     if (rc == 1 && log > 0)
         return dz_fail(err, DZ_ESTATE, "freeze %s: the WAL beside its file still holds commits",
                        id);
     if (rc >= 0 && c->store->far && c->replicas &&
-        c->replicas->find(c->replicas->arg, id, url, &txid) == 1) {
-        rc = store_name(c, id, url, txid, cancel, ret_copy, err);
+        c->replicas->find(c->replicas->arg, id, &point) == 1) {
+        rc = store_name(c, id, &point, cancel, ret_copy, err);
         return rc < 0 ? dz_wrap(err, rc, "freeze %s", id) : 0;
     }
     if (rc >= 0)
@@ -262,29 +263,53 @@ static int read_fd(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, stru
     return dz_fd_pread(in->fd, buf, n, at, err);
 }
 
+/* Write what the replica has at *ret_point to out; in is its name. */
 static int fill_from_replica(const struct dz_cold *c, struct dz_blob_in *in,
-                             struct dz_blob_out *out, const struct dz_cold_copy *copy,
-                             dz_cold_cancel cancel, struct dz_err *err)
+                             struct dz_blob_out *out, dz_cold_cancel cancel,
+                             struct dz_cold_point *ret_point, struct dz_err *err)
 {
-    static const struct dz_blob_in_ops ops = {.read = read_fd};
-    char url[NAME_MAX_BYTES];
-    uint8_t digest[DZ_SHA256_BYTES];
-    uint64_t txid;
-    struct stat st;
     int rc = check_plain(in, err);
     if (rc == 0)
-        rc = load_name(in, url, &txid, err);
+        rc = load_name(in, ret_point, err);
     if (rc == 0 && !c->replicas)
-        rc = dz_fail(err, DZ_EUNSUPPORTED, "its file is in the replica %.200s", url);
+        rc = dz_fail(err, DZ_EUNSUPPORTED, "its file is in the replica %.200s", ret_point->url);
+    return rc < 0 ? rc
+                  : c->replicas->restore(c->replicas->arg, ret_point, out->fd, c->progress, cancel,
+                                         err);
+}
+
+/* Compare the bytes that were written with the copy's hash. */
+static int compare_made(const struct dz_blob_out *out, const struct dz_cold_copy *copy,
+                        dz_cold_cancel cancel, struct dz_err *err)
+{
+    static const struct dz_blob_in_ops ops = {.read = read_fd};
+    uint8_t digest[DZ_SHA256_BYTES];
+    struct stat st;
+    if (fstat(out->fd, &st) < 0)
+        return dz_fail_sys(err, errno, "look at the restored file");
+    struct dz_blob_in made = {.ops = &ops, .fd = out->fd, .size = (uint64_t)st.st_size};
+    int rc = dz_blob_hash(&made, cancel, digest, err);
+    return rc < 0 ? rc : compare(copy, digest, err);
+}
+
+static int thaw_from_replica(const struct dz_cold *c, const char *id,
+                             const struct dz_cold_copy *copy, dz_cold_cancel cancel,
+                             struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    struct dz_cold_point point;
+    int rc = open_in(c, id, copy->file, &in, err);
     if (rc == 0)
-        rc = c->replicas->restore(c->replicas->arg, url, txid, out->fd, c->progress, cancel, err);
-    if (rc == 0 && fstat(out->fd, &st) < 0)
-        rc = dz_fail_sys(err, errno, "look at the restored file");
+        rc = open_out(c, id, DZ_COLD_LIVE, &out, err);
+    if (rc == 0)
+        rc = fill_from_replica(c, in, out, cancel, &point, err);
+    if (rc == 0)
+        rc = compare_made(out, copy, cancel, err);
     if (rc < 0)
         return rc;
-    struct dz_blob_in made = {.ops = &ops, .fd = out->fd, .size = (uint64_t)st.st_size};
-    rc = dz_blob_hash(&made, cancel, digest, err);
-    return rc < 0 ? rc : compare(copy, digest, err);
+    c->replicas->adopt(c->replicas->arg, id, &point, out->fd);
+    return dz_blob_out_commit(out, err);
 }
 
 int dz_cold_thaw(const struct dz_cold *c, const char *id, const struct dz_cold_copy *copy,
@@ -293,12 +318,15 @@ int dz_cold_thaw(const struct dz_cold *c, const char *id, const struct dz_cold_c
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     assert(DZ_COLD_COPIES & 1u << copy->file);
+    if (copy->file == DZ_COLD_REPLICA) {
+        int rc = thaw_from_replica(c, id, copy, cancel, err);
+        return rc < 0 ? dz_wrap(err, rc, "restore %s", id) : 0;
+    }
     int rc = open_in(c, id, copy->file, &in, err);
     if (rc == 0)
         rc = open_out(c, id, DZ_COLD_LIVE, &out, err);
     if (rc == 0)
-        rc = copy->file == DZ_COLD_REPLICA ? fill_from_replica(c, in, out, copy, cancel, err)
-                                           : fill(c, in, out, copy, cancel, err);
+        rc = fill(c, in, out, copy, cancel, err);
     if (rc == 0)
         rc = dz_blob_out_commit(out, err);
     return rc < 0 ? dz_wrap(err, rc, "restore %s", id) : 0;

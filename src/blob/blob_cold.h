@@ -29,17 +29,25 @@
 /* Another thread sets it to cancel: the step soon ends with DZ_ECANCELED. May be NULL. */
 typedef const _Atomic bool *dz_cold_cancel;
 
-enum { DZ_COLD_URL_MAX = 4096 };
+enum {
+    DZ_COLD_URL_MAX = 4096
+};
+struct dz_cold_point { /* of a replica's history */
+    char url[DZ_COLD_URL_MAX];
+    uint64_t txid;
+};
 
 /* Replicas of live files. A file that a replica on another machine has is not stored a second time:
- * cold storage gets the name of the replica. Both functions are called by workers. */
+ * cold storage gets the name of the replica. Workers call these functions. */
 struct dz_cold_replicas {
-    /* 1: such a replica has all of the live file at *ret_txid; 0: none, or it is not known. */
-    int (*find)(void *arg, const char *id, char ret_url[static DZ_COLD_URL_MAX],
-                uint64_t *ret_txid);
-    /* Write the file as of txid to an empty file, not synced. DZ_ENOENT, DZ_ECORRUPT. */
-    int (*restore)(void *arg, const char *url, uint64_t txid, int fd,
+    /* 1: such a replica has all of the live file at *ret_point; 0: none, or it is not known. */
+    int (*find)(void *arg, const char *id, struct dz_cold_point *ret_point);
+    /* Write the file as it was then to an empty file, not synced. DZ_ENOENT, DZ_ECORRUPT. */
+    int (*restore)(void *arg, const struct dz_cold_point *point, int fd,
                    struct dz_blob_progress *progress, dz_cold_cancel cancel, struct dz_err *err);
+    /* The file behind fd has these bytes and is about to be the live file, so the replica need not
+     * get it again. */
+    void (*adopt)(void *arg, const char *id, const struct dz_cold_point *point, int fd);
     void *arg;
 };
 
@@ -64,7 +72,7 @@ enum dz_cold_file {
     DZ_COLD_FILES,
 };
 #define DZ_COLD_BIT(name) (1u << DZ_COLD_##name)
-#define DZ_COLD_COPIES (DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(REPLICA) | DZ_COLD_BIT(ARCHIVE))
+#define DZ_COLD_COPIES    (DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(REPLICA) | DZ_COLD_BIT(ARCHIVE))
 
 enum {
     DZ_COLD_KEY = DZ_BLOB_KEY_MAX + 1,

@@ -340,13 +340,12 @@ int dz_control_replica_take(struct dz_control *e, struct dz_control_target targe
 
 _Static_assert((int)DZ_COLD_URL_MAX == (int)DZ_REPLICA_URL_MAX, "the same in both modules");
 
-static int find_far_replica(void *control, const char *id, char ret_url[static DZ_COLD_URL_MAX],
-                            uint64_t *ret_txid)
+static int find_far_replica(void *control, const char *id, struct dz_cold_point *ret_point)
 {
     const struct dz_control *e = control;
     struct dz_replica_engine *engine = e->replicas;
-    return engine && dz_replica_engine_has_all(engine, id, ret_url, ret_txid) == 1 &&
-           dz_str_starts(dz_str(ret_url), DZ_STR("s3://"));
+    return engine && dz_replica_engine_has_all(engine, id, ret_point->url, &ret_point->txid) == 1 &&
+           dz_str_starts(dz_str(ret_point->url), DZ_STR("s3://"));
 }
 
 static void on_thawed(void *progress, uint64_t bytes)
@@ -354,7 +353,7 @@ static void on_thawed(void *progress, uint64_t bytes)
     dz_blob_progress_at(progress, bytes);
 }
 
-static int restore_frozen(void *control, const char *url, uint64_t txid, int fd,
+static int restore_frozen(void *control, const struct dz_cold_point *point, int fd,
                           struct dz_blob_progress *progress, dz_cold_cancel cancel,
                           struct dz_err *err)
 {
@@ -362,11 +361,11 @@ static int restore_frozen(void *control, const char *url, uint64_t txid, int fd,
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files plan = DZ_REPLICA_FILES_INIT;
     const struct dz_control *e = control;
-    const struct dz_replica_goal goal = {.txid = txid};
+    const struct dz_replica_goal goal = {.txid = point->txid};
     const struct dz_replica_run run = {
         .cancel = cancel, .progress = progress ? on_thawed : NULL, .arg = progress};
     struct dz_replica_restored restored;
-    int rc = dz_replica_open(url, e->replica_key_file, false, &r, err);
+    int rc = dz_replica_open(point->url, e->replica_key_file, false, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == 0)
@@ -380,7 +379,15 @@ static int restore_frozen(void *control, const char *url, uint64_t txid, int fd,
     }
     if (rc == 0)
         rc = dz_replica_restore(&r, &plan, fd, &run, &restored, err);
-    return rc < 0 ? dz_wrap(err, rc, "its file is in the replica %.200s", url) : 0;
+    return rc < 0 ? dz_wrap(err, rc, "its file is in the replica %.200s", point->url) : 0;
+}
+
+static void adopt_thawed(void *control, const char *id, const struct dz_cold_point *point, int fd)
+{
+    const struct dz_control *e = control;
+    struct dz_replica_engine *engine = e->replicas;
+    if (engine)
+        dz_replica_engine_adopt(engine, id, point->txid, fd);
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -402,7 +409,7 @@ int dz_replicas_open(struct dz_control *e, const struct dz_control_replica_opts 
     if (rc < 0)
         return rc;
     e->cold_replicas = (struct dz_cold_replicas){
-        .find = find_far_replica, .restore = restore_frozen, .arg = e};
+        .find = find_far_replica, .restore = restore_frozen, .adopt = adopt_thawed, .arg = e};
     e->replica = *o;
     e->replica.url = e->replica.key_file = NULL;
     if (e->replica.connections == 0)

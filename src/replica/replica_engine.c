@@ -604,8 +604,8 @@ int dz_replica_engine_has_all(struct dz_replica_engine *e, const char *id,
     const struct followed *o = find(e, id);
     bool has = o && !o->busy && !o->attached && o->new_wal_fd < 0 && !o->fenced && !o->behind &&
                !o->moved && !o->gone && !o->dirty_ns && o->failures == 0 &&
-               dz_list_empty(&o->late) && o->seen.ino == 0 && o->known && o->clean &&
-               !o->suspect && o->tip.txid > 0;
+               dz_list_empty(&o->late) && o->seen.ino == 0 && o->known && o->clean && !o->suspect &&
+               o->tip.txid > 0;
     DZ_AUTO(dz_fd_close) int fd = has ? dz_replica_open_live(e, id, DZ_COLD_LIVE) : -1;
     has = fd >= 0 && dz_replica_stat(fd, &now) == 0 && same_stamp(&now, &o->stamp);
     if (has) {
@@ -614,6 +614,17 @@ int dz_replica_engine_has_all(struct dz_replica_engine *e, const char *id,
     }
     unlock(e);
     return has;
+}
+
+void dz_replica_engine_adopt(struct dz_replica_engine *e, const char *id, uint64_t txid, int fd)
+{
+    struct stamp now;
+    lock(e);
+    struct followed *o = find(e, id);
+    if (o && !o->busy && !o->attached && o->known && o->clean && !o->suspect &&
+        o->tip.txid == txid && dz_replica_stat(fd, &now) == 0)
+        o->stamp = now;
+    unlock(e);
 }
 
 void dz_replica_engine_totals(struct dz_replica_engine *e, bool take, struct dz_replica_totals *ret)

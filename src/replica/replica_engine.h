@@ -113,6 +113,10 @@ void dz_replica_engine_status(struct dz_replica_engine *e, const char *id,
 int dz_replica_engine_has_all(struct dz_replica_engine *e, const char *id,
                               char ret_url[static DZ_REPLICA_URL_MAX], uint64_t *ret_txid);
 
+/* The file behind fd will be the live file, and its bytes are the replica's state at txid. If the
+ * replica still ends there, it need not get all pages again. */
+void dz_replica_engine_adopt(struct dz_replica_engine *e, const char *id, uint64_t txid, int fd);
+
 struct dz_replica_totals {
     uint64_t followed, lagging, behind, fenced;
     int64_t lag_ms; /* the greatest */

@@ -145,9 +145,9 @@ static int work_drop(struct op *op, struct dz_err *err)
 
 static int drop_files(struct op *op, struct dz_err *err)
 {
-    return op->drop == 0         ? 0
+    return op->drop == 0               ? 0
            : op->drop & DZ_COLD_COPIES ? run_with_store(op, work_drop, err)
-                                 : run_on_worker(op, work_drop, err);
+                                       : run_on_worker(op, work_drop, err);
 }
 
 /* Write to the row that the store may still have an object that no state of the row needs: as a

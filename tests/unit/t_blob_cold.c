@@ -275,28 +275,38 @@ struct far {
     const char *data;
     size_t n;
     int found, rc;
-    unsigned restores;
+    unsigned restores, adopted;
 };
 
-static int find_far(void *arg, const char *id, char ret_url[static DZ_COLD_URL_MAX],
-                    uint64_t *ret_txid)
+static int find_far(void *arg, const char *id, struct dz_cold_point *ret)
 {
     const struct far *f = arg;
     CHECK_STR(id, ID);
-    (void)snprintf(ret_url, DZ_COLD_URL_MAX, "s3://bucket/replicas/" ID "?region=x");
-    *ret_txid = 0x2a5;
+    (void)snprintf(ret->url, sizeof ret->url, "s3://bucket/replicas/" ID "?region=x");
+    ret->txid = 0x2a5;
     return f->found;
 }
 
-static int restore_far(void *arg, const char *url, uint64_t txid, int fd,
+static int restore_far(void *arg, const struct dz_cold_point *point, int fd,
                        struct dz_blob_progress *progress, dz_cold_cancel cancel, struct dz_err *e)
 {
     struct far *f = arg;
     (void)progress, (void)cancel;
-    CHECK_STR(url, "s3://bucket/replicas/" ID "?region=x");
-    CHECK_INT(txid, 0x2a5);
+    CHECK_STR(point->url, "s3://bucket/replicas/" ID "?region=x");
+    CHECK_INT(point->txid, 0x2a5);
     f->restores++;
     return f->rc < 0 ? dz_fail(e, f->rc, "no replica") : dz_fd_pwrite(fd, f->data, f->n, 0, e);
+}
+
+static void adopt_far(void *arg, const char *id, const struct dz_cold_point *point, int fd)
+{
+    struct far *f = arg;
+    struct stat st;
+    CHECK_STR(id, ID);
+    CHECK_INT(point->txid, 0x2a5);
+    CHECK_INT(fstat(fd, &st), 0);
+    CHECK_INT(st.st_size, f->n);
+    f->adopted++;
 }
 
 TEST(a_file_that_a_far_replica_has_is_not_stored_again)
@@ -305,7 +315,7 @@ TEST(a_file_that_a_far_replica_has_is_not_stored_again)
     const size_t n = 3 << 20;
     DZ_AUTO(dz_freep) char *data = make_file("live/" ID ".doze", n);
     struct far far = {.data = data, .n = n, .found = 1};
-    const struct dz_cold_replicas replicas = {find_far, restore_far, &far};
+    const struct dz_cold_replicas replicas = {find_far, restore_far, adopt_far, &far};
     struct dz_cold_copy copy = {0};
     struct dz_err err;
     uint64_t size = 0;
@@ -332,6 +342,7 @@ TEST(a_file_that_a_far_replica_has_is_not_stored_again)
     CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), 0);
     CHECK(same("live/" ID ".doze", data, n));
     CHECK_INT(far.restores, 1);
+    CHECK_INT(far.adopted, 1);
 
     /* A replica that has other bytes by now, or is gone, gives an error and no file. */
     CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), &err), 0);
@@ -346,6 +357,7 @@ TEST(a_file_that_a_far_replica_has_is_not_stored_again)
     CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_EUNSUPPORTED);
     CHECK(strstr(err.msg, "s3://bucket/replicas/" ID));
     CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_LIVE, NULL, &err), 0);
+    CHECK_INT(far.adopted, 1);
     close_all(&c);
 }
 
@@ -363,7 +375,7 @@ TEST(a_damaged_name_of_a_replica_is_refused)
     };
     struct dz_cold c = open_all();
     struct far far = {0};
-    const struct dz_cold_replicas replicas = {find_far, restore_far, &far};
+    const struct dz_cold_replicas replicas = {find_far, restore_far, adopt_far, &far};
     const struct dz_cold_copy copy = {.file = DZ_COLD_REPLICA, .size = 9, .hashed = true};
     struct dz_err err;
     c.replicas = &replicas;
