@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "cell/cell_disk.h"
 #include "cell/cell_users.h"
@@ -288,6 +289,15 @@ static int user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user,
     return 0;
 }
 
+/* The address of a sandbox's eth0: one of 100.64.0.0/11, by its id. It is a name only, which no
+ * packet ever has, so two sandboxes may have the same. */
+static uint32_t own_address(const char *id)
+{
+    static const uint64_t key[2] = {1, 2};
+    const uint32_t first = UINT32_C(0x64400000), count = 1 << 21;
+    return first + 1 + (uint32_t)(dz_siphash(key, id, strlen(id)) % (count - 2));
+}
+
 static void fill_start(const struct dz_instance *row, const struct opened *o,
                        const struct engine_image *image, struct dz_sandbox_resources *f)
 {
@@ -308,6 +318,7 @@ static void fill_start(const struct dz_instance *row, const struct opened *o,
                                                     : 0;
     f->start.fresh = row->generation == 0 && image;
     f->start.strict = is_strict(o);
+    f->start.own4 = own_address(row->id);
     f->workdir = info && info->workdir ? info->workdir : NULL;
     f->user = info && info->user ? info->user : NULL;
     f->stop_signal = info ? info->stop_signal : 0;
