@@ -9,7 +9,7 @@ test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
 	@scripts/test test security-all busybox-suite cpython sim-all sleep-all \
-	  ltp-sleep soak-linux soak-short soak-full-disk-short mutants
+	  ltp-sleep soak-linux soak-short soak-full-disk-short lives mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
@@ -106,6 +106,10 @@ chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAO
 	    scripts/run-tap chaos tests/chaos/chaos.py
 soak-chaos:
 	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=1800
+lives: export LIVES ?= 1000
+lives: ## 1,000 random lives of sandboxes, which leave nothing behind; LIVES= SEED=
+	@$(MAKE) --no-print-directory integration T=0862
+.PHONY: lives
 .PHONY: chaos soak-chaos
 soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-replica soak-chaos ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake

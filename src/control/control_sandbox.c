@@ -146,7 +146,8 @@ static void created_at_rest(struct dz_control *e, const char *id, dz_sandbox_don
 /* A new sandbox could not be started: remove everything of it. */
 struct fresh {
     struct order *order;
-    struct dz_why why; /* why it could not be started */
+    struct dz_why why;         /* why it could not be started */
+    struct dz_loop_task later; /* its start was refused at once: undo it in the next turn */
     int64_t us;
     char id[DZ_ID_TEXT];
 };
@@ -180,26 +181,35 @@ static void on_undone(void *arg, const struct dz_sandbox_reply *result)
 }
 
 /* A client that gets this error can rely on it: the sandbox is gone and its name free. */
-static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+static void undo_fresh(struct fresh *f)
 {
-    struct fresh *f = arg;
     const struct dz_sandbox_request r = {
         .what = DZ_REQUEST_DESTROY, .id = f->id, .done = on_undone, .arg = f};
     struct dz_err err;
+    dz_log(DZ_LOG_WARN, "create_failed", dz_log_strz("sandbox_id", f->id), dz_log_err(&f->why.err));
+    if (dz_sandbox_submit(f->order->e->sandboxes, &r, NULL, &err) < 0) {
+        not_undone(f->id, &err);
+        report_failed(f);
+    }
+}
+
+static void on_started(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+{
+    struct fresh *f = arg;
     if (result->code == 0) {
         on_ordered(f->order, s, result);
         dz_free(f);
         return;
     }
-    dz_log(DZ_LOG_WARN, "create_failed", dz_log_strz("sandbox_id", f->id),
-           dz_log_err(&result->why->err));
     f->why = *result->why;
     f->why.err.code = result->code;
     f->us = result->us;
-    if (dz_sandbox_submit(f->order->e->sandboxes, &r, NULL, &err) < 0) {
-        not_undone(f->id, &err);
-        report_failed(f);
-    }
+    undo_fresh(f);
+}
+
+static void on_refused(void *fresh)
+{
+    undo_fresh(fresh);
 }
 
 static int start_new(struct dz_control *e, const struct dz_instance *row, dz_sandbox_done_fn *done,
@@ -214,12 +224,17 @@ static int start_new(struct dz_control *e, const struct dz_instance *row, dz_san
         f->order = o;
         (void)snprintf(f->id, sizeof f->id, "%s", row->id);
         rc = dz_sandbox_order(e->sandboxes, row, &wake, on_started, f, why);
+        if (rc < 0) {
+            f->why = *why;
+            f->why.err.code = rc;
+            dz_loop_task_init(&f->later, f, on_refused, f);
+            dz_loop_post(e->loop, &f->later);
+        }
+        return 0;
     }
-    if (rc < 0) {
-        dz_control_undo(e, row->id);
-        dz_free(o);
-        dz_free(f);
-    }
+    dz_control_undo(e, row->id);
+    dz_free(o);
+    dz_free(f);
     return rc;
 }
 
@@ -242,24 +257,43 @@ static void work_flush(void *arg)
     f->rc = dz_registry_flush(f->e->registry, &f->err);
 }
 
+static void report_unflushed(struct flushing *f, int rc, const struct dz_why *why)
+{
+    const struct dz_sandbox_result r = {.code = rc, .why = why};
+    if (rc < 0)
+        f->done(f->arg, &r);
+    dz_free(f);
+}
+
+static void on_flush_undone(void *arg, const struct dz_sandbox_reply *result)
+{
+    struct flushing *f = arg;
+    struct dz_why why = {0};
+    if (result->code < 0)
+        not_undone(f->id, &result->err);
+    report_unflushed(f, dz_why_err(&why, f->rc, &f->err), &why);
+}
+
 static void on_flushed(void *arg)
 {
     struct flushing *f = arg;
     const struct dz_instance row = {.id = f->id};
+    const struct dz_sandbox_request undo = {
+        .what = DZ_REQUEST_DESTROY, .id = f->id, .done = on_flush_undone, .arg = f};
     struct dz_why why = {0};
+    struct dz_err err;
     int rc = f->rc;
     if (rc < 0) {
-        (void)dz_why_err(&why, rc, &f->err);
-        dz_control_undo(f->e, f->id);
+        if (dz_sandbox_submit(f->e->sandboxes, &undo, NULL, &err) == 0)
+            return;
+        not_undone(f->id, &err);
+        rc = dz_why_err(&why, rc, &f->err);
     } else if (f->no_start) {
         created_at_rest(f->e, f->id, f->done, f->arg);
     } else {
         rc = start_new(f->e, &row, f->done, f->arg, &why);
     }
-    const struct dz_sandbox_result r = {.code = rc, .why = &why};
-    if (rc < 0)
-        f->done(f->arg, &r);
-    dz_free(f);
+    report_unflushed(f, rc, &why);
 }
 
 static int start_later(struct dz_control *e, const struct flushing *how, struct dz_why *why)
