@@ -183,7 +183,8 @@ static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_why
     static const char *const prefixes[] = {
         [DZ_API_CURSOR_SANDBOX] = "sbx", [DZ_API_CURSOR_SNAPSHOT] = "snap",
         [DZ_API_CURSOR_FORK] = "frk",    [DZ_API_CURSOR_REF] = "ref",
-        [DZ_API_CURSOR_TOKEN] = "tok",   [DZ_API_CURSOR_SCHEDULE] = "sch"};
+        [DZ_API_CURSOR_TOKEN] = "tok",   [DZ_API_CURSOR_SCHEDULE] = "sch",
+        [DZ_API_CURSOR_VOLUME] = "vol"};
     char quoted[DZ_STR_QUOTED];
     uint8_t digest[DZ_SHA256_BYTES];
     uint64_t n;

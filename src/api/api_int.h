@@ -120,6 +120,7 @@ enum dz_api_cursor {
     DZ_API_CURSOR_REF,
     DZ_API_CURSOR_TOKEN,
     DZ_API_CURSOR_SCHEDULE,
+    DZ_API_CURSOR_VOLUME,
     DZ_API_CURSOR_IMAGE,  /* a hash of an image */
     DZ_API_CURSOR_TENANT, /* DZ_API_TENANT_CURSOR and a name: the prefix rejects other words */
 };

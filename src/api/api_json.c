@@ -101,11 +101,9 @@ static int to_buffer(const char *p, size_t n, void *b)
     return 0;
 }
 
-static int read_object(struct reading *r, const char *name, const json_t *v, const char **to)
+static int read_json(struct reading *r, const char *name, const json_t *v, const char **to)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(1 << 20);
-    if (!json_is_object(v))
-        return refuse(r, DZ_EINVAL, name, "must be an object");
     (void)json_dump_callback(v, to_buffer, &b, JSON_COMPACT);
     struct dz_str s = b.err ? (struct dz_str){0} : dz_arena_str(r->arena, dz_str_n(b.p, b.len));
     if (!s.p)
@@ -186,7 +184,11 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
     case DZ_API_DATE:
         return read_date(r, f->name, v, to);
     case DZ_API_OBJECT:
-        return read_object(r, f->name, v, to);
+        return json_is_object(v) ? read_json(r, f->name, v, to)
+                                 : refuse(r, DZ_EINVAL, f->name, "must be an object");
+    case DZ_API_LIST:
+        return json_is_array(v) ? read_json(r, f->name, v, to)
+                                : refuse(r, DZ_EINVAL, f->name, "must be an array");
     case DZ_API_WORDS:
         return read_words(r, f->name, v, to);
     case DZ_API_INPUT:

@@ -5,7 +5,7 @@
  *     static const struct dz_api_field fields[] = {
  *         {"name", DZ_API_STR, offsetof(struct body, name)},
  *         {"idle", DZ_API_SUB, .sub = idle_fields},
- *         {"volumes", DZ_API_LATER},
+ *         {"services", DZ_API_LATER},
  *         {NULL},
  *     };
  *
@@ -26,6 +26,7 @@ enum dz_api_kind {
     DZ_API_DURATION, /* int64_t: milliseconds; seconds as a number, or "90s" */
     DZ_API_DATE,     /* int64_t: ms since 1970; a time of RFC 3339 */
     DZ_API_OBJECT,   /* const char *: its JSON */
+    DZ_API_LIST,     /* const char *: the JSON of an array */
     DZ_API_WORDS,    /* const char *const *: strings, ends with NULL */
     DZ_API_INPUT,    /* struct dz_api_input: a string, or true */
     DZ_API_SUB,      /* an object with fields of its own, in the same struct */

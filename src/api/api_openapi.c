@@ -31,6 +31,7 @@ enum {
     X(tenants)          \
     X(schedules)        \
     X(usage)            \
+    X(volumes)          \
     X(server)
 
 #define X(name)                                                                  \

@@ -112,6 +112,7 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     dz_json_put_bool(j, "auto_resume", !known || c.auto_resume);
     put_idle(j, row, &c);
     put_expiry(j, &c.expiry);
+    put_raw(j, "volumes", c.volumes ? c.volumes : "[]");
     put_raw(j, "env", c.env);
     put_raw(j, "labels", c.labels);
     put_raw(j, "metadata", c.metadata);
@@ -251,7 +252,7 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"ports", DZ_API_LATER, 0, NULL, 0},
     {"expiry", DZ_API_SUB, 0, create_expiry, 0},
     {"network", DZ_API_LATER, 0, NULL, 0},
-    {"volumes", DZ_API_LATER, 0, NULL, 0},
+    {"volumes", DZ_API_LIST, offsetof(struct create, spec.volumes_json), NULL, 0},
     {"services", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "os/os_uapi.h"
+#include "vfs/vfs.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -227,13 +228,24 @@ bool dz_frame_gone(int fd)
 /* --- the first frame --------------------------------------------------------- */
 
 /* The fixed part of a START. Strings follow, each with its NUL, in this order: image hash, policy,
- * then env, sleepers. Where there is none, the string is empty. */
+ * then env, sleepers. Where there is none, the string is empty. For each volume a struct
+ * volume_head and its strings name, path, subpath follow. Its DZ_START_VOLUME_FDS
+ * descriptors are the last ones. */
 struct start_head {
     uint32_t flags;  /* START_* */
     uint32_t asleep; /* enum dz_cell_asleep */
-    uint32_t envc, modules, lock_wait_ms, sleepers, host_user, own4;
+    uint32_t envc, modules, lock_wait_ms, sleepers, host_user, own4, volumes, pad;
     uint64_t memory, pack_at;
     int64_t clock_ns;
+};
+struct volume_head {
+    uint64_t limit;
+    uint32_t number, flags; /* VOLUME_* */
+};
+enum {
+    VOLUME_READONLY = 1,
+    VOLUME_NO_WAL = 2,   /* the second descriptor is the file again */
+    VOLUME_NO_AGAIN = 4, /* the third is */
 };
 enum {
     START_IMAGE = 1,
@@ -308,6 +320,23 @@ static uint32_t lock_wait(const struct dz_cell_start *s)
                                          : (uint32_t)s->lock_wait_ms;
 }
 
+static void add_volume(struct dz_starting *to, const struct dz_cell_volume *v)
+{
+    const struct volume_head head = {.limit = v->limit_bytes,
+                                     .number = v->number,
+                                     .flags = (v->readonly ? VOLUME_READONLY : 0u) |
+                                              (v->wal_fd < 0 ? VOLUME_NO_WAL : 0u) |
+                                              (v->again_fd < 0 ? VOLUME_NO_AGAIN : 0u)};
+    dz_buf_add(&to->body, &head, sizeof head);
+    add_string(&to->body, v->name);
+    add_string(&to->body, v->path);
+    add_string(&to->body, v->subpath);
+    to->fds[to->fd_count++] = v->fd;
+    to->fds[to->fd_count++] = v->wal_fd < 0 ? v->fd : v->wal_fd;
+    to->fds[to->fd_count++] = v->again_fd < 0 ? v->fd : v->again_fd;
+    to->own += DZ_START_VOLUME_FDS;
+}
+
 int dz_start_encode(const struct dz_cell_start *s, bool forked, struct dz_starting *ret,
                     struct dz_err *err)
 {
@@ -319,6 +348,7 @@ int dz_start_encode(const struct dz_cell_start *s, bool forked, struct dz_starti
                               .lock_wait_ms = lock_wait(s),
                               .host_user = s->host_user,
                               .own4 = s->net ? s->own4 : 0,
+                              .volumes = (uint32_t)s->volume_count,
                               .memory = s->memory_bytes,
                               .pack_at = forked ? 0 : s->pack_at,
                               .clock_ns = s->clock_ns};
@@ -337,6 +367,9 @@ int dz_start_encode(const struct dz_cell_start *s, bool forked, struct dz_starti
     head.sleepers = (uint32_t)s->sleeper_count;
     for (size_t i = 0; i < s->sleeper_count; i++)
         add_string(body, s->sleepers[i].id);
+    assert(s->volume_count <= DZ_CELL_VOLUMES_MAX);
+    for (size_t i = 0; i < s->volume_count; i++)
+        add_volume(ret, &s->volumes[i]);
     if (body->err || body->len > DZ_START_SIZE_MAX) {
         int code = body->err ? body->err : DZ_ELIMIT;
         dz_buf_release(body);
@@ -358,17 +391,18 @@ bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *p
 }
 
 /* The image and its modules are open in the daemon and for other sandboxes, too, so the cell gets
- * open files of its own. The sandbox's file and WAL are passed unchanged, with their locks. */
+ * open files of its own. The sandbox's file, its WAL and its volumes are passed unchanged, with
+ * their locks. */
 static int send_start(int fd, const struct dz_frame *f, const struct dz_starting *s,
                       struct dz_err *err)
 {
     int fds[DZ_START_FDS_MAX], rc = 0;
-    size_t own = 2, n = own;
-    memcpy(fds, s->fds, own * sizeof fds[0]);
-    while (n < s->fd_count && (rc = fds[n] = dz_fd_reopen(s->fds[n], err)) >= 0)
+    size_t own = 2, n = own, upto = s->fd_count - s->own;
+    memcpy(fds, s->fds, s->fd_count * sizeof fds[0]);
+    while (n < upto && (rc = fds[n] = dz_fd_reopen(s->fds[n], err)) >= 0)
         n++;
     if (rc >= 0)
-        rc = dz_frame_send_fds(fd, f, s->body.p, fds, n, err);
+        rc = dz_frame_send_fds(fd, f, s->body.p, fds, s->fd_count, err);
     while (n > own)
         (void)close(fds[--n]);
     return rc;
@@ -442,6 +476,44 @@ const char **dz_cursor_strings(struct dz_cursor *c, uint32_t count)
     return list;
 }
 
+/* False: it is malformed. The descriptors at `from` become the volume's. */
+static bool decode_volume(struct dz_started *s, struct dz_cursor *c, size_t from)
+{
+    struct volume_head head;
+    if ((size_t)(c->end - c->at) < sizeof head)
+        return false;
+    memcpy(&head, c->at, sizeof head);
+    c->at += sizeof head;
+    struct dz_started_volume v = {
+        .number = head.number, .readonly = head.flags & VOLUME_READONLY, .limit_bytes = head.limit};
+    v.name = dz_cursor_string(c);
+    v.path = v.name ? dz_cursor_string(c) : NULL;
+    v.subpath = v.path ? dz_cursor_string(c) : NULL;
+    if (!v.subpath || v.number == 0 || v.number >= DZ_VFS_MOUNT_NUMBERS)
+        return false;
+    v.fd = s->fds[from];
+    v.wal_fd = s->fds[from + 1];
+    v.again_fd = s->fds[from + 2];
+    s->fds[from] = s->fds[from + 1] = s->fds[from + 2] = -1;
+    if (head.flags & VOLUME_NO_WAL)
+        dz_fd_close(&v.wal_fd);
+    if (head.flags & VOLUME_NO_AGAIN)
+        dz_fd_close(&v.again_fd);
+    s->volumes[s->volume_count++] = v;
+    return true;
+}
+
+static bool decode_volumes(struct dz_started *s, struct dz_cursor *c, uint32_t count)
+{
+    const size_t first = s->fd_count - (size_t)DZ_START_VOLUME_FDS * count;
+    bool good = true;
+    for (uint32_t i = 0; i < count && good; i++)
+        good = decode_volume(s, c, first + (size_t)DZ_START_VOLUME_FDS * i);
+    if (good)
+        s->fd_count = first;
+    return good;
+}
+
 static int decode(struct dz_started *s, struct dz_err *err)
 {
     struct start_head head;
@@ -457,7 +529,9 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->sleepers = dz_cursor_strings(&c, head.sleepers);
     bool image = (head.flags & START_IMAGE) != 0;
     if (!s->env || !s->sleepers || head.asleep > DZ_CELL_DROP ||
-        s->fd_count != 2u + image + head.modules)
+        head.volumes > DZ_CELL_VOLUMES_MAX ||
+        s->fd_count != 2u + image + head.modules + (size_t)DZ_START_VOLUME_FDS * head.volumes ||
+        !decode_volumes(s, &c, head.volumes))
         return dz_fail(err, DZ_EIO, "the start of a cell is malformed or too large");
     s->image_fd = image ? s->fds[2] : -1;
     s->module_first = 2u + image;
@@ -504,6 +578,11 @@ void dz_started_release(struct dz_started *s)
 {
     for (size_t i = 0; i < s->fd_count; i++)
         dz_fd_close(&s->fds[i]);
+    for (size_t i = 0; i < s->volume_count; i++) {
+        dz_fd_close(&s->volumes[i].fd);
+        dz_fd_close(&s->volumes[i].wal_fd);
+        dz_fd_close(&s->volumes[i].again_fd);
+    }
     dz_free(s->env);
     dz_free(s->sleepers);
     dz_buf_release(&s->bytes);

@@ -335,9 +335,18 @@ struct dz_cell *dz_cell_adopt(int fd);
 
 /* The first frame to a cell, with its descriptors. */
 enum {
-    DZ_START_FDS_MAX = 3 + DZ_CELL_MODULES_MAX,
+    DZ_START_VOLUME_FDS = 3,
+    DZ_START_FDS_MAX = 3 + DZ_CELL_MODULES_MAX + DZ_START_VOLUME_FDS * DZ_CELL_VOLUMES_MAX,
     DZ_START_STRINGS_MAX = 4096,
     DZ_START_SIZE_MAX = 1 << 20,
+};
+
+struct dz_started_volume {
+    int fd, wal_fd, again_fd; /* -1: none, or a database owns it */
+    uint32_t number;
+    bool readonly;
+    uint64_t limit_bytes;
+    const char *name, *path, *subpath;
 };
 
 /* The start as the cell reads it; strings point into `bytes`. */
@@ -352,6 +361,8 @@ struct dz_started {
     const char *image_sha256, *policy;
     /* Each ends with NULL and is one allocation. */
     const char **env, **sleepers;
+    struct dz_started_volume volumes[DZ_CELL_VOLUMES_MAX];
+    size_t volume_count;
     enum dz_cell_asleep asleep;
     bool fresh, ephemeral, strict, readonly, ends_with_main, go;
     bool net, net_resumes;
@@ -368,7 +379,7 @@ struct dz_starting {
     struct dz_buf body;
     size_t size; /* bytes of the start; frames that the cell handles after it follow in body */
     int fds[DZ_START_FDS_MAX];
-    size_t fd_count;
+    size_t fd_count, own; /* the last `own` ones are passed with their locks, as the first two */
 };
 int dz_start_encode(const struct dz_cell_start *start, bool forked, struct dz_starting *ret,
                     struct dz_err *err);

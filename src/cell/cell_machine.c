@@ -9,6 +9,7 @@
 #include "cell/cell_execs.h"
 #include "cell/cell_net.h"
 #include "cell/cell_sleep.h"
+#include "cell/cell_volume.h"
 #include "cell/cell_zygote.h"
 
 #include "base/mem.h"
@@ -327,12 +328,14 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, struct
     return rc;
 }
 
-int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
+int dz_cell_machine_up(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
     const struct dz_policy *policy = NULL;
     int rc = find_policy(m, s, &policy, err);
     if (rc == 0 && !m->wakes)
         rc = forget_machine(m, s, err);
+    if (rc == 0)
+        rc = dz_cell_volumes_open(m, s, err);
     if (rc < 0)
         return rc;
     assert(policy);
@@ -371,6 +374,7 @@ static int close_all(struct dz_cell_machine *m, bool drop, struct dz_err *err)
     m->vfs = NULL;
     dz_machine_close(m->keep);
     m->keep = NULL;
+    dz_cell_volumes_close(m);
     int rc2 = dz_db_close(m->db, false, rc < 0 ? NULL : err);
     m->db = NULL;
     return rc < 0 ? rc : rc2;

@@ -75,19 +75,20 @@ struct dz_cell_machine {
     int pack_fd;                 /* -1: the image has no pack */
     _Atomic(uint64_t) pack_lost; /* the lowest offset that its file no longer has */
     uint64_t pack_reported;      /* report a lower one */
-    struct dz_execs *execs;      /* its commands; NULL while the machine is being discarded */
-    bool lost;                   /* the last cell crashed, and the machine's memory is lost */
-    bool wakes;                  /* the machine that sleeps in the file is to be woken */
-    bool readonly;               /* read-only: nothing in the file is changed */
-    struct dz_cell_net *net;     /* NULL: it has no connections to the outside */
-    int64_t clock_ns;            /* the time that the clock of the files shows; 0: the real time */
+    struct dz_db *volume_dbs[DZ_CELL_VOLUMES_MAX]; /* mounted on vfs */
+    size_t volume_count;
+    struct dz_execs *execs;  /* its commands; NULL while the machine is being discarded */
+    bool lost;               /* the last cell crashed, and the machine's memory is lost */
+    bool wakes;              /* the machine that sleeps in the file is to be woken */
+    bool readonly;           /* read-only: nothing in the file is changed */
+    struct dz_cell_net *net; /* NULL: it has no connections to the outside */
+    int64_t clock_ns;        /* the time that the clock of the files shows; 0: the real time */
 };
 
 /* Open the disk. *m must be zero but for `dirty`, and must not move afterwards. */
 int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start, struct dz_err *err);
 /* Make a kernel: an empty one, or with m->wakes one for the machine in the file. */
-int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start,
-                       struct dz_err *err);
+int dz_cell_machine_up(struct dz_cell_machine *m, struct dz_started *start, struct dz_err *err);
 /* Start a program. DZ_ENOENT: no such program; DZ_ESTATE: no such user or directory. */
 int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err);
 /* Write to standard error, once, that the pack is damaged, if a read found that. */

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/vm.h"
 #include "cell/cell_net.h"
+#include "cell/cell_volume.h"
 #include "cell/cell_zygote.h"
 #include "db/db.h"
 #include "linux/linux_run.h"
@@ -410,8 +411,10 @@ static void suspend(struct dz_serve *s)
     }
     if (rc < 0)
         fail(s, rc, &err);
-    if (memory)
+    if (memory) {
         dz_execs_report_ended(s->machine.execs);
+        dz_cell_volumes_close(&s->machine); /* before the host ends their leases */
+    }
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
     f.stream =
         memory && (dz_kernel_runnable(s->machine.kernel) || dz_kernel_away(s->machine.kernel));

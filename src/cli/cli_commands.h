@@ -47,6 +47,10 @@
     X(schedule_rm)         \
     X(schedule_run)        \
     X(schedule_history)    \
+    X(volume_create)       \
+    X(volume_ls)           \
+    X(volume_get)          \
+    X(volume_rm)           \
     X(sandbox_create)      \
     X(sandbox_exec)        \
     X(sandbox_wake)        \

@@ -181,6 +181,8 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
         rc = put_timeout(c, o, err);
     if (rc == 0)
         rc = put_expiry(c, o, err);
+    if (rc == 0)
+        rc = dz_cli_volumes(c, o, err);
     if (!persistent)
         (void)json_object_set_new(o, "persistent", json_false());
     if (dz_cli_flag(c, "no-start"))
@@ -236,6 +238,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"timeout-action", 0, "ACTION", "destroy it (default) or pause it"},                      \
         DZ_CLI_OPTIONS_EXPIRY{"env", 'e', "K=V", "set a variable for its commands (repeatable)"}, \
         {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
+        {"volume", 0, "NAME:PATH[:MODE[:SUBPATH]]", "mount a volume; MODE: rw (default) or ro"},  \
         {"no-start", 0, NULL, "create it without starting it"},                                   \
         {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},                   \
         DZ_CLI_OPTION_PULL,

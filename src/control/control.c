@@ -358,6 +358,8 @@ int dz_control_recover_some(struct dz_control *e, int64_t until_ms, struct dz_er
 {
     if (!e->intents.recovered)
         e->intents.rc = dz_intents_recover(e, &e->intents.err);
+    if (!e->intents.recovered)
+        dz_volumes_sweep(e);
     e->intents.recovered = true;
     int rc = dz_sandboxes_recover_some(e->sandboxes, until_ms, err);
     if (rc == 1)

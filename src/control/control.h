@@ -35,6 +35,7 @@
 #include "control/control_space.h"
 #include "control/control_token.h"
 #include "control/control_usage.h"
+#include "control/control_volume.h"
 #include "control/control_why.h"
 
 #endif

@@ -257,6 +257,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
         .policy = s->policy ? s->policy : c.policy,
         .durability = s->durability ? s->durability : c.durability,
         .env_json = s->env_json ? s->env_json : c.env,
+        .volumes_json = s->volumes_json ? s->volumes_json : c.volumes,
         .no_resume = s->no_resume || !c.auto_resume,
         .disk_bytes = s->disk_bytes ? s->disk_bytes : c.disk_bytes,
         .silence_ms = s->silence_ms ? s->silence_ms : c.silence_ms,
@@ -332,6 +333,8 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
     b->done = done;
     b->arg = arg;
     int rc = dz_control_check_spec(spec, &memory, why);
+    if (rc == 0)
+        rc = dz_volumes_check(e, who, spec->volumes_json, why);
     if (rc == 0)
         rc = dz_replica_check_url(spec->replica, who->is_operator, why);
     if (rc == 0)

@@ -324,6 +324,10 @@ char *dz_control_config_text(const struct dz_control_spec *s, const char *image,
         dz_json_put_strz(&j, "replica", s->replica);
     put_count(&j, "replica_every_ms", s->replica_every_ms);
     put_expiry(&j, &s->expiry);
+    if (s->volumes_json) {
+        dz_json_key(&j, "volumes");
+        dz_json_raw(&j, dz_str(s->volumes_json));
+    }
     put_object(&j, "env", s->env_json);
     dz_json_end(&j);
     return finish(&j, &b);

@@ -235,6 +235,7 @@ const struct dz_sandbox_files dz_control_files = {
 /* The descriptors opened for one start, until the start is over. */
 struct opened {
     int disk_fd, wal_fd;
+    struct dz_volumes volumes;
     const struct dz_sandbox_config *config;
     char **env;
 };
@@ -243,6 +244,7 @@ static void opened_free(struct opened *o)
 {
     dz_fd_close(&o->disk_fd);
     dz_fd_close(&o->wal_fd);
+    dz_volumes_close(&o->volumes);
     dz_free(o->env);
     dz_free(o);
 }
@@ -307,6 +309,8 @@ static void fill_start(const struct dz_instance *row, const struct opened *o,
                                                 : "posix";
     f->start.disk_fd = o->disk_fd;
     f->start.wal_fd = o->wal_fd;
+    f->start.volumes = o->volumes.of;
+    f->start.volume_count = o->volumes.count;
     f->start.image_fd = image ? image->fd : -1;
     f->start.image_sha256 = info ? info->sha256 : NULL;
     f->start.module_fds = image ? image->module_fds : NULL;
@@ -345,6 +349,8 @@ static int host_prepare(void *arg, const struct dz_instance *row,
         rc = open_files(e, row->id, o, err);
     if (rc == 0)
         rc = user_of(e, row->tenant, &f->start.host_user, err);
+    if (rc == 0 && f->machine && config->volumes)
+        rc = dz_volumes_open(e, row, config->volumes, &o->volumes, err);
     if (rc < 0) {
         dz_control_image_put(e, image);
         opened_free(o);

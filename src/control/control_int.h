@@ -18,6 +18,7 @@
 #include "sandbox/sandbox_acquire.h"
 #include "sandbox/sandbox_config.h"
 
+#include <jansson.h>
 #include <pthread.h>
 
 /* An open image from which cells are started. */
@@ -157,6 +158,26 @@ static inline const char *dz_control_sees(const struct dz_control_caller *who)
 {
     return who->is_operator ? NULL : who->tenant;
 }
+/* --- control_volume.c: the mounts of a sandbox ----------------------------------------------- */
+
+/* The volumes of one start, open. */
+struct dz_volumes {
+    struct dz_cell_volume of[DZ_CELL_VOLUMES_MAX];
+    size_t count;
+    json_t *list; /* has their names and paths */
+};
+/* Is this a sound list of mounts, of volumes that there are? NULL is. */
+int dz_volumes_check(struct dz_control *e, const struct dz_control_caller *who, const char *json,
+                     struct dz_why *why);
+/* Take the leases of a sandbox that is being woken, and open the files. DZ_ESTATE with a sentence
+ * that names the volume: it is gone, or another sandbox has it. The leases end with the run, or
+ * with the operation if that fails. */
+int dz_volumes_open(struct dz_control *e, const struct dz_instance *row, const char *json,
+                    struct dz_volumes *ret, struct dz_err *err);
+void dz_volumes_close(struct dz_volumes *v);
+/* Remove files of volumes that the registry does not have. */
+void dz_volumes_sweep(struct dz_control *e);
+
 /* --- control_target.c: which sandbox a word means -----------------------------------------------
  */
 

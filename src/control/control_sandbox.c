@@ -88,6 +88,8 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
 {
     int rc = dz_control_check_spec(s, &m->memory_bytes, why);
     if (rc == 0)
+        rc = dz_volumes_check(e, who, s->volumes_json, why);
+    if (rc == 0)
         rc = dz_replica_check_url(s->replica, who->is_operator, why);
     if (rc == 0 && !s->image)
         rc = dz_why(why, DZ_EINVAL, "image",
@@ -512,6 +514,7 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
             .policy = c.policy,
             .durability = c.durability,
             .env_json = c.env,
+            .volumes_json = c.volumes,
             .no_resume = p->set_resume ? p->no_resume : !c.auto_resume,
             .silence_ms = p->set_silence ? p->silence_ms : c.silence_ms,
             .expiry = p->set_expiry ? p->expiry : c.expiry,

@@ -37,6 +37,7 @@ struct dz_control_spec {
     const char *idle_mode;
     uint64_t memory_bytes, disk_bytes; /* 0: not given */
     int64_t idle_ms;                   /* DZ_IDLE_INHERIT: not given; DZ_IDLE_OFF */
+    const char *volumes_json;          /* a list of mounts (control_volume.c); NULL: none */
     const char *env_json;              /* an object of strings */
     const char *labels_json;           /* an object of strings */
     const char *metadata_json;

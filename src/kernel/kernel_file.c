@@ -699,11 +699,19 @@ void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino)
     *st = (struct dz_kstat){.dev = 8, .ino = ino, .nlink = 1, .mode = mode, .blksize = 4096};
 }
 
+/* Each disk is a device of its own: that of the sandbox 1, a volume DZ_K_MOUNTED_DEV and its place
+ * among the volumes. */
+static uint32_t disk_device(uint64_t ino)
+{
+    const uint32_t number = dz_vfs_mount_of(ino);
+    return number ? DZ_K_MOUNTED_DEV + number % DZ_VFS_MOUNT_MAX : 1;
+}
+
 void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st)
 {
     (void)k;
     *st = (struct dz_kstat){
-        .dev = 1,
+        .dev = disk_device(a->ino),
         .ino = a->ino,
         .nlink = a->nlink,
         .rdev = a->rdev,

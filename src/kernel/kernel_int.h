@@ -67,7 +67,8 @@ enum {
     DZ_K_SYS_MOUNT = 2, /* only with native programs */
     DZ_K_MOUNTS = 3,
     DZ_K_WATCH_HASH_BITS = 10,
-    DZ_K_MOUNT_ID = 21, /* of the disk, in mountinfo; then of enum dz_kernel_fs */
+    DZ_K_MOUNT_ID = 21,    /* of the disk, in mountinfo; then of enum dz_kernel_fs */
+    DZ_K_MOUNTED_DEV = 16, /* minor device of the first volume; the next ones follow */
 };
 
 /* A loaded program that waits for the safepoint, and does not outlive it. */

@@ -193,6 +193,13 @@ static int start(struct walker *w, struct dz_at at)
     return f->node.ino == 0 || (f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_DIR) ? -ENOTDIR : 0;
 }
 
+/* Is b on another file system than a? */
+static bool leaves(const struct dz_node *a, const struct dz_node *b)
+{
+    return a->fs != b->fs ||
+           (a->fs == DZ_KERNEL_FS_DISK && dz_vfs_mount_of(a->ino) != dz_vfs_mount_of(b->ino));
+}
+
 /* Walk one component; *ret_done: it was the last. */
 static int step(struct walker *w, struct dz_k_walk *r, bool *ret_done)
 {
@@ -212,7 +219,7 @@ static int step(struct walker *w, struct dz_k_walk *r, bool *ret_done)
     int e = enter(w, s, len, &n);
     if (e && !(e == -ENOENT && last))
         return e;
-    if (!e && (w->flags & DZ_AT_NO_XDEV) && n.fs != w->at.fs)
+    if (!e && (w->flags & DZ_AT_NO_XDEV) && leaves(&w->at, &n))
         return -EXDEV;
     bool slash = last && *after == '/';
     uint32_t mode = 0;
@@ -665,7 +672,9 @@ int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
         *ret_statfs = (struct dz_kstatfs){.type = types[n.fs], .bsize = 4096, .namemax = 255};
         return 0;
     }
-    dz_vfs_usage(k->vfs, &u);
+    e = dz_vfs_usage_at(k->vfs, n.ino, &u);
+    if (e)
+        return e;
     uint64_t used = u.bytes + u.image_bytes, nodes = u.inodes + u.image_inodes;
     uint64_t all = u.limit_bytes ? u.limit_bytes + u.image_bytes : UINT64_C(1) << 40;
     uint64_t most = u.limit_inodes ? u.limit_inodes + u.image_inodes : UINT64_C(1) << 30;

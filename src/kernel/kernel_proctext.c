@@ -134,6 +134,11 @@ static bool is_mounted(const struct dz_kernel *k, size_t i)
     return !mounts[i].native || k->mount[DZ_K_SYS_MOUNT];
 }
 
+static const char *options_of(const struct dz_vfs_mounted *m)
+{
+    return m->readonly ? "ro,relatime" : "rw,relatime";
+}
+
 static void text_mounts(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     (void)of;
@@ -141,6 +146,9 @@ static void text_mounts(struct dz_kernel *k, const struct dz_proc *of, struct dz
         if (is_mounted(k, i))
             dz_buf_addf(out, "%s %s %s %s 0 0\n", mounts[i].what, mounts[i].at, mounts[i].type,
                         mounts[i].options);
+    struct dz_vfs_mounted m;
+    for (size_t i = 0; dz_vfs_mounted(k->vfs, i, &m); i++)
+        dz_buf_addf(out, "%s %s doze %s 0 0\n", m.what, m.path, options_of(&m));
 }
 
 static void text_mountinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
@@ -151,6 +159,12 @@ static void text_mountinfo(struct dz_kernel *k, const struct dz_proc *of, struct
             dz_buf_addf(out, "%zu %u 0:%u / %s %s - %s %s rw\n", DZ_K_MOUNT_ID + i,
                         i ? DZ_K_MOUNT_ID : 1, mounts[i].dev, mounts[i].at, mounts[i].options,
                         mounts[i].type, mounts[i].what);
+    struct dz_vfs_mounted m;
+    for (size_t i = 0; dz_vfs_mounted(k->vfs, i, &m); i++)
+        dz_buf_addf(out, "%zu %u 0:%u / %s %s - doze %s %s\n",
+                    DZ_K_MOUNT_ID + DZ_ARRAY_LEN(mounts) + i, DZ_K_MOUNT_ID,
+                    DZ_K_MOUNTED_DEV + m.number % DZ_VFS_MOUNT_MAX, m.path, options_of(&m), m.what,
+                    m.readonly ? "ro" : "rw");
 }
 
 static void text_cpuinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)

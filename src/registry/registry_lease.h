@@ -35,6 +35,9 @@ struct dz_registry_lease {
     const struct dz_registry_want *want; /* a volume may stand here twice, for two paths: the
                                             lease is for writing if one of them is */
     size_t count;                        /* at most DZ_REGISTRY_LEASES_MAX, else DZ_ELIMIT */
+    /* NULL, or where to put the generation of each volume: it differs from that of an earlier lease
+     * of this sandbox if another one may have written to the volume since. */
+    int64_t *ret_generations;
 };
 
 /* Take these leases in place of all that the sandbox has; on failure nothing is changed, and the

@@ -83,7 +83,9 @@
     T(name)        /* unique within the tenant; alias */          \
     I(size)        /* bytes of its file, as measured last */      \
     I(limit_bytes) /* that its files may take; 0: the server's */ \
-    T(metadata)    /* JSON */
+    T(metadata)    /* JSON */                                     \
+    I(generation)  /* counts up when another sandbox may write */ \
+    T(holder)      /* the only sandbox that had it since; "" */
 
 #define DZ_FORK_COLUMNS(T, I)                         \
     DZ_RECORD_HEAD(T, I)                              \

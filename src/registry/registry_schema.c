@@ -175,11 +175,14 @@ static const char *const steps[] = {
     "INSERT INTO meter SELECT id, tenant, sandbox_id, 'snapshot', 0, ifnull(size, 0), 0,\n"
     "  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 9223372036854775807\n"
     "  FROM snapshot;\n",
+
+    "ALTER TABLE volume ADD COLUMN generation INTEGER;\n"
+    "ALTER TABLE volume ADD COLUMN holder TEXT;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 11,
+    .version = 12,
 };

@@ -92,6 +92,42 @@ static int take_one(struct dz_sqlite_registry *s, const struct dz_registry_lease
     return dz_stmt_run(st, err);
 }
 
+static int run_of(struct dz_stmt *st, const struct dz_registry_want *w, const char *sandbox_id,
+                  struct dz_err *err)
+{
+    dz_bind_text(st, 1, w->volume_id);
+    if (sandbox_id)
+        dz_bind_text(st, 2, sandbox_id);
+    int rc = dz_stmt_run(st, err);
+    dz_stmt_reset(st);
+    return rc;
+}
+
+/* A writer counts the generation up unless nobody else has had the volume since its last lease. */
+static int generation(struct dz_sqlite_registry *s, const struct dz_registry_lease *l, size_t i,
+                      struct dz_err *err)
+{
+    const struct dz_registry_want *w = &l->want[i];
+    int rc =
+        w->writes
+            ? run_of(dz_db_stmt(s->db, "UPDATE volume SET generation = ifnull(generation, 0) + 1, "
+                                       "holder = ?2 WHERE id = ?1 AND holder IS NOT ?2"),
+                     w, l->sandbox_id, err)
+            : run_of(dz_db_stmt(s->db, "UPDATE volume SET holder = NULL WHERE id = ?1 AND "
+                                       "holder IS NOT NULL"),
+                     w, NULL, err);
+    if (rc < 0 || !l->ret_generations)
+        return rc;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(s->db, "SELECT ifnull(generation, 0) FROM volume WHERE id = ?1");
+    dz_bind_text(st, 1, w->volume_id);
+    rc = dz_stmt_step(st, err);
+    if (rc == 1)
+        l->ret_generations[i] = dz_col_int(st, 0);
+    return rc < 0 ? rc : 0;
+}
+
 static int take_all(struct dz_sqlite_registry *s, const struct dz_registry_lease *l,
                     struct dz_err *err)
 {
@@ -107,6 +143,8 @@ static int take_all(struct dz_sqlite_registry *s, const struct dz_registry_lease
     rc = drop(s, l->sandbox_id, INT64_MAX, err);
     for (size_t i = 0; i < l->count && rc == 0; i++)
         rc = take_one(s, l, row.tenant, &l->want[i], err);
+    for (size_t i = 0; i < l->count && rc == 0; i++)
+        rc = generation(s, l, i, err);
     return rc;
 }
 

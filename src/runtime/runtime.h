@@ -36,6 +36,7 @@ struct dz_policy;
 enum {
     DZ_CELL_MODULES_MAX = 64,       /* prepared modules handed over */
     DZ_CELL_PREOPENS_MAX = 16,      /* WASI's directories */
+    DZ_CELL_VOLUMES_MAX = 16,       /* mounted on the disk of one sandbox */
     DZ_CELL_FRAME_MAX = 32768,      /* bytes of payload in one frame */
     DZ_CELL_WINDOW = 65536,         /* bytes of input in flight */
     DZ_CELL_MODULE_MAX = 512 << 20, /* bytes of a module's file */
@@ -69,6 +70,19 @@ enum dz_cell_asleep {
     DZ_CELL_DROP, /* begin an empty machine; drop the memory of a suspended one */
 };
 
+/* A disk file that is mounted on the sandbox's disk when its machine goes up. */
+struct dz_cell_volume {
+    /* Its WAL; -1: none, and the file does not change while the cell has it (readonly). With
+     * readonly and a WAL, the WAL is moved into the file first. */
+    int fd, wal_fd;
+    int again_fd;    /* readonly with a WAL: the file, opened once more for reading; else -1 */
+    uint32_t number; /* as in struct dz_vfs_mount */
+    bool readonly;
+    uint64_t limit_bytes;    /* that its files may take; 0: no limit */
+    const char *name, *path; /* for messages; where it is mounted */
+    const char *subpath;     /* the directory of the volume that is mounted; "": all of it */
+};
+
 /* The cell begins file-only; dz_cell_go() (or `go`) brings up the machine. Then commands can be
  * started (runtime_exec.h). */
 struct dz_cell_start {
@@ -79,6 +93,8 @@ struct dz_cell_start {
      * pack. The first bytes of each file identify it. */
     const int *module_fds;
     size_t module_count;
+    const struct dz_cell_volume *volumes;
+    size_t volume_count;    /* at most DZ_CELL_VOLUMES_MAX */
     uint64_t pack_at;       /* offset of the pack in its file; not 0 in an exported image */
     const char *const *env; /* "K=V", ends with NULL: variables of every command besides its own */
     const struct dz_policy *policy; /* of a new machine; a resumed one keeps its own */

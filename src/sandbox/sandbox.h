@@ -199,6 +199,7 @@ struct dz_sandbox_resources {
     const char *workdir, *user; /* the image's defaults, valid while image is held; NULL: none */
     int stop_signal;            /* likewise; 0: none */
     uint64_t disk_bytes;        /* limit of its file; 0: the server's */
+    bool machine;               /* given: for a machine, whose volumes are needed */
     void *own;                  /* private to the host */
 };
 

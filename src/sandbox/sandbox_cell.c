@@ -803,7 +803,7 @@ int dz_sandbox_start_cell(struct dz_sandbox *s, const struct dz_instance *row, b
                           struct dz_err *err)
 {
     const struct dz_sandboxes_opts *o = &s->all->opts;
-    struct dz_sandbox_resources f = {0};
+    struct dz_sandbox_resources f = {.machine = go};
     const struct dz_sandbox_config *config;
     assert(!s->cell);
     if (go)

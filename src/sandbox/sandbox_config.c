@@ -4,7 +4,8 @@
  *
  *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
  *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
- *               "expiry":{"max_age_ms","idle_ms","date_ms"}}
+ *               "expiry":{"max_age_ms","idle_ms","date_ms"},
+ *               "volumes":[{"name","path","mode","subpath"}]}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "sandbox/sandbox_config.h"
@@ -27,7 +28,7 @@ enum {
  * none. */
 struct reader {
     struct dz_buf b;
-    size_t at[8];
+    size_t at[9];
 };
 
 static void keep(struct reader *r, int i, const char *text)
@@ -88,6 +89,8 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     keep(&r, 2, json_string_value(json_object_get(c, "policy")));
     keep(&r, 3, json_string_value(json_object_get(c, "durability")));
     keep(&r, 7, json_string_value(json_object_get(c, "replica")));
+    if (json_is_array(json_object_get(c, "volumes")))
+        keep_object(&r, 8, json_object_get(c, "volumes"));
     keep_object(&r, 4, json_object_get(c, "env"));
     keep_object(&r, 5, json_object_get(m, "labels"));
     keep_object(&r, 6, json_object_get(m, "metadata"));
@@ -104,6 +107,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
             .policy = kept(&r, 2, text),
             .durability = kept(&r, 3, text),
             .env = kept(&r, 4, text),
+            .volumes = kept(&r, 8, text),
             .labels = kept(&r, 5, text),
             .metadata = kept(&r, 6, text),
             .memory_bytes = (uint64_t)count_of(c, "memory_bytes"),

@@ -18,6 +18,7 @@ struct dz_sandbox_config {
     const char *image, *size, *policy, *durability;
     uint64_t memory_bytes; /* 0: the limit of the image or the policy */
     uint64_t disk_bytes;   /* 0: the server's limit */
+    const char *volumes;   /* a JSON array; NULL: none */
     const char *env;       /* a JSON object, as are the next two */
     const char *labels, *metadata;
     int64_t silence_ms;       /* 0: DZ_IDLE_SILENCE_MS */

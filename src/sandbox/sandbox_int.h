@@ -173,6 +173,7 @@ struct op {
     int64_t backoff_ms;
     struct share *background; /* the tenant's share, if the clock started it; NULL: a client did */
     bool anew;                /* explicit wake or revival: the sandbox's timeout begins anew */
+    bool mounts;              /* the sandbox has volumes */
     bool stale;               /* the row was changed by others: read it again before the commit */
     bool committed;
     bool recovered;   /* an earlier process began it */

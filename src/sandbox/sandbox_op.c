@@ -670,12 +670,13 @@ static void fail(struct op *op, int rc)
     park(op);
 }
 
-/* Does this wake need no journal? That is a wake of a sandbox that sleeps here or never ran. After
- * a crash in any of its steps only the operation has to be removed from the row, because a started
- * cell finds its host gone and suspends its machine. */
+/* Does this wake need no journal? That is a wake of a sandbox that sleeps here or never ran, and
+ * has no volumes: leases are taken only for an operation that the row names. After a crash in any
+ * of its steps only the operation has to be removed from the row, because a started cell finds its
+ * host gone and suspends its machine. */
 static bool simple_wake(const struct op *op)
 {
-    return op->kind == DZ_OP_ACTIVATE && !op->row.cold_uri[0] &&
+    return op->kind == DZ_OP_ACTIVATE && !op->row.cold_uri[0] && !op->mounts &&
            (op->row.is == DZ_STATE_SUSPENDED || op->row.is == DZ_STATE_CREATED);
 }
 
@@ -934,6 +935,13 @@ bool dz_sandbox_progress(struct dz_sandboxes *all, const char *id,
 
 /* --- starting an operation --------------------------------------------------------------- */
 
+static bool has_volumes(struct dz_sandbox *s, const struct dz_instance *row)
+{
+    const struct dz_sandbox_config *config;
+    struct dz_err err;
+    return dz_record_config(s, row, &config, &err) == 0 && config->volumes;
+}
+
 static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_instance *row,
                           struct dz_err *err)
 {
@@ -962,6 +970,7 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     dz_sandbox_of_tenant(s, row->tenant);
     op->row = *row;
     *row = (struct dz_instance){0};
+    op->mounts = kind == DZ_OP_ACTIVATE && has_volumes(s, &op->row);
     s->op = op;
     return op;
 }

@@ -224,11 +224,11 @@ void dz_starts_release(struct dz_sandboxes *all)
 /* Kill the present cell if the start cannot use it. It may be a file-only cell whose promotion was
  * abandoned and which is suspending: nothing depends on it, and committed data is in the file.
  * Otherwise there should be no cell. A file-only cell that is open can become the machine's, except
- * when the memory is dropped, which it cannot do: then another cell starts, and file operations
- * that have moved no bytes start again there. */
-static void drop_unusable_cell(struct dz_sandbox *s, bool keep_memory)
+ * when the memory is dropped, or when the sandbox has volumes, which come with the start: then
+ * another cell starts, and file operations that have moved no bytes start again there. */
+static void drop_unusable_cell(struct dz_sandbox *s, bool can_become)
 {
-    if (!(keep_memory && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
+    if (!(can_become && (s->phase == DZ_PHASE_FILES || s->phase == DZ_PHASE_OPENING)))
         dz_sandbox_cell_kill(s);
 }
 
@@ -237,7 +237,8 @@ static int start(struct dz_sandbox *s, const struct dz_instance *row, bool keep_
 {
     struct dz_sandboxes *all = s->all;
     struct dz_why why = {0};
-    drop_unusable_cell(s, keep_memory);
+    const bool mounts = s->op && s->op->mounts;
+    drop_unusable_cell(s, keep_memory && !mounts);
     s->drop_memory = !keep_memory;
     if (all->draining)
         return dz_fail(err, DZ_EBUSY, "start %s: the daemon is stopping", s->id);

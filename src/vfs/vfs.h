@@ -64,6 +64,8 @@ enum {
     DZ_VFS_LOCK_MAX = 4096,        /* record locks on one disk */
     DZ_VFS_WATCH_MAX = 64,         /* watches on one disk */
     DZ_VFS_EVENT_MAX = 1024,       /* events that wait in one watch */
+    DZ_VFS_MOUNT_MAX = 64,         /* disks mounted on one disk */
+    DZ_VFS_MOUNT_NUMBERS = 1 << 23,
 };
 #define DZ_VFS_FILE_MAX ((uint64_t)DZ_VFS_CHUNK << 24) /* bytes of one file: 512 GiB */
 #define DZ_VFS_LINK_MAX ((uint32_t)1 << 30)
@@ -223,6 +225,8 @@ struct dz_vfs_usage {
     uint64_t image_bytes, image_inodes; /* of the whole image below */
 };
 void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage);
+/* The same of the disk that has this inode, which may be a mounted one. -ESTALE. */
+int dz_vfs_usage_at(struct dz_vfs *v, uint64_t ino, struct dz_vfs_usage *ret_usage);
 uint64_t dz_vfs_used_bytes(const struct dz_vfs *v); /* in this file, as counted so far */
 void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes);
 /* Leave this many bytes of the host's file system free: below that, every change that would make
@@ -421,6 +425,34 @@ int dz_vfs_clear(struct dz_vfs *v, uint64_t volume);
 int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume);
 bool dz_vfs_volume_public(uint64_t volume);      /* exactly WORKSPACE */
 const char *dz_vfs_volume_name(uint64_t volume); /* "workspace"; NULL */
+
+/* ---- mounts ---------------------------------------------------------------------------- */
+
+/* Another disk at a directory of this one. Its inodes have numbers above those of this disk, and
+ * every function here accepts them (vfs_mount.c); those of a disk that is not mounted are stale:
+ * ESTALE. Commits and the like reach mounted disks first. dz_vfs_watch() refuses mounted
+ * directories (EOPNOTSUPP), and a deep watch ends at them. */
+struct dz_vfs_mount {
+    struct dz_vfs *fs;       /* freed with v on success; its database stays the caller's */
+    uint64_t point;          /* a directory of v, not its root */
+    uint64_t root;           /* the directory of fs that is seen there */
+    uint32_t number;         /* 1 to DZ_VFS_MOUNT_NUMBERS - 1, part of inode numbers; modulo
+                                DZ_VFS_MOUNT_MAX it differs from that of the other mounts, too */
+    const char *what, *path; /* its name and place, for messages and lists of mounts */
+};
+/* -EBUSY: the point or the number is in use. */
+int dz_vfs_mount(struct dz_vfs *v, const struct dz_vfs_mount *req);
+struct dz_vfs_mounted {
+    uint32_t number;
+    bool readonly;
+    char what[80];
+    char path[DZ_VFS_PATH_MAX];
+};
+uint32_t dz_vfs_mount_of(uint64_t ino); /* the number of its mount; 0: of v itself */
+/* Mount number i, for lists: 1 and *ret_mounted, or 0 past the last. */
+int dz_vfs_mounted(const struct dz_vfs *v, size_t i, struct dz_vfs_mounted *ret_mounted);
+/* Abandon all mounted disks (commit before). Open files of theirs are stale from then on. */
+void dz_vfs_unmount_all(struct dz_vfs *v);
 
 /* ---- watch ----------------------------------------------------------------------------- */
 

@@ -36,12 +36,22 @@ static bool in_group(const struct dz_vfs_cred *cred, uint32_t gid)
     return false;
 }
 
+/* May be written to on a file system that is mounted read-only. */
+static bool is_special(uint32_t mode)
+{
+    return S_ISFIFO(mode) || S_ISSOCK(mode) || S_ISCHR(mode) || S_ISBLK(mode);
+}
+
 int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred, int mask)
 {
     struct dz_inode *ip;
-    int rc = dz_iget(v, ino, &ip);
+    int rc = dz_mount_enter(&v, &ino);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
     if (rc)
         return rc;
+    if (mask & W_OK && v->is_mounted && v->readonly && !is_special(ip->mode))
+        return -EROFS;
     unsigned want = (unsigned)mask & 7; /* R_OK 4, W_OK 2, X_OK 1, as the mode's bits */
     if (!cred || dz_vfs_cred_is_root(cred))
         return want & X_OK && !dz_is_dir(ip) && !(ip->mode & 0111) ? -EACCES : 0;
@@ -55,9 +65,9 @@ static int may_remove(struct dz_vfs *v, uint64_t dir, uint64_t ino, const struct
     struct dz_inode *dp, *ip;
     int rc = dz_vfs_access(v, dir, cred, W_OK | X_OK);
     if (!rc)
-        rc = dz_iget(v, dir, &dp);
+        rc = dz_iget_any(v, dir, &dp);
     if (!rc)
-        rc = dz_iget(v, ino, &ip);
+        rc = dz_iget_any(v, ino, &ip);
     if (rc || !cred || dz_vfs_cred_is_root(cred) || !(dp->mode & S_ISVTX))
         return rc;
     return cred->uid == ip->uid || cred->uid == dp->uid ? 0 : -EPERM;
@@ -114,13 +124,7 @@ static int follow(struct walker *w, uint64_t link)
 
 static int up(struct walker *w)
 {
-    struct dz_inode *ip;
-    if (w->cur == w->req->root)
-        return 0;
-    int rc = dz_iget_dir(w->v, w->cur, &ip);
-    if (!rc)
-        w->cur = ip->rdev;
-    return rc;
+    return w->cur == w->req->root ? 0 : dz_mount_up(w->v, w->cur, &w->cur);
 }
 
 static bool is_dots(const struct component *c)
@@ -147,7 +151,11 @@ static int step(struct walker *w, struct dz_vfs_walked *ret)
     struct dz_inode *ip;
     uint64_t ino;
     struct component c = next(w);
-    int rc = dz_iget_dir(w->v, w->cur, &ip);
+    struct dz_vfs *in = w->v;
+    uint64_t dir = w->cur;
+    int rc = dz_mount_enter(&in, &dir);
+    if (!rc)
+        rc = dz_iget_dir(in, dir, &ip);
     if (!rc && c.len)
         rc = dz_vfs_access(w->v, w->cur, w->req->cred, X_OK);
     if (rc)
@@ -164,7 +172,7 @@ static int step(struct walker *w, struct dz_vfs_walked *ret)
     if (rc == -ENOENT && c.last)
         return finish(w, &c, 0, false, ret);
     if (!rc)
-        rc = dz_iget(w->v, ino, &ip);
+        rc = dz_iget_any(w->v, ino, &ip);
     if (rc)
         return rc;
     bool keep = w->req->keep_last || (w->req->nofollow && !c.slash);
@@ -412,7 +420,14 @@ static int open_nameless(struct dz_vfs *v, const struct dz_vfs_who *who, struct 
         rc = dz_vfs_access(v, dir, &who->cred, W_OK | X_OK);
     if (!rc)
         rc = owner(v, who, dir, &spec);
-    return rc ? rc : dz_vfs_create_nameless(v, &spec, ret_ino);
+    const uint64_t outside = dir;
+    if (!rc)
+        rc = dz_mount_enter(&v, &dir);
+    if (!rc)
+        rc = dz_vfs_create_nameless(v, &spec, ret_ino);
+    if (!rc)
+        *ret_ino = dz_mount_like(outside, *ret_ino);
+    return rc;
 }
 
 int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at, int flags,

@@ -19,11 +19,14 @@
 int dz_vfs_getattr(struct dz_vfs *v, uint64_t ino, struct dz_vfs_attr *ret_attr)
 {
     struct dz_inode *ip;
-    int rc = dz_read_inode(v, ino, &ip);
+    const uint64_t outside = ino;
+    int rc = dz_mount_enter(&v, &ino);
+    if (!rc)
+        rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
     *ret_attr = (struct dz_vfs_attr){
-        .ino = ino,
+        .ino = outside,
         .mode = ip->mode,
         .uid = ip->uid,
         .gid = ip->gid,
@@ -61,6 +64,9 @@ static int set(struct dz_vfs *v, struct dz_inode *ip, unsigned mask, const struc
 
 int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct dz_vfs_attr *attr)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = v->readonly ? -EROFS : dz_read_inode(v, ino, &ip);
     if (rc)
@@ -145,6 +151,9 @@ static int find_value(struct dz_vfs *v, const struct dz_inode *ip, const char *n
 
 ssize_t dz_vfs_getxattr(struct dz_vfs *v, uint64_t ino, const char *name, void *buf, size_t size)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     struct value val = {.buf = buf, .size = size};
     int rc = check_name(name);
@@ -212,6 +221,9 @@ static ssize_t list_names(struct dz_vfs *v, const struct dz_inode *ip, char *buf
 
 ssize_t dz_vfs_listxattr(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = dz_read_inode(v, ino, &ip);
     return rc ? rc : list_names(v, ip, buf, size);
@@ -258,6 +270,9 @@ static int set_value(struct dz_vfs *v, struct dz_inode *ip, const struct dz_row 
 int dz_vfs_setxattr(struct dz_vfs *v, uint64_t ino, const char *name, const void *value,
                     size_t size, int flags)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     struct dz_row row = {
         .kind = DZ_ROW_PUT_XATTR,
@@ -308,6 +323,9 @@ static int unset_value(struct dz_vfs *v, struct dz_inode *ip, const char *name)
 
 int dz_vfs_removexattr(struct dz_vfs *v, uint64_t ino, const char *name)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = check_name(name);
     if (!rc)

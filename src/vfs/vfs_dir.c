@@ -27,7 +27,7 @@ static int iget_named(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
     return -EIO;
 }
 
-int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino)
+static int lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino)
 {
     struct dz_inode *dp = NULL, *ip = NULL;
     uint64_t ino = dir;
@@ -54,8 +54,27 @@ int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, 
     return 0;
 }
 
+int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino)
+{
+    struct dz_vfs *in = v;
+    uint64_t at = dir, ino;
+    if (dz_likely(!v->mounts && !dz_mounted(dir)))
+        return lookup(v, dir, name, len, ret_ino);
+    if (len == 2 && memcmp(name, "..", 2) == 0)
+        return dz_mount_up(v, dir, ret_ino);
+    int rc = dz_mount_enter(&in, &at);
+    if (!rc)
+        rc = lookup(in, at, name, len, &ino);
+    if (!rc)
+        *ret_ino = dz_mount_down(v, dir, ino);
+    return rc;
+}
+
 int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = dz_read_inode(v, ino, &ip);
     if (rc)
@@ -117,7 +136,7 @@ int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top)
 
 int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume)
 {
-    struct climb c = {.dir = dir, .stride = 8};
+    struct climb c = {.dir = dz_mounted(dir) ? DZ_VFS_ROOT : dir, .stride = 8};
     int rc = dz_read_begin(v);
     while (!rc && c.dir > DZ_VFS_TMP)
         rc = climb_up(v, &c);
@@ -267,15 +286,17 @@ static int create(struct dz_vfs *v, const struct dz_vfs_name *n, const struct dz
 int dz_vfs_create(struct dz_vfs *v, uint64_t dir, const char *name, size_t len,
                   const struct dz_vfs_new *spec, uint64_t *ret_ino)
 {
-    const struct dz_vfs_name n = {dir, name, len};
+    struct dz_vfs_name n = {dir, name, len};
     struct dz_inode *ip = NULL;
-    int rc = dz_op_begin(v);
+    int rc = dz_mount_enter(&v, &n.dir);
+    if (!rc)
+        rc = dz_op_begin(v);
     if (rc)
         return rc;
     rc = dz_op_end(v, create(v, &n, spec, &ip));
     if (!rc && ret_ino) {
         assert(ip);
-        *ret_ino = ip->ino;
+        *ret_ino = dz_mount_like(dir, ip->ino);
     }
     return rc;
 }
@@ -312,8 +333,15 @@ static int make_link(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_name *n
 
 int dz_vfs_link(struct dz_vfs *v, uint64_t ino, uint64_t dir, const char *name, size_t len)
 {
-    const struct dz_vfs_name n = {dir, name, len};
-    int rc = dz_op_begin(v);
+    struct dz_vfs_name n = {dir, name, len};
+    struct dz_vfs *there = v;
+    int rc = dz_mount_enter(&v, &ino);
+    if (!rc)
+        rc = dz_mount_enter(&there, &n.dir);
+    if (!rc && there != v)
+        rc = -EXDEV;
+    if (!rc)
+        rc = dz_op_begin(v);
     return rc ? rc : dz_op_end(v, make_link(v, ino, &n));
 }
 
@@ -375,6 +403,8 @@ static void lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
 int dz_vfs_ref(struct dz_vfs *v, uint64_t ino)
 {
     struct dz_inode *ip;
+    if (dz_mount_enter(&v, &ino))
+        return 0; /* a stale file has nothing that a reference keeps */
     int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;
@@ -418,7 +448,7 @@ static void finish_burial(struct dz_vfs *v)
 void dz_vfs_unref(struct dz_vfs *v, uint64_t ino)
 {
     struct dz_inode *ip;
-    if (dz_iget(v, ino, &ip))
+    if (dz_mount_enter(&v, &ino) || dz_iget(v, ino, &ip))
         return;
     assert(ip->refs > 0);
     if (ip->refs > 1 || ip->nlink > 0 || v->readonly) {
@@ -504,7 +534,9 @@ int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err)
 {
     uint64_t after = 0;
     size_t n = REAP_BATCH;
-    int r = v->readonly ? 0 : dz_vfs_commit(v, err);
+    int r = dz_mounts_each(v, dz_vfs_reap, err);
+    if (!r && !v->readonly)
+        r = dz_vfs_commit(v, err);
     while (!r && n == REAP_BATCH && !v->readonly && v->orphans_noted)
         r = reap_batch(v, &after, &n, err);
     return r ? r : dz_vfs_commit(v, err);
@@ -554,9 +586,11 @@ static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_
 
 int dz_vfs_unlink(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
 {
-    const struct dz_vfs_name n = {dir, name, len};
+    struct dz_vfs_name n = {dir, name, len};
     struct dz_inode *dp, *ip;
-    int rc = dz_op_begin(v);
+    int rc = dz_mount_enter(&v, &n.dir);
+    if (!rc)
+        rc = dz_op_begin(v);
     if (rc)
         return rc;
     rc = old_name(v, &n, &dp, &ip);
@@ -573,7 +607,7 @@ static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)
 {
     if (!dz_is_dir(ip))
         return -ENOTDIR;
-    if (dz_ino_fixed(ip->ino))
+    if (dz_ino_fixed(ip->ino) || dz_mount_point(v, ip->ino))
         return -EBUSY;
     int rc = dz_dir_occupied(v, ip); /* nlink is not asked: a directory with a wrong one could
                                       * never be removed */
@@ -582,11 +616,13 @@ static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)
 
 int dz_vfs_rmdir(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
 {
-    const struct dz_vfs_name n = {dir, name, len};
+    struct dz_vfs_name n = {dir, name, len};
     struct dz_inode *dp, *ip;
     if (len == 2 && memcmp(name, "..", 2) == 0)
         return -ENOTEMPTY;
-    int rc = dz_op_begin(v);
+    int rc = dz_mount_enter(&v, &n.dir);
+    if (!rc)
+        rc = dz_op_begin(v);
     if (rc)
         return rc;
     rc = old_name(v, &n, &dp, &ip);
@@ -713,11 +749,14 @@ int dz_vfs_remove_tree(struct dz_vfs *v, uint64_t dir, const char *name, size_t 
 {
     uint64_t ino;
     struct dz_inode *ip;
+    int rc = dz_mount_enter(&v, &dir);
+    if (rc)
+        return rc;
     if (v->readonly)
         return -EROFS;
     if (dz_name_check(name, len) == -EEXIST)
         return -EINVAL;
-    int rc = dz_vfs_lookup(v, dir, name, len, &ino);
+    rc = lookup(v, dir, name, len, &ino);
     if (!rc)
         rc = dz_iget(v, ino, &ip);
     if (rc)
@@ -726,6 +765,9 @@ int dz_vfs_remove_tree(struct dz_vfs *v, uint64_t dir, const char *name, size_t 
         return dz_vfs_unlink(v, dir, name, len);
     if (dz_ino_fixed(ino))
         return -EBUSY;
+    rc = dz_mount_below(v, ino);
+    if (rc)
+        return rc > 0 ? -EBUSY : rc;
     rc = dz_dir_empty(v, ino);
     return rc ? rc : dz_vfs_rmdir(v, dir, name, len);
 }
@@ -921,6 +963,8 @@ static int rename_in_op(struct dz_vfs *v, struct move *m, unsigned flags)
         return -ENOENT;
     if (m->there == m->what)
         return 0;
+    if (dz_mount_point(v, m->what->ino) || (m->there && dz_mount_point(v, m->there->ino)))
+        return -EBUSY;
     rc = check(v, m, flags);
     if (rc)
         return rc;
@@ -930,11 +974,19 @@ static int rename_in_op(struct dz_vfs *v, struct move *m, unsigned flags)
 int dz_vfs_rename(struct dz_vfs *v, const struct dz_vfs_name *from, const struct dz_vfs_name *to,
                   unsigned flags)
 {
-    struct move m = {.from = from, .to = to};
+    struct dz_vfs *there = v;
+    struct dz_vfs_name old = *from, new = *to;
+    struct move m = {.from = &old, .to = &new};
     if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE) ||
         flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
         return -EINVAL;
-    int rc = dz_op_begin(v);
+    int rc = dz_mount_enter(&v, &old.dir);
+    if (!rc)
+        rc = dz_mount_enter(&there, &new.dir);
+    if (!rc && there != v)
+        rc = -EXDEV;
+    if (!rc)
+        rc = dz_op_begin(v);
     if (rc)
         return rc;
     rc = dz_op_end(v, rename_in_op(v, &m, flags));

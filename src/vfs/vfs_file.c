@@ -513,6 +513,9 @@ static void read_inline(const struct dz_inode *ip, uint64_t off, uint8_t *buf, s
 
 ssize_t dz_vfs_read(struct dz_vfs *v, uint64_t ino, uint64_t off, void *buf, size_t n)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = read_file(v, ino, &ip);
     if (rc)
@@ -541,6 +544,9 @@ ssize_t dz_vfs_read(struct dz_vfs *v, uint64_t ino, uint64_t off, void *buf, siz
 
 ssize_t dz_vfs_read_ahead(struct dz_vfs *v, uint64_t ino, void *buf, size_t n)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     const int rc = read_file(v, ino, &ip);
     if (rc)
@@ -666,6 +672,9 @@ static ssize_t write_at(struct dz_vfs *v, struct dz_inode *ip, uint64_t off, con
 
 ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *buf, size_t n)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = v->readonly ? -EROFS : read_file(v, ino, &ip);
     if (rc)
@@ -675,6 +684,9 @@ ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *b
 
 ssize_t dz_vfs_append(struct dz_vfs *v, uint64_t ino, const void *buf, size_t n, uint64_t *ret_off)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = v->readonly ? -EROFS : read_file(v, ino, &ip);
     if (rc)
@@ -820,6 +832,9 @@ static int skip_hole(struct dz_vfs *v, const struct dz_inode *ip, uint64_t end, 
 
 int dz_vfs_punch(struct dz_vfs *v, uint64_t ino, uint64_t off, uint64_t n)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = v->readonly ? -EROFS : read_file(v, ino, &ip);
     if (rc)
@@ -884,6 +899,9 @@ static int seek_hole(struct dz_vfs *v, const struct dz_inode *ip, uint64_t off, 
 
 int dz_vfs_seek(struct dz_vfs *v, uint64_t ino, uint64_t off, int whence, uint64_t *ret_off)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = read_file(v, ino, &ip);
     if (rc)
@@ -932,6 +950,9 @@ static int shows_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t ind
 
 int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = dz_read_inode(v, ino, &ip);
     if (rc)

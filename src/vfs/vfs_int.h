@@ -3,6 +3,7 @@
  * vfs_int.h - what the files of the disk share. Not for other modules.
  *
  *   vfs_at                                     paths, permission, credentials
+ *   vfs_mount                                  other disks at directories of this one
  *   vfs_dir  vfs_file  vfs_attr  vfs_readdir   operations on inodes and names
  *   vfs_lock  vfs_watch                        record locks, events about changes
  *   vfs_node                                   inodes and names in memory; image below file
@@ -294,6 +295,41 @@ int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top);
 DZ_NODISCARD int dz_tar_resume(struct dz_vfs *v, struct dz_err *err);
 bool dz_tar_note_fits(struct dz_vfs *v, int64_t value);
 
+/* ---- vfs_mount.c --------------------------------------------------------------------- */
+
+enum {
+    DZ_MOUNT_SHIFT = 40, /* an inode's number for users: mount << 40 | number in its own file */
+};
+static inline bool dz_mounted(uint64_t ino)
+{
+    return ino > DZ_VFS_INO_MAX;
+}
+int dz_mount_cross(struct dz_vfs **v, uint64_t *ino);
+/* Replace the disk and the inode by those that the mount of the inode has. -ESTALE: it has none. */
+static inline int dz_mount_enter(struct dz_vfs **v, uint64_t *ino)
+{
+    return dz_likely(!dz_mounted(*ino)) ? 0 : dz_mount_cross(v, ino);
+}
+bool dz_mount_point(const struct dz_vfs *v, uint64_t ino); /* is it a covered directory? */
+/* Is a covered directory, which may be dir itself, in the tree at dir? 1, 0 or -errno. */
+int dz_mount_below(struct dz_vfs *v, uint64_t dir);
+/* `ino` of a mounted file, for users: in the mount of `like`. */
+uint64_t dz_mount_like(uint64_t like, uint64_t ino);
+/* What a name in dir leads to whose inode, in dir's own file, is ino. */
+uint64_t dz_mount_down(const struct dz_vfs *v, uint64_t dir, uint64_t ino);
+int dz_mount_up(struct dz_vfs *v, uint64_t dir, uint64_t *ret_parent);
+int dz_iget_any(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip); /* to look at */
+/* dz_vfs_readdir(), dz_vfs_listed(), dz_vfs_getcwd() and dz_vfs_find_path() of mounted inodes. */
+int dz_mount_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
+                     int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
+int64_t dz_mount_listed(struct dz_vfs *v, const struct dz_vfs_name *name,
+                        int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
+int dz_mount_path(struct dz_vfs *v, uint64_t root, uint64_t ino, bool dir, char *buf, size_t size);
+int dz_mounts_observe(struct dz_vfs *v, const struct dz_vfs_observer *o);
+struct dz_vfs *dz_mounts_next(const struct dz_vfs *v, size_t *i); /* NULL: no other */
+int dz_mounts_each(struct dz_vfs *v, int (*fn)(struct dz_vfs *fs, struct dz_err *err),
+                   struct dz_err *err);
+
 struct dz_watches;
 void dz_watch_release(struct dz_vfs *v);
 uint32_t dz_watch_cookie(struct dz_vfs *v);
@@ -365,6 +401,8 @@ struct dz_vfs {
     uint64_t window_clock;
     struct dz_locks locks;
     struct dz_watches *watches; /* NULL without */
+    struct dz_mounts *mounts;   /* NULL without */
+    bool is_mounted;            /* on another disk */
     struct dz_err why;
 };
 

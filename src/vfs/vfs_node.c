@@ -240,7 +240,7 @@ int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err)
 
 bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino)
 {
-    return v->image && !dz_above(v, DZ_ABOVE_NODE, ino);
+    return v->image && !dz_mounted(ino) && !dz_above(v, DZ_ABOVE_NODE, ino);
 }
 
 /* ---- inodes ----------------------------------------------------------------------- */

@@ -390,7 +390,7 @@ int dz_vfs_close(struct dz_vfs *v, struct dz_err *err)
 {
     if (!v)
         return 0;
-    int r = v->readonly ? 0 : dz_vfs_quiesce(v, NULL, NULL, err);
+    int r = v->readonly && !v->mounts ? 0 : dz_vfs_quiesce(v, NULL, NULL, err);
     dz_vfs_abandon(v);
     return r;
 }
@@ -399,6 +399,7 @@ void dz_vfs_abandon(struct dz_vfs *v)
 {
     if (!v)
         return;
+    dz_vfs_unmount_all(v);
     dz_blobs_close(v);
     if (!v->readonly)
         dz_db_rollback(v->db);
@@ -407,6 +408,9 @@ void dz_vfs_abandon(struct dz_vfs *v)
 
 void dz_vfs_trim(struct dz_vfs *v)
 {
+    struct dz_vfs *fs;
+    for (size_t i = 0; (fs = dz_mounts_next(v, &i));)
+        dz_vfs_trim(fs);
     dz_blobs_close(v);
     dz_windows_release(v);
     dz_caches_shrink(v, 0);
@@ -446,6 +450,14 @@ void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage)
     };
 }
 
+int dz_vfs_usage_at(struct dz_vfs *v, uint64_t ino, struct dz_vfs_usage *ret_usage)
+{
+    int rc = dz_mount_enter(&v, &ino);
+    if (!rc)
+        dz_vfs_usage(v, ret_usage);
+    return rc;
+}
+
 uint64_t dz_vfs_used_bytes(const struct dz_vfs *v)
 {
     return v->used_bytes > 0 ? (uint64_t)v->used_bytes : 0;
@@ -459,6 +471,9 @@ void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes)
 
 void dz_vfs_keep_free(struct dz_vfs *v, uint64_t bytes)
 {
+    struct dz_vfs *fs;
+    for (size_t i = 0; (fs = dz_mounts_next(v, &i));)
+        dz_vfs_keep_free(fs, bytes);
     v->keep_free = bytes;
     v->look_budget = 0;
     v->host_full = false;

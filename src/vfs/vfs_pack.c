@@ -131,6 +131,9 @@ static int size_below(struct dz_vfs *v, const struct dz_inode *ip, uint64_t *ret
 
 int dz_vfs_packed(struct dz_vfs *v, uint64_t ino, uint64_t *ret_offset)
 {
+    const int crossed = dz_mount_enter(&v, &ino);
+    if (crossed)
+        return crossed;
     struct dz_inode *ip;
     int rc = dz_read_begin(v);
     if (!rc)

@@ -373,6 +373,8 @@ int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
                    int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg)
 {
     struct dz_inode *dp;
+    if (dz_mounted(dir))
+        return dz_mount_readdir(v, dir, cookie, fn, arg);
     int rc = dz_read_begin(v);
     if (!rc)
         rc = dz_iget_dir(v, dir, &dp);
@@ -400,6 +402,8 @@ int64_t dz_vfs_listed(struct dz_vfs *v, const struct dz_vfs_name *name,
                       int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg)
 {
     struct dz_inode *dp;
+    if (dz_mounted(name->dir))
+        return dz_mount_listed(v, name, fn, arg);
     const uint64_t cookie = cookie_of(v->seed, name->name, name->len);
     int rc = dz_read_begin(v);
     if (!rc)
@@ -458,6 +462,8 @@ int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size
 {
     size_t at = size;
     struct dz_inode *ip;
+    if (dz_mounted(dir))
+        return dz_mount_path(v, root, dir, true, buf, size);
     int rc = dz_read_begin(v);
     if (size < 2)
         return -ERANGE;
@@ -492,6 +498,8 @@ int dz_vfs_find_path(struct dz_vfs *v, uint64_t root, uint64_t ino, char *buf, s
     char name[DZ_VFS_NAME_MAX];
     size_t len = 0;
     struct dz_inode *ip;
+    if (dz_mounted(ino))
+        return dz_mount_path(v, root, ino, false, buf, size);
     int rc = dz_read_inode(v, ino, &ip);
     if (rc)
         return rc;

@@ -466,7 +466,11 @@ static void assert_dirty(const struct dz_vfs *v)
 
 uint64_t dz_vfs_changes(const struct dz_vfs *v)
 {
-    return v->changes;
+    uint64_t n = v->changes;
+    const struct dz_vfs *fs;
+    for (size_t i = 0; (fs = dz_mounts_next(v, &i));)
+        n += fs->changes;
+    return n;
 }
 
 int dz_op_begin(struct dz_vfs *v)
@@ -623,24 +627,40 @@ static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struc
     return 0;
 }
 
+/* What is mounted is committed first, and moves a long WAL into its file, because nobody else calls
+ * dz_vfs_maintain() for it. */
+static int commit_mounted(struct dz_vfs *fs, struct dz_err *err)
+{
+    return dz_vfs_maintain(fs, false, err);
+}
+
+static int quiesce_mounted(struct dz_vfs *fs, struct dz_err *err)
+{
+    return commit(fs, true, NULL, err);
+}
+
 int dz_vfs_commit(struct dz_vfs *v, struct dz_err *err)
 {
-    return commit(v, false, NULL, err);
+    int r = v->mounts ? dz_mounts_each(v, commit_mounted, err) : 0;
+    return r < 0 ? r : commit(v, false, NULL, err);
 }
 
 int dz_vfs_quiesce(struct dz_vfs *v, int (*fn)(void *arg, struct dz_db *db, struct dz_err *err),
                    void *arg, struct dz_err *err)
 {
     struct extra extra = {fn, arg};
-    return commit(v, true, fn ? &extra : NULL, err);
+    int r = dz_mounts_each(v, quiesce_mounted, err);
+    return r < 0 ? r : commit(v, true, fn ? &extra : NULL, err);
 }
 
 int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err)
 {
-    int r = dz_vfs_commit(v, err);
+    int r = dz_mounts_each(v, dz_vfs_sync, err);
+    if (r >= 0)
+        r = dz_vfs_commit(v, err);
     if (r < 0)
         return r;
-    int fd = dz_db_wal_fd(v->db);
+    int fd = v->readonly ? -1 : dz_db_wal_fd(v->db);
     if (fd >= 0 && fdatasync(fd) < 0)
         return dz_fail_sys(err, errno, "sync the WAL of the disk");
     return 0;
@@ -649,7 +669,10 @@ int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err)
 int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err)
 {
     int r = dz_vfs_commit(v, err);
-    if (r < 0 || dz_db_wal_pages(v->db) < (idle ? 1 : DZ_DB_CHECKPOINT_PAGES))
+    struct dz_vfs *fs;
+    for (size_t i = 0; idle && r >= 0 && (fs = dz_mounts_next(v, &i));)
+        r = dz_vfs_maintain(fs, idle, err);
+    if (r < 0 || v->readonly || dz_db_wal_pages(v->db) < (idle ? 1 : DZ_DB_CHECKPOINT_PAGES))
         return r;
     dz_blobs_close(v); /* an open handle would block the checkpoint */
     return dz_db_maintain(v->db, idle, err);
@@ -657,5 +680,9 @@ int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err)
 
 bool dz_vfs_dirty(const struct dz_vfs *v)
 {
-    return v->redo.count || v->dirty_rows;
+    bool dirty = v->redo.count || v->dirty_rows;
+    const struct dz_vfs *fs;
+    for (size_t i = 0; !dirty && (fs = dz_mounts_next(v, &i));)
+        dirty = fs->redo.count || fs->dirty_rows;
+    return dirty;
 }

@@ -61,6 +61,8 @@ void dz_watch_release(struct dz_vfs *v)
 int dz_vfs_watch(struct dz_vfs *v, uint64_t top, unsigned types, bool deep)
 {
     struct dz_inode *ip;
+    if (dz_mounted(top))
+        return -EOPNOTSUPP;
     int rc = dz_read_inode(v, top, &ip);
     if (rc)
         return rc;
@@ -122,7 +124,9 @@ int dz_vfs_observe(struct dz_vfs *v, const struct dz_vfs_observer *o)
     v->changes += o != NULL; /* nobody reads further without being observed */
     if (v->watches)
         v->watches->observer = o ? *o : (struct dz_vfs_observer){0};
-    return v->watches || !o ? 0 : -ENOMEM;
+    if (!v->watches && o)
+        return -ENOMEM;
+    return v->mounts ? dz_mounts_observe(v, o) : 0;
 }
 
 uint32_t dz_watch_cookie(struct dz_vfs *v)
@@ -271,6 +275,8 @@ void dz_watch_links(struct dz_vfs *v, enum dz_vfs_event_type type, const struct 
 void dz_vfs_report(struct dz_vfs *v, enum dz_vfs_event_type type, uint64_t ino)
 {
     struct dz_inode *ip;
+    if (dz_mount_enter(&v, &ino))
+        return;
     if (v->watches && v->watches->observer.event && dz_read_inode(v, ino, &ip) == 0)
         dz_watch_inode(v, type, ip);
 }

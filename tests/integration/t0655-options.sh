@@ -41,6 +41,10 @@ option 'schedule add --cron --zone --every --at --missed --overlap --workdir --u
     run 0 doze schedule add c-a cr --cron "0 3 * * *" --zone UTC --missed all --overlap queue --workdir /tmp --user root --timeout 5m true && run 0 doze schedule add c-a ev --every 9h true && run 0 doze schedule add c-a once --at 2099-01-01T00:00:00Z true &&
     run 0 doze schedule ls c-a --json && has out "\"missed\":\"all\"" && has out "\"overlap\":\"queue\"" && has out "\"timeout_ms\":300000" && has out "\"every_ms\":32400000" && has out "2099-01-01" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"root\"" &&
     run 0 doze schedule ls -q && has out sch_ && run 0 doze schedule history c-a cr --json && run 0 doze schedule history c-a cr -q && run 1 doze schedule add c-a x --cron "0 25 * * *" true && has err hour'
+option 'volume create --size --json -q, create --volume, sandbox create --volume' '
+    run 0 doze volume create v-a --size 2MiB --json && has out "\"size_bytes\":2097152" && run 0 doze volume create v-b -q && has out vol_ && run 0 doze volume ls -q && run 0 doze volume ls --json && has out v-a && run 0 doze volume get v-a --json && run 0 doze volume get v-a -q &&
+    run 0 doze create base --no-start -n v-c --volume v-a:/a:ro:/sub --volume v-b:/b && shown v-c "\"path\":\"/b\"" && has out "\"subpath\":\"/sub\"" && run 2 doze create base --no-start --volume v-a && has err "NAME:PATH" && run 1 doze volume create v-d --size 1 && has err size &&
+    run 0 doze sandbox create base --persistent --no-start -n v-e --volume v-b:/b && shown v-e "\"path\":\"/b\""'
 option 'schedule run --json -q' '
     run 0 doze schedule run c-a ev --json && has out run_ && run 0 doze schedule run c-a ev -q && has out run_ && run 0 doze schedule add c-a q --every 9h --json true && run 0 doze schedule add c-a r --every 9h -q true && run 0 doze schedule rm c-a q'
 option 'sandbox create --policy --keep --durability --size --kind --memory --no-start --no-resume' '

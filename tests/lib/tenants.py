@@ -71,6 +71,7 @@ exe = made("POST", S + "/" + sbx + "/exec", {"shell": "sleep 1000", "background"
 snap = made("POST", S + "/" + sbx + "/snapshot", {"name": "secret-snap"})["id"]
 fork = made("POST", S + "/" + sbx + "/fork", {"label": "secret-fork"})["id"]
 ref = made("POST", S + "/" + sbx + "/refs", {})["id"]
+vol = made("POST", "/v1/volumes", {"name": "secret-volume"})["id"]
 sch = made("POST", S + "/" + sbx + "/schedules", {"name": "secret-job", "every": "1h", "cmd": ["true"]})["id"]
 own = json.loads(ask(A, "POST", S, {"image": "base", "name": "own"})[2])["id"]
 
@@ -82,6 +83,7 @@ PAIRS_OF = {
     "fork": [(fork, never(fork)), ("secret-fork", "secret-forx")],
     "ref": [(ref, never(ref))],
     "schedule": [(sch, never(sch)), ("secret-job", "secret-jox")],
+    "volume": [(vol, never(vol)), ("secret-volume", "secret-volumx")],
     "n": [("1", "1")],
     "image": [("base", "base")],
     "token": [("b", "x")],

@@ -28,11 +28,14 @@ DATE = NOT_TEXT + ["", "tomorrow", "2001-01-01T00:00:00Z", "2030-13-01T00:00:00Z
 EXPIRY = {"ttl_max_age": NOT_LENGTH + ["1ms", "366d"], "ttl_idle": NOT_LENGTH + ["1ms", "366d"], "date": DATE}
 LATER = [{}, [], 1, "x"]
 S = f"/v1/sandboxes/{BOX}"
+MOUNTS = [1, True, "x", {}, [1], [None], [{}], [{"name": "none", "path": "/v"}], [{"name": "none"}], [{"name": 1, "path": "/v"}],
+          [{"name": "none", "path": "v"}], [{"name": "none", "path": "/v", "mode": "x"}], [{"name": "none", "path": "/v", "colour": 1}],
+          [{"name": "none", "path": "/v" * 3000}], [{"name": LONG, "path": "/v"}], [{"name": "none", "path": "/v"}] * 17]
 CREATE = {
     "name": NAME, "image": WORD, "snapshot": WORD, "pull": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
     "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
-    "ports": LATER, "network": LATER, "volumes": LATER, "services": LATER,
+    "ports": LATER, "network": LATER, "volumes": MOUNTS, "services": LATER,
 }
 SCHEDULE = {
     "every": NOT_LENGTH + ["1ms", "999ms", 0, "367d"], "missed": WORD, "overlap": WORD, "enabled": NOT_BOOL,
@@ -55,6 +58,7 @@ BODIES = [  # method, path, a body that would do, the wrong values of each field
         **SCHEDULE, "cron": NOT_TEXT + ["", "* * * *", "61 * * * *", "0 0 30 2 *", "* * * * *", LONG], "name": NAME}),
     ("POST", S + "/schedules", {"name": "s", "cron": "* * * * *", "cmd": ["true"]}, {
         "zone": NOT_TEXT + ["No/Where", "../etc/passwd", "/etc/passwd", "a" * 64, LONG]}),
+    ("POST", "/v1/volumes", {"name": "v"}, {"name": NAME, "size": NOT_SIZE + ["1KiB"]}),
     ("POST", S + "/snapshot", {}, {"name": NAME}),
     ("POST", S + "/fork", {}, {"label": NOT_TEXT + [LONG], "count": [-1, "x", True, [], {}, 1.5, 1 << 40]}),
     ("POST", S + "/clone", {}, {"name": NAME, "tenant": NOT_TEXT + ["", "a b", LONG]}),
@@ -93,7 +97,7 @@ def ask(method, path, body=None):
 
 def count():
     n = []
-    for what, key in (("sandboxes", "sandboxes"), ("schedules", "schedules"), ("snapshots", "snapshots"), ("forks", "forks"), ("tokens", "tokens")):
+    for what, key in (("sandboxes", "sandboxes"), ("schedules", "schedules"), ("snapshots", "snapshots"), ("volumes", "volumes"), ("forks", "forks"), ("tokens", "tokens")):
         n.append(len(ask("GET", f"/v1/{what}?limit=1000")[1][key]))
     return n
 
@@ -101,7 +105,7 @@ def count():
 def check(method, path, body, field, quiet=False):
     status, answer = ask(method, path, body if body is None or isinstance(body, str) else json.dumps(body))
     error = answer.get("error") or {}
-    named = (error.get("field") or "").split(".")[0]
+    named = (error.get("field") or "").split(".")[0].split("[")[0]
     good = 400 <= status < 500 and named == field
     if not good and not quiet:
         print(f"{method} {path} {str(body)[:100]}: {status}, field {error.get('field')!r}, {str(error.get('message'))[:90]}")

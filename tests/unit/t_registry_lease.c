@@ -53,7 +53,8 @@ static int take(struct dz_registry *r, const char *sandbox, int64_t epoch, const
                 bool writes, struct dz_err *err)
 {
     const struct dz_registry_want want = {volume, writes};
-    const struct dz_registry_lease l = {sandbox, epoch, &want, 1};
+    const struct dz_registry_lease l = {
+        .sandbox_id = sandbox, .epoch = epoch, .want = &want, .count = 1};
     return dz_registry_lease_take(r, &l, err);
 }
 
@@ -131,7 +132,7 @@ TEST(all_leases_of_a_sandbox_are_taken_or_none)
     add_sandbox(r, "b", "t");
     CHECK_INT(wake(r, "a", "vol_2", true, NULL), 0);
     set_row(r, "b", "suspended", "activate", 0);
-    struct dz_registry_lease l = {"b", 5, both, 2};
+    struct dz_registry_lease l = {"b", 5, both, 2, NULL};
     CHECK_INT(dz_registry_lease_take(r, &l, &err), DZ_ESTATE);
     CHECK(strstr(err.msg, "vol_2") != NULL); /* a volume without a name has its id */
     CHECK_HOLDERS(r, "vol_1", "");
@@ -147,7 +148,7 @@ TEST(all_leases_of_a_sandbox_are_taken_or_none)
     CHECK_INT(dz_registry_lease_take(r, &l, NULL), 0);
     CHECK_HOLDERS(r, "vol_1", "b:rw "); /* the stronger of two uses */
     CHECK_HOLDERS(r, "vol_2", "");      /* no longer wanted */
-    l = (struct dz_registry_lease){"b", 5, many, DZ_REGISTRY_LEASES_MAX + 1};
+    l = (struct dz_registry_lease){"b", 5, many, DZ_REGISTRY_LEASES_MAX + 1, NULL};
     CHECK_INT(dz_registry_lease_take(r, &l, NULL), DZ_ELIMIT);
     CHECK_INT(dz_registry_close(r, NULL), 0);
 }
@@ -297,7 +298,8 @@ static int model_take(struct dz_registry *r, struct model *m, int who, const cha
         if (level[v] < (want[i].writes ? WRITES : READS))
             level[v] = want[i].writes ? WRITES : READS;
     }
-    const struct dz_registry_lease l = {id, m->of[who].epoch + (m->of[who].is == WAKING), want, n};
+    const struct dz_registry_lease l = {id, m->of[who].epoch + (m->of[who].is == WAKING), want, n,
+                                        NULL};
     bool ok = allowed(m, who, level);
     CHECK_INT(dz_registry_lease_take(r, &l, NULL), ok ? 0 : DZ_ESTATE);
     if (ok)
@@ -318,6 +320,40 @@ static void model_check(struct dz_registry *r, const struct model *m)
         CHECK_HOLDERS(r, volume, want.len ? want.p : "");
         dz_buf_release(&want);
     }
+}
+
+static int64_t generation_of(struct dz_registry *r, const char *sandbox, bool writes)
+{
+    struct dz_instance row = {0};
+    int64_t generation = -1;
+    set_row(r, sandbox, "suspended", "activate", 0);
+    CHECK_INT(dz_registry_get(r, sandbox, &row, NULL), 0);
+    const struct dz_registry_want want = {"vol_1", writes};
+    const struct dz_registry_lease l = {.sandbox_id = sandbox,
+                                        .epoch = row.epoch + 1,
+                                        .want = &want,
+                                        .count = 1,
+                                        .ret_generations = &generation};
+    CHECK_INT(dz_registry_lease_take(r, &l, NULL), 0);
+    set_row(r, sandbox, "suspended", "", row.epoch + 1);
+    dz_instance_release(&row);
+    return generation;
+}
+
+TEST(the_generation_changes_when_another_may_have_written)
+{
+    struct dz_registry *r = open_empty();
+    add_volume(r, "vol_1", "t", "data");
+    add_sandbox(r, "a", "t");
+    add_sandbox(r, "b", "t");
+    const int64_t first = generation_of(r, "a", true);
+    CHECK_INT(generation_of(r, "a", true), first); /* its own files are as it left them */
+    CHECK_INT(generation_of(r, "b", false), first);
+    CHECK_INT(generation_of(r, "b", false), first);
+    CHECK_INT(generation_of(r, "a", true), first + 1); /* b's are not any longer */
+    CHECK_INT(generation_of(r, "b", true), first + 2);
+    CHECK_INT(generation_of(r, "a", true), first + 3);
+    CHECK_INT(dz_registry_close(r, NULL), 0);
 }
 
 TEST(random_lives_agree_with_a_model)
