@@ -409,7 +409,7 @@ TORTURE(every_allocation_may_fail)
     struct dz_registry *r = NULL;
     struct dz_err err;
     const struct dz_registry_want want = {"vol_1", true};
-    const struct dz_registry_lease l = {"a", 4, &want, 1};
+    const struct dz_registry_lease l = {"a", 4, &want, 1, NULL};
     const struct dz_volume_row volume = {.id = "vol_1", .tenant = "t"};
     const struct dz_instance row = {.id = "a", .tenant = "t", .state = "active", .epoch = 4};
     int calls = 0;
