@@ -54,12 +54,13 @@ static void put_timeout(const struct dz_api *a, struct dz_json *j, const struct 
     dz_json_end(j);
 }
 
-static void put_capabilities(struct dz_json *j)
+static void put_capabilities(struct dz_json *j, const struct dz_instance *row)
 {
-    static const struct {
+    const bool sleeps = !row->ephemeral;
+    const struct {
         const char *name;
         bool has;
-    } all[] = {{"suspend", true},   {"resume", true},      {"hibernate", true},
+    } all[] = {{"suspend", sleeps}, {"resume", sleeps},    {"hibernate", sleeps},
                {"fork_disk", true}, {"fork_memory", true}, {"network", false},
                {"pty", true},       {"preview", false},    {"desktop", false}};
     dz_json_key(j, "capabilities");
@@ -142,7 +143,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_text(j, "keep", row->keep);
     dz_json_put_bool(j, "persistent", row->ephemeral == 0);
     put_timeout(a, j, row);
-    put_capabilities(j);
+    put_capabilities(j, row);
     dz_api_put_time(j, "created_at", row->created);
     /* updated is in whole seconds: rounded down, it may lie before created. */
     dz_api_put_time(j, "updated_at",

@@ -618,10 +618,12 @@ static int order_ephemeral(const struct dz_instance *row, enum dz_request what, 
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
     if (what == DZ_REQUEST_WAKE || what == DZ_REQUEST_PREFETCH)
         return 0;
-    return dz_why(why, DZ_ESTATE, NULL,
-                  "cannot %s an ephemeral sandbox; delete it (doze rm %s) or take a snapshot (doze "
-                  "snapshot %s)",
-                  dz_request_name(what), row->id, row->id);
+    (void)dz_why(why, DZ_EUNAVAIL, NULL,
+                 "cannot %s an ephemeral sandbox; delete it (doze rm %s) or take a snapshot (doze "
+                 "snapshot %s)",
+                 dz_request_name(what), row->id, row->id);
+    why->reason = "unsupported"; /* as its capabilities say */
+    return DZ_EUNAVAIL;
 }
 
 int dz_control_order(struct dz_control *e, struct dz_control_target target,
