@@ -18,12 +18,13 @@ static const struct dz_cell_address peer = {
 
 struct world {
     struct mrig image, r;
-    uint64_t last; /* generation */
+    uint64_t last; /* generation, */
+    int kept;      /* and the socket that the host keeps of it */
 };
 
 static void begin(struct world *w)
 {
-    *w = (struct world){.last = UINT64_C(7) << 32};
+    *w = (struct world){.last = UINT64_C(7) << 32, .kept = -1};
     ncell_read(program);
     ncell_image(&w->image);
     w->r = (struct mrig){.up = false};
@@ -47,6 +48,7 @@ static void begin(struct world *w)
 
 static void end(struct world *w)
 {
+    dz_fd_close(&w->kept);
     mrig_free(&w->r);
     mrig_free(&w->image);
 }
@@ -82,7 +84,8 @@ static int offer(struct world *w, uint32_t port, int code)
     int ends[2];
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     CHECK_INT(dz_cell_nets.incoming(w->r.cell, ++w->last, ends[1], port, &peer, &w->r.err), 0);
-    dz_fd_close(&ends[1]);
+    dz_fd_close(&w->kept);
+    w->kept = ends[1];
     const struct dz_cell_event *e = event(w, DZ_CELL_NET_ANSWER);
     CHECK_INT(e->generation, w->last);
     CHECK_INT(e->code, code);
@@ -298,6 +301,40 @@ TEST(eth0_has_the_address_of_the_sandbox)
     mrig_until(&w.r, e, DZ_CELL_EXITED);
     CHECK_STR(e->out.p, "ping 4\n");
     end(&w);
+}
+
+/* What no intact cell sends. */
+TEST(malformed_frames_end_the_cell)
+{
+    static const uint8_t zeros[DZ_CELL_FRAME_MAX] = {0};
+    static const struct dz_frame wrong[] = {
+        {.type = DZ_FRAME_NET_ANSWER, .value = 0},
+        {.type = DZ_FRAME_NET_ANSWER, .value = 1, .stream = DZ_CELL_CODE_MAX},
+        {.type = DZ_FRAME_NET_ANSWER, .value = 1, .size = 1},
+        {.type = DZ_FRAME_NET_PORTS, .size = 5},
+        {.type = DZ_FRAME_NET_PORTS, .size = sizeof(struct dz_cell_port)}, /* port 0 */
+        {.type = DZ_FRAME_NET_CONNECT, .size = sizeof(struct dz_cell_address)},
+        {.type = DZ_FRAME_NET_CONNECT, .stream = 1, .size = sizeof(struct dz_cell_address)},
+        {.type = DZ_FRAME_NET_CONNECT, .stream = 1, .size = 3},
+        {.type = DZ_FRAME_NET_CLOSED, .value = 1, .size = 1},
+        {.type = DZ_FRAME_NET_REST, .size = 7},
+        {.type = DZ_FRAME_NET_REST, .size = (DZ_CELL_NET_MAX + 1) * sizeof(struct dz_cell_rest)},
+        {.type = DZ_FRAME_NET_QUERY, .size = DZ_CELL_QUERY_MAX + 1},
+        {.type = DZ_FRAME_NET_IN}, /* the host's own */
+    };
+    for (size_t i = 0; i <= DZ_ARRAY_LEN(wrong); i++) {
+        const struct dz_frame good = {.type = DZ_FRAME_NET_PORTS};
+        const struct dz_frame *f = i < DZ_ARRAY_LEN(wrong) ? &wrong[i] : &good;
+        struct dz_cell_event e;
+        struct dz_err err = {0};
+        int ends[2];
+        CHECK_INT(dz_frame_pair(ends, &err), 0);
+        struct dz_cell *c = dz_cell_adopt(ends[0]);
+        CHECK_INT(dz_frame_send(ends[1], f, zeros, true, &err), 1);
+        CHECK_INT(dz_cell_receive(c, &e, &err), f == &good ? 1 : DZ_EIO);
+        dz_cell_free(c);
+        dz_fd_close(&ends[1]);
+    }
 }
 
 TEST(bulk_in_both_directions)
