@@ -242,7 +242,8 @@ static void publish(const struct dz_linux_thread *t)
                                            .uid = p->uid,
                                            .euid = p->euid,
                                            .gid = p->gid,
-                                           .egid = p->egid});
+                                           .egid = p->egid,
+                                           .ppid = (uint32_t)p->ppid});
 }
 
 static void let_go(struct dz_linux_thread *t)

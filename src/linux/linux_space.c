@@ -400,16 +400,25 @@ static int open_both(struct dz_linux_thread *t, uint64_t ino, struct binary both
     return rc == -ENOEXEC ? -ELIBBAD : rc;
 }
 
-static int write_start(struct dz_linux_thread *t, const struct dz_linux_start *start)
+/* Bytes for what was just mapped; NULL: less than a page of zeros. */
+static bool fill(struct dz_linux_thread *t, uint64_t at, const void *bytes, size_t n)
 {
     static const uint8_t zeros[DZ_MM_PAGE];
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    assert(bytes || n <= sizeof zeros);
+    if (ops->fill)
+        return ops->fill(t->l->o.stub, t->number, at, bytes, n) == 0;
+    return mem_write(t, at, bytes ? bytes : zeros, n) == n;
+}
+
+static int write_start(struct dz_linux_thread *t, const struct dz_linux_start *start)
+{
     for (size_t i = 0; i < start->zeros.n; i++) {
         const struct dz_mm_range *z = &start->zeros.p[i];
-        assert(z->end - z->start <= sizeof zeros);
-        if (mem_write(t, z->start, zeros, z->end - z->start) != z->end - z->start)
+        if (!fill(t, z->start, NULL, z->end - z->start))
             return -EIO; /* the file is shorter than it says */
     }
-    if (mem_write(t, start->sp, start->stack, start->stack_size) != start->stack_size)
+    if (!fill(t, start->sp, start->stack, start->stack_size))
         return -ENOMEM;
     struct dz_stub_regs *regs = linux_ops(t->l)->regs(t->l->o.stub, t->number);
     regs->rip = start->entry;

@@ -91,7 +91,7 @@ enum dz_stub_clone {
 /* Calls that a thread's stub answers itself while `on`: getpid, gettid, and four calls for ids. */
 struct dz_stub_known {
     bool on;
-    uint32_t pid, tid, uid, euid, gid, egid;
+    uint32_t pid, tid, uid, euid, gid, egid, ppid;
 };
 
 /* Whole pages, ascending, not adjacent to one another. */
@@ -152,6 +152,10 @@ struct dz_stub_ops {
      * or by run(): a call that fails then ends the process. For a process of one thread whose
      * memory no other process shares. NULL: this back end executes at once. */
     int (*later)(struct dz_stub *s, uint32_t thread, const struct dz_mm_call *calls, size_t n);
+    /* Bytes for memory that later() has just mapped, behind that list, and as late; NULL: zeros.
+     * Bytes that cannot be written then end the process. 0; -EFAULT or -ESRCH, where they were due
+     * at once. NULL: use write(). */
+    int (*fill)(struct dz_stub *s, uint32_t thread, uint64_t at, const void *bytes, size_t n);
     /* Bytes of its memory, accessed with the guest's own rights: returns how many were moved before
      * an inaccessible one, -EFAULT if none. */
     int64_t (*read)(struct dz_stub *s, uint32_t thread, uint64_t at, void *ret_bytes, size_t n);

@@ -150,11 +150,31 @@ INLINE void put(struct stub_ctx *c, greg_t *g)
         g[REG_RAX] = -EFAULT;
 }
 
-/* Do all calls return what their rows say? */
+INLINE int zero(uint64_t at, uint64_t n)
+{
+    if (!is_guest(at, n))
+        return 0;
+    __asm__ volatile("rep stosb" : "+D"(at), "+c"(n) : "a"(0) : "memory");
+    return 1;
+}
+static int64_t perform(const struct stub_ctx *c, const struct stub_call *q)
+{
+    const uint64_t at = q->args[1], n = q->args[2];
+    if (q->number == STUB_ZERO)
+        return zero(q->args[0], n) ? 0 : -EFAULT;
+    if (q->number == STUB_COPY)
+        return at <= CTX_ROOM_SIZE && n <= CTX_ROOM_SIZE - at &&
+                       give(q->args[0], (const char *)c + CTX_ROOM_AT + at, n)
+                   ? 0
+                   : -EFAULT;
+    return raw(q);
+}
+
+/* Do all rows of the list return what they say? */
 INLINE int execute(const struct stub_ctx *c, const struct stub_call *calls)
 {
     for (uint32_t i = 0, n = c->count; i < n && i < CTX_CALLS_MAX; i++)
-        if (raw(&calls[i]) != calls[i].result)
+        if (perform(c, &calls[i]) != calls[i].result)
             return 0;
     return 1;
 }
@@ -167,7 +187,7 @@ INLINE int obey(struct stub_ctx *c)
     case STUB_CALLS:
         for (uint32_t i = 0, n = c->count; i < n && i < CTX_CALLS_MAX; i++) {
             struct stub_call *q = &calls[i];
-            q->result = raw(q);
+            q->result = perform(c, q);
         }
         return 1;
     case STUB_SWAP: {
@@ -232,6 +252,8 @@ INLINE int answered(const struct stub_ctx *c, greg_t *g)
         which = CTX_PID;
     else if (*rax == SYS_gettid)
         which = CTX_TID;
+    else if (*rax == SYS_getppid)
+        which = CTX_PPID;
     else if (*rax == SYS_getuid)
         which = CTX_UID;
     else if (*rax == SYS_geteuid)

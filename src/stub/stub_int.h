@@ -106,7 +106,8 @@ struct thread {
     uint32_t process;    /* NULL: it has been reaped */
     int status;          /* T_DEAD: status to report */
     uint32_t interrupts; /* 1 + ticks since interrupt(); 0: none */
-    uint32_t pending;    /* calls of later() in its ctx, not executed yet */
+    uint32_t pending;    /* rows of later() and fill() in its ctx, not executed yet, */
+    uint32_t late;       /* and bytes of them in its room */
     uint32_t shares;     /* the process whose memory its own one shares; 0: none */
     struct dz_stub_regs regs;
     struct stub_sites *sites;   /* of its address space; NULL: no memory for them */

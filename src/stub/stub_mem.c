@@ -127,7 +127,7 @@ int dz_stub_flush(struct host *h, uint32_t number)
 {
     struct thread *t = &h->threads[number];
     const uint32_t n = t->pending;
-    t->pending = 0;
+    t->pending = t->late = 0;
     if (n == 0)
         return 0;
     ctx_of(h, number)->count = n;
@@ -266,6 +266,31 @@ static int mem_swap(struct dz_stub *s, uint32_t thread, uint64_t at, uint32_t wa
     if (rc == 0)
         *ret_was = *(volatile uint32_t *)&c->swap_was;
     return rc;
+}
+
+static int mem_fill(struct dz_stub *s, uint32_t thread, uint64_t at, const void *bytes, size_t n)
+{
+    static const uint8_t zeros[DZ_MM_PAGE];
+    struct host *h = host_of(s);
+    struct thread *t = stopped_of(h, thread);
+    const size_t copied = bytes ? n : 0;
+    if (t->state != T_DEAD && t->pending > 0 && t->pending < CTX_CALLS_MAX &&
+        copied <= CTX_ROOM_SIZE - t->late && reachable(at, n) == n) {
+        if (copied)
+            memcpy(ctx_bytes(h, thread) + CTX_ROOM_AT + t->late, bytes, copied);
+        list_of(h, thread)[t->pending++] =
+            (struct stub_call){bytes ? STUB_COPY : STUB_ZERO, {at, t->late, n}, 0};
+        t->late += (uint32_t)copied;
+        return 0;
+    }
+    for (size_t done = 0, part; done < n; done += part) {
+        part = bytes || n - done < sizeof zeros ? n - done : sizeof zeros;
+        const int64_t wrote =
+            mem_write(s, thread, at + done, bytes ? (const uint8_t *)bytes + done : zeros, part);
+        if (wrote != (int64_t)part)
+            return wrote == -ESRCH ? -ESRCH : -EFAULT;
+    }
+    return 0;
 }
 
 /* ---- written pages ------------------------------------------------------------------------ */
@@ -428,6 +453,7 @@ void dz_stub_ops_mem(struct dz_stub_ops *ops)
 {
     ops->memory = mem_memory;
     ops->later = mem_later;
+    ops->fill = mem_fill;
     ops->read = mem_read;
     ops->write = mem_write;
     ops->move = mem_move;

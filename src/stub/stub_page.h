@@ -11,7 +11,8 @@
  *     0        bell          PAGE_CTX                           0x0000 struct stub_ctx
  *     256K * n ctx of        PAGE_CTX + 256K * n: those of      0x1000 calls
  *              thread n      its own threads only               0x3000 struct dz_stub_ahead
- *                                                               0x38000 room for zygote's arguments
+ *                                                               0x38000 room for zygote's
+ * arguments, for bytes of a list
  *                                                               ..end   the handler's stack, whose
  *                                                                       top is the signal's frame
  */
@@ -59,6 +60,7 @@ enum {
 enum ctx_known { /* struct stub_ctx.known */
     CTX_PID,
     CTX_TID,
+    CTX_PPID,
     CTX_UID,
     CTX_EUID,
     CTX_GID,
@@ -100,6 +102,9 @@ enum {                     /* struct stub_ctx.bases */
     STUB_BASES_SET = 2,    /* RUN sets them */
 };
 
+/* Rows of a list that are no calls of the host. */
+#define STUB_COPY UINT64_C(0x100000000) /* to address, from so far in the room, bytes */
+#define STUB_ZERO UINT64_C(0x100000001) /* at address, -, bytes */
 struct stub_call {
     uint64_t number, args[6];
     int64_t result;

@@ -63,7 +63,7 @@ static void turn_run(struct dz_stub *s, uint32_t thread)
     c->count = t->pending;
     c->failed = 0;
     atomic_store_explicit(&c->stop, 0, memory_order_relaxed);
-    t->pending = 0;
+    t->pending = t->late = 0;
     t->state = T_RUNNING;
     t->interrupts = 0;
     h->running++;
@@ -76,8 +76,9 @@ static void turn_known(struct dz_stub *s, uint32_t thread, const struct dz_stub_
     struct host *h = host_of(s);
     struct stub_ctx *c = ctx_of(h, thread);
     const uint32_t answers[CTX_KNOWN] = {
-        [CTX_PID] = known->pid,   [CTX_TID] = known->tid, [CTX_UID] = known->uid,
-        [CTX_EUID] = known->euid, [CTX_GID] = known->gid, [CTX_EGID] = known->egid};
+        [CTX_PID] = known->pid,  [CTX_TID] = known->tid,   [CTX_PPID] = known->ppid,
+        [CTX_UID] = known->uid,  [CTX_EUID] = known->euid, [CTX_GID] = known->gid,
+        [CTX_EGID] = known->egid};
     (void)stopped_of(h, thread);
     memcpy(c->known, answers, sizeof answers);
     c->knows = known->on;

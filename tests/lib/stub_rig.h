@@ -49,7 +49,8 @@ __asm__(
     " mov $107, %eax\n syscall\n mov %rax, 24(%rbx)\n"
     " mov $104, %eax\n syscall\n mov %rax, 32(%rbx)\n"
     " mov $108, %eax\n syscall\n mov %rax, 40(%rbx)\n"
-    " mov $110, %eax\n syscall\n jmp guest_known\n"
+    " mov $110, %eax\n syscall\n mov %rax, 48(%rbx)\n"
+    " mov $111, %eax\n syscall\n jmp guest_known\n"
     /* rows of struct call_row, from rbx on */
     "guest_rows: mov (%rbx), %rax\n mov 8(%rbx), %rdi\n mov 16(%rbx), %rsi\n"
     " mov 24(%rbx), %rdx\n mov 32(%rbx), %r10\n syscall\n"

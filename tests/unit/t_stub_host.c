@@ -480,6 +480,73 @@ TEST(host_keeps_a_process_that_shares)
     end();
 }
 
+/* Bytes for a new mapping come with its list: at the next function that needs the memory, or when
+ * the thread runs. */
+TEST(host_fills_what_it_maps)
+{
+    enum {
+        AT = DATA + 0x100000
+    };
+    start();
+    static uint8_t large[CTX_ROOM_SIZE + 1];
+    uint8_t got[12];
+    uint32_t t = process(guest_count);
+    const struct dz_mm_call c = anon(AT, 16384, PROT_READ | PROT_WRITE);
+    for (int runs = 0; runs < 2; runs++) {
+        CHECK_INT(stub->ops->later(stub, t, &c, 1), 0);
+        CHECK_INT(stub->ops->fill(stub, t, AT + 4094, "text", 4), 0);
+        CHECK_INT(stub->ops->fill(stub, t, AT + 4100, "more", 4), 0);
+        CHECK_INT(stub->ops->fill(stub, t, AT + 4095, NULL, 2), 0);
+        if (runs)
+            CHECK_INT(run(t).kind, DZ_STUB_CALL);
+        CHECK_INT(stub->ops->read(stub, t, AT + 4094, got, 10), 10);
+        CHECK(memcmp(got, "t\0\0t\0\0more", 10) == 0);
+    }
+    CHECK_INT(stub->ops->fill(stub, t, AT, "now", 3), 0); /* no list waits */
+    CHECK_INT(stub->ops->fill(stub, t, AT + 1, NULL, 1), 0);
+    CHECK_INT(stub->ops->read(stub, t, AT, got, 3), 3);
+    CHECK(memcmp(got, "n\0w", 3) == 0);
+    CHECK_INT(stub->ops->fill(stub, t, AT - 4096, "x", 1), -EFAULT);
+    memset(large, 7, sizeof large);
+    CHECK_INT(stub->ops->later(stub, t, &c, 1), 0);
+    CHECK_INT(stub->ops->fill(stub, t, AT, large, sizeof large), 0); /* more than its room */
+    CHECK_INT(stub->ops->read(stub, t, AT + sizeof large - 1, got, 2), 2);
+    CHECK(got[0] == 7 && got[1] == 0);
+    CHECK_INT(stub->ops->later(stub, t, &c, 1), 0);
+    CHECK_INT(stub->ops->fill(stub, t, DZ_STUB_RESERVED_END - 1, "xx", 2), -EFAULT);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK_INT(stub->ops->later(stub, t, &c, 1), 0);
+    CHECK_INT(stub->ops->fill(stub, t, AT - 4096, "x", 1), 0);
+    CHECK_INT(run(t).kind, DZ_STUB_ENDED);
+    t = process(guest_count);
+    CHECK_INT(stub->ops->later(stub, t, &c, 1), 0);
+    CHECK_INT(stub->ops->fill(stub, t, AT - 4096, NULL, 1), 0);
+    CHECK_INT(run(t).kind, DZ_STUB_ENDED);
+    end();
+}
+
+/* What a thread left in its ctx is not there for the next one, be it little or much. */
+TEST(host_clears_a_ctx)
+{
+    start();
+    struct host *h = host_of(stub);
+    for (size_t size = 0x1000; size <= 0x30000; size += 0x2f000) {
+        const uint32_t t = process(guest_count);
+        memset(ctx_bytes(h, t) + CTX_AHEAD_AT, 7, size);
+        stub->ops->end(stub, t);
+        while (h->going) {
+            struct pollfd p = {stub->ops->fd(stub), POLLIN, 0};
+            struct dz_stub_event e;
+            CHECK_INT(poll(&p, 1, -1), 1);
+            CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
+        }
+        for (size_t i = 0; i < PAGE_CTX_SIZE; i++)
+            if (ctx_bytes(h, t)[i])
+                CHECK_INT(i, -1);
+    }
+    end();
+}
+
 TEST(host_ends)
 {
     start();
@@ -591,13 +658,14 @@ TEST(host_answers_what_it_knows)
 {
     start();
     uint32_t t = process(guest_known);
-    struct dz_stub_known known = {true, 11, 12, 13, 14, 15, UINT32_MAX};
+    struct dz_stub_known known = {true, 11, 12, 13, 14, 15, UINT32_MAX, 17};
     stub->ops->known(stub, t, &known);
     CHECK_INT(run(t).kind, DZ_STUB_CALL);
-    CHECK_INT(regs(t)->rax, SYS_getppid);
+    CHECK_INT(regs(t)->rax, SYS_getpgrp);
     for (uint32_t i = 0; i < 5; i++)
         CHECK_INT(word(t, DATA + i * 8), 11 + i);
     CHECK_INT(word(t, DATA + 40), UINT32_MAX); /* as many bits as an id has */
+    CHECK_INT(word(t, DATA + 48), 17);
     known = (struct dz_stub_known){.on = false, .pid = 21};
     stub->ops->known(stub, t, &known);
     CHECK_INT(run(t).kind, DZ_STUB_CALL);
