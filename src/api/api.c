@@ -243,6 +243,9 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         return dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
     a->control = opts->control;
     a->loop = opts->loop;
+    a->preview = opts->preview;
+    if (!a->preview.domain)
+        a->preview.domain = "";
     dz_api_auth_open(a, opts->tenant_requests);
     dz_map_init(&a->keyed, DZ_CONTROL_KEYS_UNDER_WAY);
     a->owner = (struct dz_control_caller){opts->tenant, true, NULL};
@@ -255,6 +258,8 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .user = a,
         .connections_max = opts->connections,
         .address_max = opts->address_connections,
+        .divert = dz_api_preview_divert,
+        .unanswered = dz_api_preview_unanswered,
         .admit = dz_api_admit,
         .before = before,
         .about = about_path,

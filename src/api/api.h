@@ -12,13 +12,21 @@
 #include "base/attr.h"
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct dz_api;
 struct dz_control;
 struct dz_http;
 struct dz_loop;
 
+struct dz_api_preview {
+    const char *domain; /* of the hosts of previews, with the port that clients use unless it is the
+                         * scheme's; "": only by path */
+    bool tls;           /* clients use https */
+    int64_t wait_ms;    /* how long a sandbox that was asleep may take until it listens */
+};
 struct dz_api_opts {
     struct dz_loop *loop;
     struct dz_control *control; /* borrowed */
@@ -26,6 +34,7 @@ struct dz_api_opts {
     /* Limits: open connections, connections from one address, requests of one tenant in progress.
      * 0: the default */
     unsigned connections, address_connections, tenant_requests;
+    struct dz_api_preview preview;
 };
 DZ_NODISCARD int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api,
                             struct dz_err *err);

@@ -32,6 +32,7 @@ enum {
 
 struct dz_api {
     struct dz_control *control;
+    struct dz_api_preview preview;
     struct dz_http *http;
     struct dz_http_route *routes; /* the routes given to the HTTP server */
     struct dz_loop *loop;
@@ -161,6 +162,18 @@ const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct 
 DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);
 void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns);
+
+/* --- api_port.c, api_preview.c ------------------------------------------------------------- */
+
+#define DZ_API_PREVIEW "/preview/" /* the start of the path of a preview */
+enum {
+    DZ_API_PREVIEW_TAG = 80, /* "<sandbox>/<port>/<token>": dz_http_pass_tag */
+};
+void dz_api_put_ports(struct dz_json *j, const struct dz_instance *row,
+                      const struct dz_sandbox_config *config);
+/* implement dz_http_opts.divert and .unanswered */
+const struct dz_http_route *dz_api_preview_divert(struct dz_http_req *r, void *api);
+void dz_api_preview_unanswered(struct dz_http_req *r, const struct dz_err *err, void *api);
 
 /* --- routes (api_routes.c), and the document (api_openapi.c) -------------------------------- */
 

@@ -183,9 +183,13 @@ void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int
     const struct dz_http_route *route = dz_http_route_of(r);
     char text[16];
     (void)snprintf(text, sizeof text, "%d", status);
-    /* Without a route the client may send any method; counting those would use up the series. */
+    /* Without a route the client may send any method, and so may visitors of previews; counting
+     * those would use up the series. */
     dz_metric_observe(a->metrics, REQUEST, (double)duration_ns / 1e9,
-                      route ? dz_http_method(r) : "none", route ? route->pattern : "none", text);
+                      !route                            ? "none"
+                      : strcmp(route->method, "*") == 0 ? "any"
+                                                        : dz_http_method(r),
+                      route ? route->pattern : "none", text);
 }
 
 /* Add what the control plane has counted since the last call. */

@@ -32,6 +32,7 @@ enum {
     X(schedules)        \
     X(usage)            \
     X(volumes)          \
+    X(ports)            \
     X(server)
 
 #define X(name)                                                                  \

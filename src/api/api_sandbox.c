@@ -62,7 +62,7 @@ static void put_capabilities(struct dz_json *j, const struct dz_instance *row)
         bool has;
     } all[] = {{"suspend", sleeps}, {"resume", sleeps},    {"hibernate", sleeps},
                {"fork_disk", true}, {"fork_memory", true}, {"network", false},
-               {"pty", true},       {"preview", false},    {"desktop", false}};
+               {"pty", true},       {"preview", true},     {"desktop", false}};
     dz_json_key(j, "capabilities");
     dz_json_object(j);
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
@@ -114,6 +114,7 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_idle(j, row, &c);
     put_expiry(j, &c.expiry);
     put_raw(j, "volumes", c.volumes ? c.volumes : "[]");
+    dz_api_put_ports(j, row, &c);
     put_raw(j, "env", c.env);
     put_raw(j, "labels", c.labels);
     put_raw(j, "metadata", c.metadata);
@@ -250,7 +251,7 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"replica", DZ_API_STR, offsetof(struct create, spec.replica), NULL, 0},
     {"replica_every", DZ_API_DURATION, offsetof(struct create, spec.replica_every_ms), NULL, 0},
     {"timeout", DZ_API_SUB, 0, create_timeout, offsetof(struct create, timeout)},
-    {"ports", DZ_API_LATER, 0, NULL, 0},
+    {"ports", DZ_API_LIST, offsetof(struct create, spec.open_ports), NULL, 0},
     {"expiry", DZ_API_SUB, 0, create_expiry, 0},
     {"network", DZ_API_LATER, 0, NULL, 0},
     {"volumes", DZ_API_LIST, offsetof(struct create, spec.volumes_json), NULL, 0},

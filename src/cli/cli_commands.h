@@ -42,6 +42,14 @@
     X(logs)                \
     X(kill)                \
     X(events)              \
+    X(port_ls)             \
+    X(port_open)           \
+    X(port_close)          \
+    X(preview_url)         \
+    X(preview_token)       \
+    X(preview_ls)          \
+    X(preview_rm)          \
+    X(forward)             \
     X(schedule_add)        \
     X(schedule_ls)         \
     X(schedule_rm)         \

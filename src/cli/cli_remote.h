@@ -25,6 +25,9 @@
 DZ_NODISCARD int dz_cli_volumes(struct dz_cli *c, json_t *body, struct dz_err *err);
 DZ_NODISCARD int dz_cli_expiry(struct dz_cli *c, json_t **ret_expiry, struct dz_err *err);
 
+/* The values of --port as a member `ports` of a body (cli_port.c). */
+DZ_NODISCARD int dz_cli_put_ports(struct dz_cli *c, json_t *o, struct dz_err *err);
+
 enum {
     DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
 };

@@ -176,6 +176,8 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
     if (rc == 0)
         rc = put_pairs(c, o, "label", "labels", err);
     if (rc == 0)
+        rc = dz_cli_put_ports(c, o, err);
+    if (rc == 0)
         rc = put_idle(c, o, err);
     if (rc == 0)
         rc = put_timeout(c, o, err);
@@ -237,6 +239,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"timeout", 't', "DURATION", "limit how long it may run; afterwards:"},                   \
         {"timeout-action", 0, "ACTION", "destroy it (default) or pause it"},                      \
         DZ_CLI_OPTIONS_EXPIRY{"env", 'e', "K=V", "set a variable for its commands (repeatable)"}, \
+        {"port", 0, "PORT[:public]", "open a port to visitors by HTTP (repeatable)"},             \
         {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
         {"volume", 0, "NAME:PATH[:MODE[:SUBPATH]]", "mount a volume; MODE: rw (default) or ro"},  \
         {"no-start", 0, NULL, "create it without starting it"},                                   \

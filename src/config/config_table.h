@@ -61,6 +61,10 @@
       "PEM file with the certificate chain for TCP; setting it turns TLS on") \
     X(tls, key, PATH, "", 0, 0, RELOAD, "tls-key", "FILE", \
       "PEM file with the private key of the certificate") \
+    X(preview, domain, TEXT, "", 0, 0, 0, "preview-domain", "DOMAIN[:PORT]", \
+      "serve PORT-ID.DOMAIN as previews of sandboxes (default: only by path)") \
+    X(preview, wait, DURATION, "10s", 1, 3600000, ZERO, "preview-wait", "DURATION", \
+      "time that a sandbox which wakes for a connection may take to listen") \
     X(ladder, suspend_after, DURATION, "15m", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
       "suspend-after", "DURATION", "suspend a sandbox after this much idle time") \
     X(ladder, freeze_after, DURATION, "24h", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \

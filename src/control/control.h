@@ -27,6 +27,7 @@
 #include "control/control_exec.h"
 #include "control/control_image.h"
 #include "control/control_key.h"
+#include "control/control_port.h"
 #include "control/control_quota.h"
 #include "control/control_ref.h"
 #include "control/control_replica.h"

@@ -241,17 +241,25 @@ static int own(char **to, const char *text)
     return *to ? 0 : DZ_ENOMEM;
 }
 
-/* Settings that the client did not give are those of the snapshot's sandbox. */
+/* Settings that the client did not give are those of the snapshot's sandbox, except for open ports.
+ * b->id is known. */
 static int inherit(struct branch *b, const struct dz_control_caller *who,
                    const struct dz_control_spec *s, uint64_t memory, struct dz_err *err)
 {
     DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     const struct dz_instance as_row = {
         .id = b->snap.id, .config = b->snap.config, .metadata = b->snap.metadata};
+    DZ_AUTO(dz_freep) char *ports = NULL;
+    struct dz_why why = {0};
     int rc = dz_sandbox_config_of(&as_row, &c, err);
+    if (rc == 0 && s->open_ports && dz_control_ports_make(s->open_ports, b->id, &ports, &why) < 0) {
+        *err = why.err;
+        rc = why.err.code;
+    }
     if (rc < 0)
         return rc;
     const struct dz_control_spec merged = {
+        .ports = ports,
         .expiry = dz_expiry_is_set(&s->expiry) ? s->expiry : c.expiry,
         .size = s->size ? s->size : c.size,
         .policy = s->policy ? s->policy : c.policy,
@@ -305,11 +313,13 @@ static int begin_copy(struct branch *b, const struct dz_control_caller *who,
                       const struct dz_control_spec *spec, uint64_t memory, struct dz_why *why)
 {
     struct dz_err err;
-    int rc = inherit(b, who, spec, memory, &err);
-    if (rc == 0 && spec->id)
+    int rc = 0;
+    if (spec->id)
         (void)snprintf(b->id, sizeof b->id, "%s", spec->id);
-    else if (rc == 0)
+    else
         rc = dz_id_new("sbx", b->id, &err);
+    if (rc == 0)
+        rc = inherit(b, who, spec, memory, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     struct dz_creating *c = begin_create(b, who, dz_snap_bytes(b->e, b->snap.id), why);

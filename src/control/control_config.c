@@ -3,7 +3,7 @@
  * control_config.c - the settings of a sandbox that a client gives: check them, write them into the
  * registry's columns config and metadata, and read those.
  *
- *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
+ *     config {"image","memory_bytes","size","policy","durability","env":{},"auto_resume","ports",
  *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
  *               "expiry":{"max_age_ms","idle_ms","date_ms"}}
  *     metadata  {"labels":{},"metadata":{}}
@@ -265,6 +265,8 @@ int dz_control_check_spec(const struct dz_control_spec *s, uint64_t *ret_memory,
         rc = check_object("labels", s->labels_json, DZ_CONTROL_LABELS_MAX, check_label, why);
     if (rc == 0 && s->metadata_json)
         rc = check_metadata(s->metadata_json, why);
+    if (rc == 0 && s->open_ports)
+        rc = dz_control_ports_make(s->open_ports, "", NULL, why);
     return rc;
 }
 
@@ -328,6 +330,8 @@ char *dz_control_config_text(const struct dz_control_spec *s, const char *image,
         dz_json_key(&j, "volumes");
         dz_json_raw(&j, dz_str(s->volumes_json));
     }
+    if (s->ports)
+        put_object(&j, "ports", s->ports);
     put_object(&j, "env", s->env_json);
     dz_json_end(&j);
     return finish(&j, &b);

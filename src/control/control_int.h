@@ -153,6 +153,13 @@ int dz_control_check_spec(const struct dz_control_spec *spec, uint64_t *ret_memo
 char *dz_control_config_text(const struct dz_control_spec *spec, const char *image,
                              uint64_t memory_bytes);
 char *dz_control_metadata_text(const char *labels_json, const char *metadata_json);
+/* control_port.c: check the ports of a creation; unless ret_text is NULL, make the text for
+ * spec.ports, which the caller frees. */
+int dz_control_ports_make(const char *list_json, const char *id, char **ret_text,
+                          struct dz_why *why);
+/* control_token.c: make a secret, and the hash that is stored. */
+int dz_control_secret_new(char ret_secret[static DZ_CONTROL_SECRET],
+                          char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 /* The only tenant whose objects the caller sees; NULL: the caller sees all tenants. */
 static inline const char *dz_control_sees(const struct dz_control_caller *who)
 {

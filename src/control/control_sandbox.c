@@ -58,7 +58,7 @@ static struct order *make_order(struct dz_control *e, dz_sandbox_done_fn *done, 
 
 struct making {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
-    char *config, *metadata;
+    char *config, *metadata, *ports;
     const char *kind;
     uint64_t memory_bytes, limit_bytes;
     struct dz_instance row;
@@ -68,6 +68,7 @@ static void making_release(struct making *m)
 {
     dz_free(m->config);
     dz_free(m->metadata);
+    dz_free(m->ports);
 }
 
 /* The kind is the image's. */
@@ -105,9 +106,13 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         (void)snprintf(m->id, sizeof m->id, "%s", s->id);
     else if (rc == 0)
         rc = dz_id_new("sbx", m->id, &why->err);
+    if (rc == 0 && s->open_ports)
+        rc = dz_control_ports_make(s->open_ports, m->id, &m->ports, why);
     if (rc < 0)
         return rc;
-    m->config = dz_control_config_text(s, s->image, m->memory_bytes);
+    struct dz_control_spec with_ports = *s;
+    with_ports.ports = m->ports;
+    m->config = dz_control_config_text(&with_ports, s->image, m->memory_bytes);
     m->metadata = dz_control_metadata_text(s->labels_json, s->metadata_json);
     if (!m->config || !m->metadata)
         return dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
@@ -504,8 +509,10 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
         to->ttl_idle_ms = p->expiry.idle_ms;
         *set |= DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
     }
+    if (rc == 0 && p->edit_ports)
+        rc = p->edit_ports(p->edit_arg, row, &c, &m->ports, err);
     if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu || p->replica || p->set_every ||
-                    p->set_expiry)) {
+                    p->set_expiry || p->edit_ports)) {
         const struct dz_control_spec s = {
             .disk_bytes = c.disk_bytes,
             .replica = p->replica ? p->replica : c.replica,
@@ -515,6 +522,7 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
             .durability = c.durability,
             .env_json = c.env,
             .volumes_json = c.volumes,
+            .ports = p->edit_ports ? m->ports : c.ports,
             .no_resume = p->set_resume ? p->no_resume : !c.auto_resume,
             .silence_ms = p->set_silence ? p->silence_ms : c.silence_ms,
             .expiry = p->set_expiry ? p->expiry : c.expiry,

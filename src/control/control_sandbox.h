@@ -41,6 +41,8 @@ struct dz_control_spec {
     const char *env_json;              /* an object of strings */
     const char *labels_json;           /* an object of strings */
     const char *metadata_json;
+    const char *open_ports;     /* an array of {"target","protocol","public"} */
+    const char *ports;          /* control_port.c: open ports as they are stored */
     int64_t timeout_ms;         /* DZ_CONTROL_NO_TIMEOUT: none */
     const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
     int64_t silence_ms; /* a connection that is silent for this long does not count; 0: not given */
@@ -81,6 +83,10 @@ struct dz_control_patch {
     bool set_expiry;
     struct dz_expiry expiry; /* replaces the one that it has */
     bool no_resume, ignore_cpu;
+    /* control_port.c: make the new text of the open ports, which the caller frees; or NULL */
+    int (*edit_ports)(void *arg, const struct dz_instance *row,
+                      const struct dz_sandbox_config *config, char **ret_text, struct dz_err *err);
+    void *edit_arg;
 };
 DZ_NODISCARD int dz_control_change(struct dz_control *e, struct dz_control_target target,
                                    const struct dz_control_patch *p, struct dz_instance *ret_row,

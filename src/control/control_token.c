@@ -36,6 +36,21 @@ bool dz_control_secret_hash(struct dz_str secret, char ret_sha256[static DZ_SHA2
     return true;
 }
 
+int dz_control_secret_new(char ret_secret[static DZ_CONTROL_SECRET],
+                          char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    char digits[DZ_SHA256_HEX];
+    uint8_t random[RANDOM];
+    _Static_assert((int)RANDOM == (int)DZ_SHA256_BYTES, "digits are printed as of a digest");
+    int rc = dz_random(random, sizeof random, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(ret_secret, DZ_CONTROL_SECRET, PREFIX "%s", dz_sha256_hex(random, digits));
+    if (!dz_control_secret_hash(dz_str(ret_secret), ret_sha256))
+        return dz_fail(err, DZ_EIO, "make a token: SHA-256 failed");
+    return 0;
+}
+
 static int only_operator(const struct dz_control_caller *who, struct dz_why *why)
 {
     return who->is_operator ? 0
@@ -98,23 +113,16 @@ int dz_control_token_add(struct dz_control *e, const struct dz_control_caller *w
                          char ret_secret[static DZ_CONTROL_SECRET], struct dz_token_row *ret_row,
                          struct dz_why *why)
 {
-    char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX], digits[DZ_SHA256_HEX];
-    uint8_t random[RANDOM];
+    char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
     struct dz_err err;
-    _Static_assert((int)RANDOM == (int)DZ_SHA256_BYTES, "digits are printed as of a digest");
     int rc = only_operator(who, why);
     if (rc == 0)
         rc = check(spec, why);
     if (rc < 0)
         return rc;
-    rc = dz_random(random, sizeof random, &err);
+    rc = dz_id_new("tok", id, &err);
     if (rc == 0)
-        rc = dz_id_new("tok", id, &err);
-    if (rc == 0) {
-        (void)snprintf(ret_secret, DZ_CONTROL_SECRET, PREFIX "%s", dz_sha256_hex(random, digits));
-        if (!dz_control_secret_hash(dz_str(ret_secret), sha256))
-            rc = dz_fail(&err, DZ_EIO, "make a token: SHA-256 failed");
-    }
+        rc = dz_control_secret_new(ret_secret, sha256, &err);
     if (rc == 0)
         rc = dz_control_know_tenant(e, spec->tenant, &err);
     const struct dz_token_row row = {

@@ -370,6 +370,9 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .connections = (unsigned)d->config->listen_connections,
         .address_connections = (unsigned)d->config->listen_connections_per_address,
         .tenant_requests = (unsigned)d->config->listen_requests_per_tenant,
+        .preview = {.domain = d->config->preview_domain,
+                    .tls = d->config->tls_certificate[0] != '\0',
+                    .wait_ms = d->config->preview_wait},
     };
     return dz_api_new(&api, &d->api, err);
 }

@@ -188,6 +188,8 @@ enum {
 const char *dz_http_peer(const struct dz_http_req *r, char out[static DZ_HTTP_PEER]);
 /* A key for all requests of one client: the bytes of its address, for IPv6 of its network. */
 size_t dz_http_peer_key(const struct dz_http_req *r, uint8_t out[static 16]);
+/* The address of the peer as one of IPv6; IPv4 is mapped, and a peer on a unix socket has ::1. */
+void dz_http_peer_address(const struct dz_http_req *r, uint8_t out[static 16]);
 /* Memory that lives as long as the request waits for its answer. */
 struct dz_arena *dz_http_arena(struct dz_http_req *r);
 /* A pointer for the admit callback's result, for instance the caller; NULL at first. */

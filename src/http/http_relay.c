@@ -160,8 +160,7 @@ static void put_cookies(struct dz_buf *to, const char *value)
         dz_buf_adds(to, "\r\n");
 }
 
-/* Path and query of the target without the prefix and our token. False: it has no path to send. */
-static bool put_target(struct dz_buf *to, const struct dz_http_head *head, struct dz_str prefix)
+bool dz_http_relay_target(struct dz_buf *to, const struct dz_http_head *head, struct dz_str prefix)
 {
     struct dz_str target = dz_str(head->target), part, ours;
     if (dz_str_eqz(target, "*")) {
@@ -271,7 +270,7 @@ int dz_http_relay_begin(struct dz_http_relay *r, const struct dz_http_head *head
         return dz_fail(err, DZ_EINVAL, "%s is not forwarded to a sandbox", head->method);
     }
     dz_buf_addf(to_guest, "%s ", head->method);
-    if (!put_target(to_guest, head, opts->prefix))
+    if (!dz_http_relay_target(to_guest, head, opts->prefix))
         return dz_fail(err, DZ_EINVAL, "the target of the request cannot be forwarded");
     dz_buf_addf(to_guest, " HTTP/1.%d\r\n", head->minor);
     if (host)

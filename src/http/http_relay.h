@@ -41,6 +41,10 @@ enum dz_http_preview_from dz_http_preview_token(const struct dz_http_head *head,
 bool dz_http_preview_host(struct dz_str host, struct dz_str domain, uint32_t *ret_port,
                           struct dz_str *ret_id);
 
+/* Append the path and query of the target without the prefix and our token. False: it has no path
+ * to forward. */
+bool dz_http_relay_target(struct dz_buf *to, const struct dz_http_head *head, struct dz_str prefix);
+
 struct dz_http_relay_opts {
     const char *peer; /* address of the client, for X-Forwarded-For */
     bool tls;         /* for X-Forwarded-Proto */

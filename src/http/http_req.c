@@ -494,6 +494,11 @@ size_t dz_http_peer_key(const struct dz_http_req *r, uint8_t out[static 16])
     return dz_http_address_key(r->conn, out);
 }
 
+void dz_http_peer_address(const struct dz_http_req *r, uint8_t out[static 16])
+{
+    memcpy(out, r->conn && r->conn->tcp ? &r->conn->address : &in6addr_loopback, 16);
+}
+
 struct dz_arena *dz_http_arena(struct dz_http_req *r)
 {
     return &r->arena;

@@ -2,7 +2,7 @@
  *
  * sandbox_config.c - parse the columns config and metadata of a row, and build environments.
  *
- *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
+ *     config {"image","memory_bytes","size","policy","durability","env":{},"auto_resume","ports",
  *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
  *               "expiry":{"max_age_ms","idle_ms","date_ms"},
  *               "volumes":[{"name","path","mode","subpath"}]}
@@ -28,7 +28,7 @@ enum {
  * none. */
 struct reader {
     struct dz_buf b;
-    size_t at[9];
+    size_t at[10];
 };
 
 static void keep(struct reader *r, int i, const char *text)
@@ -94,6 +94,11 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     keep_object(&r, 4, json_object_get(c, "env"));
     keep_object(&r, 5, json_object_get(m, "labels"));
     keep_object(&r, 6, json_object_get(m, "metadata"));
+    /* ports of a config that was copied from another sandbox are not open here */
+    const json_t *ports = json_object_get(c, "ports");
+    const char *of = json_string_value(json_object_get(ports, "of"));
+    if (of && row->id && strcmp(of, row->id) == 0)
+        keep_object(&r, 9, ports);
     const json_t *resume = json_object_get(c, "auto_resume");
     const json_t *expiry = json_object_get(c, "expiry");
     size_t n;
@@ -110,6 +115,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
             .volumes = kept(&r, 8, text),
             .labels = kept(&r, 5, text),
             .metadata = kept(&r, 6, text),
+            .ports = kept(&r, 9, text),
             .memory_bytes = (uint64_t)count_of(c, "memory_bytes"),
             .disk_bytes = (uint64_t)count_of(c, "disk_bytes"),
             .silence_ms = count_of(c, "connection_silence_ms"),

@@ -37,6 +37,12 @@ option 'sandbox create --ttl-max-age --ttl-idle --expires' '
     run 0 doze sandbox create base --persistent --no-start -n s-exp --ttl-max-age 7d --ttl-idle 1d --expires 2099-01-01T00:00:00Z && shown s-exp "\"date\":\"2099-01-01T00:00:00.000Z\""'
 option 'expiry --ttl-max-age --ttl-idle --expires --none' '
     run 0 doze expiry c-a --ttl-max-age 7d --ttl-idle 1d --expires 2099-01-01T00:00:00Z && shown c-a "\"ttl_max_age_ms\":604800000" && run 0 doze expiry c-a --none && has out never'
+option 'port open --public --protocol --json -q' '
+    run 0 doze port open c-a 80 --public --protocol ws --json && has out "\"public\":true" && has out "\"protocol\":\"ws\"" && run 0 doze port open c-a 81 -q && has out /81/ && run 0 doze port ls c-a --json && has out "\"target\":81" && run 0 doze port ls c-a -q && has out 80 && run 0 doze port close c-a 80'
+option 'preview token --name --json -q' '
+    run 0 doze preview token c-a 81 --name one --json && has out "\"name\":\"one\"" && run 0 doze preview token c-a 81 -q && has out doze_ && run 0 doze preview ls c-a --json && has out prv_ && run 0 doze preview ls c-a -q && has out prv_ && run 0 doze preview url c-a 81 && has out /81/ && run 0 doze preview rm c-a 81 one'
+option 'create --port, sandbox create --port' '
+    run 0 doze create base --no-start -n c-p --port 80 --port 81:public && shown c-p "\"target\":81,\"protocol\":\"http\",\"public\":true" && run 0 doze sandbox create base --persistent --no-start -n s-p --port 82 && shown s-p "\"target\":82"'
 option 'schedule add --cron --zone --every --at --missed --overlap --workdir --user --timeout' '
     run 0 doze schedule add c-a cr --cron "0 3 * * *" --zone UTC --missed all --overlap queue --workdir /tmp --user root --timeout 5m true && run 0 doze schedule add c-a ev --every 9h true && run 0 doze schedule add c-a once --at 2099-01-01T00:00:00Z true &&
     run 0 doze schedule ls c-a --json && has out "\"missed\":\"all\"" && has out "\"overlap\":\"queue\"" && has out "\"timeout_ms\":300000" && has out "\"every_ms\":32400000" && has out "2099-01-01" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"root\"" &&
@@ -170,6 +176,8 @@ third_daemon() { # doze daemon OPTIONS: on third
     up
 }
 held() { run 0 python3 "$LIB_ROOT/tests/lib/held.py" "$@" && cat out; }
+option 'daemon --preview-domain --preview-wait' '
+    third_daemon doze daemon --preview-domain pv.example --preview-wait 0 && run 0 doze create base --no-start -n pv --port 80 && run 0 doze preview url pv 80 && has out .pv.example/'
 option 'daemon --connections: the 17th is accepted when one of the 16 has left' '
     third_daemon doze daemon --connections 16 && held connections "$PWD/third/doze.sock" 20 && has out "answered 16 later 4" && third_daemon doze daemon && held connections "$PWD/third/doze.sock" 20 && has out "answered 20 later 0"'
 option 'daemon --plain --connections-per-address' '

@@ -82,6 +82,8 @@ PAIRS_OF = {
     "snapshot": [(snap, never(snap)), ("secret-snap", "secret-snax")],
     "fork": [(fork, never(fork)), ("secret-fork", "secret-forx")],
     "ref": [(ref, never(ref))],
+    "port": [("8080", "8080")],
+    "preview_token": [("secret-tok", "secret-tok")],
     "schedule": [(sch, never(sch)), ("secret-job", "secret-jox")],
     "volume": [(vol, never(vol)), ("secret-volume", "secret-volumx")],
     "n": [("1", "1")],
@@ -94,6 +96,7 @@ BODIES = {
     "/exec": {"cmd": ["true"]}, "/signal": {"signal": "TERM"}, "/resize": {"rows": 2, "cols": 2}, "/sql": {"query": "SELECT 1"},
     "/mkdir": {"path": "/workspace/x"}, "/move": {"from": "/workspace/a", "to": "/workspace/b"}, "/hold": {"for": "1s"},
     "/timeout": {"after": "1h", "action": "pause"}, "/wait": {"timeout": "10ms"}, "/stdin": "hello",
+    "/ports": {"target": 80},
 }
 
 

@@ -35,7 +35,7 @@ CREATE = {
     "name": NAME, "image": WORD, "snapshot": WORD, "pull": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
     "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
-    "ports": LATER, "network": LATER, "volumes": MOUNTS, "services": LATER,
+    "ports": [1, "x", {}, [1], [{}], [{"target": 0}], [{"target": 65536}], [{"target": "80"}], [{"target": 80, "protocol": "tcp"}], [{"target": 80, "protocol": "x"}], [{"target": 80, "public": 1}], [{"target": 80, "x": 1}], [{"target": 80}, {"target": 80}], [{"target": i + 1} for i in range(33)]], "network": LATER, "volumes": MOUNTS, "services": LATER,
 }
 SCHEDULE = {
     "every": NOT_LENGTH + ["1ms", "999ms", 0, "367d"], "missed": WORD, "overlap": WORD, "enabled": NOT_BOOL,
@@ -59,6 +59,8 @@ BODIES = [  # method, path, a body that would do, the wrong values of each field
     ("POST", S + "/schedules", {"name": "s", "cron": "* * * * *", "cmd": ["true"]}, {
         "zone": NOT_TEXT + ["No/Where", "../etc/passwd", "/etc/passwd", "a" * 64, LONG]}),
     ("POST", "/v1/volumes", {"name": "v"}, {"name": NAME, "size": NOT_SIZE + ["1KiB"]}),
+    ("POST", S + "/ports", {"target": 8080}, {
+        "target": [0, -1, 65536, "80", 1.5, True, [], {}, 1 << 40], "protocol": WORD + ["tcp"], "public": NOT_BOOL}),
     ("POST", S + "/snapshot", {}, {"name": NAME}),
     ("POST", S + "/fork", {}, {"label": NOT_TEXT + [LONG], "count": [-1, "x", True, [], {}, 1.5, 1 << 40]}),
     ("POST", S + "/clone", {}, {"name": NAME, "tenant": NOT_TEXT + ["", "a b", LONG]}),

@@ -196,7 +196,7 @@ static bool fits(const json_t *s, const struct dz_api_field *f)
     case DZ_API_OBJECT:
         return has_type(s, "object") || refers(s, "Strings");
     case DZ_API_LIST:
-        return refers(s, "Mounts");
+        return has_type(s, "array") || refers(s, "Mounts");
     case DZ_API_WORDS:
         return has_type(s, "array");
     case DZ_API_INPUT:
