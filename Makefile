@@ -113,7 +113,7 @@ $(call program,doze_hostile,src/cli/main.c $(HOSTILE),cli)
 $(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub linux replica blob rented
+BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub linux replica blob rented net
 NEEDS_bench_wasm  := wasm
 NEEDS_bench_sleep := image
 NEEDS_bench_cell  := cell

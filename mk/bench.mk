@@ -16,7 +16,7 @@ $(B)/bench/linux_work: bench/linux/linux_work.c
 	@mkdir -p $(@D)
 	gcc -std=gnu17 -O2 -Wall -Wextra -Werror -static $< -o $@
 bench-%: ## one bench (release build), for instance bench-spawn
-	@$(IN_RELEASE) $(addprefix $(RELEASE)/,bench_$* $(if $(filter run daemon linux replica,$*),doze) \
+	@$(IN_RELEASE) $(addprefix $(RELEASE)/,bench_$* $(if $(filter run daemon linux net replica,$*),doze) \
 	  $(if $(filter linux,$*),bench/linux_work))
 	@$(RELEASE)/bench_$*
 bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
