@@ -42,7 +42,8 @@ DZ_NORETURN static void child(int fd, bool outlives, bool runs_native)
     const struct dz_cell_fence fence = {.file_bytes = DZ_CELL_FILE_SIZE,
                                         .dirty = &dirty,
                                         .native = runs_native ? &native : NULL,
-                                        .outlives = outlives};
+                                        .outlives = outlives,
+                                        .net = true};
     struct dz_err err = {0};
     int fds[1] = {fd};
     int rc = dz_cell_enter(&fence, fds, 1, &err);

@@ -275,8 +275,9 @@ struct dz_cell_fence {
     uint64_t memory_bytes; /* private memory; 0: no limit of its own */
     struct dz_os_dirty *
         *dirty; /* where to put a tracker of dirty pages; NULL: no tracker is wanted */
-    struct dz_cell_native *native;   /* to be opened; NULL: it runs no native programs */
-    bool outlives;                   /* it keeps running when its host dies */
+    struct dz_cell_native *native; /* to be opened; NULL: it runs no native programs */
+    bool outlives;                 /* it keeps running when its host dies */
+    bool net; /* a cell, which may have connections to the outside; a call has none */
     const struct dz_os_users *users; /* become `user`, which is one of these; NULL: keep the user */
     uint32_t user;
 };

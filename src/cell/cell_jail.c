@@ -96,8 +96,9 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         {RLIMIT_DATA, fence->memory_bytes},
     };
     const struct dz_os_jail jail = {
-        .calls = calls,
-        .call_count = dz_cell_calls(false, fence->native, NULL, calls),
+        .calls = fence->net ? calls : dz_os_jail_compute,
+        .call_count = fence->net ? dz_cell_calls(false, fence->native, NULL, calls)
+                                 : dz_os_jail_compute_count,
         .open = fence->native ? open_native : NULL,
         .arg = fence->native,
         .landlock_proc = fence->native,
@@ -111,6 +112,7 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .user = fence->user,
     };
     struct dz_os_jail_report report;
+    assert(fence->net || !fence->native);
     return dz_os_jail_enter(&jail, &report, err);
 }
 
