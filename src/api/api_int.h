@@ -48,6 +48,7 @@ struct dz_api {
     int64_t metered_ms; /* the metrics have the usage up to this time */
     /* the control plane's counts that the metrics already include */
     struct dz_control_counts counted;
+    struct dz_control_egress_counts egress;
     struct dz_control_replicas replicas; /* the same of replicas */
 };
 

@@ -33,6 +33,13 @@ enum {
     X(WARM, GAUGE, "doze_sandboxes_warm", "awake sandboxes", "")                                   \
     X(OPERATIONS, GAUGE, "doze_operations", "lifecycle operations in progress", "")                \
     X(CONNECTIONS, GAUGE, "doze_http_connections", "open HTTP connections", "")                    \
+    X(EGRESS_OPEN, GAUGE, "doze_egress_connections", "open connections to other machines", "")     \
+    X(EGRESS_OPENED, COUNTER, "doze_egress_connections_total",                                     \
+      "connections to other machines, by result", "result")                                        \
+    X(EGRESS_REFUSED, COUNTER, "doze_egress_refused_total",                                        \
+      "connections that egress rules refused", "reason")                                           \
+    X(EGRESS_NAMES, COUNTER, "doze_egress_names_total", "names resolved for sandboxes", "result")  \
+    X(EGRESS_RESTARTS, COUNTER, "doze_broker_restarts_total", "brokers that died", "")             \
     X(CREATES, COUNTER, "doze_creates_total", "sandboxes created", "")                             \
     X(WAKES, COUNTER, "doze_wakes_total", "sandboxes woken", "")                                   \
     X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "sandboxes woken from cold storage", "")       \
@@ -221,6 +228,24 @@ static void set_replicas(struct dz_api *a)
     dz_free(s);
 }
 
+static void add_egress(struct dz_api *a)
+{
+    struct dz_control_egress_counts now, *seen = &a->egress;
+    dz_control_egress_counts(a->control, &now);
+    dz_metric_set(a->metrics, EGRESS_OPEN, (double)now.open);
+    dz_metric_add(a->metrics, EGRESS_OPENED, (double)(now.opened - seen->opened), "opened");
+    dz_metric_add(a->metrics, EGRESS_OPENED, (double)(now.failed - seen->failed), "failed");
+    dz_metric_add(a->metrics, EGRESS_OPENED, (double)(now.shut - seen->shut), "shut");
+    for (size_t i = 0; i < DZ_ARRAY_LEN(now.refused); i++)
+        dz_metric_add(a->metrics, EGRESS_REFUSED, (double)(now.refused[i] - seen->refused[i]),
+                      dz_control_egress_reasons[i]);
+    dz_metric_add(a->metrics, EGRESS_NAMES, (double)(now.names - seen->names), "resolved");
+    dz_metric_add(a->metrics, EGRESS_NAMES, (double)(now.names_refused - seen->names_refused),
+                  "refused");
+    dz_metric_add(a->metrics, EGRESS_RESTARTS, (double)(now.restarts - seen->restarts));
+    *seen = now;
+}
+
 /* Add what was used since the last call. If the clock was set back, begin from there. */
 static void add_metered(struct dz_api *a)
 {
@@ -257,6 +282,7 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     dz_metric_set(a->metrics, DISK_RESERVE, (double)space.reserve_bytes);
     dz_metric_set(a->metrics, DISK_LEVEL, (double)space.level);
     set_replicas(a);
+    add_egress(a);
     add_metered(a);
     struct process p;
     process_of(0, &p);

@@ -54,15 +54,17 @@ static void put_timeout(const struct dz_api *a, struct dz_json *j, const struct 
     dz_json_end(j);
 }
 
-static void put_capabilities(struct dz_json *j, const struct dz_instance *row)
+static void put_capabilities(const struct dz_api *a, struct dz_json *j,
+                             const struct dz_instance *row)
 {
     const bool sleeps = !row->ephemeral;
     const struct {
         const char *name;
         bool has;
-    } all[] = {{"suspend", sleeps}, {"resume", sleeps},    {"hibernate", sleeps},
-               {"fork_disk", true}, {"fork_memory", true}, {"network", false},
-               {"pty", true},       {"preview", true},     {"desktop", false}};
+    } all[] = {
+        {"suspend", sleeps}, {"resume", sleeps},    {"hibernate", sleeps},
+        {"fork_disk", true}, {"fork_memory", true}, {"network", dz_control_egress_on(a->control)},
+        {"pty", true},       {"preview", true},     {"desktop", false}};
     dz_json_key(j, "capabilities");
     dz_json_object(j);
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
@@ -118,6 +120,10 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_raw(j, "env", c.env);
     put_raw(j, "labels", c.labels);
     put_raw(j, "metadata", c.metadata);
+    if (c.network)
+        put_raw(j, "network", c.network);
+    else
+        dz_json_put_null(j, "network");
 }
 
 static void put_progress(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
@@ -144,7 +150,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_text(j, "keep", row->keep);
     dz_json_put_bool(j, "persistent", row->ephemeral == 0);
     put_timeout(a, j, row);
-    put_capabilities(j, row);
+    put_capabilities(a, j, row);
     dz_api_put_time(j, "created_at", row->created);
     /* updated is in whole seconds: rounded down, it may lie before created. */
     dz_api_put_time(j, "updated_at",
@@ -253,7 +259,7 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"timeout", DZ_API_SUB, 0, create_timeout, offsetof(struct create, timeout)},
     {"ports", DZ_API_LIST, offsetof(struct create, spec.open_ports), NULL, 0},
     {"expiry", DZ_API_SUB, 0, create_expiry, 0},
-    {"network", DZ_API_LATER, 0, NULL, 0},
+    {"network", DZ_API_OBJECT, offsetof(struct create, spec.network_json), NULL, 0},
     {"volumes", DZ_API_LIST, offsetof(struct create, spec.volumes_json), NULL, 0},
     {"services", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
@@ -525,7 +531,7 @@ const struct dz_api_field dz_api_patch_fields[] = {
     {"replica_every", DZ_API_DURATION, offsetof(struct patch, p.replica_every_ms), NULL, 0},
     {"timeout", DZ_API_SUB, 0, patch_timeout, offsetof(struct patch, timeout)},
     {"expiry", DZ_API_SUB, 0, patch_expiry, offsetof(struct patch, expiry)},
-    {"network", DZ_API_LATER, 0, NULL, 0},
+    {"network", DZ_API_OBJECT, offsetof(struct patch, p.network_json), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 

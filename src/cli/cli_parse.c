@@ -16,7 +16,7 @@
 #include <getopt.h>
 #include <string.h>
 
-#define OPTIONS_MAX 64  /* rows of the options of one command, --help included */
+#define OPTIONS_MAX 96  /* rows of the options of one command, --help included */
 #define LONG_BASE   256 /* value of the first row's long name */
 #define HELP_VALUE  (LONG_BASE - 1)
 

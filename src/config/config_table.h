@@ -132,6 +132,26 @@
       "cells-cpu", "PERCENT", "CPU time of all sandboxes in per cent of one core (0: no limit)") \
     X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \
       "cells-processes", "N", "processes of all sandboxes, limited by a cgroup (0: no limit)") \
+    X(egress, mode, WORD, "off", 0, 0, 0, "egress-mode", "off|deny_all|allow_all", \
+      "what sandboxes without egress rules reach (off: none reaches other machines)") \
+    X(egress, allow_cidrs, TEXT, "", 0, 0, 0, "egress-allow-cidrs", "CIDR,...", \
+      "addresses that sandboxes reach at most (default: all)") \
+    X(egress, allow_domains, TEXT, "", 0, 0, 0, "egress-allow-domains", "NAME,...", \
+      "names that sandboxes reach at most: example.com, *.example.com") \
+    X(egress, allow_ports, TEXT, "", 0, 0, 0, "egress-allow-ports", "PORT,...", \
+      "ports of these addresses and names that sandboxes reach (default: all)") \
+    X(egress, deny_cidrs, TEXT, "", 0, 0, 0, "egress-deny-cidrs", "CIDR,...", \
+      "addresses that no sandbox reaches") \
+    X(egress, deny_domains, TEXT, "", 0, 0, 0, "egress-deny-domains", "NAME,...", \
+      "names that no sandbox reaches or resolves") \
+    X(egress, local_cidrs, TEXT, "", 0, 0, 0, "egress-local-cidrs", "CIDR,...", \
+      "reserved addresses that sandboxes may reach by their rules (default: none)") \
+    X(egress, resolvers, TEXT, "", 0, 0, 0, "egress-resolvers", "ADDRESS[:PORT],...", \
+      "name servers for sandboxes (default: those of /etc/resolv.conf)") \
+    X(egress, connect_timeout, DURATION, "127s", 1000, 127000, 0, "egress-connect-timeout", "DURATION", \
+      "time for connecting to another machine") \
+    X(egress, connections, NUMBER, "256", 1, 1024, 0, "egress-connections", "N", \
+      "concurrent connections of one sandbox to other machines") \
     X(cold, url, TEXT, "", 0, 0, 0, "cold-url", "URL", \
       "cold storage: s3://BUCKET/PREFIX or file:///DIR (default: DATA/cold)") \
     X(cold, key_file, PATH, "", 0, 0, 0, "cold-key-file", "FILE", \

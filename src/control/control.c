@@ -320,7 +320,9 @@ static int open_all(struct dz_control *e, const struct dz_control_opts *opts, st
         .files_arg = e,
         .accounts = &e->accounts,
     };
-    rc = dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
+    rc = dz_egress_open(e, &opts->egress, err);
+    if (rc == 0)
+        rc = dz_sandboxes_new(&sandboxes, &e->sandboxes, err);
     return rc < 0 ? rc : dz_control_schedules_open(e, err);
 }
 
@@ -481,6 +483,7 @@ void dz_control_free(struct dz_control *e)
     dz_control_image_verify_drop(e->verify);
     dz_schedules_free(e->schedules);
     dz_sandboxes_free(e->sandboxes);
+    dz_egress_close(e);
     dz_replicas_close(e); /* the last commits of all cells are in their logs now */
     dz_copies_release(e);
     dz_control_images_forget(e, NULL);

@@ -272,6 +272,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
         .ignore_cpu = s->ignore_cpu || c.ignore_cpu,
         .replica = s->replica ? s->replica : c.replica,
         .replica_every_ms = s->replica_every_ms ? s->replica_every_ms : c.replica_every_ms,
+        .network_json = s->network_json ? s->network_json : c.network,
     };
     b->config = dz_control_config_text(&merged, c.image, memory ? memory : c.memory_bytes);
     b->metadata = dz_control_metadata_text(s->labels_json ? s->labels_json : c.labels,
@@ -347,6 +348,8 @@ int dz_control_branch(struct dz_control *e, const struct dz_control_caller *who,
         rc = dz_volumes_check(e, who, spec->volumes_json, why);
     if (rc == 0)
         rc = dz_replica_check_url(spec->replica, who->is_operator, why);
+    if (rc == 0)
+        rc = dz_egress_check(e, spec->network_json, why);
     if (rc == 0)
         rc = dz_control_snapshot_get(e, (struct dz_control_target){who, spec->snapshot}, &b->snap,
                                      why);

@@ -332,6 +332,8 @@ char *dz_control_config_text(const struct dz_control_spec *s, const char *image,
     }
     if (s->ports)
         put_object(&j, "ports", s->ports);
+    if (s->network_json)
+        put_object(&j, "network", s->network_json);
     put_object(&j, "env", s->env_json);
     dz_json_end(&j);
     return finish(&j, &b);

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "blob/blob_open.h"
+#include "control/control_egress.h"
 #include "control/control_quota.h"
 #include "control/control_replica.h"
 #include "control/control_space.h"
@@ -28,7 +29,8 @@ struct dz_control_opts {
     struct dz_space_opts space;
     struct dz_blobs_place cold; /* without an owner; url NULL or "": "cold" in the data directory */
     struct dz_control_replica_opts replica; /* connections 0: the defaults */
-    uint64_t held_tenant, held_all;         /* limits of dz_control_account(); 0: the defaults */
+    struct dz_control_egress_opts egress;
+    uint64_t held_tenant, held_all; /* limits of dz_control_account(); 0: the defaults */
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */
 DZ_NODISCARD int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_engine,

@@ -458,6 +458,23 @@ static void host_copies_down(void *arg, struct dz_sandbox *s, int code, const ch
         dz_copies_free(s);
 }
 
+static void host_net_connect(void *arg, struct dz_sandbox *s, uint64_t ticket,
+                             const struct dz_cell_address *to)
+{
+    dz_egress_connect(arg, s, ticket, to);
+}
+
+static void host_net_closed(void *arg, struct dz_sandbox *s, uint64_t ticket)
+{
+    (void)s;
+    dz_egress_closed(arg, ticket);
+}
+
+static void host_net_query(void *arg, struct dz_sandbox *s, const struct dz_net_query *query)
+{
+    dz_egress_query(arg, s, query);
+}
+
 const struct dz_sandbox_host dz_control_host = {
     .prepare = host_prepare,
     .started = host_started,
@@ -473,4 +490,7 @@ const struct dz_sandbox_host dz_control_host = {
     .timed = host_timed,
     .copied = host_copied,
     .copies_down = host_copies_down,
+    .net_connect = host_net_connect,
+    .net_closed = host_net_closed,
+    .net_query = host_net_query,
 };

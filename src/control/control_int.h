@@ -124,6 +124,7 @@ struct dz_control {
     struct dz_cold_replicas cold_replicas; /* what cold storage may ask of it */
     struct dz_poll *replica_poll;
     struct dz_schedules *schedules; /* control_schedule.c */
+    struct dz_egress *egress;       /* control_egress.c; NULL: egress.mode is off */
     struct dz_accounts accounts;    /* bytes buffered for tenants */
     struct dz_timer *notify;        /* notifies the listeners of events */
     struct dz_timer *tidy;          /* checkpoints the registry's WAL when it is quiet */
@@ -450,5 +451,24 @@ void dz_intent_remove(const struct dz_control *e, const char *id);
 int dz_intent_undo(const struct dz_control *e, const char *id, struct dz_err *err);
 /* Undo the intents that an earlier daemon left. */
 int dz_intents_recover(const struct dz_control *e, struct dz_err *err);
+
+/* --- control_egress.c ---------------------------------------------------------------------------
+ */
+struct dz_control_egress_opts;
+struct dz_net_query;
+int dz_egress_open(struct dz_control *e, const struct dz_control_egress_opts *o,
+                   struct dz_err *err);
+void dz_egress_close(struct dz_control *e);
+/* Check the field `network` of a request. NULL is fine. */
+int dz_egress_check(const struct dz_control *e, const char *network_json, struct dz_why *why);
+/* As the functions net_connect, net_closed and net_query of struct dz_sandbox_host. */
+void dz_egress_connect(struct dz_control *e, const struct dz_sandbox *s, uint64_t ticket,
+                       const struct dz_cell_address *to);
+void dz_egress_closed(struct dz_control *e, uint64_t ticket);
+void dz_egress_query(struct dz_control *e, const struct dz_sandbox *s,
+                     const struct dz_net_query *query);
+/* The rules of the sandbox have changed: end the connections that they forbid. */
+void dz_egress_changed(struct dz_control *e, const char *id);
+void dz_egress_sweep(struct dz_control *e);
 
 #endif

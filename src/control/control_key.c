@@ -168,6 +168,7 @@ void dz_control_keys_release(struct dz_control *e)
 /* Remove expired handles, keys and tokens, and closed references. */
 void dz_control_sweep(void *arg)
 {
+    dz_egress_sweep(arg);
     struct dz_control *e = arg;
     struct dz_err err;
     size_t n = 0;

@@ -92,6 +92,8 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         rc = dz_volumes_check(e, who, s->volumes_json, why);
     if (rc == 0)
         rc = dz_replica_check_url(s->replica, who->is_operator, why);
+    if (rc == 0)
+        rc = dz_egress_check(e, s->network_json, why);
     if (rc == 0 && !s->image)
         rc = dz_why(why, DZ_EINVAL, "image",
                     "image: an image is required; \"doze image ls\" lists the available ones");
@@ -512,11 +514,12 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
     if (rc == 0 && p->edit_ports)
         rc = p->edit_ports(p->edit_arg, row, &c, &m->ports, err);
     if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu || p->replica || p->set_every ||
-                    p->set_expiry || p->edit_ports)) {
+                    p->set_expiry || p->edit_ports || p->network_json)) {
         const struct dz_control_spec s = {
             .disk_bytes = c.disk_bytes,
             .replica = p->replica ? p->replica : c.replica,
             .replica_every_ms = p->set_every ? p->replica_every_ms : c.replica_every_ms,
+            .network_json = p->network_json ? p->network_json : c.network,
             .size = c.size,
             .policy = c.policy,
             .durability = c.durability,
@@ -575,6 +578,8 @@ int dz_control_change(struct dz_control *e, struct dz_control_target target,
     if (rc == 0)
         rc = dz_replica_check_url(p->replica, target.who->is_operator, why);
     if (rc == 0)
+        rc = dz_egress_check(e, p->network_json, why);
+    if (rc == 0)
         rc = dz_control_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral && p->timeout_action && strcmp(p->timeout_action, "pause") == 0)
         rc = dz_why(why, DZ_EINVAL, "timeout.action",
@@ -593,6 +598,8 @@ int dz_control_change(struct dz_control *e, struct dz_control_target target,
         return dz_why_err(why, rc, &err);
     *ret_row = changed;
     dz_replica_row(e, &changed);
+    if (p->network_json)
+        dz_egress_changed(e, row.id);
     if (p->set_timeout) {
         rc = set_timeout(e, row.id, p, &changed, why);
         if (rc < 0)

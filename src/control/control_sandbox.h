@@ -46,6 +46,7 @@ struct dz_control_spec {
     int64_t timeout_ms;         /* DZ_CONTROL_NO_TIMEOUT: none */
     const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
     int64_t silence_ms; /* a connection that is silent for this long does not count; 0: not given */
+    const char *network_json; /* an object: the egress rules */
     const char *replica;      /* a URL, DZ_CONTROL_REPLICA_OFF, _DEFAULT; NULL: not given */
     int64_t replica_every_ms; /* 0: the server's */
     struct dz_expiry expiry;  /* date: ms since 1970, by the wall clock */
@@ -74,7 +75,7 @@ DZ_NODISCARD int dz_control_list(struct dz_control *e, const struct dz_control_c
 
 /* The changes; NULL, false: unchanged. */
 struct dz_control_patch {
-    const char *name, *labels_json, *metadata_json, *idle_mode, *replica;
+    const char *name, *labels_json, *metadata_json, *idle_mode, *replica, *network_json;
     int64_t replica_every_ms; /* 0: the server's */
     bool set_every, set_idle, set_resume, set_timeout, set_silence, set_cpu;
     int64_t idle_ms, silence_ms;

@@ -355,6 +355,19 @@ static int start_engine(struct daemon *d, struct dz_err *err)
                 .schedules = quota(d->config->quotas_schedules),
             },
         .prices = prices,
+        .egress =
+            {
+                .mode = d->config->egress_mode,
+                .allow_cidrs = d->config->egress_allow_cidrs,
+                .allow_domains = d->config->egress_allow_domains,
+                .allow_ports = d->config->egress_allow_ports,
+                .deny_cidrs = d->config->egress_deny_cidrs,
+                .deny_domains = d->config->egress_deny_domains,
+                .local_cidrs = d->config->egress_local_cidrs,
+                .resolvers = d->config->egress_resolvers,
+                .connect_timeout_ms = d->config->egress_connect_timeout,
+                .connections = d->config->egress_connections,
+            },
         .held_tenant = d->config->listen_unread_per_tenant,
         .held_all = d->config->listen_unread,
     };

@@ -324,9 +324,9 @@ static bool port_allowed(const struct dz_net_rules *r, const struct dz_net_to *t
 enum dz_net_verdict dz_net_rules_judge(const struct dz_net_rules *r, const struct dz_net_to *to)
 {
     const struct dz_net_addr a = unwrap(&to->addr), *const as_given = &to->addr;
-    const bool nobody = is_reserved(&a) || is_reserved(as_given) ||
-                        any_holds(r, DZ_NET_HOST_CIDRS, &a) ||
-                        any_holds(r, DZ_NET_HOST_CIDRS, as_given);
+    const bool nobody = !r->reserved_elsewhere && (is_reserved(&a) || is_reserved(as_given) ||
+                                                   any_holds(r, DZ_NET_HOST_CIDRS, &a) ||
+                                                   any_holds(r, DZ_NET_HOST_CIDRS, as_given));
     if (to->port == 0 || (nobody && !any_holds(r, DZ_NET_OPERATOR_CIDRS, &a)))
         return DZ_NET_RESERVED;
     if (any_holds(r, DZ_NET_DENY_CIDRS, &a) || any_holds(r, DZ_NET_DENY_CIDRS, as_given) ||

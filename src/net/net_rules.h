@@ -64,6 +64,8 @@ enum dz_net_list {
 struct dz_net_rules {
     enum dz_net_mode mode;
     bool mode_given;
+    bool
+        reserved_elsewhere; /* other rules refuse reserved addresses: skip the order's first step */
     DZ_VEC(, struct dz_net_cidr) cidrs[DZ_NET_CIDR_LISTS];
     DZ_VEC(, struct dz_net_domain) allow_domains, deny_domains;
     DZ_VEC(, uint16_t) allow_ports;

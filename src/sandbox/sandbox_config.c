@@ -4,7 +4,7 @@
  *
  *     config {"image","memory_bytes","size","policy","durability","env":{},"auto_resume","ports",
  *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
- *               "expiry":{"max_age_ms","idle_ms","date_ms"},
+ *               "network":{},"expiry":{"max_age_ms","idle_ms","date_ms"},
  *               "volumes":[{"name","path","mode","subpath"}]}
  *     metadata  {"labels":{},"metadata":{}}
  */
@@ -24,14 +24,29 @@ enum {
 };
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+enum text {
+    IMAGE,
+    SIZE,
+    POLICY,
+    DURABILITY,
+    ENV,
+    LABELS,
+    METADATA,
+    REPLICA,
+    VOLUMES,
+    PORTS,
+    NETWORK,
+    TEXTS,
+};
+
 /* Collects the strings of a config in one block. at[i] is 1 plus the offset of string i; 0:
  * none. */
 struct reader {
     struct dz_buf b;
-    size_t at[10];
+    size_t at[TEXTS];
 };
 
-static void keep(struct reader *r, int i, const char *text)
+static void keep(struct reader *r, enum text i, const char *text)
 {
     r->at[i] = text ? r->b.len + 1 : 0;
     if (text)
@@ -44,7 +59,7 @@ static int to_buffer(const char *p, size_t n, void *b)
     return 0;
 }
 
-static void keep_object(struct reader *r, int i, const json_t *o)
+static void keep_object(struct reader *r, enum text i, const json_t *o)
 {
     r->at[i] = r->b.len + 1;
     if (!o || json_dump_callback(o, to_buffer, &r->b, JSON_COMPACT) < 0)
@@ -52,7 +67,7 @@ static void keep_object(struct reader *r, int i, const json_t *o)
     dz_buf_add(&r->b, "", 1);
 }
 
-static const char *kept(const struct reader *r, int i, const char *text)
+static const char *kept(const struct reader *r, enum text i, const char *text)
 {
     return r->at[i] ? text + r->at[i] - 1 : NULL;
 }
@@ -84,21 +99,24 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
         json_decref(m);
         return dz_fail(err, DZ_ECORRUPT, "the row of %s: its config is not a JSON object", row->id);
     }
-    keep(&r, 0, json_string_value(json_object_get(c, "image")));
-    keep(&r, 1, json_string_value(json_object_get(c, "size")));
-    keep(&r, 2, json_string_value(json_object_get(c, "policy")));
-    keep(&r, 3, json_string_value(json_object_get(c, "durability")));
-    keep(&r, 7, json_string_value(json_object_get(c, "replica")));
+    keep(&r, IMAGE, json_string_value(json_object_get(c, "image")));
+    keep(&r, SIZE, json_string_value(json_object_get(c, "size")));
+    keep(&r, POLICY, json_string_value(json_object_get(c, "policy")));
+    keep(&r, DURABILITY, json_string_value(json_object_get(c, "durability")));
+    keep(&r, REPLICA, json_string_value(json_object_get(c, "replica")));
     if (json_is_array(json_object_get(c, "volumes")))
-        keep_object(&r, 8, json_object_get(c, "volumes"));
-    keep_object(&r, 4, json_object_get(c, "env"));
-    keep_object(&r, 5, json_object_get(m, "labels"));
-    keep_object(&r, 6, json_object_get(m, "metadata"));
+        keep_object(&r, VOLUMES, json_object_get(c, "volumes"));
+    keep_object(&r, ENV, json_object_get(c, "env"));
+    keep_object(&r, LABELS, json_object_get(m, "labels"));
+    keep_object(&r, METADATA, json_object_get(m, "metadata"));
     /* ports of a config that was copied from another sandbox are not open here */
     const json_t *ports = json_object_get(c, "ports");
     const char *of = json_string_value(json_object_get(ports, "of"));
     if (of && row->id && strcmp(of, row->id) == 0)
-        keep_object(&r, 9, ports);
+        keep_object(&r, PORTS, ports);
+    const json_t *network = json_object_get(c, "network");
+    if (network)
+        keep_object(&r, NETWORK, network);
     const json_t *resume = json_object_get(c, "auto_resume");
     const json_t *expiry = json_object_get(c, "expiry");
     size_t n;
@@ -107,19 +125,20 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     if (text)
         *ret_config = (struct dz_sandbox_config){
             .text = text,
-            .image = kept(&r, 0, text),
-            .size = kept(&r, 1, text),
-            .policy = kept(&r, 2, text),
-            .durability = kept(&r, 3, text),
-            .env = kept(&r, 4, text),
-            .volumes = kept(&r, 8, text),
-            .labels = kept(&r, 5, text),
-            .metadata = kept(&r, 6, text),
-            .ports = kept(&r, 9, text),
+            .image = kept(&r, IMAGE, text),
+            .size = kept(&r, SIZE, text),
+            .policy = kept(&r, POLICY, text),
+            .durability = kept(&r, DURABILITY, text),
+            .env = kept(&r, ENV, text),
+            .volumes = kept(&r, VOLUMES, text),
+            .labels = kept(&r, LABELS, text),
+            .metadata = kept(&r, METADATA, text),
+            .ports = kept(&r, PORTS, text),
             .memory_bytes = (uint64_t)count_of(c, "memory_bytes"),
             .disk_bytes = (uint64_t)count_of(c, "disk_bytes"),
             .silence_ms = count_of(c, "connection_silence_ms"),
-            .replica = kept(&r, 7, text),
+            .replica = kept(&r, REPLICA, text),
+            .network = kept(&r, PORTS, text),
             .replica_every_ms = count_of(c, "replica_every_ms"),
             .expiry = {count_of(expiry, "max_age_ms"), count_of(expiry, "idle_ms"),
                        count_of(expiry, "date_ms")},

@@ -22,6 +22,7 @@ struct dz_sandbox_config {
     const char *env;       /* a JSON object, as are the next two */
     const char *labels, *metadata;
     const char *ports;        /* an object (control_port.c); NULL: no port is open */
+    const char *network;      /* a JSON object: the egress rules; NULL: the server's */
     int64_t silence_ms;       /* 0: DZ_IDLE_SILENCE_MS */
     const char *replica;      /* where it is replicated to: a URL, or "off"; NULL: the server's */
     int64_t replica_every_ms; /* 0: the server's */

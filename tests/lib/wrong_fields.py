@@ -27,6 +27,7 @@ TIMEOUT = {"after": NOT_LENGTH + ["1ms", "366d", 0], "action": WORD}
 DATE = NOT_TEXT + ["", "tomorrow", "2001-01-01T00:00:00Z", "2030-13-01T00:00:00Z", LONG]
 EXPIRY = {"ttl_max_age": NOT_LENGTH + ["1ms", "366d"], "ttl_idle": NOT_LENGTH + ["1ms", "366d"], "date": DATE}
 LATER = [{}, [], 1, "x"]
+NETWORK = NOT_OBJECT + [{"ingress": {}}, {"egress": {"mode": "most"}}]
 S = f"/v1/sandboxes/{BOX}"
 MOUNTS = [1, True, "x", {}, [1], [None], [{}], [{"name": "none", "path": "/v"}], [{"name": "none"}], [{"name": 1, "path": "/v"}],
           [{"name": "none", "path": "v"}], [{"name": "none", "path": "/v", "mode": "x"}], [{"name": "none", "path": "/v", "colour": 1}],
@@ -35,7 +36,7 @@ CREATE = {
     "name": NAME, "image": WORD, "snapshot": WORD, "pull": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
     "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
-    "ports": [1, "x", {}, [1], [{}], [{"target": 0}], [{"target": 65536}], [{"target": "80"}], [{"target": 80, "protocol": "tcp"}], [{"target": 80, "protocol": "x"}], [{"target": 80, "public": 1}], [{"target": 80, "x": 1}], [{"target": 80}, {"target": 80}], [{"target": i + 1} for i in range(33)]], "network": LATER, "volumes": MOUNTS, "services": LATER,
+    "ports": [1, "x", {}, [1], [{}], [{"target": 0}], [{"target": 65536}], [{"target": "80"}], [{"target": 80, "protocol": "tcp"}], [{"target": 80, "protocol": "x"}], [{"target": 80, "public": 1}], [{"target": 80, "x": 1}], [{"target": 80}, {"target": 80}], [{"target": i + 1} for i in range(33)]], "network": NETWORK, "volumes": MOUNTS, "services": LATER,
 }
 SCHEDULE = {
     "every": NOT_LENGTH + ["1ms", "999ms", 0, "367d"], "missed": WORD, "overlap": WORD, "enabled": NOT_BOOL,
@@ -45,7 +46,7 @@ SCHEDULE = {
 BODIES = [  # method, path, a body that would do, the wrong values of each field
     ("POST", "/v1/sandboxes", {"image": "base"}, CREATE),
     ("PATCH", S, {}, {"name": NAME[:4] + NAME[5:], "labels": PAIRS, "metadata": CREATE["metadata"], "auto_resume": NOT_BOOL,
-                      "network": LATER}),
+                      "network": NETWORK}),
     ("POST", S + "/timeout", {"after": "1h"}, TIMEOUT),
     ("POST", S + "/hold", {"for": "1h"}, {"for": NOT_LENGTH + ["31d", 0]}),
     ("POST", S + "/wake", {}, {"keep": WORD, "policy": WORD}),

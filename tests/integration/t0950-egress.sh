@@ -1,0 +1,94 @@
+#!/bin/bash
+# Connections of sandboxes to other machines: in a network namespace of its own, with servers on two addresses
+# (tests/lib/egress_world.py). Needs `make test-images`.
+if [ "$(id -u)" = 0 ] && [ -z "${EGRESS_INSIDE:-}" ]; then
+    EGRESS_INSIDE=1 exec unshare -n -- "$0" "$@"
+fi
+. "$(dirname "$0")/lib.sh"
+. "$LIB_ROOT/tests/integration/linux_daemon.sh"
+world=''
+export get refused # for tests
+if [ "$(id -u)" = 0 ]; then
+    ip link set lo up && ip addr add 10.77.0.1/32 dev lo && ip addr add 10.78.0.1/32 dev lo
+    python3 "$LIB_ROOT/tests/lib/egress_world.py" world.ready >world.log 2>&1 &
+    world=$!
+    for _ in $(seq 600); do
+        [ -e world.ready ] && break
+        read -rt 0.05 <> <(:) || :
+    done
+    start --egress-mode deny_all --egress-local-cidrs 10.77.0.0/16 --egress-resolvers 10.77.0.1 --egress-deny-domains bad.test
+fi
+trap '[ -z "$world" ] || kill "$world"; [ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
+net_test() { # WHAT COMMANDS
+    if [ -z "$world" ]; then test_that "$1" 'skip "a network namespace needs root"'; else linux_test "$1" "$2"; fi
+}
+# CODE [NAME]: what Python prints in the sandbox
+py() { run 0 doze exec "${2:-w}" -- python3 -c "$1"; }
+events() { api 200 GET "$(s "/${1:-w}/events?limit=500")"; }
+broker() { pgrep -P "$(cat daemon.pid)" -x doze-broker; }
+another() { [ -n "$(broker)" ] && [ "$(broker)" != "$was" ]; }
+was=''
+get='import urllib.request as u; print(len(u.urlopen("http://web.test:8080/big", timeout=20).read()))'
+refused='import socket
+s = socket.socket(); e = s.connect_ex(("%s", %s)); print("errno", e)'
+
+net_test 'a sandbox without rules reaches nothing where egress.mode is deny_all' '
+    run 0 doze create -q --name w debian && api 200 GET "$(s /w)" && has out "\"network\":true" && has out "\"network\":null" &&
+    py "$(printf "$refused" 10.77.0.1 8080)" && has out "errno 13" && events && has out "egress_refused" && has out "10.77.0.1:8080 unlisted" &&
+    py "import socket
+try: socket.getaddrinfo(\"web.test\", 80)
+except OSError as e: print(\"no name\")" && has out "no name" && events && has out "web.test unlisted"
+'
+net_test 'rules by address: PATCH opens it, other addresses and ports stay closed' '
+    api 200 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"allow_cidrs\":[\"10.0.0.0/8\"],\"allow_ports\":[8080,9090]}}}" &&
+    has out "\"allow_ports\":[8080,9090]" &&
+    py "import urllib.request as u; print(u.urlopen(\"http://10.77.0.1:8080/\").read())" && has out "hello from outside" &&
+    py "$(printf "$refused" 10.77.0.1 8081)" && has out "errno 13" &&
+    py "$(printf "$refused" 10.78.0.1 8080)" && has out "errno 13" && events && has out "10.78.0.1:8080 reserved"
+'
+net_test 'rules by name: the addresses that the resolver gave, and no others' '
+    run 0 doze create -q --name n --egress-allow-domain "*.test" debian && api 200 GET "$(s /n)" && has out "\"allow_domains\":[\"*.test\"]" &&
+    py "$(printf "$refused" 10.77.0.1 8080)" n && has out "errno 13" && py "$get" n && has out 3000000 &&
+    py "$(printf "$refused" 10.77.0.1 8080)" n && has out "errno 0" &&
+    py "import socket
+for name in \"bad.test\", \"none.test\":
+    try: socket.getaddrinfo(name, 80)
+    except OSError as e: print(name, \"fails\")
+print(socket.getaddrinfo(\"rebound.test\", 80)[0][4])" n && has out "bad.test fails" && has out "none.test fails" && has out "127.0.0.1" &&
+    events n && has out "bad.test forbidden"
+'
+net_test 'a change of rules ends the connections that it forbids' '
+    doze exec w -- python3 -c "
+import socket
+s = socket.create_connection((\"10.77.0.1\", 9090)); print(s.recv(5), flush=True)
+try:
+    while s.recv(100): pass
+    print(\"end\")
+except OSError as e: print(\"reset\", e.errno)" >long 2>&1 & running=$!
+    until_true grep -q line long &&
+    api 200 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"mode\":\"deny_all\"}}}" && wait $running; cat long; grep -Eq "reset 104|end" long
+'
+net_test 'wrong rules are refused by field' '
+    api 400 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"allow_cidrs\":[\"10.0.0.1/8\"]}}}" && has out "network.egress.allow_cidrs" &&
+    api 400 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"mode\":\"most\"}}}" && has out "network.egress.mode" &&
+    api 400 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"mode\":\"allow_all\",\"allow_cidrs\":[\"1.0.0.0/8\"]}}}" && has out "allow_all allows every address" &&
+    api 400 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"allow_ports\":[80]}}}" && has out "add an allowed CIDR" &&
+    api 400 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"allow_ports\":[\"80\"]}}}" && has out "port numbers" &&
+    api 400 PATCH "$(s /w)" "{\"network\":{\"ingress\":{}}}" && has out "unknown field ingress"
+'
+net_test 'a connection stays open while its sandbox sleeps' '
+    api 200 PATCH "$(s /w)" "{\"network\":{\"egress\":{\"allow_cidrs\":[\"10.77.0.1\"]}}}" &&
+    run 0 doze exec -d w -- python3 -c "
+import socket, time
+s = socket.create_connection((\"10.77.0.1\", 9090)); f = s.makefile()
+for i in range(3): f.readline()
+open(\"/workspace/three\", \"w\").close()
+while True: f.readline(); open(\"/workspace/more\", \"a\").write(\"x\")" &&
+    until_true doze exec w -- test -e /workspace/three && run 0 doze suspend w && until_true doze exec w -- test -s /workspace/more
+'
+net_test 'a broker that dies is started again' '
+    was=$(broker) && kill -9 "$was" && until_true another && py "import urllib.request as u; print(u.urlopen(\"http://10.77.0.1:8080/\").read())" &&
+    has out "hello from outside" && api 200 GET /metrics && has out "doze_broker_restarts_total 1" &&
+    has out "doze_egress_refused_total{reason=\"unlisted\"}" && has out "doze_egress_connections_total{result=\"opened\"}"
+'
+test_done

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Other machines for t0950-egress.sh, in its network namespace: a name server on 10.77.0.1:53 and web
+servers on port 8080 of 10.77.0.1 (may be reached) and 10.78.0.1 (the host's own, not allowed).
+Port 9090 of 10.77.0.1 takes a connection and sends one line each second until it is closed.
+Writes the file given as the argument when all of them listen."""
+import http.server, socket, socketserver, sys, threading, time
+
+NAMES = {b"web.test": "10.77.0.1", b"bad.test": "10.77.0.1", b"rebound.test": "127.0.0.1"}
+
+
+class Dns(socketserver.BaseRequestHandler):
+    def handle(self):
+        q, sock = self.request
+        end = 12
+        labels = []
+        while q[end]:
+            labels.append(q[end + 1:end + 1 + q[end]])
+            end += q[end] + 1
+        name, kind = b".".join(labels).lower(), q[end + 1:end + 3]
+        answer, code = b"", 0x8180
+        if name not in NAMES:
+            code = 0x8183
+        elif kind == b"\0\1":
+            answer = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4" + socket.inet_aton(NAMES[name])
+        sock.sendto(q[:2] + code.to_bytes(2, "big") + b"\0\1\0" + bytes([len(answer) and 1]) + bytes(4) +
+                    q[12:end + 5] + answer, self.client_address)
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"hello from outside\n" if self.path == "/" else b"x" * 3000000
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+class Lines(socketserver.BaseRequestHandler):
+    def handle(self):
+        try:
+            while True:
+                self.request.sendall(b"line\n")
+                time.sleep(1)
+        except OSError:
+            pass
+
+
+class Threads(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+
+all = [socketserver.UDPServer(("10.77.0.1", 53), Dns), Threads(("10.77.0.1", 8080), Web),
+       Threads(("10.78.0.1", 8080), Web), Threads(("10.77.0.1", 9090), Lines)]
+for s in all:
+    threading.Thread(target=s.serve_forever, daemon=True).start()
+open(sys.argv[1], "w").close()
+time.sleep(1000)
