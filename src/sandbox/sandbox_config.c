@@ -138,7 +138,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
             .disk_bytes = (uint64_t)count_of(c, "disk_bytes"),
             .silence_ms = count_of(c, "connection_silence_ms"),
             .replica = kept(&r, REPLICA, text),
-            .network = kept(&r, PORTS, text),
+            .network = kept(&r, NETWORK, text),
             .replica_every_ms = count_of(c, "replica_every_ms"),
             .expiry = {count_of(expiry, "max_age_ms"), count_of(expiry, "idle_ms"),
                        count_of(expiry, "date_ms")},

@@ -48,7 +48,7 @@ option 'schedule add --cron --zone --every --at --missed --overlap --workdir --u
     run 0 doze schedule ls c-a --json && has out "\"missed\":\"all\"" && has out "\"overlap\":\"queue\"" && has out "\"timeout_ms\":300000" && has out "\"every_ms\":32400000" && has out "2099-01-01" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"root\"" &&
     run 0 doze schedule ls -q && has out sch_ && run 0 doze schedule history c-a cr --json && run 0 doze schedule history c-a cr -q && run 1 doze schedule add c-a x --cron "0 25 * * *" true && has err hour'
 option 'volume create --size --json -q, create --volume, sandbox create --volume' '
-    run 0 doze volume create v-a --size 2MiB --json && has out "\"size_bytes\":2097152" && run 0 doze volume create v-b -q && has out vol_ && run 0 doze volume ls -q && run 0 doze volume ls --json && has out v-a && run 0 doze volume get v-a --json && run 0 doze volume get v-a -q &&
+    run 0 doze volume create v-a --size 2MiB --json && has out "\"size_bytes\":2097152" && run 0 doze volume create v-b -q && has out v-b && run 0 doze volume ls -q && run 0 doze volume ls --json && has out v-a && run 0 doze volume get v-a --json && run 0 doze volume get v-a -q &&
     run 0 doze create base --no-start -n v-c --volume v-a:/a:ro:/sub --volume v-b:/b && shown v-c "\"path\":\"/b\"" && has out "\"subpath\":\"/sub\"" && run 2 doze create base --no-start --volume v-a && has err "NAME:PATH" && run 1 doze volume create v-d --size 1 && has err size &&
     run 0 doze sandbox create base --persistent --no-start -n v-e --volume v-b:/b && shown v-e "\"path\":\"/b\""'
 option 'schedule run --json -q' '
@@ -176,6 +176,18 @@ third_daemon() { # doze daemon OPTIONS: on third
     up
 }
 held() { run 0 python3 "$LIB_ROOT/tests/lib/held.py" "$@" && cat out; }
+option 'daemon --price-currency --price-memory --price-storage-active --price-storage-asleep --price-snapshots' '
+    run 1 doze daemon --data none --price-memory 1 && has err prices.currency && run 1 doze daemon --data none --price-currency EUR --price-storage-active x && has err prices.storage_active &&
+    third_daemon doze daemon --price-currency EUR --price-memory 0.01 --price-storage-active 0.02 --price-storage-asleep 0.03 --price-snapshots 0.04 && run 0 doze usage --json && has out EUR'
+option 'daemon --egress-mode --egress-allow-cidrs --egress-allow-domains --egress-allow-ports --egress-deny-cidrs --egress-deny-domains --egress-local-cidrs --egress-resolvers --egress-connect-timeout --egress-connections' '
+    run 2 doze daemon --data none --egress-mode x && has err egress.mode && run 1 doze daemon --data none --egress-mode deny_all --egress-allow-cidrs x && has err egress.allow_cidrs &&
+    third_daemon doze daemon --egress-mode deny_all --egress-allow-cidrs 203.0.113.0/24 --egress-allow-domains a.example --egress-allow-ports 443 --egress-deny-cidrs 203.0.113.7/32 --egress-deny-domains b.example --egress-local-cidrs 10.77.0.0/16 --egress-resolvers 127.0.0.1:5353 --egress-connect-timeout 5s --egress-connections 8 &&
+    run 0 doze create base --no-start -n eg && shown eg "\"network\":true"'
+rules() { shown "$1" "203.0.113.0/24" && has out "deny_all" && has out "a.example" && has out 443 && has out "203.0.113.7/32" && has out "b.example"; }
+option 'create --egress-mode --egress-allow-cidr --egress-allow-domain --egress-allow-port --egress-deny-cidr --egress-deny-domain' '
+    export DOZE_URL=unix:$PWD/third/doze.sock && run 0 doze create base --no-start -n eg-a --egress-mode deny_all --egress-allow-cidr 203.0.113.0/24 --egress-allow-domain a.example --egress-allow-port 443 --egress-deny-cidr 203.0.113.7/32 --egress-deny-domain b.example && rules eg-a && run 1 doze create base --no-start --egress-allow-cidr x && has err cidr'
+option 'sandbox create --egress-mode --egress-allow-cidr --egress-allow-domain --egress-allow-port --egress-deny-cidr --egress-deny-domain' '
+    export DOZE_URL=unix:$PWD/third/doze.sock && run 0 doze sandbox create base --persistent --no-start -n eg-b --egress-mode deny_all --egress-allow-cidr 203.0.113.0/24 --egress-allow-domain a.example --egress-allow-port 443 --egress-deny-cidr 203.0.113.7/32 --egress-deny-domain b.example && rules eg-b'
 option 'daemon --preview-domain --preview-wait' '
     third_daemon doze daemon --preview-domain pv.example --preview-wait 0 && run 0 doze create base --no-start -n pv --port 80 && run 0 doze preview url pv 80 && has out .pv.example/'
 option 'daemon --connections: the 17th is accepted when one of the 16 has left' '
