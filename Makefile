@@ -70,8 +70,8 @@ NEEDS_schedule := base loop registry
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs stub linux machine blob runtime
 NEEDS_image := base tree os db vfs wasm kernel cell machine
-NEEDS_control := base net broker os db kernel vfs loop lifecycle registry blob replica runtime sandbox schedule cell \
-                image
+NEEDS_control := base net broker os db kernel vfs loop lifecycle registry blob replica runtime sandbox
+NEEDS_control += schedule cell image
 NEEDS_api := base loop runtime cell http metrics control
 NEEDS_daemon := base config os loop blob cell http control api
 SYS_base   := -lcrypto

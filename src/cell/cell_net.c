@@ -513,38 +513,27 @@ static void report_ports(struct dz_cell_net *n)
     n->ports_due = false;
 }
 
-/* Tell the kernel which sockets have changed. */
-static bool look(struct dz_cell_net *n)
+void dz_cell_net_look(struct dz_cell_net *n)
 {
     struct epoll_event events[EVENTS];
-    bool any = false;
-    int count = n->conns.count ? EVENTS : 0;
+    int count = n && n->kernel && n->conns.count ? EVENTS : 0;
     for (int turns = 0; count == EVENTS && turns <= DZ_CELL_NET_MAX / EVENTS; turns++) {
         count = epoll_wait(n->epoll, events, EVENTS, 0);
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             if (events[i].data.u64)
                 dz_kernel_net_ready(n->kernel, (uint32_t)events[i].data.u64);
-            any |= events[i].data.u64 != 0;
-        }
     }
-    return any;
 }
 
-bool dz_cell_net_turn(struct dz_cell_net *n, int64_t *ret_wait_ns)
+int64_t dz_cell_net_report(struct dz_cell_net *n)
 {
-    *ret_wait_ns = -1;
-    if (!n || !n->kernel)
-        return false;
-    const bool any = look(n);
-    if (!n->ports_due)
-        return any;
-    if (dz_rate_left(&n->ports_rate, &ports_rate, dz_clock_boot_ns()) > 0) {
-        n->ports_rate.tokens--;
-        report_ports(n);
-    } else {
-        *ret_wait_ns = PORTS_NS;
-    }
-    return any;
+    if (!n || !n->kernel || !n->ports_due)
+        return -1;
+    if (dz_rate_left(&n->ports_rate, &ports_rate, dz_clock_boot_ns()) < 1)
+        return PORTS_NS;
+    n->ports_rate.tokens--;
+    report_ports(n);
+    return -1;
 }
 
 void dz_cell_net_rest(struct dz_cell_net *n)
@@ -561,8 +550,8 @@ void dz_cell_net_rest(struct dz_cell_net *n)
                                                (uint32_t)on_ready(n, c->channel) &
                                                    (POLLOUT | POLLRDHUP | POLLHUP | POLLERR)};
     }
-    (void)look(n); /* after the report: a byte that comes in between wakes once too often, and is
-                      not missed */
+    dz_cell_net_look(n); /* after the report: a byte that comes in between wakes once too often, and
+                      is not missed */
     if (count)
         send_frame(n,
                    &(struct dz_frame){.type = DZ_FRAME_NET_REST,

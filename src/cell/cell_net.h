@@ -23,9 +23,12 @@ void dz_cell_net_up(struct dz_cell_net *n, struct dz_kernel *k, bool waits);
 /* Handle a frame of the host, and take its descriptors. */
 void dz_cell_net_frame(struct dz_cell_net *n, const struct dz_frame *f, const uint8_t *payload,
                        const struct dz_frame_fds *fds);
-/* Tell the kernel which sockets have changed, and the host which ports have. True: there was
- * something. Returns in *ret_wait_ns when the next call is due; -1: by dz_cell_net_fd() only. */
-bool dz_cell_net_turn(struct dz_cell_net *n, int64_t *ret_wait_ns);
+/* Tell the kernel which sockets have changed. */
+void dz_cell_net_look(struct dz_cell_net *n);
+/* Tell the host which ports listen, if that has changed: call it before each wait, because a
+ * guest's last call before it waits may be listen(). Returns in how many nanoseconds the report
+ * that is due may be sent; -1: none is due. */
+int64_t dz_cell_net_report(struct dz_cell_net *n);
 /* Nothing runs any more before the machine is saved: report the state of the connections. */
 void dz_cell_net_rest(struct dz_cell_net *n);
 /* Readable when a socket has changed, or a frame of the host has come. */

@@ -749,10 +749,10 @@ DZ_NORETURN static void loop(struct dz_serve *s)
     struct dz_execs *x = s->machine.execs;
     bool look = true; /* check the socket? not after each call of a native program */
     for (;;) {
-        int64_t report_in = -1, ports_in = -1;
+        int64_t report_in = -1;
         if (look) {
             receive_all(s);
-            (void)dz_cell_net_turn(s->machine.net, &ports_in);
+            dz_cell_net_look(s->machine.net);
         }
         look = true;
         if (s->suspend)
@@ -776,6 +776,7 @@ DZ_NORETURN static void loop(struct dz_serve *s)
             if (s->start.ends_with_main && x->main_ended)
                 end_with_main(s);
             report_in = report_activity(s);
+            const int64_t ports_in = dz_cell_net_report(s->machine.net);
             report_in =
                 ports_in >= 0 && (report_in < 0 || ports_in < report_in) ? ports_in : report_in;
         }

@@ -52,7 +52,7 @@ test_that 'what is not persistent never sleeps, and can be used until it ends' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"once\",\"persistent\":false,\"idle\":{\"timeout\":\"100ms\"}}" &&
     has out "\"persistent\":false" && read -rt 0.5 <> <(:) || api 200 GET "$(s /once)" &&
     has out "\"state\":\"active\"" &&
-    api 409 POST "$(s /once/suspend)" && has out "invalid_transition" && has out "ephemeral" &&
+    api 503 POST "$(s /once/suspend)" && has out "\"reason\":\"unsupported\"" && has out "ephemeral" &&
     api 409 POST "$(s /once/archive)" &&
     api 400 POST "$(s /nap/exec)" "{\"shell\":\"true\",\"main\":true}" && has out "\"field\":\"main\"" &&
     api 200 POST "$(s /once/exec)" "{\"shell\":\"echo a\"}" && has out "\"stdout\":\"a\\n\"" &&
