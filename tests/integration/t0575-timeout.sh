@@ -53,7 +53,7 @@ test_that 'what is not persistent never sleeps, and can be used until it ends' '
     has out "\"persistent\":false" && read -rt 0.5 <> <(:) || api 200 GET "$(s /once)" &&
     has out "\"state\":\"active\"" &&
     api 503 POST "$(s /once/suspend)" && has out "\"reason\":\"unsupported\"" && has out "ephemeral" &&
-    api 409 POST "$(s /once/archive)" &&
+    api 503 POST "$(s /once/archive)" &&
     api 400 POST "$(s /nap/exec)" "{\"shell\":\"true\",\"main\":true}" && has out "\"field\":\"main\"" &&
     api 200 POST "$(s /once/exec)" "{\"shell\":\"echo a\"}" && has out "\"stdout\":\"a\\n\"" &&
     api 200 POST "$(s /once/exec)" "{\"shell\":\"echo b\",\"main\":true}" && has out "\"stdout\":\"b\\n\"" &&
