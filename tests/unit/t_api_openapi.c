@@ -174,6 +174,14 @@ static bool refers(const json_t *schema, const char *name)
     return ref && strcmp(strrchr(ref, '/') + 1, name) == 0;
 }
 
+/* Null, or what this name says. */
+static bool may_refer(const json_t *schema, const char *name)
+{
+    const json_t *either = json_object_get(schema, "oneOf");
+    return json_array_size(either) == 2 && has_type(json_array_get(either, 0), "null") &&
+           refers(json_array_get(either, 1), name);
+}
+
 static void check_fields(const char *name, const json_t *schema, const struct dz_api_field *fields);
 
 static bool fits(const json_t *s, const struct dz_api_field *f)
@@ -194,7 +202,7 @@ static bool fits(const json_t *s, const struct dz_api_field *f)
     case DZ_API_DATE:
         return has_type(s, "string") && json_object_get(s, "format");
     case DZ_API_OBJECT:
-        return has_type(s, "object") || refers(s, "Strings");
+        return has_type(s, "object") || refers(s, "Strings") || may_refer(s, "Network");
     case DZ_API_LIST:
         return has_type(s, "array") || refers(s, "Mounts");
     case DZ_API_WORDS:
