@@ -79,7 +79,7 @@ test_that 'the daemon starts without the server; the object of a deleted sandbox
 '
 test_that 'what killed daemons left is finished or undone, and registry and bucket agree' '
     need_s3 && for i in 1 2 3 4 5 6; do
-        doze freeze lab >kill.out 2>&1 & read -rt "0.0$i" <> <(:) || :
+        DOZE_AUTOSTART=0 doze freeze lab >kill.out 2>&1 & read -rt "0.0$i" <> <(:) || :
         kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && wait
         start && more lab && says lab "n is $((11 + i))" && api 200 POST "$(s /lab/suspend)" || exit 1
     done

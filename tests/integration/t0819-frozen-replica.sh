@@ -38,7 +38,7 @@ test_that 'a replica that is gone or has other bytes is an error that names it, 
 test_that 'a daemon that is killed in the middle of a freeze or a wake loses nothing' '
     need_s3 && for i in 1 3 5 7; do
         run 0 doze exec lab sh -c "echo $i >>/workspace/log; sync" && at_rest && { [ $i -gt 4 ] || { doze prefetch lab && doze wake lab && doze suspend lab; }; } >pre.out 2>&1
-        if [ $i -gt 4 ]; then doze wake lab >kill.out 2>&1 & else doze freeze lab >kill.out 2>&1 & fi
+        if [ $i -gt 4 ]; then DOZE_AUTOSTART=0 doze wake lab >kill.out 2>&1 & else DOZE_AUTOSTART=0 doze freeze lab >kill.out 2>&1 & fi
         read -rt "0.0$i" <> <(:) || :
         kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && wait
         start --replica-url "$url" --replica-every 20ms && sum && run 0 doze exec lab tail -n 1 /workspace/log && has out "$i" || exit 1
