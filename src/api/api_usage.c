@@ -122,8 +122,8 @@ static void send_json(struct dz_http_req *r, const struct dz_usage_prices *price
     dz_api_send(r, 200, &o);
 }
 
-/* One line for each period and state that occurs in it. A currency cannot break a line: it is one
- * line of settings; quotes in it are doubled. */
+/* Write a CSV line for each state of this period. The name of the currency has no line end, because
+ * settings have none; quotes in the name are doubled. */
 static void put_lines(struct dz_buf *b, const struct dz_usage_prices *prices,
                       const struct dz_usage_period *p)
 {

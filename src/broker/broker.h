@@ -16,8 +16,8 @@
  * The daemon checks what it gets: a socket that is not a TCP socket connected to the requested
  * address, or a record with an impossible field, ends the broker.
  *
- * One thread, that of the loop. No call blocks; `done` is called later, exactly once, unless the
- * request is cancelled.
+ * Only the loop's thread may call these functions. No call blocks. `done` is called later, exactly
+ * once, unless the request is cancelled.
  */
 #ifndef DZ_BROKER_BROKER_H
 #define DZ_BROKER_BROKER_H

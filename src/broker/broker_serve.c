@@ -10,7 +10,7 @@
  * process stays in the host's network namespace. It decides nothing: the daemon judges an address
  * before it requests a connection.
  *
- * It ends when the daemon closes the socket or dies, or when a record is impossible.
+ * The broker ends when the daemon closes the socket or dies, or when a record is impossible.
  */
 #include "base/clock.h"
 #include "base/num.h"

@@ -76,7 +76,7 @@ struct dz_usage_prices {
 /* A price as decimal text: up to nine digits after the point. "" is 0. */
 DZ_NODISCARD int dz_usage_price_parse(const char *text, int64_t *ret_price, struct dz_err *err);
 const struct dz_usage_prices *dz_control_prices(const struct dz_control *e);
-/* What one state costs, in 10^-9 of the currency, rounded down. */
+/* The price of what was used in one state, in 10^-9 of the currency, rounded down. */
 dz_byte_ms dz_usage_amount(const struct dz_usage_prices *p, enum dz_usage_state state,
                            const struct dz_usage_sum *sum);
 

@@ -36,7 +36,8 @@ int dz_net_host_open(struct dz_net_host *h, struct dz_err *err)
     return 0;
 }
 
-/* What the messages say does not matter: the list is read again. An overflow is a change, too. */
+/* Has the kernel reported a change of addresses? The messages are not parsed, because the caller
+ * then reads the whole list again. Lost messages (ENOBUFS) count as a change. */
 static bool has_changed(const struct dz_net_host *h)
 {
     char message[4096];

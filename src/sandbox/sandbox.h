@@ -240,7 +240,7 @@ struct dz_sandbox_host {
      * object is being freed, so notify nobody. */
     void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
 
-    /* Those of connections to the outside (sandbox_net.h) may be NULL. */
+    /* The functions below serve connections to the outside (sandbox_net.h). Each may be NULL. */
     /* A program connects to an address outside: answer once, now or later, by dz_net_connected() or
      * dz_net_refused(). NULL: ENETUNREACH. */
     void (*net_connect)(void *arg, struct dz_sandbox *s, uint64_t ticket,

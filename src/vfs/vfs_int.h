@@ -315,7 +315,8 @@ bool dz_mount_point(const struct dz_vfs *v, uint64_t ino); /* is it a covered di
 int dz_mount_below(struct dz_vfs *v, uint64_t dir);
 /* `ino` of a mounted file, for users: in the mount of `like`. */
 uint64_t dz_mount_like(uint64_t like, uint64_t ino);
-/* What a name in dir leads to whose inode, in dir's own file, is ino. */
+/* A name in dir has the inode ino in dir's own file. Returns the inode to which the name leads: the
+ * root of a mounted disk if one is mounted there. */
 uint64_t dz_mount_down(const struct dz_vfs *v, uint64_t dir, uint64_t ino);
 int dz_mount_up(struct dz_vfs *v, uint64_t dir, uint64_t *ret_parent);
 int dz_iget_any(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip); /* to look at */

@@ -627,8 +627,8 @@ static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struc
     return 0;
 }
 
-/* What is mounted is committed first, and moves a long WAL into its file, because nobody else calls
- * dz_vfs_maintain() for it. */
+/* Commit the mounted disks, which are committed before the sandbox's own. dz_vfs_maintain() also
+ * moves a long WAL into a disk's file; nobody else calls it for mounted disks. */
 static int commit_mounted(struct dz_vfs *fs, struct dz_err *err)
 {
     return dz_vfs_maintain(fs, false, err);
