@@ -21,6 +21,7 @@
 #include "cli/cli_table.h"
 #include "cli/local_config.h"
 #include "cli/local_registry.h"
+#include "daemon/daemon.h"
 #include "replica/replica_engine.h"
 
 #include <errno.h>
@@ -35,6 +36,27 @@ enum {
     KEEP_MS = 24 * 3600 * 1000, /* how long prune keeps states if --keep is missing */
     FINE_MS = 300 * 1000,       /* how long prune keeps files that were merged into larger ones */
 };
+
+/* By which means the command reads and writes replicas: its option --key-file, and the settings
+ * [s3]. The result's texts are those of the settings. */
+static int find_access(struct dz_cli *c, struct dz_config *ret_config,
+                       struct dz_replica_access *ret_access, struct dz_err *err)
+{
+    int rc = dz_cli_config(c, false, ret_config, err);
+    if (rc == 0)
+        *ret_access = (struct dz_replica_access){.key_file = dz_cli_value(c, "key-file"),
+                                                 .s3 = dz_daemon_s3(ret_config)};
+    return rc;
+}
+
+static int open_replica(struct dz_cli *c, const char *url, bool make,
+                        struct dz_replica *ret_replica, struct dz_err *err)
+{
+    DZ_AUTO(dz_config_release) struct dz_config config = {0};
+    struct dz_replica_access access;
+    int rc = find_access(c, &config, &access, err);
+    return rc < 0 ? rc : dz_replica_open(url, &access, make, ret_replica, err);
+}
 
 #define OPTION_KEY_FILE {"key-file", 0, "FILE", "the replica is encrypted with the keys in FILE"}
 
@@ -248,6 +270,8 @@ struct everything {
     struct dz_cli_registry r;
     struct dz_blobs *about;
     const struct dz_replica_goal *goal;
+    struct dz_config config;
+    struct dz_replica_access access;
     const char *url, *state_path; /* state_path: NULL without --take */
     size_t restored, skipped, failed;
     uint64_t bytes;
@@ -265,7 +289,7 @@ static int restore_file(struct dz_cli *c, struct everything *e, const char *id, 
     struct run run;
     int rc = dz_replica_url_of(e->url, id, url, err);
     if (rc == 0)
-        rc = dz_replica_open(url, dz_cli_value(c, "key-file"), false, &r, err);
+        rc = dz_replica_open(url, &e->access, false, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == DZ_ENOENT || (rc == 0 && all.n == 0))
@@ -339,7 +363,9 @@ static int restore_all(struct dz_cli *c, const struct dz_replica_goal *goal, str
     struct everything e = {.goal = goal, .url = c->argv[0]};
     DZ_AUTO(dz_vec_releasep) struct ids ids = DZ_VEC_INIT(DZ_REPLICA_FOLLOWED_MAX);
     char data[DZ_PATH_MAX], state[DZ_PATH_MAX + 16];
-    int rc = dz_replica_open_about(e.url, dz_cli_value(c, "key-file"), false, &e.about, err);
+    int rc = find_access(c, &e.config, &e.access, err);
+    if (rc == 0)
+        rc = dz_replica_open_about(e.url, &e.access, false, &e.about, err);
     if (rc == 0)
         rc = dz_blobs_list(e.about, list_id, &ids, err);
     if (rc == 0 && ids.err)
@@ -350,6 +376,7 @@ static int restore_all(struct dz_cli *c, const struct dz_replica_goal *goal, str
         rc = dz_cli_registry_open(c, true, true, &e.r, err);
     if (rc < 0) {
         dz_blobs_free(e.about);
+        dz_config_release(&e.config);
         return dz_cli_registry_close(&e.r, rc, err);
     }
     (void)snprintf(state, sizeof state, "%s/replica", data);
@@ -367,6 +394,7 @@ static int restore_all(struct dz_cli *c, const struct dz_replica_goal *goal, str
             dz_cli_warn(c, "%s: %s", ids.p[i].text, why.msg);
     }
     dz_blobs_free(e.about);
+    dz_config_release(&e.config);
     rc = say_all(c, &e, err);
     if (rc == 0 && dz_cli_interrupted())
         rc = dz_fail(err, DZ_ECANCELED, "interrupted; the same command goes on with the rest");
@@ -402,7 +430,7 @@ static int restore(struct dz_cli *c, struct dz_err *err)
     if (rc == 0)
         rc = check_target(path, err);
     if (rc == 0)
-        rc = dz_replica_open(url, dz_cli_value(c, "key-file"), false, &r, err);
+        rc = open_replica(c, url, false, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == 0 && goal.timed)
@@ -459,10 +487,10 @@ const struct dz_cli_command dz_cmd_restore = {
 /* --- ls, status --------------------------------------------------------------------------------
  */
 
-static int open_and_list(const struct dz_cli *c, bool timed, struct dz_replica *r,
+static int open_and_list(struct dz_cli *c, bool timed, struct dz_replica *r,
                          struct dz_replica_files *ret_files, struct dz_err *err)
 {
-    int rc = dz_replica_open(c->argv[0], dz_cli_value(c, "key-file"), false, r, err);
+    int rc = open_replica(c, c->argv[0], false, r, err);
     if (rc == 0)
         rc = dz_replica_list(r, ret_files, err);
     return rc < 0 || !timed ? rc : dz_replica_time(r, ret_files, NULL, err);
@@ -526,8 +554,9 @@ const struct dz_cli_command dz_cmd_replica_ls = {
     .args = "URL",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_CONFIG, DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Each file holds the pages that a range of transactions has changed. Level 9\n"
             "has snapshots of all pages; the others are described in\n"
             "docs/format/replica.md. TIME is the time of the last transaction. URL: see\n"
@@ -609,8 +638,8 @@ const struct dz_cli_command dz_cmd_replica_status = {
     .args = "URL",
     .min_args = 1,
     .max_args = 1,
-    .options =
-        (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_CONFIG,
+                                              DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
     .help = "Shows the newest and the oldest state. Fails if the names of the files show\n"
             "that one between them is missing; doze replica verify also reads the files.\n"
             "URL: see doze help restore.\n",
@@ -667,8 +696,8 @@ const struct dz_cli_command dz_cmd_replica_verify = {
     .args = "URL",
     .min_args = 1,
     .max_args = 1,
-    .options =
-        (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_CONFIG,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Reads every file to its end, checks its pages, index and checksums, and checks\n"
             "that no transaction up to the newest is missing. URL: see doze help restore.\n",
     .run = verify,
@@ -732,7 +761,7 @@ static int push(struct dz_cli *c, struct dz_err *err)
     struct stat st;
     int rc = open_source(c->argv[0], &source, err);
     if (rc == 0)
-        rc = dz_replica_open(c->argv[1], dz_cli_value(c, "key-file"), true, &r, err);
+        rc = open_replica(c, c->argv[1], true, &r, err);
     if (rc < 0) {
         dz_fd_close(&source.db_fd);
         dz_fd_close(&source.wal_fd);
@@ -761,8 +790,9 @@ const struct dz_cli_command dz_cmd_replica_push = {
     .args = "FILE URL",
     .min_args = 2,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){OPTION_KEY_FILE, DZ_CLI_OPTION_CONFIG, DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "FILE is a sandbox's disk or any SQLite database that no process has open. If\n"
             "its log continues where the replica ends, only the changed pages are written;\n"
             "otherwise all pages are, as a snapshot. A missing directory is made.\n"
@@ -813,6 +843,7 @@ const struct dz_cli_command dz_cmd_replica_prune = {
             {"keep", 0, "DURATION", "keep all states of this last time (default 24h)"},
             {"dry-run", 'n', NULL, "only print what would be removed"},
             OPTION_KEY_FILE,
+            DZ_CLI_OPTION_CONFIG,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
     .help = "Removes the files that only restores to states older than --keep need. Files\n"

@@ -377,7 +377,7 @@ static void work_plan(void *arg)
     struct branch *b = arg;
     struct restoring *from = b->restoring;
     const _Atomic bool *stop = &b->e->cold_stop;
-    int rc = dz_replica_open(from->url, b->e->replica_key_file, false, &from->replica, &b->err);
+    int rc = dz_replica_open(from->url, &b->e->replica.access, false, &from->replica, &b->err);
     if (rc == 0)
         rc = dz_replica_list(&from->replica, &all, &b->err);
     if (rc == 0 && from->goal.timed)

@@ -118,7 +118,7 @@ struct dz_control {
     struct dz_list restores; /* restores of replicas that are not over (control_branch.c) */
     struct dz_control_verify *verify;       /* verification of images in progress; or NULL */
     struct dz_control_replica_opts replica; /* control_replica.c */
-    char *replica_url, *replica_key_file;
+    char *replica_url;
     /* NULL: nothing was replicated yet. Workers read it, too. */
     struct dz_replica_engine *_Atomic replicas;
     struct dz_cold_replicas cold_replicas; /* what cold storage may ask of it */

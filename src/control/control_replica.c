@@ -66,7 +66,7 @@ static int start_engine(struct dz_control *e, struct dz_err *err)
         return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
     const struct dz_replica_engine_opts opts = {.live_path = e->live_path,
                                                 .state_path = path,
-                                                .key_file = e->replica_key_file,
+                                                .access = e->replica.access,
                                                 .workers = e->replica.connections,
                                                 .behind_ms = e->replica.behind_ms};
     struct dz_replica_engine *engine = NULL;
@@ -365,7 +365,7 @@ static int restore_frozen(void *control, const struct dz_cold_point *point, int 
     const struct dz_replica_run run = {
         .cancel = cancel, .progress = progress ? on_thawed : NULL, .arg = progress};
     struct dz_replica_restored restored;
-    int rc = dz_replica_open(point->url, e->replica_key_file, false, &r, err);
+    int rc = dz_replica_open(point->url, &e->replica.access, false, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == 0)
@@ -405,19 +405,19 @@ int dz_replicas_open(struct dz_control *e, const struct dz_control_replica_opts 
                      struct dz_err *err)
 {
     struct dz_why why;
-    int rc = check_keys(o->key_file, err);
+    int rc = check_keys(o->access.key_file, err);
     if (rc < 0)
         return rc;
     e->cold_replicas = (struct dz_cold_replicas){
         .find = find_far_replica, .restore = restore_frozen, .adopt = adopt_thawed, .arg = e};
     e->replica = *o;
-    e->replica.url = e->replica.key_file = NULL;
+    e->replica.url = NULL;
     if (e->replica.connections == 0)
-        e->replica = (struct dz_control_replica_opts){
-            .snapshot_ms = DAY_MS, .keep_ms = DAY_MS, .behind_ms = 10000, .connections = 8};
-    e->replica_key_file = dz_str_dup(dz_str(o->key_file ? o->key_file : ""));
-    if (!e->replica_key_file)
-        return dz_fail(err, DZ_ENOMEM, "setting replica.key_file: out of memory");
+        e->replica = (struct dz_control_replica_opts){.access = o->access,
+                                                      .snapshot_ms = DAY_MS,
+                                                      .keep_ms = DAY_MS,
+                                                      .behind_ms = 10000,
+                                                      .connections = 8};
     if (!o->url || !o->url[0])
         return 0;
     if (dz_replica_check_url(o->url, true, &why) < 0 || strchr(o->url, ':') == NULL)
@@ -439,5 +439,4 @@ void dz_replicas_close(struct dz_control *e)
     dz_poll_free(e->replica_poll);
     dz_replica_engine_free(e->replicas);
     dz_free(e->replica_url);
-    dz_free(e->replica_key_file);
 }

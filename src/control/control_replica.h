@@ -6,6 +6,7 @@
 #define DZ_CONTROL_CONTROL_REPLICA_H
 
 #include "control/control_why.h"
+#include "replica/replica.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ enum {
 struct dz_control_replica_opts {
     const char
         *url; /* the replica of a sandbox is at url/ID; NULL, "": only those that have a URL */
-    const char *key_file; /* replicas are encrypted with its keys; NULL, "": they are not */
+    struct dz_replica_access access; /* its texts must outlive the control plane */
     int64_t every_ms, snapshot_ms, keep_ms, behind_ms;
     unsigned connections; /* uploads at the same time */
 };

@@ -270,21 +270,25 @@ static int find_dead(struct daemon *d, struct dz_err *err)
     return rc;
 }
 
-struct dz_blobs_place dz_daemon_cold(const struct dz_config *c)
+struct dz_s3_opts dz_daemon_s3(const struct dz_config *c)
 {
     const char *addressing = c->s3_addressing;
-    return (struct dz_blobs_place){
-        .url = c->cold_url,
-        .key_file = c->cold_key_file,
-        .s3 = {.endpoint = c->s3_endpoint,
-               .region = c->s3_region,
-               .path_style = strcmp(addressing, "path") == 0   ? "true"
-                             : strcmp(addressing, "host") == 0 ? "false"
-                                                               : "",
-               .credentials_file = c->s3_credentials_file,
-               .profile = c->s3_profile,
-               .ca_file = c->s3_ca_file},
+    return (struct dz_s3_opts){
+        .endpoint = c->s3_endpoint,
+        .region = c->s3_region,
+        .path_style = strcmp(addressing, "path") == 0   ? "true"
+                      : strcmp(addressing, "host") == 0 ? "false"
+                                                        : "",
+        .credentials_file = c->s3_credentials_file,
+        .profile = c->s3_profile,
+        .ca_file = c->s3_ca_file,
     };
+}
+
+struct dz_blobs_place dz_daemon_cold(const struct dz_config *c)
+{
+    return (struct dz_blobs_place){
+        .url = c->cold_url, .key_file = c->cold_key_file, .s3 = dz_daemon_s3(c)};
 }
 
 static uint64_t quota(uint64_t n)
@@ -337,7 +341,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .replica =
             {
                 .url = d->config->replica_url,
-                .key_file = d->config->replica_key_file,
+                .access = {.key_file = d->config->replica_key_file, .s3 = dz_daemon_s3(d->config)},
                 .every_ms = d->config->replica_every,
                 .snapshot_ms = d->config->replica_snapshot,
                 .keep_ms = d->config->replica_retention,

@@ -18,6 +18,9 @@
  * DZ_EBUSY: another daemon has the data directory. */
 DZ_NODISCARD int dz_daemon_run(struct dz_config *config, struct dz_err *err);
 
+/* How buckets are reached. Its texts are those of `config`. */
+struct dz_s3_opts dz_daemon_s3(const struct dz_config *config);
+
 /* The cold storage that the settings describe, without an owner. Its texts are those of `config`.
  * An url of "" means the directory "cold" of the data directory. */
 struct dz_blobs_place dz_daemon_cold(const struct dz_config *config);

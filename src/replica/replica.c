@@ -121,10 +121,12 @@ static int open_dirs(struct dz_str path, bool make, unsigned stores, struct dz_r
                : dz_fail(err, DZ_ENOENT, "there is no replica at %s", url);
 }
 
-static int open_bucket(struct dz_str place, unsigned stores, struct dz_str query,
-                       struct dz_replica *r, struct dz_err *err)
+static int open_bucket(struct dz_str place, const struct dz_s3_opts *settings, unsigned stores,
+                       struct dz_str query, struct dz_replica *r, struct dz_err *err)
 {
     char url[DZ_REPLICA_URL_MAX], level[16];
+    struct dz_s3_opts s3 = *settings;
+    s3.url = url;
     int rc = 0;
     for (unsigned i = 0; i < STORES && rc == 0; i++) {
         if (!(stores >> i & 1))
@@ -135,7 +137,7 @@ static int open_bucket(struct dz_str place, unsigned stores, struct dz_str query
         if (n < 0 || (size_t)n >= sizeof url)
             return dz_fail(err, DZ_ELIMIT, "the URL of the replica has more than %d bytes",
                            DZ_REPLICA_URL_MAX - 1);
-        rc = dz_blobs_open_s3(&(struct dz_s3_opts){.url = url}, store_of(r, i), err);
+        rc = dz_blobs_open_s3(&s3, store_of(r, i), err);
     }
     return rc;
 }
@@ -155,8 +157,8 @@ static int encrypt_stores(struct dz_replica *r, const char *key_file, struct dz_
     return rc;
 }
 
-int dz_replica_open_some(const char *url, const char *key_file, bool make, unsigned stores,
-                         struct dz_replica *ret_replica, struct dz_err *err)
+int dz_replica_open_some(const char *url, const struct dz_replica_access *access, bool make,
+                         unsigned stores, struct dz_replica *ret_replica, struct dz_err *err)
 {
     struct dz_str s = dz_str(url), query = {0};
     struct dz_replica r = {0};
@@ -173,9 +175,9 @@ int dz_replica_open_some(const char *url, const char *key_file, bool make, unsig
     while (s.n > sizeof "file:///" - 1 && s.p[s.n - 1] == '/')
         s.n--;
     rc = file ? open_dirs(dz_str_sub(s, sizeof "file://" - 1, SIZE_MAX), make, stores, &r, url, err)
-              : open_bucket(s, stores, query, &r, err);
-    if (rc == 0 && key_file && key_file[0])
-        rc = encrypt_stores(&r, key_file, err);
+              : open_bucket(s, &access->s3, stores, query, &r, err);
+    if (rc == 0 && access->key_file && access->key_file[0])
+        rc = encrypt_stores(&r, access->key_file, err);
     if (rc < 0)
         dz_replica_close(&r);
     else
@@ -183,10 +185,10 @@ int dz_replica_open_some(const char *url, const char *key_file, bool make, unsig
     return rc;
 }
 
-int dz_replica_open(const char *url, const char *key_file, bool make,
+int dz_replica_open(const char *url, const struct dz_replica_access *access, bool make,
                     struct dz_replica *ret_replica, struct dz_err *err)
 {
-    return dz_replica_open_some(url, key_file, make, DZ_REPLICA_ROOT - 1, ret_replica, err);
+    return dz_replica_open_some(url, access, make, DZ_REPLICA_ROOT - 1, ret_replica, err);
 }
 
 void dz_replica_close(struct dz_replica *r)

@@ -28,7 +28,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/vec.h"
-#include "blob/blob.h"
+#include "blob/blob_s3.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -186,15 +186,20 @@ struct dz_replica {
     struct dz_blobs *root;                      /* what stands beside the levels; or NULL */
 };
 
+/* By what means replicas are read and written. All texts are borrowed. */
+struct dz_replica_access {
+    const char *key_file; /* all objects are encrypted (blob_crypt.h); NULL, "": none is */
+    struct dz_s3_opts s3; /* of buckets; its url is not used */
+};
+
 /* file:///DIR, or s3://BUCKET[/PREFIX][?...] (blob_s3.h). With make, missing directories of a
- * file URL are made; without, DZ_ENOENT if there is none. With a key file all of its objects are
- * encrypted (blob_crypt.h); NULL or "": none is. */
-DZ_NODISCARD int dz_replica_open(const char *url, const char *key_file, bool make,
+ * file URL are made; without, DZ_ENOENT if there is none. */
+DZ_NODISCARD int dz_replica_open(const char *url, const struct dz_replica_access *access, bool make,
                                  struct dz_replica *ret_replica, struct dz_err *err);
 /* The same with only some of its stores: bits of levels, and DZ_REPLICA_ROOT. */
 #define DZ_REPLICA_ROOT (1u << DZ_REPLICA_LEVELS)
-DZ_NODISCARD int dz_replica_open_some(const char *url, const char *key_file, bool make,
-                                      unsigned stores, struct dz_replica *ret_replica,
+DZ_NODISCARD int dz_replica_open_some(const char *url, const struct dz_replica_access *access,
+                                      bool make, unsigned stores, struct dz_replica *ret_replica,
                                       struct dz_err *err);
 void dz_replica_close(struct dz_replica *r); /* zeroed is fine */
 

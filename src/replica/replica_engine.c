@@ -717,6 +717,7 @@ int dz_replica_engine_new(const struct dz_replica_engine_opts *opts,
     if (!e)
         return dz_fail(err, DZ_ENOMEM, "start replication: out of memory");
     e->notify_fd = e->wake_fd = e->report_fd = e->live_fd = e->state_fd = -1;
+    e->access = opts->access;
     e->behind_ms = opts->behind_ms;
     e->retry_ms = opts->retry_ms > 0 ? opts->retry_ms : RETRY_MS;
     e->reports.max = REPORTS_MAX;
@@ -730,11 +731,7 @@ int dz_replica_engine_new(const struct dz_replica_engine_opts *opts,
     dz_list_init(&e->late);
     for (unsigned i = 0; i < REPLICA_SLOTS; i++)
         dz_list_init(&e->wheel[i]);
-    int rc = 0;
-    if (opts->key_file && opts->key_file[0] && !(e->key_file = dz_str_dup(dz_str(opts->key_file))))
-        rc = dz_fail(err, DZ_ENOMEM, "start replication: out of memory");
-    if (rc == 0)
-        rc = open_engine(e, opts, err);
+    int rc = open_engine(e, opts, err);
     if (rc == 0)
         rc = start_threads(e, opts->workers, err);
     if (rc < 0) {
@@ -806,6 +803,5 @@ void dz_replica_engine_free(struct dz_replica_engine *e)
     (void)pthread_mutex_destroy(&e->mutex);
     (void)pthread_cond_destroy(&e->work);
     (void)pthread_cond_destroy(&e->idle);
-    dz_free(e->key_file);
     dz_free(e);
 }

@@ -38,8 +38,8 @@ enum {
 #define DZ_REPLICA_ABOUT ".json" /* behind the id */
 
 /* The store of these objects below a URL. */
-DZ_NODISCARD int dz_replica_open_about(const char *url, const char *key_file, bool make,
-                                       struct dz_blobs **ret_store, struct dz_err *err);
+DZ_NODISCARD int dz_replica_open_about(const char *url, const struct dz_replica_access *access,
+                                       bool make, struct dz_blobs **ret_store, struct dz_err *err);
 /* URL/ID, with the query of a bucket's URL behind it. */
 DZ_NODISCARD int dz_replica_url_of(const char *url, const char *id,
                                    char ret_url[static DZ_REPLICA_URL_MAX], struct dz_err *err);
@@ -55,11 +55,11 @@ struct dz_replica_policy {
 };
 
 struct dz_replica_engine_opts {
-    const char *live_path;  /* directory of the files ID.doze and ID.doze-wal */
-    const char *state_path; /* directory for what the engine remembers; made if missing */
-    const char *key_file;   /* replicas are encrypted; NULL or "": they are not */
-    unsigned workers;       /* uploads at the same time */
-    int64_t behind_ms;      /* a replica that lacks something for longer is reported */
+    const char *live_path;           /* directory of the files ID.doze and ID.doze-wal */
+    const char *state_path;          /* directory for what the engine remembers; made if missing */
+    struct dz_replica_access access; /* its texts must outlive the engine */
+    unsigned workers;                /* uploads at the same time */
+    int64_t behind_ms;               /* a replica that lacks something for longer is reported */
     int64_t retry_ms; /* from a failure to the next try, then twice as long each time; 0: 500 */
 };
 /* Starts its threads. */

@@ -84,7 +84,7 @@ struct dz_replica_engine {
     struct dz_replica_totals totals;
     DZ_VEC(, struct dz_replica_report) reports;
     size_t report_at;
-    char *key_file; /* or NULL */
+    struct dz_replica_access access;
     char owner[DZ_REPLICA_OWNER_TEXT];
 };
 

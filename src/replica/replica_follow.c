@@ -187,14 +187,14 @@ int dz_replica_url_of(const char *url, const char *id, char ret_url[static DZ_RE
                : 0;
 }
 
-int dz_replica_open_about(const char *url, const char *key_file, bool make,
+int dz_replica_open_about(const char *url, const struct dz_replica_access *access, bool make,
                           struct dz_blobs **ret_store, struct dz_err *err)
 {
     DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
     char place[DZ_REPLICA_URL_MAX];
     int rc = dz_replica_url_of(url, ".sandboxes", place, err);
     if (rc == 0)
-        rc = dz_replica_open_some(place, key_file, make, DZ_REPLICA_ROOT, &r, err);
+        rc = dz_replica_open_some(place, access, make, DZ_REPLICA_ROOT, &r, err);
     if (rc == 0 && !r.root)
         rc = dz_fail(err, DZ_ENOENT, "there are no replicas of sandboxes at %s", url);
     if (rc == 0)
@@ -211,7 +211,7 @@ static int open_beside(const struct task *t, struct dz_blobs **ret_store, struct
     struct dz_str query = dz_str_sub(s, at, SIZE_MAX), place = dz_str_sub(s, 0, at);
     (void)snprintf(base, sizeof base, "%.*s%.*s", (int)(place.n - strlen(t->o->id) - 1), place.p,
                    DZ_STR_ARG(query));
-    return dz_replica_open_about(base, t->e->key_file, true, ret_store, err);
+    return dz_replica_open_about(base, &t->e->access, true, ret_store, err);
 }
 
 /* The stores of level 0, and of what describes the sandbox. Those of a bucket stay open, with their
@@ -221,7 +221,7 @@ static int open_store(struct task *t, struct dz_err *err)
     struct followed *o = t->o;
     if (o->opened)
         return 0;
-    int rc = dz_replica_open_some(t->url, t->e->key_file, true, 1u, &o->store, err);
+    int rc = dz_replica_open_some(t->url, &t->e->access, true, 1u, &o->store, err);
     if (rc == 0)
         rc = open_beside(t, &o->store.root, err);
     if (rc < 0)
@@ -345,7 +345,7 @@ static int find_end(struct task *t, struct dz_err *err)
     DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
     DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
     struct followed *o = t->o;
-    int rc = dz_replica_open(t->url, t->e->key_file, true, &r, err);
+    int rc = dz_replica_open(t->url, &t->e->access, true, &r, err);
     if (rc == 0)
         rc = dz_replica_list(&r, &all, err);
     if (rc == 0)
@@ -443,8 +443,8 @@ static int copy_all(struct task *t, int db_fd, bool again, struct dz_err *err)
         dz_follow_forgive(o->owner_fd);
         dz_follow_forgive(o->old_owner_fd);
     }
-    int rc = dz_replica_open_some(t->url, t->e->key_file, true, 1u | 1u << DZ_REPLICA_SNAPSHOTS, &r,
-                                  err);
+    int rc =
+        dz_replica_open_some(t->url, &t->e->access, true, 1u | 1u << DZ_REPLICA_SNAPSHOTS, &r, err);
     if (rc == 0 && dz_replica_stat(db_fd, &stamp) < 0)
         rc = dz_fail_sys(err, errno, "look at the file of %s", o->id);
     if (rc == 0)
@@ -520,7 +520,7 @@ static int tidy(struct task *t, int db_fd, struct dz_err *err)
     }
     if (rc < 0 || o->fresh < DZ_REPLICA_MERGE)
         return rc;
-    rc = dz_replica_open(t->url, t->e->key_file, true, &r, err);
+    rc = dz_replica_open(t->url, &t->e->access, true, &r, err);
     if (rc == 0)
         rc = dz_replica_tidy(&r, prune ? &keep : NULL, &t->run, err);
     t->requests += DZ_REPLICA_LEVELS;

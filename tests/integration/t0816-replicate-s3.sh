@@ -29,4 +29,13 @@ test_that 'everything comes back from the bucket' '
     need_s3 && write a six && rests a && stop && mv data lost && run 0 doze restore --all --take "$url" && has out "1 sandboxes restored" && flat "lost/live/$(cat a).doze" && cmp flat.db "data/live/$(cat a).doze" &&
     cp -a lost/images data/ && start --replica-url "$url" && write a seven && until_true current a && rests a && same "$(cat a)" && stop
 '
+test_that 'without keys in the environment, and without an endpoint in the URL, the settings of [s3] are used' '
+    need_s3 && printf "[default]\naws_access_key_id = testkey\naws_secret_access_key = testsecret123\n" >keys &&
+    printf "[replica]\nurl = s3://bucket/set\n[s3]\nendpoint = http://127.0.0.1:%s\nregion = us-east-1\ncredentials_file = %s\n" "$S3_PORT" "$PWD/keys" >doze.ini &&
+    unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION && export DOZE_CONFIG=$PWD/doze.ini &&
+    start && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"b\"}" && id_of b >b && write b one && rests b && [ -d "s3/bucket/set/$(cat b)" ] &&
+    rm -f got && run 0 doze restore -q -o got "s3://bucket/set/$(cat b)" && flat "data/live/$(cat b).doze" && cmp got flat.db && run 0 doze replica verify "s3://bucket/set/$(cat b)" &&
+    DOZE_CONFIG=/dev/null AWS_EC2_METADATA_DISABLED=true run 1 doze restore -q -o none "s3://bucket/set/$(cat b)" && [ ! -e none ] &&
+    stop && mv data lost2 && run 0 doze restore --all --take s3://bucket/set && has out "2 sandboxes restored" && cmp got "data/live/$(cat b).doze"
+'
 test_done

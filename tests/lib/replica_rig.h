@@ -166,7 +166,7 @@ static inline bool rig_open_replica(char dir[static DZ_TEMP_DIR_TEXT], struct dz
     if (dz_fd_temp_dir("doze-replica", dir, err) < 0)
         return false;
     (void)snprintf(url, sizeof url, "file://%s", dir);
-    return dz_replica_open(url, NULL, true, r, err) == 0;
+    return dz_replica_open(url, &(struct dz_replica_access){0}, true, r, err) == 0;
 }
 
 static inline void rig_remove(const char *dir)

@@ -151,7 +151,7 @@ static void start_engine(struct world *w)
 {
     const struct dz_replica_engine_opts opts = {.live_path = w->live,
                                                 .state_path = w->state,
-                                                .key_file = w->key_file,
+                                                .access.key_file = w->key_file,
                                                 .workers = 2,
                                                 .behind_ms = 20000,
                                                 .retry_ms = 2};
@@ -237,7 +237,8 @@ static size_t restored(struct world *w)
     struct dz_replica r = {0};
     struct rig_image image;
     uint64_t txid;
-    if (dz_replica_open(w->at, w->key_file[0] ? w->key_file : NULL, false, &r, &err) < 0)
+    if (dz_replica_open(w->at, &(struct dz_replica_access){.key_file = w->key_file}, false, &r,
+                        &err) < 0)
         return 0;
     int rc = rig_restore(&r, &(struct dz_replica_goal){0}, &image, &txid, &err);
     dz_replica_close(&r);
@@ -307,7 +308,8 @@ static void check_has_all(struct world *w)
         return;
     require(!w->open, "a process has the file, and the engine says that the replica has it");
     require(strcmp(url, w->at) == 0, url);
-    require(dz_replica_open(url, w->key_file[0] ? w->key_file : NULL, false, &r, &err) == 0,
+    require(dz_replica_open(url, &(struct dz_replica_access){.key_file = w->key_file}, false, &r,
+                            &err) == 0,
             err.msg);
     int rc = rig_restore(&r, &(struct dz_replica_goal){.txid = txid}, &image, &got, &err);
     require(rc == 0, err.msg);

@@ -411,10 +411,14 @@ TEST(a_url_is_checked)
 {
     struct dz_replica r = {0};
     struct dz_err err;
-    CHECK_INT(dz_replica_open("/tmp/x", NULL, true, &r, &err), DZ_EINVAL);
-    CHECK_INT(dz_replica_open("file://relative", NULL, true, &r, &err), DZ_EINVAL);
-    CHECK_INT(dz_replica_open("file:///nowhere/at/all", NULL, false, &r, &err), DZ_ENOENT);
-    CHECK_INT(dz_replica_open("s3:///x", NULL, false, &r, &err), DZ_EINVAL);
+    CHECK_INT(dz_replica_open("/tmp/x", &(struct dz_replica_access){0}, true, &r, &err), DZ_EINVAL);
+    CHECK_INT(dz_replica_open("file://relative", &(struct dz_replica_access){0}, true, &r, &err),
+              DZ_EINVAL);
+    CHECK_INT(
+        dz_replica_open("file:///nowhere/at/all", &(struct dz_replica_access){0}, false, &r, &err),
+        DZ_ENOENT);
+    CHECK_INT(dz_replica_open("s3:///x", &(struct dz_replica_access){0}, false, &r, &err),
+              DZ_EINVAL);
 }
 
 TORTURE(every_allocation_of_a_push_and_a_restore_may_fail)

@@ -10,7 +10,7 @@ static void open_bucket(const char *place, struct dz_replica *r)
     char url[256];
     (void)snprintf(url, sizeof url, "s3://bucket/%s?endpoint=http://127.0.0.1:%d&region=us-east-1",
                    place, s3d.port);
-    CHECK_INT(dz_replica_open(url, NULL, true, r, NULL), 0);
+    CHECK_INT(dz_replica_open(url, &(struct dz_replica_access){0}, true, r, NULL), 0);
 }
 
 /* The time that litestream reads from the object's metadata; -1: there is no such object. */
