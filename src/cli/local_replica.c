@@ -803,6 +803,77 @@ const struct dz_cli_command dz_cmd_replica_push = {
 /* --- prune -------------------------------------------------------------------------------------
  */
 
+struct deleted {
+    struct dz_cli *c;
+    struct dz_replica_access access;
+    struct dz_blobs *about;
+    int64_t before_ms; /* replicas of sandboxes that were deleted later stay */
+    size_t removed, kept, failed;
+};
+
+/* Remove the replica, if its sandbox was deleted long enough ago. The record is the last to go, so
+ * that the next run finds what this one leaves. */
+static int prune_one(struct deleted *d, const char *id, struct dz_err *err)
+{
+    char url[DZ_REPLICA_URL_MAX], key[DZ_COLD_KEY + 8];
+    json_t *about = NULL;
+    int64_t written_ms = 0;
+    int rc = read_about(d->about, id, &about, err);
+    bool deleted = rc == 0 && json_is_true(json_object_get(about, "deleted"));
+    const char *written = json_string_value(json_object_get(about, "written"));
+    if (deleted && (!written || dz_rfc3339_parse(dz_str(written), &written_ms, NULL) < 0))
+        rc = dz_fail(err, DZ_ECORRUPT, "its record does not say when it was deleted");
+    json_decref(about);
+    if (rc < 0 || !deleted)
+        return rc;
+    if (written_ms > d->before_ms) {
+        d->kept++;
+        return 0;
+    }
+    d->removed++;
+    if (dz_cli_flag(d->c, "dry-run"))
+        return 0;
+    rc = dz_replica_url_of(d->c->argv[0], id, url, err);
+    if (rc == 0)
+        rc = dz_replica_erase(url, &d->access, err);
+    if (rc < 0 && rc != DZ_ENOENT)
+        return rc;
+    (void)snprintf(key, sizeof key, "%s%s", id, DZ_REPLICA_ABOUT);
+    return dz_blobs_remove(d->about, key, err);
+}
+
+static int prune_deleted(struct dz_cli *c, int64_t keep_ms, struct dz_err *err)
+{
+    DZ_AUTO(dz_config_release) struct dz_config config = {0};
+    DZ_AUTO(dz_vec_releasep) struct ids ids = DZ_VEC_INIT(DZ_REPLICA_FOLLOWED_MAX);
+    struct deleted d = {.c = c, .before_ms = dz_clock_real_ms() - keep_ms};
+    int rc = find_access(c, &config, &d.access, err);
+    if (rc == 0)
+        rc = dz_replica_open_about(c->argv[0], &d.access, false, &d.about, err);
+    if (rc == 0)
+        rc = dz_blobs_list(d.about, list_id, &ids, err);
+    if (rc == 0 && ids.err)
+        rc = dz_fail(err, ids.err, "list the replicas at %s: out of memory", c->argv[0]);
+    dz_cli_catch_interrupts();
+    for (size_t i = 0; rc == 0 && i < ids.n && !dz_cli_interrupted(); i++) {
+        struct dz_err why;
+        if (prune_one(&d, ids.p[i].text, &why) < 0) {
+            d.failed++;
+            dz_cli_warn(c, "%s: %s", ids.p[i].text, why.msg);
+        }
+    }
+    dz_blobs_free(d.about);
+    if (rc == 0 && !c->quiet)
+        fprintf(c->out, "%s %zu replicas of deleted sandboxes, kept %zu\n",
+                dz_cli_flag(c, "dry-run") ? "would remove" : "removed", d.removed - d.failed,
+                d.kept);
+    if (rc == 0 && dz_cli_interrupted())
+        return dz_fail(err, DZ_ECANCELED, "interrupted; the same command goes on with the rest");
+    return rc == 0 && d.failed > 0
+               ? dz_fail(err, DZ_EIO, "%zu replicas could not be removed", d.failed)
+               : rc;
+}
+
 static int prune(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
@@ -815,6 +886,8 @@ static int prune(struct dz_cli *c, struct dz_err *err)
     struct dz_err why;
     if (text && dz_duration_parse(dz_str(text), 0, INT64_MAX / 2, &keep.keep_ms, &why) < 0)
         return dz_cli_usage(c, err, "--keep must be a duration like 7d: %s", why.msg);
+    if (dz_cli_flag(c, "deleted"))
+        return prune_deleted(c, keep.keep_ms, err);
     if (keep.fine_ms > keep.keep_ms)
         keep.fine_ms = keep.keep_ms;
     int rc = open_and_list(c, true, &r, &all, err);
@@ -841,6 +914,7 @@ const struct dz_cli_command dz_cmd_replica_prune = {
     .options =
         (const struct dz_cli_option[]){
             {"keep", 0, "DURATION", "keep all states of this last time (default 24h)"},
+            {"deleted", 0, NULL, "remove the replicas below URL whose sandboxes were deleted"},
             {"dry-run", 'n', NULL, "only print what would be removed"},
             OPTION_KEY_FILE,
             DZ_CLI_OPTION_CONFIG,
@@ -849,6 +923,9 @@ const struct dz_cli_command dz_cmd_replica_prune = {
     .help = "Removes the files that only restores to states older than --keep need. Files\n"
             "that were merged into larger ones are removed, too, if their transactions are\n"
             "older than five minutes; states between those can then no longer be restored.\n"
-            "The newest state always stays. URL: see doze help restore.\n",
+            "The newest state always stays. URL: see doze help restore.\n"
+            "\n"
+            "With --deleted, URL is the place of all replicas (replica.url). The replica of\n"
+            "a sandbox that was deleted longer than --keep ago is removed whole.\n",
     .run = prune,
 };

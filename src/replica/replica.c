@@ -305,6 +305,35 @@ int dz_replica_drop(struct dz_replica *r, const struct dz_replica_files *files, 
     return rc;
 }
 
+static void remove_dirs(struct dz_str path)
+{
+    char dir[DZ_PATH_MAX];
+    for (unsigned level = 0; level < DZ_REPLICA_LEVELS; level++) {
+        int n = snprintf(dir, sizeof dir, "%.*s/ltx/%u", DZ_STR_ARG(path), level);
+        if (n > 0 && (size_t)n < sizeof dir)
+            (void)rmdir(dir);
+    }
+    for (int up = 1; up >= 0; up--) { /* one that holds something else stays */
+        int n = snprintf(dir, sizeof dir, "%.*s%s", DZ_STR_ARG(path), up ? "/ltx" : "");
+        if (n > 0 && (size_t)n < sizeof dir)
+            (void)rmdir(dir);
+    }
+}
+
+int dz_replica_erase(const char *url, const struct dz_replica_access *access, struct dz_err *err)
+{
+    DZ_AUTO(dz_replica_close) struct dz_replica r = {0};
+    DZ_AUTO(dz_vec_releasep) struct dz_replica_files all = DZ_REPLICA_FILES_INIT;
+    int rc = dz_replica_open(url, access, false, &r, err);
+    if (rc == 0)
+        rc = dz_replica_list(&r, &all, err);
+    if (rc == 0)
+        rc = dz_replica_drop(&r, &all, err);
+    if (rc == 0 && dz_str_starts(dz_str(url), DZ_STR("file:///")))
+        remove_dirs(dz_str_sub(dz_str(url), sizeof "file://" - 1, SIZE_MAX));
+    return rc;
+}
+
 /* --- restore -------------------------------------------------------------------------------- */
 
 /* Pages that follow one another are written together. */

@@ -237,6 +237,10 @@ DZ_NODISCARD int dz_replica_check(struct dz_replica *r, const struct dz_replica_
 /* Make one file of several, on the next level. They stay. */
 DZ_NODISCARD int dz_replica_merge(struct dz_replica *r, const struct dz_replica_files *from,
                                   const struct dz_replica_run *run, struct dz_err *err);
+/* Remove the whole replica, with its directories if it is one in a directory. What is not doze's
+ * stays. */
+DZ_NODISCARD int dz_replica_erase(const char *url, const struct dz_replica_access *access,
+                                  struct dz_err *err);
 /* Remove files, as dz_replica_plan_prune() says. */
 DZ_NODISCARD int dz_replica_drop(struct dz_replica *r, const struct dz_replica_files *files,
                                  struct dz_err *err);

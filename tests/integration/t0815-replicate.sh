@@ -95,6 +95,13 @@ test_that 'after the loss of the machine, the URL alone brings all sandboxes bac
     launch && api 200 GET "$(s /a)" && has out "\"team\":\"red\"" && api 200 POST "$(s /a/exec)" "{\"shell\":\"tail -1 /workspace/log\"}" && has out "precious" &&
     write a onward && until_true current a && rests a && same "$(cat a)" && stop
 '
+test_that 'the replicas of deleted sandboxes are removed, of those only, and only after the time that is kept' '
+    of="file://$PWD/rep" && [ -d "rep/$(cat c)/ltx" ] && run 0 doze replica prune --deleted "$of" && has out "removed 0 replicas of deleted sandboxes, kept 1" &&
+    run 0 doze replica prune --deleted --keep 0s -n "$of" && has out "would remove 1 replicas" && run 0 doze replica verify "$of/$(cat c)" &&
+    run 0 doze replica prune --deleted --keep 0s "$of" && has out "removed 1 replicas of deleted sandboxes, kept 0" && [ ! -e "rep/$(cat c)" ] && [ ! -e "rep/.sandboxes/$(cat c).json" ] &&
+    run 0 doze replica verify "$of/$(cat a)" && run 0 doze replica verify "$of/$(cat b)" && run 0 doze replica prune --deleted --keep 0s "$of" && has out "removed 0 replicas" &&
+    run 1 doze replica prune --deleted "file://$PWD/nowhere" && has err "no replicas"
+'
 test_that 'a restore of all to a time before the first state fails for each, and leaves nothing' '
     run 1 doze restore --all --data "$PWD/none" --at 2001-01-01T00:00:00Z "file://$PWD/rep" && has err "old enough" && ! ls none/live/*.doze 2>ls.err &&
     run 1 doze restore --all --data "$PWD/none" "file://$PWD/nowhere" && has err "no replicas" && run 2 doze restore --all --txid 1 "file://$PWD/rep"

@@ -36,6 +36,9 @@ test_that 'without keys in the environment, and without an endpoint in the URL, 
     start && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"b\"}" && id_of b >b && write b one && rests b && [ -d "s3/bucket/set/$(cat b)" ] &&
     rm -f got && run 0 doze restore -q -o got "s3://bucket/set/$(cat b)" && flat "data/live/$(cat b).doze" && cmp got flat.db && run 0 doze replica verify "s3://bucket/set/$(cat b)" &&
     DOZE_CONFIG=/dev/null AWS_EC2_METADATA_DISABLED=true run 1 doze restore -q -o none "s3://bucket/set/$(cat b)" && [ ! -e none ] &&
+    api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"c\"}" && id_of c >c && write c one && rests c && api 204 DELETE "$(s "/c?force=true")" &&
+    until_true grep -q "\"deleted\":true" "s3/bucket/set/.sandboxes/$(cat c).json" && run 0 doze replica prune --deleted --keep 0s s3://bucket/set && has out "removed 1 replicas" &&
+    [ "$(find "s3/bucket/set/$(cat c)" -type f | wc -l)" = 0 ] && [ ! -e "s3/bucket/set/.sandboxes/$(cat c).json" ] &&
     stop && mv data lost2 && run 0 doze restore --all --take s3://bucket/set && has out "2 sandboxes restored" && cmp got "data/live/$(cat b).doze"
 '
 test_done
