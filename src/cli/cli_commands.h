@@ -50,6 +50,9 @@
     X(preview_ls)          \
     X(preview_rm)          \
     X(forward)             \
+    X(egress_show)         \
+    X(egress_set)          \
+    X(egress_clear)        \
     X(schedule_add)        \
     X(schedule_ls)         \
     X(schedule_rm)         \

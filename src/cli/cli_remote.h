@@ -28,6 +28,17 @@ DZ_NODISCARD int dz_cli_expiry(struct dz_cli *c, json_t **ret_expiry, struct dz_
 /* The values of --port as a member `ports` of a body (cli_port.c). */
 DZ_NODISCARD int dz_cli_put_ports(struct dz_cli *c, json_t *o, struct dz_err *err);
 
+/* The options that give egress rules, and their values as a member `network` of a body
+ * (cli_egress.c). */
+#define DZ_CLI_OPTIONS_EGRESS                                                             \
+    {"egress-mode", 0, "MODE", "reach no other machines (deny_all), or all (allow_all)"}, \
+        {"egress-allow-cidr", 0, "CIDR", "reach only these addresses (repeatable)"},      \
+        {"egress-allow-domain", 0, "NAME", "reach only these names (repeatable)"},        \
+        {"egress-allow-port", 0, "PORT", "reach only these ports of them (repeatable)"},  \
+        {"egress-deny-cidr", 0, "CIDR", "never reach these addresses (repeatable)"},      \
+        {"egress-deny-domain", 0, "NAME", "never reach these names (repeatable)"},
+DZ_NODISCARD int dz_cli_put_egress(struct dz_cli *c, json_t *o, struct dz_err *err);
+
 enum {
     DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
 };

@@ -58,40 +58,6 @@ static int put_idle(struct dz_cli *c, json_t *o, struct dz_err *err)
     return 0;
 }
 
-/* The egress rules, as the API has them; the daemon checks them. */
-static int put_egress(struct dz_cli *c, json_t *o, struct dz_err *err)
-{
-    static const struct {
-        const char *option, *key;
-    } all[] = {{"egress-allow-cidr", "allow_cidrs"},
-               {"egress-deny-cidr", "deny_cidrs"},
-               {"egress-allow-port", "allow_ports"},
-               {"egress-allow-domain", "allow_domains"},
-               {"egress-deny-domain", "deny_domains"}};
-    json_t *e = json_object();
-    const char *given, *mode = dz_cli_value(c, "egress-mode");
-    int rc = 0;
-    if (mode)
-        (void)json_object_set_new(e, "mode", json_string(mode));
-    for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(all); i++)
-        for (int k = 0; rc == 0 && (given = dz_cli_value_at(c, all[i].option, k)); k++) {
-            uint64_t port;
-            const bool is_port = strcmp(all[i].key, "allow_ports") == 0;
-            if (k == 0)
-                (void)json_object_set_new(e, all[i].key, json_array());
-            if (is_port && dz_num_u64(dz_str(given), 1, UINT16_MAX, &port, NULL) < 0)
-                rc = dz_cli_usage(c, err, "--egress-allow-port must be a port, not %s", given);
-            else
-                (void)json_array_append_new(json_object_get(e, all[i].key),
-                                            is_port ? json_integer((json_int_t)port)
-                                                    : json_string(given));
-        }
-    if (rc == 0 && json_object_size(e) > 0)
-        (void)json_object_set_new(o, "network", json_pack("{s:O}", "egress", e));
-    json_decref(e);
-    return rc;
-}
-
 static int put_timeout(struct dz_cli *c, json_t *o, struct dz_err *err)
 {
     const char *after = dz_cli_value(c, "timeout"), *action = dz_cli_value(c, "timeout-action");
@@ -220,7 +186,7 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
     if (rc == 0)
         rc = dz_cli_volumes(c, o, err);
     if (rc == 0)
-        rc = put_egress(c, o, err);
+        rc = dz_cli_put_egress(c, o, err);
     if (!persistent)
         (void)json_object_set_new(o, "persistent", json_false());
     if (dz_cli_flag(c, "no-start"))
@@ -278,13 +244,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"port", 0, "PORT[:public]", "open a port to visitors by HTTP (repeatable)"},             \
         {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
         {"volume", 0, "NAME:PATH[:MODE[:SUBPATH]]", "mount a volume; MODE: rw (default) or ro"},  \
-        {"egress-mode", 0, "MODE", "reach no other machines (deny_all), or all (allow_all)"},     \
-        {"egress-allow-cidr", 0, "CIDR", "reach only these addresses (repeatable)"},              \
-        {"egress-allow-domain", 0, "NAME", "reach only these names (repeatable)"},                \
-        {"egress-allow-port", 0, "PORT", "reach only these ports of them (repeatable)"},          \
-        {"egress-deny-cidr", 0, "CIDR", "never reach these addresses (repeatable)"},              \
-        {"egress-deny-domain", 0, "NAME", "never reach these names (repeatable)"},                \
-        {"no-start", 0, NULL, "create it without starting it"},                                   \
+        DZ_CLI_OPTIONS_EGRESS{"no-start", 0, NULL, "create it without starting it"},              \
         {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},                   \
         DZ_CLI_OPTION_PULL,
 

@@ -1,27 +1,9 @@
 #!/bin/bash
 # Connections of sandboxes to other machines: in a network namespace of its own, with servers on two addresses
 # (tests/lib/egress_world.py). Needs `make test-images`.
-if [ "$(id -u)" = 0 ] && [ -z "${EGRESS_INSIDE:-}" ]; then
-    EGRESS_INSIDE=1 exec unshare -n -- "$0" "$@"
-fi
-. "$(dirname "$0")/lib.sh"
-. "$LIB_ROOT/tests/integration/linux_daemon.sh"
-world=''
+. "$(dirname "$0")/egress_daemon.sh"
 export get refused # for tests
-if [ "$(id -u)" = 0 ]; then
-    ip link set lo up && ip addr add 10.77.0.1/32 dev lo && ip addr add 10.78.0.1/32 dev lo
-    python3 "$LIB_ROOT/tests/lib/egress_world.py" world.ready >world.log 2>&1 &
-    world=$!
-    for _ in $(seq 600); do
-        [ -e world.ready ] && break
-        read -rt 0.05 <> <(:) || :
-    done
-    start --egress-mode deny_all --egress-local-cidrs 10.77.0.0/16 --egress-resolvers 10.77.0.1 --egress-deny-domains bad.test
-fi
-trap '[ -z "$world" ] || kill "$world"; [ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
-net_test() { # WHAT COMMANDS
-    if [ -z "$world" ]; then test_that "$1" 'skip "a network namespace needs root"'; else linux_test "$1" "$2"; fi
-}
+egress_start --egress-deny-domains bad.test
 # CODE [NAME]: what Python prints in the sandbox
 py() { run 0 doze exec "${2:-w}" -- python3 -c "$1"; }
 events() { api 200 GET "$(s "/${1:-w}/events?limit=500")"; }

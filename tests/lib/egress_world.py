@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Other machines for t0950-egress.sh, in its network namespace: a name server on 10.77.0.1:53 and web
-servers on port 8080 of 10.77.0.1 (may be reached) and 10.78.0.1 (the host's own, not allowed).
+servers on port 8080 of 10.77.0.1 (may be reached) and 10.78.0.1 (the host's own, not allowed). Below /git/
+the web servers serve the git repositories of the directory git, for fetches and pushes.
 Port 9090 of 10.77.0.1 takes a connection and sends one line each second until it is closed.
 Writes the file given as the argument when all of them listen."""
-import http.server, socket, socketserver, sys, threading, time
+import http.server, os, socket, socketserver, subprocess, sys, threading, time
 
 NAMES = {b"web.test": "10.77.0.1", b"bad.test": "10.77.0.1", b"rebound.test": "127.0.0.1"}
 
@@ -28,7 +29,39 @@ class Dns(socketserver.BaseRequestHandler):
 
 
 class Web(http.server.BaseHTTPRequestHandler):
+    def git(self):
+        path, _, query = self.path.partition("?")
+        size = int(self.headers.get("Content-Length") or 0)
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            body = b""
+            while (n := int(self.rfile.readline(), 16)) > 0:
+                body += self.rfile.read(n)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            body = self.rfile.read(size)
+        env = dict(os.environ, GIT_PROJECT_ROOT=os.path.abspath("git"), GIT_HTTP_EXPORT_ALL="1", PATH_INFO=path[4:],
+                   QUERY_STRING=query, REQUEST_METHOD=self.command, REMOTE_USER="guest", REMOTE_ADDR="10.0.0.1",
+                   CONTENT_TYPE=self.headers.get("Content-Type") or "", CONTENT_LENGTH=str(len(body)),
+                   HTTP_CONTENT_ENCODING=self.headers.get("Content-Encoding") or "",
+                   GIT_PROTOCOL=self.headers.get("Git-Protocol") or "")
+        out = subprocess.run(["git", "http-backend"], input=body, env=env, stdout=subprocess.PIPE).stdout
+        head, _, body = out.partition(b"\r\n\r\n")
+        lines = [line.split(": ", 1) for line in head.decode().split("\r\n")]
+        self.send_response(int(dict(lines).get("Status", "200").split()[0]))
+        for name, value in lines:
+            if name != "Status":
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        self.git()
+
     def do_GET(self):
+        if self.path.startswith("/git/"):
+            return self.git()
         body = b"hello from outside\n" if self.path == "/" else b"x" * 3000000
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
