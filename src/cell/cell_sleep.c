@@ -243,6 +243,13 @@ static int native_leave(void *arg, const struct dz_machine_memory *mem,
     return dz_linux_leave(runner_of(arg), &it, (const void *)pages, n, &filler, err);
 }
 
+static int native_ready(void *arg, const struct dz_machine_memory *mem,
+                        const struct dz_machine_pages *pages, size_t n, struct dz_err *err)
+{
+    const struct dz_linux_memory it = memory_of(mem);
+    return dz_linux_ready_pages(runner_of(arg), &it, (const void *)pages, n, err);
+}
+
 /* --- finding --------------------------------------------------------------------------- */
 
 static int allowed(enum dz_machine_found found, const struct dz_started *s, struct dz_err *err)
@@ -293,6 +300,7 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                                 .read = native_read,
                                                 .write = native_write,
                                                 .leave = native_leave,
+                                                .ready = native_ready,
                                                 .arg = m};
     const struct dz_machine_opts opts = {.db = m->db,
                                          .image = m->image,

@@ -32,6 +32,7 @@
 enum {
     WINDOW = 4,       /* pages filled by one fault: a learned set of pages should be a close fit */
     VMAS_MOST = 8192, /* an address space with more has no absent pages, for want of mappings */
+    OPEN_MAX = 512,   /* runs that a wake opens together: each may cost the host two mappings */
 };
 
 static uint64_t round_down(uint64_t at, uint64_t pages)
@@ -40,23 +41,33 @@ static uint64_t round_down(uint64_t at, uint64_t pages)
 }
 
 /* The first run that ends above this address. */
-static size_t index_of(const struct dz_linux_space *s, uint64_t at)
+static size_t index_in(const struct dz_stub_runs *runs, uint64_t at)
 {
-    size_t low = 0, high = s->absent.n;
+    size_t low = 0, high = runs->n;
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
-        if (s->absent.p[mid].end <= at)
+        if (runs->p[mid].end <= at)
             low = mid + 1;
         else
             high = mid;
     }
     return low;
 }
+static size_t index_of(const struct dz_linux_space *s, uint64_t at)
+{
+    return index_in(&s->absent, at);
+}
 
 bool dz_linux_is_absent(const struct dz_linux_space *s, uint64_t at)
 {
     const size_t i = index_of(s, at);
     return i < s->absent.n && s->absent.p[i].start <= at;
+}
+
+bool dz_linux_is_open(const struct dz_linux_space *s, struct dz_mm_range part)
+{
+    const size_t i = index_in(&s->open, part.start);
+    return i < s->open.n && s->open.p[i].start <= part.start && s->open.p[i].end >= part.end;
 }
 
 int dz_linux_absent_cut(struct dz_linux_space *s, uint64_t start, uint64_t end)
@@ -88,11 +99,18 @@ int dz_linux_absent_cut(struct dz_linux_space *s, uint64_t start, uint64_t end)
     return 0;
 }
 
-/* The host's calls that give this part the protection of its VMAs, or (shut) none. Pages outside of
- * private VMAs are passed over; ret_runs, if any, gets the others. */
-static int protect(const struct dz_mm *mm, struct dz_mm_range part, bool shut,
+enum protection {
+    GUEST, /* that of the VMA */
+    NONE,
+    OPEN, /* that of the VMA, and writable; where the VMA is writable, nothing is to be done */
+};
+
+/* The host's calls that give this part a protection. Pages outside of private VMAs are passed over;
+ * ret_runs, if any, gets the others for which there is a call. */
+static int protect(const struct dz_mm *mm, struct dz_mm_range part, enum protection how,
                    struct dz_mm_calls *calls, struct dz_stub_runs *ret_runs)
 {
+    const int rights = PROT_READ | PROT_WRITE;
     while (part.start < part.end) {
         const struct dz_mm_vma *v = dz_mm_find(mm, part.start);
         if (!v || v->start >= part.end)
@@ -100,12 +118,14 @@ static int protect(const struct dz_mm *mm, struct dz_mm_range part, bool shut,
         const uint64_t start = v->start > part.start ? v->start : part.start;
         const uint64_t end = v->end < part.end ? v->end : part.end;
         part.start = end;
-        if (v->flags & DZ_MM_SHARED)
+        if ((v->flags & DZ_MM_SHARED) || (how == OPEN && (v->prot & rights) == rights))
             continue;
         const struct dz_mm_call c = {.op = DZ_MM_MPROTECT,
                                      .at = start,
                                      .size = end - start,
-                                     .prot = shut ? PROT_NONE : v->prot};
+                                     .prot = how == NONE   ? PROT_NONE
+                                             : how == OPEN ? v->prot | rights
+                                                           : v->prot};
         if (dz_vec_push(calls, c) < 0 ||
             (ret_runs && dz_vec_push(ret_runs, ((struct dz_mm_range){start, end})) < 0))
             return -ENOMEM;
@@ -119,7 +139,7 @@ static int fill(struct dz_linux *l, struct dz_linux_space *s, uint32_t number,
 {
     struct dz_mm_calls calls = DZ_VEC_INIT(DZ_MM_VMAS_MAX);
     const struct dz_linux_memory mem = {DZ_LINUX_PRIVATE, s->id};
-    int rc = protect(&s->mm, part, false, &calls, NULL);
+    int rc = protect(&s->mm, part, GUEST, &calls, NULL);
     if (rc == 0)
         rc = dz_linux_absent_cut(s, part.start, part.end);
     if (rc == 0)
@@ -202,8 +222,9 @@ int dz_linux_need_all(struct dz_linux_thread *t)
     return dz_linux_need(t, 0, DZ_MM_ADDRESS_MAX);
 }
 
-static int leave(struct dz_linux *l, struct dz_linux_space *s, const struct dz_linux_pages *pages,
-                 size_t n)
+/* Give these pages a protection, and list them. */
+static int protect_all(struct dz_linux *l, struct dz_linux_space *s, enum protection how,
+                       const struct dz_linux_pages *pages, size_t n, struct dz_stub_runs *runs)
 {
     struct dz_mm_calls calls = DZ_VEC_INIT(DZ_MM_VMAS_MAX);
     int rc = 0;
@@ -213,8 +234,8 @@ static int leave(struct dz_linux *l, struct dz_linux_space *s, const struct dz_l
             rc = protect(&s->mm,
                          (struct dz_mm_range){pages[i].first * DZ_MM_PAGE,
                                               (pages[i].first + pages[i].count) * DZ_MM_PAGE},
-                         true, &calls, &s->absent);
-    if (rc == 0)
+                         how, &calls, runs);
+    if (rc == 0 && calls.n)
         rc = linux_ops(l)->memory(l->o.stub, dz_linux_space_thread(l, s), calls.p, calls.n);
     dz_vec_release(&calls);
     return rc;
@@ -228,6 +249,32 @@ int dz_linux_leave(struct dz_linux *l, const struct dz_linux_memory *mem,
     if (!s || s->absent.n || n > DZ_LINUX_ABSENT_MAX / 2 || s->mm.vmas.n > VMAS_MOST)
         return dz_fail(err, DZ_EUNSUPPORTED, "this memory needs its pages at once");
     l->filler = *filler;
-    const int rc = leave(l, s, pages, n);
+    const int rc = protect_all(l, s, NONE, pages, n, &s->absent);
     return rc < 0 ? dz_fail_sys(err, -rc, "leave out pages of native programs") : 0;
+}
+
+int dz_linux_ready_pages(struct dz_linux *l, const struct dz_linux_memory *mem,
+                         const struct dz_linux_pages *pages, size_t n, struct dz_err *err)
+{
+    struct dz_linux_space *s = mem->kind == DZ_LINUX_PRIVATE ? dz_linux_space_of(l, mem->id) : NULL;
+    if (!s || n > OPEN_MAX) /* then each write opens its pages */
+        return 0;
+    assert(s->open.n == 0);
+    const int rc = protect_all(l, s, OPEN, pages, n, &s->open);
+    return rc < 0 ? dz_fail_sys(err, -rc, "prepare pages of native programs") : 0;
+}
+
+void dz_linux_shut_pages(struct dz_linux *l, struct dz_linux_space *s)
+{
+    struct dz_mm_calls calls = DZ_VEC_INIT(DZ_MM_VMAS_MAX);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->open.n; i++)
+        rc = protect(&s->mm, s->open.p[i], GUEST, &calls, NULL);
+    dz_vec_reset(&s->open);
+    const uint32_t number = dz_linux_space_thread(l, s);
+    if (rc == 0 && calls.n && number)
+        rc = dz_linux_execute(l->threads[number], &calls);
+    dz_vec_release(&calls);
+    if (rc < 0)
+        break_all(l, s);
 }

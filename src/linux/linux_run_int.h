@@ -48,6 +48,7 @@ struct dz_linux_space {
     uint32_t aux_count;
     uint32_t groups;
     struct dz_stub_runs absent;          /* pages that are filled by need: linux_absent.c */
+    struct dz_stub_runs open;            /* pages that a wake has made writable */
     struct dz_linux_space *next, **link; /* of l->spaces */
 };
 
@@ -239,6 +240,8 @@ void dz_linux_limits(const struct dz_linux_thread *t);
  * group.
  */
 int dz_linux_apply(struct dz_linux_thread *t);
+/* Has the stub execute a list, at the latest before the thread runs. 0 or negative. */
+int dz_linux_execute(struct dz_linux_thread *t, const struct dz_mm_calls *calls);
 extern const struct dz_linux_mem dz_linux_mem_ops; /* arg: the thread */
 int dz_linux_word(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
 int dz_linux_bytes(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
@@ -256,6 +259,10 @@ int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 int dz_linux_need(struct dz_linux_thread *t, uint64_t at, uint64_t size);
 int dz_linux_need_all(struct dz_linux_thread *t);
 bool dz_linux_is_absent(const struct dz_linux_space *s, uint64_t at);
+/* Has dz_linux_ready_pages() made all of this part writable? */
+bool dz_linux_is_open(const struct dz_linux_space *s, struct dz_mm_range part);
+/* Protect these pages again. */
+void dz_linux_shut_pages(struct dz_linux *l, struct dz_linux_space *s);
 /* These pages are being unmapped. 0 or -ENOMEM. */
 DZ_NODISCARD int dz_linux_absent_cut(struct dz_linux_space *s, uint64_t start, uint64_t end);
 /* As dz_linux_need(), for exactly these pages; `number` and all other threads are stopped or

@@ -61,6 +61,9 @@ int dz_linux_hold(struct dz_linux *l, struct dz_err *err)
 
 void dz_linux_release(struct dz_linux *l)
 {
+    for (struct dz_linux_space *s = l->spaces; s; s = s->next)
+        if (s->open.n)
+            dz_linux_shut_pages(l, s);
     l->held = false;
 }
 

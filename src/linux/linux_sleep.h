@@ -101,5 +101,10 @@ struct dz_linux_filler {
 DZ_NODISCARD int dz_linux_leave(struct dz_linux *l, const struct dz_linux_memory *mem,
                                 const struct dz_linux_pages *pages, size_t n,
                                 const struct dz_linux_filler *filler, struct dz_err *err);
+/* After dz_linux_leave(): one list of the host makes these pages writable, all of which
+ * dz_linux_write() fills before dz_linux_release(), which protects them again. */
+DZ_NODISCARD int dz_linux_ready_pages(struct dz_linux *l, const struct dz_linux_memory *mem,
+                                      const struct dz_linux_pages *pages, size_t n,
+                                      struct dz_err *err);
 
 #endif

@@ -138,6 +138,7 @@ int dz_linux_changed(struct dz_linux *l, const struct dz_linux_memory *mem,
  * the guest do not count: `open` grants what is missing, `close` takes it back. */
 struct parts {
     struct dz_linux *l;
+    const struct dz_linux_space *space;
     uint32_t number; /* a thread of the address space */
     bool write;
     uint8_t *bytes; /* of the first part */
@@ -165,7 +166,7 @@ static int add_part(struct parts *p, const struct dz_mm_vma *v, struct dz_mm_ran
 {
     const int need = p->write ? PROT_READ | PROT_WRITE : PROT_READ;
     const size_t size = (size_t)(part.end - part.start);
-    if ((v->prot & need) != need) {
+    if ((v->prot & need) != need && !dz_linux_is_open(p->space, part)) {
         struct dz_mm_call c = {.op = DZ_MM_MPROTECT, .at = part.start, .size = size};
         c.prot = v->prot | need;
         p->open[p->closed] = c;
@@ -205,7 +206,7 @@ static int move_all(struct dz_linux *l, const struct dz_linux_memory *mem,
 {
     const bool object = mem->kind == DZ_LINUX_OBJECT;
     struct dz_linux_space *s = object ? NULL : dz_linux_space_of(l, mem->id);
-    struct parts p = {.l = l, .write = write, .bytes = bytes};
+    struct parts p = {.l = l, .space = s, .write = write, .bytes = bytes};
     p.number = s ? dz_linux_space_thread(l, s) : 0;
     int rc = object || p.number ? 0 : -ESRCH;
     for (size_t i = 0; i < n && rc == 0; i++) {

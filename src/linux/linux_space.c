@@ -25,7 +25,7 @@ struct dz_linux_space *dz_linux_space_new(struct dz_linux *l)
         return NULL;
     s->id = ++l->space;
     s->groups = 1;
-    s->absent.max = DZ_MM_VMAS_MAX;
+    s->absent.max = s->open.max = DZ_MM_VMAS_MAX;
     s->next = l->spaces;
     s->link = &l->spaces;
     if (s->next)
@@ -43,6 +43,7 @@ void dz_linux_space_unref(struct dz_linux *l, struct dz_linux_space *s)
         s->next->link = s->link;
     dz_mm_release(&s->mm);
     dz_vec_release(&s->absent);
+    dz_vec_release(&s->open);
     dz_free(s);
     dz_linux_loosen(l);
 }
@@ -91,6 +92,15 @@ static int prepare(struct dz_linux *l, struct dz_mm_call *c)
     return c->back.kind == DZ_MM_FILE ? dz_linux_back_more(l, &c->back, c->size) : 0;
 }
 
+int dz_linux_execute(struct dz_linux_thread *t, const struct dz_mm_calls *calls)
+{
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    const bool alone = t->group->threads == 1 && t->group->space->groups == 1;
+    return !t->number            ? -ESRCH
+           : alone && ops->later ? ops->later(t->l->o.stub, t->number, calls->p, calls->n)
+                                 : ops->memory(t->l->o.stub, t->number, calls->p, calls->n);
+}
+
 int dz_linux_apply(struct dz_linux_thread *t)
 {
     struct dz_linux *l = t->l;
@@ -99,12 +109,8 @@ int dz_linux_apply(struct dz_linux_thread *t)
         rc = prepare(l, &l->calls.p[i]);
     if (rc == 0 && t->group->space->absent.n)
         rc = forget_absent(t->group->space, &l->calls);
-    const struct dz_stub_ops *ops = linux_ops(l);
-    const bool alone = t->group->threads == 1 && t->group->space->groups == 1;
     if (rc == 0 && l->calls.n > 0)
-        rc = !t->number            ? -ESRCH
-             : alone && ops->later ? ops->later(l->o.stub, t->number, l->calls.p, l->calls.n)
-                                   : ops->memory(l->o.stub, t->number, l->calls.p, l->calls.n);
+        rc = dz_linux_execute(t, &l->calls);
     l->calls.n = 0;
     l->calls.err = 0;
     t->group->broken = t->group->broken || rc < 0;

@@ -206,6 +206,10 @@ struct dz_machine_native {
      * nothing has changed. DZ_ECORRUPT. NULL: no memory may. */
     int (*leave)(void *arg, const struct dz_machine_memory *mem,
                  const struct dz_machine_pages *pages, size_t n, struct dz_err *err);
+    /* In a wake, after leave(): these pages are written before release(), in several steps. NULL:
+     * nothing is gained by preparing them together. */
+    int (*ready)(void *arg, const struct dz_machine_memory *mem,
+                 const struct dz_machine_pages *pages, size_t n, struct dz_err *err);
     void *arg;
 };
 

@@ -993,6 +993,28 @@ static int leave_memory(struct dz_machine *m, struct dz_native_memory *of, struc
     return 0;
 }
 
+/* The pages that this wake writes. */
+static int ready_memory(struct dz_machine *m, const struct dz_native_memory *of, struct dz_err *err)
+{
+    const struct dz_machine_native *ops = m->ops->native;
+    struct dz_machine_pages_list now = {.max = DZ_MACHINE_RUNS_MAX};
+    for (size_t i = 0; i < of->extents.n; i++) {
+        const struct dz_extent *e = &of->extents.p[i];
+        struct dz_machine_pages *last = now.n ? &now.p[now.n - 1] : NULL;
+        if (of->absent && !m->native.refs.p[e->home - 1].hot)
+            continue;
+        if (last && END(last) == e->first)
+            last->count += e->count;
+        else
+            dz_vec_push(&now, ((struct dz_machine_pages){e->first, e->count, false}));
+    }
+    const int rc = now.err ? dz_fail(err, now.err, "resume the machine: too many runs of pages")
+                   : now.n ? ops->ready(ops->arg, &of->mem, now.p, now.n, err)
+                           : 0;
+    dz_vec_release(&now);
+    return rc;
+}
+
 /* Leave out what can be left out; the rows of everything else are read. */
 int dz_native_leave(struct dz_machine *m, struct dz_err *err)
 {
@@ -1003,6 +1025,9 @@ int dz_native_leave(struct dz_machine *m, struct dz_err *err)
     for (size_t i = 0; i < n->of.n && rc == 0; i++)
         if (ops && ops->leave && n->of.p[i].mem.kind == DZ_MACHINE_PRIVATE)
             rc = leave_memory(m, &n->of.p[i], err);
+    for (size_t i = 0; i < n->of.n && rc == 0; i++)
+        if (ops && ops->ready && n->of.p[i].mem.kind == DZ_MACHINE_PRIVATE)
+            rc = ready_memory(m, &n->of.p[i], err);
     for (size_t i = 0; i < n->of.n; i++)
         for (size_t k = 0; k < n->of.p[i].extents.n; k++) {
             struct dz_native_ref *ref = &n->refs.p[n->of.p[i].extents.p[k].home - 1];
