@@ -733,12 +733,15 @@ static void mark_saved(struct dz_linux *l)
 int dz_linux_files_save(struct dz_linux *l, struct dz_buf *files, struct dz_buf *packed,
                         struct dz_err *err)
 {
-    mark_saved(l);
     for (int i = 0; i < LINUX_FILES_HASH; i++)
         for (struct linux_file *f = l->files.hash[i]; f; f = f->next) {
             const int rc = is_shared(f) && f->written ? write_back(l, f) : 0;
             if (rc < 0)
                 return dz_fail_sys(err, -rc, "write a mapped file to the disk");
+        }
+    mark_saved(l); /* now, because writing back changes files of which there are snapshots */
+    for (int i = 0; i < LINUX_FILES_HASH; i++)
+        for (struct linux_file *f = l->files.hash[i]; f; f = f->next) {
             if (!f->mapped)
                 continue;
             const struct linux_file_row row = {.kind = f->back.kind,

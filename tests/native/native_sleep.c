@@ -290,14 +290,21 @@ static int memory(void)
     int status, ends[2];
     char byte;
     MUST(fd >= 0 && ftruncate(fd, (off_t)size) == 0 && pipe(ends) == 0);
-    for (size_t at = 0; at < size; at += 8)
-        MUST(pwrite(fd, "content\n", 8, (off_t)at) == 8);
+    char text[PAGE];
+    for (size_t at = 0; at < PAGE; at += 8)
+        memcpy(text + at, "content\n", 8);
+    for (size_t at = 0; at < size; at += PAGE) /* few calls: the sleeps come in the loop below */
+        MUST(pwrite(fd, text, PAGE, (off_t)at) == PAGE);
     uint8_t *private = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     uint8_t *anon = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint8_t *file = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     uint8_t *hole = mmap(NULL, 1ul << 30, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *down = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+    MUST(down != MAP_FAILED);
+    fill(down, 16 * PAGE, 5);
     const int mem = memfd_create("m", 0);
     MUST(mem >= 0 && ftruncate(mem, (off_t)size) == 0);
     uint8_t *memfd = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, mem, 0);
@@ -329,6 +336,12 @@ static int memory(void)
             all += sum(anon, size);
             MUST(mprotect(private + 3 * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
             MUST(mprotect(anon + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+        }
+        if (i % 5 == 1) { /* from the start of the mapping on */
+            MUST(mprotect(down + 12 * PAGE, PAGE, PROT_READ | PROT_GROWSDOWN) == 0);
+            all = all * 5 + sum(down, 16 * PAGE);
+            MUST(mprotect(down + 12 * PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_GROWSDOWN) == 0);
+            fill(down + 13 * PAGE, 2 * PAGE, i);
         }
         uint8_t back[64];
         MUST(pread(fd, back, sizeof back, (off_t)(PAGE * (i % 30))) == 64);
