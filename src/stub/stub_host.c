@@ -527,14 +527,17 @@ static int zygote_filters(struct host *h, struct dz_err *err)
 
 /* ---- another user ------------------------------------------------------------------------ */
 
-/* Execute one call of the zygote that notifications announce. */
-static int zygote_ordered(struct host *h, const struct stub_call *call, struct dz_err *err)
+/* Execute calls of the zygote that notifications announce, in this order. */
+static int zygote_ordered(struct host *h, struct stub_call *calls, size_t n, struct dz_err *err)
 {
-    struct stub_call c = *call;
-    h->order = (struct order){
-        .active = true, .pid = h->threads[STUB_ZYGOTE].tid, .number = c.number, .args_counted = 7};
-    memcpy(h->order.args, c.args, sizeof h->order.args);
-    const int rc = zygote_calls(h, &c, 1, err);
+    h->order = (struct order){.active = true,
+                              .pid = h->threads[STUB_ZYGOTE].tid,
+                              .number = calls[0].number,
+                              .args_counted = 7,
+                              .next = calls + 1,
+                              .left = n - 1};
+    memcpy(h->order.args, calls[0].args, sizeof h->order.args);
+    const int rc = zygote_calls(h, calls, n, err);
     h->order.active = false;
     return rc;
 }
@@ -548,7 +551,7 @@ int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err)
     } room = {.head = {.version = _LINUX_CAPABILITY_VERSION_3}};
     const uint64_t there = ctx_address(STUB_ZYGOTE) + CTX_ROOM_AT;
     memcpy(ctx_bytes(h, STUB_ZYGOTE) + CTX_ROOM_AT, &room, sizeof room);
-    const struct stub_call calls[] = {
+    struct stub_call calls[] = {
         {SYS_setresgid, {id, id, id}, 0},
         {SYS_setresuid, {id, id, id}, 0},
         {SYS_capset, {there, there + offsetof(struct room, none)}, 0},
@@ -557,12 +560,7 @@ int dz_stub_host_settle(struct dz_stub *stub, uint32_t id, struct dz_err *err)
         /* and this: it dies with its parent */
         {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL}, 0},
     };
-    for (size_t i = 0; i < DZ_ARRAY_LEN(calls); i++) {
-        const int rc = zygote_ordered(h, &calls[i], err);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    return zygote_ordered(h, calls, DZ_ARRAY_LEN(calls), err);
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */

@@ -130,10 +130,13 @@ struct order {
     bool active;
     pid_t pid;
     uint64_t number, args[6];
-    uint32_t args_counted; /* bits: arguments that are checked */
-    uint64_t child;        /* address of the ctx that the clone's child maps next; 0: not a clone */
-    bool cloned;           /* the clone succeeded */
-    pid_t got;             /* the thread whose call succeeded */
+    uint32_t args_counted;        /* bits: arguments that are checked */
+    const struct stub_call *next; /* calls that follow in the same list, whose first three arguments
+                                     are checked, */
+    size_t left;                  /* and how many */
+    uint64_t child; /* address of the ctx that the clone's child maps next; 0: not a clone */
+    bool cloned;    /* the clone succeeded */
+    pid_t got;      /* the thread whose call succeeded */
 };
 
 /* Polling instead of sleeping: stub_spin.c. */

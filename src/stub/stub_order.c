@@ -63,6 +63,11 @@ static bool ordered(struct host *h, const struct seccomp_notif *n)
                             .args = {o->child, PAGE_CTX_SIZE, PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_FIXED, STUB_FD_MEMORY, o->child - PAGE_CTX},
                             .args_counted = 0x3f};
+    } else if (o->left > 0) {
+        o->number = o->next->number;
+        memcpy(o->args, o->next->args, sizeof o->args);
+        o->next++;
+        o->left--;
     } else {
         o->active = false;
         o->got = pid;
