@@ -800,12 +800,12 @@ static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const s
 {
     static struct dz_sandbox boxes[SHELLS];
     static double us[SHELLS], down_us[SHELLS];
-    static char names[16][128]; /* rows keep them */
+    static char names[24][128]; /* rows keep them */
     static int used;
     const int n = of->count;
     double bytes = 0;
-    assert(used + 2 <= 16);
-    char *wakes = names[used++], *suspends = names[used++];
+    assert(used + 3 <= 24);
+    char *firsts = names[used++], *wakes = names[used++], *suspends = names[used++];
     memset(boxes, 0, sizeof boxes);
     for (int i = 0; i < n; i++) {
         (void)snprintf(boxes[i].name, sizeof boxes[i].name, "%s%d", of->name, i);
@@ -823,6 +823,12 @@ static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const s
         for (int i = 0; i < n; i++) {
             us[i] = wake(c, &boxes[i]);
             pause_ms(30);
+        }
+        if (round == 0) { /* of the pages, nothing is known yet */
+            (void)snprintf(firsts, sizeof names[0], "first wake of %s of %s, first byte: p50",
+                           of->name, of->image);
+            row(b, firsts, quantile(us, n, 0.5), spawn_us, 0);
+            row(b, "  p99", quantile(us, n, 0.99), spawn_us, 0);
         }
     }
     (void)snprintf(wakes, sizeof names[0], "wake of %s of %s, first byte: p50", of->name,
