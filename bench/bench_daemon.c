@@ -795,7 +795,7 @@ struct sleeper {
     int count; /* of sandboxes */
 };
 
-/* Their wakes, and what their files take. */
+/* Their first wakes, which know nothing of pages, the next ones, and what their files take. */
 static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const struct sleeper *of)
 {
     static struct dz_sandbox boxes[SHELLS];
@@ -805,7 +805,8 @@ static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const s
     const int n = of->count;
     double bytes = 0;
     assert(used + 3 <= 24);
-    char *firsts = names[used++], *wakes = names[used++], *suspends = names[used++];
+    char *wakes[] = {names[used], names[used + 1]}, *suspends = names[used + 2];
+    used += 3;
     memset(boxes, 0, sizeof boxes);
     for (int i = 0; i < n; i++) {
         (void)snprintf(boxes[i].name, sizeof boxes[i].name, "%s%d", of->name, i);
@@ -824,17 +825,11 @@ static void wake_linux(struct bench *b, struct conn *c, double spawn_us, const s
             us[i] = wake(c, &boxes[i]);
             pause_ms(30);
         }
-        if (round == 0) { /* of the pages, nothing is known yet */
-            (void)snprintf(firsts, sizeof names[0], "first wake of %s of %s, first byte: p50",
-                           of->name, of->image);
-            row(b, firsts, quantile(us, n, 0.5), spawn_us, 0);
-            row(b, "  p99", quantile(us, n, 0.99), spawn_us, 0);
-        }
+        (void)snprintf(wakes[round], sizeof names[0], "%s of %s of %s, first byte: p50",
+                       round ? "wake" : "first wake", of->name, of->image);
+        row(b, wakes[round], quantile(us, n, 0.5), spawn_us, round ? of->budget_ms : 0);
+        row(b, "  p99", quantile(us, n, 0.99), spawn_us, round ? 4 * of->budget_ms : 0);
     }
-    (void)snprintf(wakes, sizeof names[0], "wake of %s of %s, first byte: p50", of->name,
-                   of->image);
-    row(b, wakes, quantile(us, n, 0.5), spawn_us, of->budget_ms);
-    row(b, "  p99", quantile(us, n, 0.99), spawn_us, 4 * of->budget_ms);
     (void)snprintf(suspends, sizeof names[0], "second suspend of %s of %s: p50", of->name,
                    of->image);
     row(b, suspends, quantile(down_us, n, 0.5), spawn_us, 0);
