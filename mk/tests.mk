@@ -8,7 +8,7 @@ TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native gu
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite cpython sim-all sleep-all \
+	@scripts/test test security-all busybox-suite cpython bash-suite git-suite sim-all sleep-all \
 	  ltp-sleep soak-linux soak-short soak-full-disk-short lives mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
@@ -74,7 +74,9 @@ ltp-sleep: ltp ## the same tests, each suspended and resumed every 50 ms
 .PHONY: ltp ltp-sleep
 cpython: $(B)/doze ## CPython's own tests, each file in a sandbox and, if it fails, natively; T= JOBS=
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap cpython tests/suites/cpython/run
-.PHONY: cpython
+bash-suite git-suite perl-suite: %-suite: $(B)/doze ## bash's, git's and perl's own tests, in the same way; T= JOBS=
+	@DOZE=$(abspath $(B)/doze) scripts/run-tap $@ tests/suites/$*/run
+.PHONY: cpython bash-suite git-suite perl-suite
 MODELS := $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
 model: $(MODELS) ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(MODELS)

@@ -342,7 +342,7 @@ int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 static const uint64_t first_limits[DZ_KERNEL_RLIMITS] = {
     [RLIMIT_CPU] = UINT64_MAX,   [RLIMIT_FSIZE] = UINT64_MAX,
     [RLIMIT_DATA] = UINT64_MAX,  [RLIMIT_STACK] = UINT64_MAX,
-    [RLIMIT_CORE] = 0,           [RLIMIT_RSS] = UINT64_MAX,
+    [RLIMIT_CORE] = UINT64_MAX,  [RLIMIT_RSS] = UINT64_MAX,
     [RLIMIT_NPROC] = UINT64_MAX, [RLIMIT_NOFILE] = DZ_KERNEL_FDS_MAX,
     [RLIMIT_MEMLOCK] = 8 << 20,  [RLIMIT_AS] = UINT64_MAX,
     [RLIMIT_LOCKS] = UINT64_MAX, [RLIMIT_SIGPENDING] = DZ_KERNEL_SIGINFOS_MAX / 8,
@@ -367,6 +367,8 @@ static int spawn_ids(struct dz_kernel *k, struct dz_proc *p, const struct dz_spa
     for (int i = 0; i < DZ_KERNEL_RLIMITS; i++)
         p->rlimit[i][0] = p->rlimit[i][1] = first_limits[i];
     p->rlimit[RLIMIT_NOFILE][0] = k->limits.fds;
+    /* No core file is written, but programs may set the limit as on Linux. */
+    p->rlimit[RLIMIT_CORE][0] = 0;
     /* The default of Linux: threads of glibc get such stacks. */
     p->rlimit[RLIMIT_STACK][0] = 8 << 20;
     if (!spec->cwd)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """suites.py SUITE - the tests of a program that agents use, each file in a sandbox of its own.
 
-The tests are other people's work and not in the tree: SUITE/SUITE.ini is the recipe of an image that
-has them, SUITE/*.lock names the Debian packages. A file that does not pass in the sandbox runs once
+The tests are other people's work and not in the tree: IMAGE/IMAGE.ini is the recipe of an image that
+has them, IMAGE/*.lock names the Debian packages. A file that does not pass in the sandbox runs once
 more natively: in a chroot of the same image's files, with pid, mount and network namespaces of its
 own. Only if it passes there it has failed here, because otherwise the file or the machine is at fault.
 If more than one file in 20 fails natively, too, the comparison says nothing, and that is a failure.
@@ -35,17 +35,29 @@ LIMIT = float(os.environ.get("SUITE_LIMIT") or 600)
 SAVE = os.environ.get("SUITE_SAVE", "")
 ONLY = os.environ.get("T") or ".*"
 JOBS = int(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
-ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
-       "LANG": "C.UTF-8", "TERM": "dumb"}
+ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb"}
 OUTPUT_MAX = 4 << 20  # bytes of a file's output that are looked at
 
-# Each suite: a command that prints the names of its files, one a line, and the command that runs a
-# file, both inside the image. CPython's tests of the outside network, sounds and screens, and those
-# that need minutes of computing or gigabytes of disk, are left out by their resources (-u).
+# Each suite: its image, the user, a command that prints the names of its files, one a line, and the
+# command that runs a file, both inside the image. CPython's tests of the outside network, sounds and
+# screens, and those that need minutes of computing or gigabytes of disk, are left out by their resources
+# (-u). A test of bash passes if it prints what the file beside it has; prove reads the results of perl's.
 SUITES = {
-    "cpython": ("python3 -m test --list-tests",
+    "cpython": ("cpython", "root", "python3 -m test --list-tests",
                 "exec python3 -m test -u all,-network,-urlfetch,-gui,-audio,-largefile,-cpu -v \"$1\""),
+    "git": ("sources", "user", "cd /opt/git/t && ls t[0-3]*.sh",
+            "cd /opt/git/t && GIT_TEST_INSTALLED=/usr/bin GIT_TEST_EXT_CHAIN_LINT=0 "
+            "TEST_OUTPUT_DIRECTORY=/tmp/git exec sh \"$1\" -v"),
+    "bash": ("sources", "user", "cd /opt/bash/tests && ls run-* | grep -vxE 'run-(all|minimal|gprof)'",
+             "cd /opt/bash/tests && PATH=$PWD:$PATH THIS_SH=/bin/bash BUILD_DIR=/opt/bash BASH_TSTOUT=/tmp/out "
+             "TMPDIR=/tmp exec python3 -c 'import os, pty, signal, sys\n"
+             "signal.signal(signal.SIGPIPE, signal.SIG_DFL); signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+             "sys.exit(os.waitstatus_to_exitcode(pty.spawn([\"sh\", sys.argv[1]])))' \"$1\""),
+    "perl": ("sources", "user", "cd /opt/perl/t && ls op/*.t io/*.t",
+             "cd /opt/perl/t && taint=$(sed -n '1s/^#!.*perl.* -[a-zA-Z]*\\([tT]\\).*/-\\1/p' \"$1\") && "
+             "PERL_CORE=1 exec prove -v --exec \"./perl $taint -I../lib\" \"$1\""),
 }
+USERS = {"root": ("0:0", "/root"), "user": ("1000:1000", "/home/user")}  # ids, home
 
 
 def absent(suite, why):
@@ -67,9 +79,10 @@ def doze(data, *args):
                           stdin=subprocess.DEVNULL).stdout.decode().strip()
 
 
-def image(suite):
-    """The tag of the suite's image, in a store of our own that has the image below, too."""
-    recipe = os.path.join(HERE, suite, suite + ".ini")
+def build(suite):
+    """Build the suite's image, in a store of our own that has the image below, too."""
+    name = SUITES[suite][0]
+    recipe = os.path.join(HERE, name, name + ".ini")
     with open(recipe) as f:
         below = re.search(r"^from = (\S+)$", f.read(), re.M)[1]
     if not os.path.exists(os.path.join(IMAGES, "images/tags", below + ":latest")):
@@ -85,17 +98,16 @@ def image(suite):
         with open(noted, "w") as f:
             f.write(wanted)
     doze(DATA, "image", "build", "-q", recipe)
-    return suite
 
 
-def tree(suite):
+def tree(image):
     """A directory with the files of the image, for native runs."""
-    name = hashlib.sha256(doze(DATA, "image", "inspect", suite).encode()).hexdigest()[:16]
+    name = hashlib.sha256(doze(DATA, "image", "inspect", image).encode()).hexdigest()[:16]
     directory = os.path.join(CACHE, "tree-" + name)
     if not os.path.isdir(directory):
         new = tempfile.mkdtemp(dir=CACHE)
         archive, layout = os.path.join(new, "oci.tar"), os.path.join(new, "oci")
-        doze(DATA, "image", "export", "--oci", suite, archive)
+        doze(DATA, "image", "export", "--oci", image, archive)
         os.mkdir(layout)
         os.mkdir(new + "/root")
         subprocess.run(["tar", "-xf", archive, "-C", layout], check=True)
@@ -108,9 +120,10 @@ def tree(suite):
     return directory
 
 
-def sandbox(suite, script, *args):
-    given = [word for pair in ENV.items() for word in ("-e", "%s=%s" % pair)]
-    return [DOZE, "run", "--image", suite, "-w", "/tmp"] + given + ["--", "sh", "-c", script, "sh"] + list(args)
+def sandbox(image, user, script, *args):
+    ids, home = USERS[user]
+    given = [word for pair in dict(ENV, HOME=home).items() for word in ("-e", "%s=%s" % pair)]
+    return [DOZE, "run", "--image", image, "-u", ids, "-w", "/tmp"] + given + ["--", "sh", "-c", script, "sh"] + list(args)
 
 
 NATIVE = """set -e
@@ -137,21 +150,23 @@ hostname doze
 """
 
 
-def native(suite, script, *args):
-    enter = NATIVE + "exec chroot root env -i %s sh -c 'cd /tmp && eval \"$0\"' \"$@\"" % (
-        " ".join("%s=%s" % pair for pair in ENV.items()))
+def native(image, user, script, *args):
+    ids, home = USERS[user]
+    enter = NATIVE + "exec chroot --userspec=" + ids + " root env -i %s sh -c 'cd /tmp && eval \"$0\"' \"$@\"" % (
+        " ".join("%s=%s" % pair for pair in dict(ENV, HOME=home).items()))
     return ["unshare", "--pid", "--mount", "--net", "--ipc", "--uts", "--fork", "--kill-child", "--",
             "sh", "-c", enter, "sh", script] + list(args)
 
 
 def run(command, suite, script, *args):
     """(exit status, output) of a command; status None: it had to be killed."""
+    image, user = SUITES[suite][:2]
     scratch = tempfile.mkdtemp(prefix="doze-suite.")
     env = dict(os.environ, DOZE_DATA=DATA, DOZE_CONFIG="/dev/null", SCRATCH=scratch,
-               TREE=tree(suite) if command is native else "")
+               TREE=tree(image) if command is native else "")
     try:
         with tempfile.TemporaryFile() as out, \
-             subprocess.Popen(command(suite, script, *args), env=env, cwd=scratch, stdin=subprocess.DEVNULL,
+             subprocess.Popen(command(image, user, script, *args), env=env, cwd=scratch, stdin=subprocess.DEVNULL,
                               stdout=out, stderr=out, start_new_session=True) as child:
             try:
                 status = child.wait(LIMIT)
@@ -174,7 +189,7 @@ def saved(name, where, result):
 
 def judge(suite, name):
     """(passes in the sandbox, passes natively or None if that was not asked, last lines of output)"""
-    script, here = SUITES[suite][1], None
+    script, here = SUITES[suite][3], None
     if ON == "doze":
         here = saved(name, "doze", run(sandbox, suite, script, name))
         if here[0] == 0:
@@ -189,9 +204,10 @@ def main():
     suite = sys.argv[1]
     if os.geteuid() != 0:
         absent(suite, "the native runs need root for their namespaces")
-    image(suite)
-    tree(suite)
-    status, text = run(sandbox, suite, SUITES[suite][0])
+    image, _, listing, _ = SUITES[suite]
+    build(suite)
+    tree(image)
+    status, text = run(sandbox, suite, listing)
     if status != 0:
         sys.exit("suites: the files of %s cannot be listed: %s" % (suite, text))
     listed = rows(os.path.join(HERE, suite, "except.tsv"))

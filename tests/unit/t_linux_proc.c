@@ -102,6 +102,9 @@ static int limits(struct fib *f)
     GIVES(f, -ESRCH, prlimit64, 999, RLIMIT_NOFILE, 0, to);
     GIVES(f, -EPERM, prlimit64, 1, RLIMIT_NOFILE, 0, to);
     GIVES(f, -EINVAL, prlimit64, 0, 16, 0, to);
+    GIVES(f, 0, getrlimit, RLIMIT_CORE, to);
+    const uint64_t core[2] = {0, UINT64_MAX}; /* a program may raise its own, as on Linux */
+    OK(f, memcmp(lmem_at(to), core, sizeof core) == 0);
     GIVES(f, -EINVAL, setrlimit, RLIMIT_CORE, bad);
     GIVES(f, 0, setrlimit, RLIMIT_CORE, at);
     GIVES(f, 0, getrlimit, RLIMIT_CORE, to);
