@@ -8,8 +8,8 @@ TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native gu
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite cpython bash-suite git-suite sim-all sleep-all \
-	  ltp-sleep soak-linux soak-short soak-full-disk-short lives mutants
+	@scripts/test test security-all busybox-suite cpython bash-suite git-suite perl-suite sim-all \
+	  sleep-all ltp-sleep soak-linux soak-short soak-full-disk-short lives mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants

@@ -224,6 +224,9 @@ struct dz_kernel_runner {
     void (*auxv)(void *arg, const struct dz_task *t, struct dz_buf *to);
     /* The text of /proc/PID/maps. NULL: the kernel's, of one linear memory. */
     void (*maps)(void *arg, struct dz_task *t, struct dz_buf *to);
+    /* The text of /proc/PID/cmdline or environ, read from the program's memory, because programs
+     * overwrite it there to change their title. NULL: the strings that exec was given. */
+    void (*strings)(void *arg, struct dz_task *t, bool of_environ, struct dz_buf *to);
 };
 /* A task that was away has stopped. cpu_ns: the CPU time that it has used since it last ran or was
  * reported. */

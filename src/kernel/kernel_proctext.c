@@ -372,14 +372,24 @@ static void add_blob(const struct dz_kernel *k, uint32_t blob, struct dz_buf *ou
         dz_buf_add(out, p, size);
 }
 
+static void add_strings(struct dz_kernel *k, const struct dz_proc *of, bool of_environ,
+                        struct dz_buf *out)
+{
+    struct dz_task *t = of->threads ? k->task[of->threads] : NULL;
+    if (t && t->runner->strings)
+        t->runner->strings(t->runner_arg, t, of_environ, out);
+    else
+        add_blob(k, of_environ ? of->envv : of->argv, out);
+}
+
 static void text_cmdline(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
-    add_blob(k, of->argv, out);
+    add_strings(k, of, false, out);
 }
 
 static void text_environ(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
-    add_blob(k, of->envv, out);
+    add_strings(k, of, true, out);
 }
 
 static void text_comm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)

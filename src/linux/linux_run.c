@@ -878,6 +878,7 @@ const struct dz_kernel_runner dz_linux_runner = {
     .sizes = dz_linux_sizes,
     .auxv = dz_linux_auxv,
     .maps = dz_linux_maps,
+    .strings = dz_linux_strings,
 };
 
 /* ---- the embedder ------------------------------------------------------------------------ */

@@ -249,6 +249,7 @@ int dz_linux_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_
 void dz_linux_maps(void *arg, struct dz_task *t, struct dz_buf *to);
 void dz_linux_sizes(void *arg, const struct dz_task *t, struct dz_kernel_sizes *ret_sizes);
 void dz_linux_auxv(void *arg, const struct dz_task *t, struct dz_buf *to);
+void dz_linux_strings(void *arg, struct dz_task *t, bool of_environ, struct dz_buf *to);
 /* Loads a program into the fresh process of this thread. 0 or -errno of execve(2). */
 int dz_linux_space_load(struct dz_linux_thread *t, const struct dz_load *from);
 

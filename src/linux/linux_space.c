@@ -10,6 +10,8 @@
 
 #include "vfs/vfs.h"
 
+#include <elf.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -332,6 +334,48 @@ void dz_linux_auxv(void *arg, const struct dz_task *task, struct dz_buf *to)
     const struct dz_linux_space *s = linux_thread_of(task)->group->space;
     (void)arg;
     dz_buf_add(to, s->aux, s->aux_count * sizeof s->aux[0]);
+}
+
+/* Append bytes of guest memory up to the first address that cannot be read. */
+static void add_bytes(struct dz_linux_thread *t, uint64_t at, uint64_t size, struct dz_buf *to)
+{
+    const struct dz_stub_ops *ops = linux_ops(t->l);
+    uint8_t bytes[DZ_MM_PAGE];
+    if (dz_linux_need(t, at, size) < 0 || !t->number)
+        return;
+    for (size_t got = 1; size > 0 && got > 0; at += got, size -= got) {
+        const size_t n = size < sizeof bytes ? (size_t)size : sizeof bytes;
+        got = moved(ops->read(t->l->o.stub, t->number, at, bytes, n));
+        dz_buf_add(to, bytes, got);
+    }
+}
+
+/* exec has put the arguments, the environment and the program's path, in this order and without
+ * gaps, at the top of the stack; AT_EXECFN is the address of the path (linux_load.c). */
+void dz_linux_strings(void *arg, struct dz_task *task, bool of_environ, struct dz_buf *to)
+{
+    struct dz_linux *l = arg;
+    struct dz_linux_thread *t = linux_thread_of(task);
+    const struct dz_linux_space *s = t->group->space;
+    uint64_t path = 0;
+    for (uint32_t i = 0; i < s->aux_count; i++)
+        path = s->aux[i][0] == AT_EXECFN ? s->aux[i][1] : path;
+    const size_t env_size = dz_sys_environ(l->kernel, task->proc).size;
+    const size_t given = dz_sys_argv(l->kernel, task->proc).size;
+    const size_t size = given ? given : 1; /* a program without arguments got an empty one */
+    if (path < env_size + size)
+        return;
+    const uint64_t env = path - env_size;
+    add_bytes(t, of_environ ? env : env - size, of_environ ? env_size : size, to);
+    if (of_environ || to->err || to->len < size || to->p[to->len - 1] == '\0')
+        return;
+    /* The program has overwritten the end of its arguments: one string, of at most a page, is its
+     * title. It may go on in the environment. */
+    DZ_AUTO(dz_buf_release) struct dz_buf title = DZ_BUF_INIT(DZ_MM_PAGE);
+    add_bytes(t, env - size, DZ_MM_PAGE, &title);
+    const size_t n = strnlen(title.p, title.len);
+    dz_buf_reset(to);
+    dz_buf_add(to, title.p, n < title.len ? n + 1 : n);
 }
 
 /* ---- programs ---------------------------------------------------------------------------- */

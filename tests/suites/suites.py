@@ -38,6 +38,11 @@ JOBS = int(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb"}
 OUTPUT_MAX = 4 << 20  # bytes of a file's output that are looked at
 
+# Run a program at a terminal of its own, with the default actions of the signals that python ignores.
+AT_TERMINAL = ("exec python3 -c 'import os, pty, signal, sys\n"
+               "signal.signal(signal.SIGPIPE, signal.SIG_DFL); signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+               "sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'")
+
 # Each suite: its image, the user, a command that prints the names of its files, one a line, and the
 # command that runs a file, both inside the image. CPython's tests of the outside network, sounds and
 # screens, and those that need minutes of computing or gigabytes of disk, are left out by their resources
@@ -50,12 +55,10 @@ SUITES = {
             "TEST_OUTPUT_DIRECTORY=/tmp/git exec sh \"$1\" -v"),
     "bash": ("sources", "user", "cd /opt/bash/tests && ls run-* | grep -vxE 'run-(all|minimal|gprof)'",
              "cd /opt/bash/tests && PATH=$PWD:$PATH THIS_SH=/bin/bash BUILD_DIR=/opt/bash BASH_TSTOUT=/tmp/out "
-             "TMPDIR=/tmp exec python3 -c 'import os, pty, signal, sys\n"
-             "signal.signal(signal.SIGPIPE, signal.SIG_DFL); signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
-             "sys.exit(os.waitstatus_to_exitcode(pty.spawn([\"sh\", sys.argv[1]])))' \"$1\""),
+             "TMPDIR=/tmp " + AT_TERMINAL + " sh \"$1\""),
     "perl": ("sources", "user", "cd /opt/perl/t && ls op/*.t io/*.t",
              "cd /opt/perl/t && taint=$(sed -n '1s/^#!.*perl.* -[a-zA-Z]*\\([tT]\\).*/-\\1/p' \"$1\") && "
-             "PERL_CORE=1 exec prove -v --exec \"./perl $taint -I../lib\" \"$1\""),
+             "PERL_CORE=1 " + AT_TERMINAL + " prove -v --exec \"./perl $taint -I../lib\" \"$1\""),
 }
 USERS = {"root": ("0:0", "/root"), "user": ("1000:1000", "/home/user")}  # ids, home
 
@@ -212,6 +215,8 @@ def main():
         sys.exit("suites: the files of %s cannot be listed: %s" % (suite, text))
     listed = rows(os.path.join(HERE, suite, "except.tsv"))
     names = [n for n in text.split() if re.fullmatch(ONLY, n)]
+    if not names:
+        sys.exit("suites: no file of %s matches T=%s" % (suite, ONLY))
     if SAVE:
         os.makedirs(SAVE, exist_ok=True)
     failed = broken = 0

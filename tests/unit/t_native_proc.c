@@ -13,9 +13,9 @@ static struct nrig r;
 
 static void start(void)
 {
-    static const char *const programs[] = {"/bin/bash",      "/bin/cat",  "/bin/ls",
-                                           "/usr/bin/nproc", "/bin/grep", "/usr/bin/head",
-                                           "/usr/bin/tr",    "/bin/rm"};
+    static const char *const programs[] = {
+        "/bin/bash",     "/bin/cat",    "/bin/ls", "/usr/bin/nproc", "/bin/grep",
+        "/usr/bin/head", "/usr/bin/tr", "/bin/rm", "/usr/bin/env",   "/usr/bin/sort"};
     nrig_start(&r);
     for (size_t i = 0; i < DZ_ARRAY_LEN(programs); i++)
         nrig_program(&r, programs[i]);
@@ -57,6 +57,23 @@ TEST(a_process_tells_of_itself)
        "cd /sys/devices/system/cpu && pwd -P && cd .. && pwd -P && cd /sys/.. && pwd -P");
     SH("cat /sys/kernel/mm/transparent_hugepage/hpage_pmd_size; cat /proc/self/mem_is_none");
     nrig_stop(&r);
+}
+
+/* perl overwrites its arguments on the stack: with a shorter title, with one that needs the room of
+ * the environment, and with one of a character. */
+TEST(a_program_changes_its_title)
+{
+#define SHOW "open my $f, '<', qq(/proc/$$/$_) and print(map { s/\\0/|/gr } <$f>), print qq(\n)"
+    start();
+    nrig_program(&r, "/usr/bin/perl");
+    NRIG_SAME(&r, NULL, "/usr/bin/env", "-i", "A=1", "B=two", "/usr/bin/perl", "-e",
+              "$_ = 'cmdline'; " SHOW
+              "; for my $title ('short', 'long' x 60, 'x') { $0 = $title; " SHOW
+              " } for (qw(environ cmdline)) { " SHOW " }",
+              "an argument", "and another");
+    SH("cat /proc/self/environ | tr '\\0' '\n' | grep -Ev '^(PWD|_)=' | sort; exec 3</proc/self/cmdline; cat <&3");
+    nrig_stop(&r);
+#undef SHOW
 }
 
 /* Numbers that this machine has by another name. */
