@@ -269,13 +269,13 @@ TEST(policies_and_processors_are_told_back)
        "child = os.fork()\n"
        "if child == 0: print(os.sched_getaffinity(0), flush=True); os._exit(0)\n"
        "os.waitpid(child, 0)\n"
-       "say(os.sched_setaffinity, 0, {1000}); print(os.sched_getaffinity(0)); say(os.sched_setaffinity, 30000, {0})\n"
+       "say(os.sched_setaffinity, 0, {1000}); print(os.sched_getaffinity(0)); say(os.sched_setaffinity, 1 << 22, {0})\n"
        "p = os.sched_param(0)\n"
        "for policy in os.SCHED_BATCH, os.SCHED_IDLE, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, 77, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK:\n"
        "    say(os.sched_setscheduler, 0, policy, p); print(os.sched_getscheduler(0)); say(os.sched_setparam, 0, p)\n"
        "    child = os.fork()\n"
        "    if child == 0: print(os.sched_getscheduler(0), flush=True); os._exit(0)\n"
        "    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT); say(lambda: os.sched_getscheduler(child) >= 0); os.waitpid(child, 0)\n"
-       "say(os.sched_getscheduler, 30000); say(os.sched_setscheduler, 0, os.SCHED_OTHER, os.sched_param(5))\n");
+       "say(os.sched_getscheduler, 1 << 22); say(os.sched_setscheduler, 0, os.SCHED_OTHER, os.sched_param(5))\n");
     nrig_stop(&r);
 }
