@@ -113,7 +113,7 @@ lives: ## 1,000 random lives of sandboxes, which leave nothing behind; LIVES= SE
 	@$(MAKE) --no-print-directory integration T=0862
 .PHONY: lives
 .PHONY: chaos soak-chaos
-soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-replica soak-chaos ## everything that takes an hour
+soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-replica soak-volumes soak-chaos ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
 	@CYCLES=10000 scripts/run-tap soak $<
 soak-linux: $(B)/doze ## a native program asleep 10,000 times, 1,000 of them at once; CYCLES= REPLS= SEED=
@@ -123,6 +123,9 @@ soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, ki
 	    SOAK_SECONDS=$(or $(SOAK_SECONDS),1800) scripts/run-tap soak $<
 soak-replica: $(B)/doze $(BASE) ## 200 replicated sandboxes under kills, each restored; SOAK_SECONDS= BOXES= SEED=
 	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath $(BASE)) scripts/run-tap soak tests/soak/soak_replica
+soak-volumes: $(B)/doze $(BASE) ## 200 sandboxes share ten volumes under kills; SOAK_SECONDS= SANDBOXES= SEED=
+	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath $(BASE)) scripts/run-tap soak tests/soak/soak_volumes
+.PHONY: soak-volumes
 soak-short:
 	@$(MAKE) --no-print-directory soak-daemon SOAK_SECONDS=120
 soak-full-disk: export SOAK_DISK ?= size=192m,nr_inodes=4096
