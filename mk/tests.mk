@@ -113,7 +113,7 @@ lives: ## 1,000 random lives of sandboxes, which leave nothing behind; LIVES= SE
 	@$(MAKE) --no-print-directory integration T=0862
 .PHONY: lives
 .PHONY: chaos soak-chaos
-soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-replica soak-volumes soak-chaos ## everything that takes an hour
+soak: soak-sleep soak-linux soak-daemon soak-full-disk soak-replica soak-volumes soak-chaos ## what takes hours
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
 	@CYCLES=10000 scripts/run-tap soak $<
 soak-linux: $(B)/doze ## a native program asleep 10,000 times, 1,000 of them at once; CYCLES= REPLS= SEED=
