@@ -92,9 +92,7 @@ void dz_api_refuse_about(struct dz_http_req *r, const struct dz_why *why, const 
     const struct dz_http_problem p = {
         .code = why->err.code,
         .message = why->err.msg,
-        .reason = why->reason                        ? why->reason
-                  : why->err.code == DZ_EUNSUPPORTED ? "unsupported"
-                                                     : NULL,
+        .reason = dz_why_reason(why),
         .field = why->field[0] ? why->field : NULL,
     };
     if (sandbox_id)

@@ -71,10 +71,7 @@ void dz_api_put_error(struct dz_json *j, const struct dz_why *why,
     dz_json_key(j, "error");
     dz_json_object(j);
     dz_json_put_strz(j, "code", dz_err_wire(code));
-    dz_json_put_strz(j, "reason",
-                     why->reason               ? why->reason
-                     : code == DZ_EUNSUPPORTED ? "unsupported"
-                                               : NULL);
+    dz_json_put_strz(j, "reason", dz_why_reason(why));
     dz_json_put_strz(j, "message", why->err.msg);
     dz_json_put_bool(j, "retry", dz_err_retry(code));
     dz_json_put_strz(j, "field", why->field[0] ? why->field : NULL);

@@ -105,7 +105,7 @@ static void refuse(struct dz_http_req *r, int status, const struct dz_why *why)
         const struct dz_http_problem p = {.code = why->err.code,
                                           .status = status,
                                           .message = why->err.msg,
-                                          .reason = why->reason};
+                                          .reason = dz_why_reason(why)};
         dz_http_refuse(r, &p);
         return;
     }

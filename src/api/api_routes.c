@@ -21,8 +21,7 @@
 #define FINDS   "not_found gone conflict"
 #define CHANGES FINDS " quota_exceeded storage_full"
 #define USES    FINDS " invalid_transition restoring sandbox_unavailable quota_exceeded storage_full"
-/* invalid_transition: a volume of the new sandbox is in use */
-#define CREATES FINDS " invalid_transition sandbox_unavailable quota_exceeded storage_full"
+#define CREATES FINDS " sandbox_unavailable quota_exceeded storage_full"
 #define DROPS   FINDS " invalid_transition storage_full"
 #define BUILDS  "not_found conflict quota_exceeded storage_full"
 

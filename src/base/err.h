@@ -21,28 +21,29 @@
 /* X(name, number, wire name, HTTP status, is a retry useful?, text). Numbers
  * and wire names are part of the protocol: add at the end, never renumber.
  * Several codes may share one wire name; clients see only that. */
-#define DZ_ERROR_MAP(X)                                                         \
-    X(INVAL, 1, "invalid_argument", 400, false, "invalid argument")             \
-    X(NOMEM, 2, "busy", 503, true, "out of memory")                             \
-    X(LIMIT, 3, "too_large", 413, false, "limit exceeded")                      \
-    X(NOENT, 4, "not_found", 404, false, "not found")                           \
-    X(EXIST, 5, "conflict", 409, false, "already exists")                       \
-    X(STATE, 6, "invalid_transition", 409, false, "not allowed in this state")  \
-    X(BUSY, 7, "busy", 503, true, "busy")                                       \
-    X(TIMEOUT, 8, "timeout", 504, true, "timed out")                            \
-    X(CORRUPT, 9, "internal", 500, false, "stored data is damaged")             \
-    X(IO, 10, "internal", 500, true, "input/output error")                      \
-    X(DENIED, 11, "permission_denied", 403, false, "permission denied")         \
-    X(UNAUTH, 12, "unauthenticated", 401, false, "not authenticated")           \
-    X(RESTORING, 13, "restoring", 409, true, "a wake is already in progress")   \
-    X(GONE, 14, "gone", 410, false, "gone")                                     \
-    X(QUOTA, 15, "quota_exceeded", 429, false, "quota exceeded")                \
-    X(RATE, 16, "rate_limited", 429, true, "too many requests")                 \
-    X(UNAVAIL, 17, "sandbox_unavailable", 503, false, "sandbox is unavailable") \
-    X(NOSPC, 18, "storage_full", 507, true, "no space left")                    \
-    X(UNSUPPORTED, 19, "sandbox_unavailable", 503, false, "not supported here") \
-    X(CANCELED, 20, "conflict", 409, true, "canceled")                          \
-    X(DIED, 21, "sandbox_unavailable", 503, true, "the sandbox's process ended")
+#define DZ_ERROR_MAP(X)                                                          \
+    X(INVAL, 1, "invalid_argument", 400, false, "invalid argument")              \
+    X(NOMEM, 2, "busy", 503, true, "out of memory")                              \
+    X(LIMIT, 3, "too_large", 413, false, "limit exceeded")                       \
+    X(NOENT, 4, "not_found", 404, false, "not found")                            \
+    X(EXIST, 5, "conflict", 409, false, "already exists")                        \
+    X(STATE, 6, "invalid_transition", 409, false, "not allowed in this state")   \
+    X(BUSY, 7, "busy", 503, true, "busy")                                        \
+    X(TIMEOUT, 8, "timeout", 504, true, "timed out")                             \
+    X(CORRUPT, 9, "internal", 500, false, "stored data is damaged")              \
+    X(IO, 10, "internal", 500, true, "input/output error")                       \
+    X(DENIED, 11, "permission_denied", 403, false, "permission denied")          \
+    X(UNAUTH, 12, "unauthenticated", 401, false, "not authenticated")            \
+    X(RESTORING, 13, "restoring", 409, true, "a wake is already in progress")    \
+    X(GONE, 14, "gone", 410, false, "gone")                                      \
+    X(QUOTA, 15, "quota_exceeded", 429, false, "quota exceeded")                 \
+    X(RATE, 16, "rate_limited", 429, true, "too many requests")                  \
+    X(UNAVAIL, 17, "sandbox_unavailable", 503, false, "sandbox is unavailable")  \
+    X(NOSPC, 18, "storage_full", 507, true, "no space left")                     \
+    X(UNSUPPORTED, 19, "sandbox_unavailable", 503, false, "not supported here")  \
+    X(CANCELED, 20, "conflict", 409, true, "canceled")                           \
+    X(DIED, 21, "sandbox_unavailable", 503, true, "the sandbox's process ended") \
+    X(VOLUME, 22, "conflict", 409, true, "a volume cannot be mounted")
 
 enum dz_errc {
 #define X(name, num, wire, http, retry, text) DZ_E##name = -(num),

@@ -134,7 +134,7 @@ int dz_cell_volumes_open(struct dz_cell_machine *m, struct dz_started *s, struct
     for (size_t i = 0; i < s->volume_count && rc == 0; i++) {
         rc = open_one(m, &s->volumes[i], s->lock_wait_ms, err);
         if (rc < 0)
-            rc = dz_wrap(err, rc == DZ_ENOENT ? DZ_ESTATE : rc, "volume %s", s->volumes[i].name);
+            rc = dz_wrap(err, rc == DZ_ENOENT ? DZ_EVOLUME : rc, "volume %s", s->volumes[i].name);
     }
     return rc;
 }

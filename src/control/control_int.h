@@ -189,13 +189,19 @@ void dz_volumes_sweep(struct dz_control *e);
 /* --- control_target.c: which sandbox a word means -----------------------------------------------
  */
 
-/* Where a word is looked up: TENANT/NAME in that tenant; other names in the caller's own tenant,
- * and ids in all tenants that the caller sees. */
-struct dz_control_place {
-    const char *sees, *home, *ref;        /* word: the part after the '/' */
-    char named[DZ_CONTROL_VALUE_MAX + 1]; /* the tenant before the '/', "": none */
+/* A word is looked up like this: TENANT/NAME in that tenant; other names in the caller's own
+ * tenant, and ids in all tenants that the caller sees. */
+
+/* A table of the registry whose rows a word names. */
+struct dz_control_records {
+    const struct dz_registry_table *table;
+    const char *what; /* "volume" */
+    size_t expires;   /* offset of the time after which a row counts as missing; 0: none */
 };
-struct dz_control_place dz_control_place(struct dz_control_target target);
+/* DZ_ENOENT: the caller sees no row of this id or name. */
+DZ_NODISCARD int dz_control_record(struct dz_control *e, struct dz_control_target target,
+                                   const struct dz_control_records *of, void *ret_row,
+                                   struct dz_why *why);
 /* Find the row that a word names, if this caller may see it. */
 int dz_control_find(struct dz_control *e, struct dz_control_target target,
                     struct dz_instance *ret_row, struct dz_why *why);

@@ -100,24 +100,12 @@ int dz_control_refs(struct dz_control *e, const struct dz_control_caller *who, c
 static int get_ref(struct dz_control *e, struct dz_control_target target,
                    struct dz_ref_row *ret_row, struct dz_why *why)
 {
-    const struct dz_control_place p = dz_control_place(target);
-    const char *tenant = p.named[0] ? p.named : p.sees;
-    char quoted[DZ_STR_QUOTED];
-    struct dz_err err;
-    int rc = dz_registry_ref_get(e->registry, tenant, p.ref, ret_row, &err);
-    if (rc == DZ_ENOENT)
-        rc = dz_registry_ref_find(e->registry, tenant ? tenant : p.home, p.ref, ret_row, &err);
-    if (rc == 0 && dz_control_expired(ret_row->expires)) {
-        dz_ref_row_release(ret_row);
-        rc = DZ_ENOENT;
-    }
-    if (rc == DZ_ENOENT)
-        return dz_why(why, rc, NULL, "there is no reference %s",
-                      dz_str_quote(dz_str(p.ref), quoted));
-    if (rc < 0)
-        return dz_why_err(why, rc, &err);
-    dz_log_about(ret_row->sandbox_id);
-    return 0;
+    static const struct dz_control_records refs = {&dz_ref_table, "reference",
+                                                   offsetof(struct dz_ref_row, expires)};
+    int rc = dz_control_record(e, target, &refs, ret_row, why);
+    if (rc == 0)
+        dz_log_about(ret_row->sandbox_id);
+    return rc;
 }
 
 static int owner_gone(const struct dz_ref_row *ref, struct dz_why *why)

@@ -699,20 +699,9 @@ int dz_control_snapshot(struct dz_control *e, struct dz_control_target target,
 int dz_control_snapshot_get(struct dz_control *e, struct dz_control_target target,
                             struct dz_snapshot_row *ret_row, struct dz_why *why)
 {
-    char quoted[DZ_STR_QUOTED];
-    const struct dz_control_place p = dz_control_place(target);
-    const char *word = p.ref, *tenant = p.named[0] ? p.named : p.sees;
-    struct dz_err err;
-    int rc = dz_registry_snapshot_get(e->registry, tenant, word, ret_row, &err);
-    if (rc == DZ_ENOENT)
-        rc = dz_registry_snapshot_find(e->registry, tenant ? tenant : p.home, word, ret_row, &err);
-    if (rc == 0 && dz_control_expired(ret_row->expires)) {
-        dz_snapshot_row_release(ret_row);
-        rc = DZ_ENOENT;
-    }
-    if (rc == DZ_ENOENT)
-        return dz_why(why, rc, NULL, "there is no snapshot %s", dz_str_quote(dz_str(word), quoted));
-    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+    static const struct dz_control_records snapshots = {&dz_snapshot_table, "snapshot",
+                                                        offsetof(struct dz_snapshot_row, expires)};
+    return dz_control_record(e, target, &snapshots, ret_row, why);
 }
 
 int dz_control_snapshots(struct dz_control *e, const struct dz_control_caller *who,

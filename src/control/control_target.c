@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * control_target.c - find the sandbox that a caller's reference (an id, a name, or TENANT/NAME)
- * names.
+ * control_target.c - find the sandbox, or the row of another table, that a caller's reference (an
+ * id, a name, or TENANT/NAME) names.
  */
 #include "control/control_int.h"
 
@@ -10,9 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-struct dz_control_place dz_control_place(struct dz_control_target target)
+struct place {
+    const char *sees, *home, *ref;        /* ref: the part after the '/' */
+    char named[DZ_CONTROL_VALUE_MAX + 1]; /* the tenant before the '/', "": none */
+};
+
+static struct place place_of(struct dz_control_target target)
 {
-    struct dz_control_place p = {
+    struct place p = {
         .sees = dz_control_sees(target.who), .home = target.who->tenant, .ref = target.ref};
     const char *slash = strchr(target.ref, '/');
     size_t n = slash ? (size_t)(slash - target.ref) : 0;
@@ -29,7 +34,7 @@ struct dz_control_place dz_control_place(struct dz_control_target target)
 }
 
 /* Explain why nothing was found: the name may exist in another tenant that the caller may see. */
-static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, struct dz_why *why)
+static int no_sandbox(struct dz_control *e, const struct place *p, struct dz_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance other = {0};
     char quoted[DZ_STR_QUOTED];
@@ -51,7 +56,7 @@ static int no_sandbox(struct dz_control *e, const struct dz_control_place *p, st
 int dz_control_find(struct dz_control *e, struct dz_control_target target,
                     struct dz_instance *ret_row, struct dz_why *why)
 {
-    const struct dz_control_place p = dz_control_place(target);
+    const struct place p = place_of(target);
     const char *word = p.ref;
     struct dz_err err;
     int rc =
@@ -86,4 +91,30 @@ int dz_control_row(struct dz_control *e, struct dz_control_target target,
     dz_instance_release(ret_row);
     *ret_row = (struct dz_instance){0};
     return DZ_EGONE;
+}
+
+static int64_t expires_of(const struct dz_control_records *of, const void *row)
+{
+    return of->expires ? *(const int64_t *)((const char *)row + of->expires) : 0;
+}
+
+int dz_control_record(struct dz_control *e, struct dz_control_target target,
+                      const struct dz_control_records *of, void *ret_row, struct dz_why *why)
+{
+    const struct place p = place_of(target);
+    const char *tenant = p.named[0] ? p.named : p.sees;
+    char quoted[DZ_STR_QUOTED];
+    struct dz_err err;
+    int rc = dz_registry_record_get(e->registry, of->table, tenant, p.ref, ret_row, &err);
+    if (rc == DZ_ENOENT)
+        rc = dz_registry_record_find(e->registry, of->table, tenant ? tenant : p.home, p.ref,
+                                     ret_row, &err);
+    if (rc == 0 && dz_control_expired(expires_of(of, ret_row))) {
+        dz_registry_record_release(of->table, ret_row);
+        rc = DZ_ENOENT;
+    }
+    if (rc == DZ_ENOENT)
+        return dz_why(why, rc, NULL, "there is no %s %s", of->what,
+                      dz_str_quote(dz_str(p.ref), quoted));
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }

@@ -147,16 +147,8 @@ int dz_control_volume_add(struct dz_control *e, const struct dz_control_caller *
 static int find_row(struct dz_control *e, struct dz_control_target target,
                     struct dz_volume_row *ret_row, struct dz_why *why)
 {
-    const struct dz_control_place p = dz_control_place(target);
-    const char *tenant = p.named[0] ? p.named : p.sees;
-    char quoted[DZ_STR_QUOTED];
-    struct dz_err err;
-    int rc = dz_registry_volume_get(e->registry, tenant, p.ref, ret_row, &err);
-    if (rc == DZ_ENOENT)
-        rc = dz_registry_volume_find(e->registry, tenant ? tenant : p.home, p.ref, ret_row, &err);
-    if (rc == DZ_ENOENT)
-        return dz_why(why, rc, NULL, "there is no volume %s", dz_str_quote(dz_str(p.ref), quoted));
-    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+    static const struct dz_control_records volumes = {.table = &dz_volume_table, .what = "volume"};
+    return dz_control_record(e, target, &volumes, ret_row, why);
 }
 
 int dz_control_volume_get(struct dz_control *e, struct dz_control_target target,
@@ -421,7 +413,7 @@ static int take(struct dz_control *e, const struct dz_instance *row, struct dz_v
         const json_t *o = json_array_get(v->list, i);
         rc = dz_registry_volume_find(e->registry, row->tenant, member(o, "name"), &rows[i], err);
         if (rc == DZ_ENOENT)
-            rc = dz_fail(err, DZ_ESTATE, "there is no volume \"%.64s\", which it mounts at %.200s",
+            rc = dz_fail(err, DZ_EVOLUME, "there is no volume \"%.64s\", which it mounts at %.200s",
                          member(o, "name"), member(o, "path"));
         if (rc == 0)
             want[i] = (struct dz_registry_want){rows[i].id, writes(o)};
@@ -433,6 +425,9 @@ static int take(struct dz_control *e, const struct dz_instance *row, struct dz_v
                                         .ret_generations = generations};
     if (rc == 0)
         rc = dz_registry_lease_take(e->registry, &l, err);
+    if (rc == DZ_ENOENT ||
+        rc == DZ_ESTATE) /* it was removed, or another sandbox excludes this one */
+        rc = err->code = DZ_EVOLUME;
     for (size_t i = 0; i < n && rc == 0; i++) {
         const json_t *o = json_array_get(v->list, i);
         const char *sub = member(o, "subpath");
@@ -448,7 +443,7 @@ static int take(struct dz_control *e, const struct dz_instance *row, struct dz_v
                                       .subpath = sub ? sub : ""};
         rc = open_one(e, rows[i].id, to, err);
         if (rc < 0)
-            rc = dz_wrap(err, DZ_ESTATE, "volume %s", to->name);
+            rc = dz_wrap(err, DZ_EVOLUME, "volume %s", to->name);
     }
     return rc;
 }

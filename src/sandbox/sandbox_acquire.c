@@ -160,8 +160,6 @@ static void explain(const struct dz_acquire *a, int code, const struct dz_err *e
         return;
     }
     (void)dz_why_err(why, code, err);
-    if (code == DZ_EUNSUPPORTED)
-        why->reason = "unsupported";
 }
 
 int dz_files_late(const struct dz_sandboxes *all, const char *id, struct dz_why *why)

@@ -32,3 +32,11 @@ int(dz_why_err)(struct dz_why *why, int code, const struct dz_err *err)
     why->err.code = code;
     return code;
 }
+
+const char *dz_why_reason(const struct dz_why *why)
+{
+    return why->reason                        ? why->reason
+           : why->err.code == DZ_EUNSUPPORTED ? "unsupported"
+           : why->err.code == DZ_EVOLUME      ? "volume"
+                                              : NULL;
+}

@@ -15,7 +15,7 @@
 /* Error detail of a request: what a client gets besides the code. */
 struct dz_why {
     struct dz_err err;
-    const char *reason; /* "asleep", "unsupported", "owner_gone", "archived"; NULL: none */
+    const char *reason; /* "asleep", "owner_gone", ...; NULL: the one of its code, if any */
     char field[64];     /* field of the request that is wrong; "": none */
     unsigned retry_s;   /* try again after so many seconds; 0: unspecified */
 };
@@ -26,6 +26,8 @@ DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_why *why, int code, const char *fie
 /* DZ_EINVAL with the reason "unsupported": doze knows the field and does not implement it yet. */
 DZ_COLD int dz_why_unsupported(struct dz_why *why, const char *field, const char *text);
 DZ_COLD int dz_why_err(struct dz_why *why, int code, const struct dz_err *err);
+/* What a client gets as the reason; NULL: none. */
+const char *dz_why_reason(const struct dz_why *why);
 #ifdef DZ_ANALYZE /* like dz_fail(), they return a negative code */
 #define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))
 #define dz_why_err(...) dz_err_negative(dz_why_err(__VA_ARGS__))

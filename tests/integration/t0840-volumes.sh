@@ -34,7 +34,7 @@ test_that 'a writer: files in the volume are not in the sandbox, names cannot mo
     run 0 doze cat w:/data/a && has out one
 '
 test_that 'one writer: other sandboxes that want the volume do not wake, and it cannot be deleted' '
-    api 409 POST "$(s)" "$(v r /in ro)" && has out "data" && has out "mounted for writing" && run 1 doze get r &&
+    api 409 POST "$(s)" "$(v r /in ro)" && has out "data" && has out "mounted for writing" && has out "\"code\":\"conflict\",\"reason\":\"volume\"" && has out "\"retry\":true" && run 1 doze get r &&
     api 409 DELETE /v1/volumes/data && has out "running sandbox" && api 200 GET /v1/volumes/data && has out "\"mode\":\"rw\""
 '
 test_that 'asleep the writer holds nothing: many read, each at its own path; it cannot wake meanwhile' '
@@ -69,7 +69,7 @@ test_that 'a fork carries the mount, not the content, and waits for the lease' '
     run 0 doze suspend f && sh_in w "cat /data/again" && has out forked && run 0 doze suspend w && run 0 doze rm --force f
 '
 test_that 'deleted while only sleeping sandboxes mount it: they do not wake, by name, and stay as they are' '
-    run 0 doze volume rm data && run 125 doze exec w -- true && has err "there is no volume" && run 0 doze get w --json && has out suspended &&
+    run 0 doze volume rm data && run 125 doze exec w -- true && has err "there is no volume" && api 409 POST "$(s /w/wake)" && has out "\"reason\":\"volume\"" && run 0 doze get w --json && has out suspended &&
     [ -z "$(ls data/volumes)" ] && run 1 doze volume rm data
 '
 test_that 'destroy leaves volumes alone' '

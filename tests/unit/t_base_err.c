@@ -35,6 +35,7 @@ static const struct {
     {DZ_EUNSUPPORTED, "UNSUPPORTED", "sandbox_unavailable", 503, false},
     {DZ_ECANCELED, "CANCELED", "conflict", 409, true},
     {DZ_EDIED, "DIED", "sandbox_unavailable", 503, true},
+    {DZ_EVOLUME, "VOLUME", "conflict", 409, true},
 };
 
 TEST(err_rows_are_what_clients_rely_on)
