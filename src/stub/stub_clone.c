@@ -69,21 +69,28 @@ static void kill_strays(const struct host *h)
     }
 }
 
-/* Clones leave some numbers free, so that a machine full of threads can still start a program. */
-static uint32_t number_find(const struct host *h, bool clones)
+/* Clones leave some numbers free, so that a machine full of threads can still start a program. A
+ * number whose ctx this address space maps already comes first; that of another one is not free. */
+static uint32_t number_find(const struct host *h, bool clones, uint64_t memory)
 {
     const uint32_t end = h->o.threads_max - (clones ? SPARE : 0);
-    for (uint32_t i = STUB_ZYGOTE + 1; i < end; i++)
-        if (h->threads[i].state == T_FREE)
+    uint32_t found = 0;
+    for (uint32_t i = STUB_ZYGOTE + 1; i < end && (i < numbers_used(h) || !found); i++) {
+        const struct thread *t = &h->threads[i];
+        if (t->state != T_FREE || (t->memory && t->memory != memory))
+            continue;
+        if (t->memory)
             return i;
-    return 0;
+        found = found ? found : i;
+    }
+    return found;
 }
-/* Free the numbers of ended threads. */
-static void number_harvest(struct host *h)
+/* Free the numbers of ended threads of this address space; 0: of all. */
+static void number_harvest(struct host *h, uint64_t memory)
 {
-    for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
+    for (uint32_t i = STUB_ZYGOTE + 1; h->going && i < numbers_used(h); i++) {
         struct thread *t = &h->threads[i];
-        if (t->state != T_GOING)
+        if (t->state != T_GOING || (memory && t->memory != memory))
             continue;
         if (t->group->killed)
             dz_stub_reap(h, t->group);
@@ -91,14 +98,16 @@ static void number_harvest(struct host *h)
             dz_stub_number_free(h, i);
     }
 }
-static uint32_t number_new(struct host *h, bool clones)
+static uint32_t number_new(struct host *h, bool clones, uint64_t memory)
 {
-    uint32_t number = number_find(h, clones);
+    if (memory) /* numbers stay with it, so its threads shall use them again */
+        number_harvest(h, memory);
+    uint32_t number = number_find(h, clones, memory);
     if (!number)
         dz_stub_spares_end(h, 0);
     for (uint32_t tick = 0; !number && h->going && tick < h->ticks; tick++) {
-        number_harvest(h);
-        number = number_find(h, clones);
+        number_harvest(h, 0);
+        number = number_find(h, clones, memory);
         if (!number)
             (void)poll(NULL, 0, STUB_TICK_MS / 10);
     }
@@ -152,7 +161,8 @@ static int group_new(struct host *h, uint32_t number, pid_t pid)
         dz_free(g);
         return rc;
     }
-    *g = (struct group){.pid = pid, .pidfd = fd, .process = ++h->processes};
+    *g = (struct group){
+        .pid = pid, .pidfd = fd, .process = ++h->processes, .memory = h->threads[number].memory};
     h->groups[number] = g;
     h->threads[number].group = g;
     h->threads[number].process = g->process;
@@ -202,6 +212,7 @@ static void spare_take(struct host *h, uint32_t number, uint32_t from)
                          .group = g,
                          .process = ++h->processes,
                          .shares = t->shares,
+                         .memory = t->memory,
                          .regs = h->threads[from].regs,
                          .sites = h->threads[from].sites};
     if (t->sites)
@@ -225,7 +236,8 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
     if (h->threads[from].state == T_DEAD || parent->killed || dz_stub_flush(h, from) < 0)
         return -ESRCH;
     const uint32_t spare = how == DZ_STUB_SHARE ? spare_find(h, parent->process) : 0;
-    const uint32_t number = spare ? spare : number_new(h, from != STUB_ZYGOTE);
+    const uint64_t memory = how == DZ_STUB_FORK ? 0 : h->threads[from].memory;
+    const uint32_t number = spare ? spare : number_new(h, from != STUB_ZYGOTE, memory);
     if (!number)
         return -EAGAIN;
     dz_stub_whole(h, from);
@@ -236,7 +248,10 @@ int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_
     }
     h->words = number / 64 + 1 > h->words ? number / 64 + 1 : h->words;
     struct thread *t = &h->threads[number];
-    *t = (struct thread){.state = T_FREE, .regs = h->threads[from].regs};
+    if (t->memory)
+        dz_stub_ctx_clear(h, number); /* that memory can write it since */
+    *t = (struct thread){
+        .state = T_FREE, .memory = memory ? memory : ++h->memories, .regs = h->threads[from].regs};
     struct stub_sites *sites = h->threads[from].sites;
     t->sites = how == DZ_STUB_FORK ? dz_stub_sites_new(sites) : sites;
     if (sites && !t->sites) { /* the child would have patches that nobody knows */

@@ -88,7 +88,8 @@ INLINE void bases_set(struct stub_ctx *c)
     }
 }
 
-/* The child does not have this ctx and stack: it maps its own before it accesses memory. */
+/* The child does not have this ctx and stack: it maps its own before it accesses memory, and hides
+ * it from its own children before any value is read that another thread could have written. */
 INLINE int64_t clone_thread(uint64_t flags, uint64_t child)
 {
     int64_t r;
@@ -101,13 +102,16 @@ INLINE int64_t clone_thread(uint64_t flags, uint64_t child)
         "mov $0x11, %%r10d\n mov %[fd], %%r8d\n"                  /* shared, fixed */
         "mov %%rbx, %%r9\n sub %%r12, %%r9\n mov $9, %%eax\n syscall\n"
         "cmp %%rbx, %%rax\n jne 2f\n"
+        "mov %%rbx, %%rdi\n mov %[size], %%esi\n mov %[hide], %%edx\n mov $28, %%eax\n syscall\n"
+        "test %%eax, %%eax\n jnz 2f\n"
         "mov %%rbx, %%rdi\n mov %c[frame](%%rbx), %%rsp\n sub $64, %%rsp\n"
         "call dz_stub_child\n"
         "2: mov $1, %%edi\n mov $60, %%eax\n syscall\n jmp 2b\n"
         "1:\n"
         : "=&a"(r)
-        : "D"(flags), "b"(child), "r"(base), [size] "i"((int)PAGE_CTX_SIZE),
-          [fd] "i"(STUB_FD_MEMORY), [frame] "i"(offsetof(struct stub_ctx, frame))
+        : "D"(flags), "b"(child),
+          "r"(base), [size] "i"((int)PAGE_CTX_SIZE), [fd] "i"(STUB_FD_MEMORY),
+          [hide] "i"(MADV_DONTFORK), [frame] "i"(offsetof(struct stub_ctx, frame))
         : "rcx", "r11", "rsi", "rdx", "r8", "r9", "r10", "memory");
     return r;
 }
@@ -236,7 +240,6 @@ void dz_stub_child(struct stub_ctx *c);
 __attribute__((used, noreturn)) void dz_stub_child(struct stub_ctx *c)
 {
     c->inside = 1;
-    CALL(SYS_madvise, (uint64_t)c, PAGE_CTX_SIZE, MADV_DONTFORK);
     CALL(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     if ((uint32_t)CALL(SYS_getppid) != c->parent) /* which died before */
         CALL(SYS_exit);
@@ -815,6 +818,7 @@ __attribute__((used, noreturn)) void dz_stub_start(void)
     const uint64_t ctx = PAGE_CTX + PAGE_CTX_SIZE;
     CALL(SYS_mmap, ctx, PAGE_CTX_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
          STUB_FD_MEMORY, PAGE_CTX_SIZE);
+    CALL(SYS_madvise, ctx, PAGE_CTX_SIZE, MADV_DONTFORK);
     __asm__ volatile(
         "mov %0, %%rsp\n mov %1, %%rdi\n call dz_stub_child\n ud2" ::"r"(ctx + CTX_START_STACK),
         "r"(ctx)

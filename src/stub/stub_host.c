@@ -52,9 +52,9 @@ enum {
 
 /* ---- ends ------------------------------------------------------------------------------ */
 
-/* Afterwards a ctx reads as zeros. The few pages that most threads use stay with the first numbers,
- * which are the first to be used again: a page that is given back costs a fault on both sides. */
-static void ctx_clear(struct host *h, uint32_t number)
+/* The few pages that most threads use stay with the first numbers, which are the first to be used
+ * again: a page that is given back costs a fault on both sides. */
+void dz_stub_ctx_clear(struct host *h, uint32_t number)
 {
     const off_t start = (off_t)(number * PAGE_CTX_SIZE), end = start + (off_t)PAGE_CTX_SIZE;
     off_t left = number < WARM_NUMBERS ? WARM_BYTES : -1;
@@ -71,14 +71,35 @@ static void ctx_clear(struct host *h, uint32_t number)
     (void)madvise(ctx_bytes(h, number), PAGE_CTX_SIZE, MADV_REMOVE);
 }
 
+/* Has a process of the host this address space? */
+static bool memory_lives(const struct host *h, uint64_t memory)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++)
+        if (h->groups[i] && h->groups[i]->memory == memory)
+            return true;
+    return false;
+}
+
+/* An address space keeps the ctx of a thread that has ended, because a stub cannot unmap it. */
 void dz_stub_number_free(struct host *h, uint32_t number)
 {
     struct thread *t = &h->threads[number];
+    const uint64_t memory = t->memory && memory_lives(h, t->memory) ? t->memory : 0;
     h->going -= t->state == T_GOING;
     h->spare -= t->state == T_SPARE;
     dz_stub_sites_unref(t->sites);
-    *t = (struct thread){.state = T_FREE};
-    ctx_clear(h, number);
+    *t = (struct thread){.state = T_FREE, .memory = memory};
+    dz_stub_ctx_clear(h, number);
+}
+
+/* An address space has ended. What its processes wrote to ctxs after their threads is cleared. */
+static void memory_ended(struct host *h, uint64_t memory)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++)
+        if (h->threads[i].state == T_FREE && h->threads[i].memory == memory) {
+            h->threads[i].memory = 0;
+            dz_stub_ctx_clear(h, i);
+        }
 }
 
 void dz_stub_ring(struct host *h)
@@ -115,6 +136,8 @@ void dz_stub_reap(struct host *h, struct group *g)
                        : info.si_code == CLD_DUMPED ? info.si_status | 0x80
                                                     : info.si_status;
     dz_stub_spares_end(h, g->process);
+    const uint64_t memory = g->memory;
+    g->memory = 0;
     for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
         struct thread *t = &h->threads[i];
         if (t->group != g || t->state == T_FREE)
@@ -133,6 +156,8 @@ void dz_stub_reap(struct host *h, struct group *g)
             h->groups[i] = NULL;
             dz_free(g); /* the zygote's group stays until the end */
         }
+    if (memory && !memory_lives(h, memory))
+        memory_ended(h, memory);
 }
 
 /* A process that shared the memory of another one has stopped for good, as a child of vfork does

@@ -18,8 +18,10 @@
  * 2. Every host process of a stub is a child of this process with a pidfd in `groups`, from
  *    before it can execute an instruction of a guest until it is reaped. Only then are its numbers
  *    reused.
- * 3. A stub clones, maps a ctx, receives and closes only while `order` says so, once.
- * 4. No wait for a stub is without end: its time is counted, and the process is killed. (No pause
+ * 3. A ctx whose number is free is mapped in one address space at most. While a process with that
+ *    one lives, only its threads, and processes that share it, get the number.
+ * 4. A stub clones, maps a ctx, receives and closes only while `order` says so, once.
+ * 5. No wait for a stub is without end: its time is counted, and the process is killed. (No pause
  *    counts as more than a tick, because a machine may stand still, and its stubs with it, for any
  *    time. What wakes us meanwhile, which a guest can do without end, is no reason to wait longer.)
  */
@@ -109,6 +111,7 @@ struct thread {
     uint32_t pending;    /* rows of later() and fill() in its ctx, not executed yet, */
     uint32_t late;       /* and bytes of them in its room */
     uint32_t shares;     /* the process whose memory its own one shares; 0: none */
+    uint64_t memory;     /* its address space; T_FREE: the one that still maps its ctx; 0: none */
     struct dz_stub_regs regs;
     struct stub_sites *sites;   /* of its address space; NULL: no memory for them */
     uint32_t told;              /* sites that its ctx has */
@@ -122,6 +125,7 @@ struct group { /* a process of the host */
     uint32_t process; /* as in its threads */
     uint32_t threads; /* that the caller has */
     bool killed;
+    uint64_t memory;       /* as in its threads */
     int64_t cpu_before_ns; /* CPU time that it used for earlier processes of the caller */
 };
 
@@ -178,6 +182,7 @@ struct host {
     uint32_t ticks;                       /* that a command may take */
     uint32_t running, dead, going, spare; /* threads in these states */
     uint32_t processes;                   /* created so far */
+    uint64_t memories;                    /* address spaces created so far */
     uint32_t words;                       /* of the bell that ever had a thread */
     int64_t swept_ns;
     uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
@@ -258,6 +263,7 @@ void dz_stub_ring(struct host *h); /* make fd() readable */
 void dz_stub_kill(struct host *h, struct group *g);
 void dz_stub_reap(struct host *h, struct group *g); /* reap it if it has ended */
 void dz_stub_thread_ended(struct host *h, struct thread *t, int status);
+void dz_stub_ctx_clear(struct host *h, uint32_t number); /* afterwards it reads as zeros */
 void dz_stub_number_free(struct host *h, uint32_t number);
 int dz_stub_cpu_of(const struct group *g, int64_t *ret_ns); /* in total; 0 or -ESRCH */
 /* End the processes that are kept for this one; 0: for all. */

@@ -3,7 +3,8 @@
  * stub_turn.c - registers, run, interrupt, wait.
  *
  * The state in its ctx shows that a running thread has stopped. It is checked for threads whose bit
- * is set in the bell; but a guest can set or clear bits, so every tick checks all threads.
+ * is set in the bell; but a guest can set or clear bits, so every tick checks all threads, and asks
+ * the host for ends and notifications, also while one event comes after the other.
  */
 #include "stub/stub_int.h"
 
@@ -305,13 +306,27 @@ static int told(struct host *h, size_t count)
     return (int)count;
 }
 
+/* Once a tick, what the bell does not say, because a thread that makes calls all the time would
+ * keep this side from the wait that reports it. */
+static size_t tick(struct host *h, struct dz_stub_event *ret_events, size_t max)
+{
+    const int64_t now = dz_clock_mono_ns();
+    if (!max || now - h->swept_ns < STUB_TICK_MS * DZ_NS_PER_MS)
+        return 0;
+    h->swept_ns = now;
+    sleep_until(h, 0);
+    dz_stub_bell_read(h); /* a full bell could not be rung any more */
+    return sweep(h, ret_events, max);
+}
+
 static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event *ret_events,
                      size_t max)
 {
     struct host *h = host_of(s);
     max = max < DZ_STUB_EVENTS_MAX ? max : DZ_STUB_EVENTS_MAX;
     h->watched = false;
-    size_t count = look(h, ret_events, max);
+    size_t count = tick(h, ret_events, max);
+    count += look(h, ret_events + count, max - count);
     if (count || !max)
         return told(h, count);
     const int64_t began = dz_clock_mono_ns();
@@ -322,17 +337,13 @@ static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event
     }
     for (;;) {
         const int64_t now = dz_clock_mono_ns();
-        if (now - h->swept_ns >= STUB_TICK_MS * DZ_NS_PER_MS) {
-            h->swept_ns = now;
-            dz_stub_bell_read(h); /* a full bell could not be rung any more */
-            count = sweep(h, ret_events, max);
-        }
         int64_t left_ms = STUB_TICK_MS;
         if (timeout_ns >= 0 && began + timeout_ns - now < left_ms * DZ_NS_PER_MS)
             left_ms = began + timeout_ns <= now
                           ? 0
                           : (began + timeout_ns - now + DZ_NS_PER_MS - 1) / DZ_NS_PER_MS;
         dz_stub_arm(h, true);
+        count = tick(h, ret_events, max);
         count += look(h, ret_events + count, max - count);
         if (!count) {
             if (left_ms || !h->running)
@@ -350,7 +361,8 @@ static int turn_soon(struct dz_stub *s, struct dz_stub_event *ret_events, size_t
     struct host *h = host_of(s);
     max = max < DZ_STUB_EVENTS_MAX ? max : DZ_STUB_EVENTS_MAX;
     dz_stub_spin_begin(h); /* on one processor the stub often runs first, and rings at once */
-    size_t count = dz_stub_heard(h, ret_events, max);
+    size_t count = tick(h, ret_events, max);
+    count += look(h, ret_events + count, max - count);
     if (!count)
         count = dz_stub_spin_poll(h, ret_events, max);
     if (!count) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The back end of host processes: guests are pieces of machine code, copied into fresh processes.
- * Patched call sites: t_stub_patch.c. */
+ * Patched call sites: t_stub_patch.c; ends: t_stub_ends.c. */
 #include "stub/stub_int.h"
 
 #define TAP_ALARM_S 30
@@ -418,68 +418,6 @@ TEST(host_forks)
     end();
 }
 
-/* A process that shares memory is kept at its end, and is the next one that shares this memory:
- * with registers, CPU time and a ctx of its own, as a new one. */
-TEST(host_keeps_a_process_that_shares)
-{
-    start();
-    const struct host *h = host_of(stub);
-    const uint32_t t = process(guest_store), other = process(guest_spin);
-    uint32_t v = 0, w = 0, x = 0;
-    int64_t ns = 0;
-    static uint8_t state[DZ_STUB_XSTATE_MAX];
-    const int64_t size = stub->ops->xstate_get(stub, t, state, sizeof state);
-    const uint64_t mark = 0x0123456789abcdef;
-    memcpy(state + 160, &mark, sizeof mark);
-    CHECK_INT(stub->ops->xstate_set(stub, t, state, (size_t)size), 0);
-    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &v), 0);
-    regs(v)->rdi = DATA;
-    regs(v)->r12 = 5;
-    CHECK_INT(run(v).kind, DZ_STUB_CALL);
-    CHECK_INT(stub->ops->cpu(stub, v, &ns), 0);
-    const pid_t pid = h->threads[v].tid;
-    const int64_t used = ns;
-    stub->ops->end(stub, v);
-    CHECK_INT(stub->ops->clone(stub, other, DZ_STUB_SHARE, &x), 0);
-    CHECK(h->threads[x].tid != pid); /* that is another memory */
-    memset(state, 0, sizeof state);
-    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &w), 0);
-    CHECK_INT(h->threads[w].tid, pid);
-    CHECK(regs(w)->r12 == 0 && regs(w)->rip == regs(t)->rip);
-    CHECK(stub->ops->xstate_get(stub, w, state, sizeof state) == size);
-    CHECK(memcmp(state + 160, &mark, sizeof mark) == 0);
-    CHECK_INT(stub->ops->cpu(stub, w, &ns), 0);
-    CHECK(ns < used);
-    regs(w)->rdi = DATA + 1;
-    CHECK_INT(run(w).kind, DZ_STUB_CALL);
-    CHECK_INT(word(t, DATA), 0x0101);
-    /* two at once, of which one is kept */
-    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &v), 0);
-    CHECK(h->threads[v].tid != pid);
-    stub->ops->end(stub, w);
-    stub->ops->end(stub, v);
-    CHECK_INT(h->spare, 1);
-    /* It ends with its memory's first process, whether that is ended or killed. */
-    struct pollfd end_of = {(int)syscall(SYS_pidfd_open, pid, 0), POLLIN, 0};
-    stub->ops->end(stub, t);
-    CHECK_INT(h->spare, 0);
-    CHECK_INT(poll(&end_of, 1, -1), 1);
-    (void)close(end_of.fd);
-    stub->ops->end(stub, x);
-    CHECK_INT(h->spare, 1);
-    stub->ops->run(stub, other);
-    CHECK_INT(kill(h->threads[other].tid, SIGKILL), 0);
-    CHECK_INT(next().kind, DZ_STUB_ENDED);
-    CHECK_INT(h->spare, 0);
-    /* A process that runs when it is ended cannot be kept. */
-    const uint32_t s = process(guest_spin);
-    CHECK_INT(stub->ops->clone(stub, s, DZ_STUB_SHARE, &v), 0);
-    stub->ops->run(stub, v);
-    stub->ops->end(stub, v);
-    CHECK_INT(h->spare, 0);
-    end();
-}
-
 /* Bytes for a new mapping come with its list: at the next function that needs the memory, or when
  * the thread runs. */
 TEST(host_fills_what_it_maps)
@@ -522,84 +460,6 @@ TEST(host_fills_what_it_maps)
     CHECK_INT(stub->ops->later(stub, t, &c, 1), 0);
     CHECK_INT(stub->ops->fill(stub, t, AT - 4096, NULL, 1), 0);
     CHECK_INT(run(t).kind, DZ_STUB_ENDED);
-    end();
-}
-
-/* What a thread left in its ctx is not there for the next one, be it little or much. */
-TEST(host_clears_a_ctx)
-{
-    start();
-    struct host *h = host_of(stub);
-    for (size_t size = 0x1000; size <= 0x30000; size += 0x2f000) {
-        const uint32_t t = process(guest_count);
-        memset(ctx_bytes(h, t) + CTX_AHEAD_AT, 7, size);
-        stub->ops->end(stub, t);
-        while (h->going) {
-            struct pollfd p = {stub->ops->fd(stub), POLLIN, 0};
-            struct dz_stub_event e;
-            CHECK_INT(poll(&p, 1, -1), 1);
-            CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
-        }
-        for (size_t i = 0; i < PAGE_CTX_SIZE; i++)
-            if (ctx_bytes(h, t)[i])
-                CHECK_INT(i, -1);
-    }
-    end();
-}
-
-TEST(host_ends)
-{
-    start();
-    struct dz_stub_event e;
-    const uint32_t t = process(guest_spin);
-    uint32_t c = 0;
-    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_THREAD, &c), 0);
-    const uint32_t other = process(guest_count);
-    stub->ops->run(stub, t);
-    /* the host kills it: t runs, c stands */
-    char path[64], list[64] = "";
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *f = fopen(path, "re");
-    CHECK(f && fgets(list, sizeof list, f));
-    if (f)
-        (void)fclose(f);
-    char *second = strchr(list, ' ');
-    CHECK(second);
-    CHECK_INT(kill((pid_t)strtol(second, NULL, 10), SIGKILL), 0);
-    bool seen[2] = {false, false};
-    for (int i = 0; i < 2; i++) {
-        e = next();
-        CHECK_INT(e.kind, DZ_STUB_ENDED);
-        CHECK_INT(e.status, SIGKILL);
-        CHECK(e.thread == t || e.thread == c);
-        seen[e.thread == c] = true;
-    }
-    CHECK(seen[0] && seen[1]);
-    CHECK_INT(run(other).kind, DZ_STUB_CALL);
-    CHECK_INT(run(other).kind, DZ_STUB_CALL);
-    stub->ops->end(stub, other);
-    CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
-    end();
-}
-
-TEST(host_numbers_come_again)
-{
-    start();
-    uint32_t highest = 0;
-    for (int i = 0; i < 300; i++) {
-        const uint32_t t = process(guest_count);
-        CHECK_INT(run(t).kind, DZ_STUB_CALL);
-        CHECK_INT(regs(t)->rbx, 0); /* nothing of who had the number */
-        uint32_t c = 0;
-        CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_THREAD, &c), 0);
-        stub->ops->exit(stub, t);
-        CHECK_INT(run(c).kind, DZ_STUB_CALL);
-        stub->ops->end(stub, c);
-        struct dz_stub_event e;
-        CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
-        highest = c > highest ? c : highest;
-    }
-    CHECK(highest < 300);
     end();
 }
 
