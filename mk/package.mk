@@ -18,8 +18,11 @@ install: ## doze, manual pages, completion, systemd unit and doze.ini under DEST
 deb: ## a Debian package in build/
 	@$(IN_RELEASE) $(SHIPPED) base
 	@scripts/deb $(SHIPPED) $(VERSION) build
+CLIENTS := build/clients
+client-python: ## the wheel of the Python client, in build/clients
+	@python3 clients/python/build_backend.py wheel $(CLIENTS) && ls $(CLIENTS)/*.whl
 help: ## this list
 	@grep -hE '^[a-z_.% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 24
 clean: ## remove every build directory
 	rm -rf build
-.PHONY: run demo setup install deb help clean
+.PHONY: run demo setup install deb client-python help clean
