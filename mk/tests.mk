@@ -3,16 +3,19 @@ ASAN    := build/asan-$(notdir $(CC))
 IN_ASAN  = $(MAKE) --no-print-directory CONFIG=asan
 BASE    := build/base/base.doze
 
-TEST_SUITES := check check-asan check-tsan spec spec-asan freeze guest-native guest-sandbox test-images ltp \
-  integration openapi model crash wasi security security-asan sim kill sleep chaos
-test: setup ## set up, build and pass every test
+TEST_SUITES := check spec freeze guest-native guest-sandbox test-images ltp integration openapi model crash \
+  wasi security sim kill sleep
+SANITIZED_SUITES := check-asan check-tsan spec-asan security-asan chaos
+test: setup ## set up, build and pass the tests that a change must pass
 	@scripts/test $(TEST_SUITES)
-test-all: ## the same, and the long suites
-	@scripts/test test security-all busybox-suite cpython bash-suite git-suite perl-suite sim-all \
+sanitizers: setup ## the tests under ASan, UBSan and TSan, and clients from hell; .ci/run has them, too
+	@scripts/test $(SANITIZED_SUITES)
+test-all: ## both, and the long suites
+	@scripts/test test sanitizers security-all busybox-suite cpython bash-suite git-suite perl-suite sim-all \
 	  sleep-all ltp-sleep soak-linux soak-short soak-full-disk-short lives mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
-.PHONY: test test-all mutants
+.PHONY: test sanitizers test-all mutants
 
 # T=vfs_file chooses t_vfs_file and corpus_vfs_file, T=vfs all of t_vfs_* and corpus_vfs_*
 named = $(strip $(or $(filter %/$(1)_$(T),$(2)),$(foreach x,$(2),$(if $(findstring /$(1)_$(T)_,$(x)),$(x)))))
