@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef _NETDB_H
 #define _NETDB_H
-/* Names come from /etc/hosts and /etc/services; no server is asked. */
+/* Names come from /etc/hosts and /etc/services, and those of hosts from a name server, too. */
 #include <netinet/in.h>
 #include <sys/socket.h>
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * posix_net.c - names of hosts and services: /etc/hosts and /etc/services, in the
- * order of their lines. No server is asked: a name that is in no file is unknown.
- * "localhost" is known without a file.
+ * order of their lines, then a name server (posix_resolve.c). "localhost" is known
+ * without a file, and no server is asked for it.
  */
+#include "posix_net.h"
 #include "posix_int.h"
 
 #include <arpa/inet.h>
@@ -14,33 +15,16 @@
 #include <string.h>
 #include <strings.h>
 
-enum {
-    ADDRESSES_MAX = 32, /* of one name */
-    LINE_MAX_BYTES = 1024,
-    WORDS_MAX = 32, /* of a line */
-};
-
-struct address {
-    int family;
-    unsigned char bytes[16];
-};
-struct found {
-    int count;
-    char canon[NI_MAXHOST]; /* the first name of the line */
-    struct address at[ADDRESSES_MAX];
-};
-
 int h_errno;
 
-/* The words of the next line that has any, without its comment; 0 at the end of the file. */
-static int next_line(FILE *f, char line[LINE_MAX_BYTES], char *words[WORDS_MAX])
+int posix_net_line(FILE *f, char line[POSIX_NET_LINE], char *words[POSIX_NET_WORDS])
 {
-    while (fgets(line, LINE_MAX_BYTES, f)) {
+    while (fgets(line, POSIX_NET_LINE, f)) {
         int n = 0;
         char *save, *w;
 
         line[strcspn(line, "#")] = 0;
-        for (w = strtok_r(line, " \t\r\n", &save); w && n < WORDS_MAX;
+        for (w = strtok_r(line, " \t\r\n", &save); w && n < POSIX_NET_WORDS;
              w = strtok_r(NULL, " \t\r\n", &save))
             words[n++] = w;
         if (n > 0)
@@ -49,7 +33,7 @@ static int next_line(FILE *f, char line[LINE_MAX_BYTES], char *words[WORDS_MAX])
     return 0;
 }
 
-static int numeric(const char *s, struct address *ret)
+int posix_net_numeric(const char *s, struct posix_address *ret)
 {
     ret->family = strchr(s, ':') ? AF_INET6 : AF_INET;
     return inet_pton(ret->family, s, ret->bytes) == 1;
@@ -60,27 +44,34 @@ static size_t bytes_of(int family)
     return family == AF_INET ? 4 : 16;
 }
 
-static void add(struct found *f, int family, const struct address *a, const char *canon)
+void posix_net_add(struct posix_addresses *f, const struct posix_address *a)
 {
-    if ((family != AF_UNSPEC && family != a->family) || f->count == ADDRESSES_MAX)
+    if (f->count < POSIX_NET_ADDRESSES)
+        f->at[f->count++] = *a;
+}
+
+static void add(struct posix_addresses *f, int family, const struct posix_address *a,
+                const char *canon)
+{
+    if (family != AF_UNSPEC && family != a->family)
         return;
     if (f->count == 0)
         snprintf(f->canon, sizeof f->canon, "%s", canon);
-    f->at[f->count++] = *a;
+    posix_net_add(f, a);
 }
 
 /* The addresses of a name; returns whether the name is known, in any family. */
-static int hosts_by_name(const char *name, int family, struct found *ret)
+static int hosts_by_name(const char *name, int family, struct posix_addresses *ret)
 {
-    char line[LINE_MAX_BYTES], *w[WORDS_MAX];
-    struct address a;
+    char line[POSIX_NET_LINE], *w[POSIX_NET_WORDS];
+    struct posix_address a;
     FILE *f = fopen("/etc/hosts", "re");
     int known = 0, n;
 
     ret->count = 0;
-    while (f && (n = next_line(f, line, w)) > 0)
+    while (f && (n = posix_net_line(f, line, w)) > 0)
         for (int i = 1; i < n; i++)
-            if (strcasecmp(w[i], name) == 0 && numeric(w[0], &a)) {
+            if (strcasecmp(w[i], name) == 0 && posix_net_numeric(w[0], &a)) {
                 known = 1;
                 add(ret, family, &a, w[1]);
                 break;
@@ -88,23 +79,23 @@ static int hosts_by_name(const char *name, int family, struct found *ret)
     if (f)
         fclose(f);
     if (ret->count == 0 && strcasecmp(name, "localhost") == 0) {
-        known = numeric("127.0.0.1", &a);
+        known = posix_net_numeric("127.0.0.1", &a);
         add(ret, family, &a, name);
-        (void)numeric("::1", &a);
+        (void)posix_net_numeric("::1", &a);
         add(ret, family, &a, name);
     }
     return known;
 }
 
-static int hosts_by_address(const struct address *of, char *ret, size_t size)
+static int hosts_by_address(const struct posix_address *of, char *ret, size_t size)
 {
-    char line[LINE_MAX_BYTES], *w[WORDS_MAX];
-    struct address a;
+    char line[POSIX_NET_LINE], *w[POSIX_NET_WORDS];
+    struct posix_address a;
     FILE *f = fopen("/etc/hosts", "re");
     int n, known = 0;
 
-    while (f && !known && (n = next_line(f, line, w)) > 0)
-        if (n > 1 && numeric(w[0], &a) && a.family == of->family &&
+    while (f && !known && (n = posix_net_line(f, line, w)) > 0)
+        if (n > 1 && posix_net_numeric(w[0], &a) && a.family == of->family &&
             memcmp(a.bytes, of->bytes, bytes_of(a.family)) == 0)
             known = snprintf(ret, size, "%s", w[1]) < (int)size ? 1 : -1;
     if (f)
@@ -117,13 +108,13 @@ static int hosts_by_address(const struct address *of, char *ret, size_t size)
 /* By name, or by port if name is null; protocol null: any. */
 static struct servent *service(const char *name, int port, const char *protocol)
 {
-    static char line[LINE_MAX_BYTES];
-    static char *w[WORDS_MAX], *aliases[WORDS_MAX];
+    static char line[POSIX_NET_LINE];
+    static char *w[POSIX_NET_WORDS], *aliases[POSIX_NET_WORDS];
     static struct servent found;
     FILE *f = fopen("/etc/services", "re");
     int n, ok = 0;
 
-    while (f && !ok && (n = next_line(f, line, w)) > 0) {
+    while (f && !ok && (n = posix_net_line(f, line, w)) > 0) {
         char *slash = n > 1 ? strchr(w[1], '/') : NULL;
         int count = 0;
 
@@ -199,28 +190,42 @@ static int ports_of(const char *name, const struct addrinfo *h, int ports[KINDS]
     return !matching ? EAI_SOCKTYPE : any ? 0 : EAI_SERVICE;
 }
 
-static int addresses_of(const char *node, const struct addrinfo *h, struct found *ret)
+/* IPv4 comes first, because it is what reaches most hosts. */
+static int ask_server(const char *node, int family, struct posix_addresses *ret)
 {
-    struct address a;
+    int e = EAI_NONAME, other = EAI_NONAME;
+
+    snprintf(ret->canon, sizeof ret->canon, "%s", node);
+    if (family != AF_INET6)
+        e = posix_net_resolve(node, AF_INET, ret);
+    if (family != AF_INET && e != EAI_AGAIN)
+        other = posix_net_resolve(node, AF_INET6, ret);
+    return ret->count > 0 ? 0 : e == EAI_AGAIN || other == EAI_AGAIN ? EAI_AGAIN : EAI_NONAME;
+}
+
+static int addresses_of(const char *node, const struct addrinfo *h, struct posix_addresses *ret)
+{
+    struct posix_address a;
 
     ret->count = 0;
     if (!node) {
         const int passive = h->ai_flags & AI_PASSIVE;
 
-        (void)numeric(passive ? "0.0.0.0" : "127.0.0.1", &a);
+        (void)posix_net_numeric(passive ? "0.0.0.0" : "127.0.0.1", &a);
         add(ret, h->ai_family, &a, "");
-        (void)numeric(passive ? "::" : "::1", &a);
+        (void)posix_net_numeric(passive ? "::" : "::1", &a);
         add(ret, h->ai_family, &a, "");
         return 0;
     }
-    if (numeric(node, &a)) {
+    if (posix_net_numeric(node, &a)) {
         add(ret, h->ai_family, &a, node);
         return ret->count ? 0 : EAI_FAMILY;
     }
     if ((h->ai_flags & AI_NUMERICHOST) || strlen(node) >= sizeof ret->canon)
         return EAI_NONAME;
-    (void)hosts_by_name(node, h->ai_family, ret);
-    return ret->count ? 0 : EAI_NONAME;
+    if (hosts_by_name(node, h->ai_family, ret))
+        return ret->count ? 0 : EAI_NONAME;
+    return ask_server(node, h->ai_family, ret);
 }
 
 /* One block for each result: the addrinfo, its address, its name. */
@@ -234,7 +239,7 @@ struct result {
     char canon[];
 };
 
-static struct addrinfo *result(const struct address *a, const struct kind *k,
+static struct addrinfo *result(const struct posix_address *a, const struct kind *k,
                                const struct addrinfo *h, int port, const char *canon)
 {
     struct result *r = calloc(1, sizeof *r + (canon ? strlen(canon) + 1 : 0));
@@ -267,7 +272,7 @@ int getaddrinfo(const char *restrict node, const char *restrict name,
     const struct addrinfo *h = hints ? hints : &none;
     const int known = AI_PASSIVE | AI_CANONNAME | AI_NUMERICHOST | AI_V4MAPPED | AI_ALL |
                       AI_ADDRCONFIG | AI_NUMERICSERV;
-    struct found hosts;
+    struct posix_addresses hosts;
     struct addrinfo *list = NULL, **tail = &list;
     int ports[KINDS], e;
 
@@ -313,7 +318,7 @@ int getnameinfo(const struct sockaddr *restrict sa, socklen_t size, char *restri
 {
     const struct sockaddr_in *v4 = (const void *)sa;
     const struct sockaddr_in6 *v6 = (const void *)sa;
-    struct address a = {.family = sa->sa_family};
+    struct posix_address a = {.family = sa->sa_family};
     int port, known = 0;
 
     if (size >= 16 && a.family == AF_INET) {
@@ -373,11 +378,11 @@ const char *gai_strerror(int error)
 
 /* --- gethostbyname ----------------------------------------------------------------- */
 
-static struct hostent *host_entry(const struct found *f)
+static struct hostent *host_entry(const struct posix_addresses *f)
 {
     static char name[NI_MAXHOST];
-    static unsigned char bytes[ADDRESSES_MAX][16];
-    static char *none[1], *list[ADDRESSES_MAX + 1];
+    static unsigned char bytes[POSIX_NET_ADDRESSES][16];
+    static char *none[1], *list[POSIX_NET_ADDRESSES + 1];
     static struct hostent found;
     int i;
 
@@ -394,16 +399,16 @@ static struct hostent *host_entry(const struct found *f)
 struct hostent *gethostbyname(const char *name)
 {
     const struct addrinfo v4 = {.ai_family = AF_INET};
-    struct found f;
+    struct posix_addresses f;
     const int e = addresses_of(name, &v4, &f);
 
-    h_errno = e ? HOST_NOT_FOUND : 0;
+    h_errno = e == EAI_AGAIN ? TRY_AGAIN : e ? HOST_NOT_FOUND : 0;
     return e ? NULL : host_entry(&f);
 }
 
 struct hostent *gethostbyaddr(const void *addr, socklen_t size, int family)
 {
-    struct found f = {.count = 1, .at = {{.family = family}}};
+    struct posix_addresses f = {.count = 1, .at = {{.family = family}}};
 
     h_errno = HOST_NOT_FOUND;
     if ((family != AF_INET && family != AF_INET6) || size < bytes_of(family))
@@ -419,5 +424,6 @@ const char *hstrerror(int error)
 {
     return error == 0                ? "Resolver Error 0 (no error)"
            : error == HOST_NOT_FOUND ? "Unknown host"
+           : error == TRY_AGAIN      ? "Host name lookup failure"
                                      : "Resolver internal error";
 }

@@ -6,7 +6,12 @@
 #include "base/num.h"
 #include "cli/cli_remote.h"
 
+#include <poll.h>
 #include <string.h>
+
+enum {
+    AGAIN_MS = 20, /* between requests while another wake is under way */
+};
 
 static const struct dz_cli_option plain_options[] = {DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET,
                                                      DZ_CLI_OPTION_END};
@@ -39,7 +44,13 @@ static int wake(struct dz_cli *c, struct dz_err *err)
         (void)json_object_set_new(body, "keep", json_string(dz_cli_value(c, "keep")));
     if (dz_cli_value(c, "policy"))
         (void)json_object_set_new(body, "policy", json_string(dz_cli_value(c, "policy")));
-    int rc = dz_cli_ask_long(c, "/v1/sandboxes/{}/wake", c->argv[0], body, &answer, err);
+    int rc;
+    /* The daemon refuses an explicit wake beside another one, for instance by a connection. The
+     * next request finds the sandbox awake, or wakes it if the other wake has failed. */
+    while ((rc = dz_cli_ask_long(c, "/v1/sandboxes/{}/wake", c->argv[0], json_incref(body), &answer,
+                                 err)) == DZ_ERESTORING)
+        (void)poll(NULL, 0, AGAIN_MS);
+    json_decref(body);
     if (rc < 0)
         return rc;
     if (c->json || c->quiet)
@@ -65,7 +76,8 @@ static const struct dz_cli_option wake_options[] = {
     DZ_CLI_SANDBOX_HELP                                                              \
     "Any command on a sandbox wakes it; this command does nothing else. It prints\n" \
     "where the sandbox came from: local (its file was here), cold (its file was\n"   \
-    "fetched from cold storage) or fresh (there was no memory to resume).\n"
+    "fetched from cold storage) or fresh (there was no memory to resume).\n"         \
+    "Beside a wake that is under way it waits for that one.\n"
 
 const struct dz_cli_command dz_cmd_wake = {
     .name = "wake",

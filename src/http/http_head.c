@@ -26,36 +26,51 @@ static ssize_t bad(int *ret_status, int status, struct dz_err *err, const char *
     return dz_fail(err, status == 431 || status == 414 ? DZ_ELIMIT : DZ_EINVAL, "%s", text);
 }
 
-/* Why a byte may not stand in a head: a control character but a tab, or a CR without LF; NULL: it
- * may. */
-static const char *misplaced(const char *p, size_t n, size_t i)
+/* Why a byte may not stand in a head: a control character but a tab, a CR without LF, or, unless
+ * bare_lf, an LF without CR; NULL: it may. */
+static const char *misplaced(const char *p, size_t i, bool bare_lf)
 {
     unsigned char c = (unsigned char)p[i];
     if (c == '\n')
-        return i > 0 && p[i - 1] == '\r' ? NULL : "a header line ends in LF without CR";
+        return bare_lf || (i > 0 && p[i - 1] == '\r') ? NULL
+                                                      : "a header line ends in LF without CR";
     if (i > 0 && p[i - 1] == '\r')
         return "a header contains a CR without LF";
     if (c == '\r' || c == '\t' || (c >= ' ' && c != 0x7f))
         return NULL;
-    (void)n;
     return "a header contains a control character";
+}
+
+static ssize_t head_end(const char *p, size_t n, size_t *at, bool bare_lf, int *ret_status,
+                        struct dz_err *err)
+{
+    for (size_t i = *at; i < n; i++) {
+        const char *why = misplaced(p, i, bare_lf);
+        if (why)
+            return bad(ret_status, 400, err, why);
+        if (i >= DZ_HTTP_HEAD_MAX)
+            return bad(ret_status, 431, err, "the first line and headers are too large");
+        if (p[i] != '\n')
+            continue;
+        const size_t line = i > 0 && p[i - 1] == '\r' ? i - 1 : i; /* the end of its text */
+        if (line == 0)
+            return bad(ret_status, 400, err, "a head must begin with its first line");
+        if (p[line - 1] == '\n')
+            return (ssize_t)i + 1;
+    }
+    *at = n;
+    return 0;
 }
 
 ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status, struct dz_err *err)
 {
-    for (size_t i = *at; i < n; i++) {
-        const char *why = misplaced(p, n, i);
-        if (why)
-            return bad(ret_status, 400, err, why);
-        if (i >= DZ_HTTP_HEAD_MAX)
-            return bad(ret_status, 431, err, "the request line and headers are too large");
-        if (p[i] == '\n' && i >= 3 && p[i - 2] == '\n')
-            return (ssize_t)i + 1;
-        if (p[i] == '\n' && i == 1)
-            return bad(ret_status, 400, err, "a request must begin with its method");
-    }
-    *at = n;
-    return 0;
+    return head_end(p, n, at, false, ret_status, err);
+}
+
+ssize_t dz_http_answer_end(const char *p, size_t n, size_t *at, struct dz_err *err)
+{
+    int status;
+    return head_end(p, n, at, true, &status, err);
 }
 
 /* --- the request line ------------------------------------------------------------------------ */
@@ -284,9 +299,11 @@ int dz_http_answer_parse(char *p, size_t n, struct dz_http_answer *ret_answer, s
     *ret_answer = (struct dz_http_answer){.reason = "", .head = {.method = "", .target = ""}};
     for (size_t i = 0; rc == 0 && line < end; i++) {
         char *next = memchr(line, '\n', (size_t)(end - line));
-        if (!next || next == line || next[-1] != '\r')
-            return dz_fail(err, DZ_EINVAL, "a header line ends in LF without CR");
-        next[-1] = '\0';
+        if (!next)
+            return dz_fail(err, DZ_EINVAL, "a head must end in an empty line");
+        *next = '\0';
+        if (next > line && next[-1] == '\r')
+            next[-1] = '\0';
         if (i == 0)
             rc = read_status_line(line, ret_answer, err);
         else if (line[0])

@@ -7,6 +7,11 @@
  * (RFC 9112, 11.2). So the parser tolerates nothing that the grammar does not allow: a line that
  * ends in a bare LF, a folded header, a space before a colon, a control character, two lengths,
  * a length and chunks, or another coding than chunked is refused, and the connection closed.
+ *
+ * Only the head of an answer may have lines that end in a bare LF, as CGI programs write them
+ * (RFC 9112, 2.2, lets a recipient accept that). It cannot hide anything: an answer is the only one
+ * on its connection, and whoever passes it on writes its lines anew. The chunks of its body are
+ * read like those of a request.
  */
 #ifndef DZ_HTTP_HEAD_H
 #define DZ_HTTP_HEAD_H
@@ -49,7 +54,8 @@ struct dz_http_answer {
     bool until_close;
     struct dz_http_head head; /* without a method and target */
 };
-/* As dz_http_head_parse, for an answer. DZ_EINVAL, DZ_ELIMIT. */
+/* As dz_http_head_end and dz_http_head_parse, for an answer. DZ_EINVAL, DZ_ELIMIT. */
+DZ_NODISCARD ssize_t dz_http_answer_end(const char *p, size_t n, size_t *at, struct dz_err *err);
 DZ_NODISCARD int dz_http_answer_parse(char *p, size_t n, struct dz_http_answer *ret_answer,
                                       struct dz_err *err);
 const char *dz_http_head_get(const struct dz_http_head *head, const char *name); /* NULL: none */

@@ -432,12 +432,11 @@ static ssize_t collect(struct dz_http_relay *r, const char *p, size_t n, struct 
                        struct dz_err *err)
 {
     const size_t before = r->head.len;
-    int status = 0;
     n = least(n, DZ_HTTP_HEAD_MAX + 1 - before);
     dz_buf_add(&r->head, p, n);
     if (r->head.err)
         return dz_fail(err, r->head.err, "an answer's head: out of room");
-    const ssize_t size = dz_http_head_end(r->head.p, r->head.len, &r->scanned, &status, err);
+    const ssize_t size = dz_http_answer_end(r->head.p, r->head.len, &r->scanned, err);
     if (size <= 0)
         return size < 0 ? size : (ssize_t)n;
     /* Nothing of a head that is refused may reach the client. */

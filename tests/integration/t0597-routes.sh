@@ -71,10 +71,12 @@ test_that 'doze edit: an editor with options; put back when it was changed and e
     VISUAL="doze files rm web:/workspace/new; doze files mkdir web:/workspace/new; ./ed x" run 1 doze edit web:/workspace/new &&
     has err "your version is kept in" && [ "$(ls empty | wc -l)" -eq 1 ]
 '
-test_that 'an explicit wake that meets another is refused with restoring; any other request joins' '
+test_that 'an explicit wake that meets another is refused with restoring; any other request joins; doze wake waits' '
     caught && { curl -sS --max-time 60 --unix-socket "$SOCK" -o joined "http://d$(s /web/exec)" -d "{\"cmd\":[\"echo\",\"joined\"]}" & }
     status=0; api 409 POST "$(s /web/wake)" && has out "\"code\":\"restoring\"" && has out "\"retry\":true" || status=1
-    freed; for _ in $(seq 400); do [ -s joined ] && break; read -rt 0.05 <> <(:) || :; done
+    doze wake web >woken 2>&1 & woken=$!
+    api 200 GET "$(s /web)" && has out "\"status\":\"restoring\"" && kill -0 $woken || status=1
+    freed; wait $woken && has woken awake || status=1; for _ in $(seq 400); do [ -s joined ] && break; read -rt 0.05 <> <(:) || :; done
     [ $status = 0 ] && has first "\"result\":\"cold\"" && has joined "\"stdout\":\"joined" && stop
 '
 test_done

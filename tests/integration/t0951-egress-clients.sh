@@ -43,4 +43,10 @@ fetch(\"http://web.test:8080/\").then(async r => console.log(r.status, await r.t
 require(\"dns\").resolve4(\"web.test\", (e, a) => console.log(\"resolve4\", e, a))
 require(\"dns\").lookup(\"web.test\", (e, a) => console.log(\"lookup\", e, a))" && has out "200 hello from outside" && grep -q "resolve4 null \[ .10.77.0.1. \]" out && has out "lookup null 10.77.0.1"
 '
+world_test 'the image base: wget, nc and names that do not exist' '
+    run 0 doze create -q --name b --egress-allow-cidr 10.77.0.1 --egress-allow-domain "*.test" base && in_b() { run "$1" doze exec b -- "${@:2}"; } &&
+    in_b 0 wget -q -O - http://web.test:8080/ && has out "hello from outside" && in_b 0 sh -c "wget -q -O - http://web.test:8080/big | wc -c" && has out 3000000 &&
+    in_b 0 sh -c "nc web.test 9090 </dev/null | head -n 1" && has out line && in_b 1 wget -q -O - http://none.test:8080/ && has err none.test && in_b 1 wget -q -O - http://refused.example/ &&
+    in_b 0 sh -c "echo nameserver 127.0.0.9 >/etc/resolv.conf; wget -q -O - http://web.test:8080/" && has out "hello from outside"
+'
 test_done

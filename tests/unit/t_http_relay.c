@@ -309,6 +309,11 @@ TEST(answers)
          OK "Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n", false},
         {GET "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x\r\n\r\n",
          OK "Content-Length: 0\r\n\r\n", OK "Content-Length: 0\r\n\r\n", false},
+        /* lines of CGI programs: what the client gets ends in CRLF */
+        {GET "\r\n", "HTTP/1.0 200 OK\r\nA: b\nContent-Length: 2\n\nab",
+         OK "A: b\r\nContent-Length: 2\r\n\r\nab", false},
+        {GET "\r\n", "HTTP/1.1 200 OK\nContent-Length: 0\r\nA:\n\n",
+         OK "A: \r\nContent-Length: 0\r\n\r\n", false},
         /* answered before the request was complete */
         {"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n",
          "HTTP/1.1 413 Large\r\nContent-Length: 0\r\n\r\n",
@@ -354,8 +359,12 @@ TEST(answers_that_two_parsers_would_read_differently)
         OK "Transfer-Encoding:\x0b"
            "chunked\r\n\r\n",
         OK "A: b\r\n folded\r\n\r\n",
-        OK "A: b\n\r\n",
         OK "A: b\rC: d\r\n\r\n",
+        OK "A: b\r\r\n\r\n",
+        OK "A: b\n folded\n\n",
+        OK "Content-Length: 1\nContent-Length: 2\n\n",
+        OK "Content-Length: 1\nTransfer-Encoding: chunked\n\n",
+        "\n" OK "\r\n",
         OK "A b\r\n\r\n",
         OK ": b\r\n\r\n",
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
