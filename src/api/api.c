@@ -248,7 +248,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
     dz_map_init(&a->keyed, DZ_CONTROL_KEYS_UNDER_WAY);
     a->owner = (struct dz_control_caller){opts->tenant, true, NULL};
     size_t route_count;
-    a->routes = dz_api_http_routes(&route_count);
+    a->routes = dz_api_http_routes(opts->e2b.on, &route_count);
     const struct dz_http_opts http = {
         .loop = opts->loop,
         .routes = a->routes,
@@ -262,11 +262,14 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .before = before,
         .about = about_path,
         .kept = dz_api_key_kept,
+        .problem = dz_e2b_problem,
         .hold = dz_api_account,
         .done = on_done,
     };
     int rc = a->routes ? dz_timer_new(opts->loop, dz_api_auth_expire, a, &a->expiry, err)
                        : dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
+    if (rc == 0 && opts->e2b.on)
+        rc = dz_e2b_open(a, &opts->e2b, err);
     if (rc == 0)
         rc = dz_api_metrics_open(a, err);
     if (rc == 0)
@@ -293,6 +296,7 @@ void dz_api_free(struct dz_api *a)
     dz_timer_free(a->expiry);
     dz_api_auth_close(a);
     dz_api_key_close(a);
+    dz_e2b_close(a);
     dz_api_metrics_close(a);
     dz_free(a);
 }

@@ -27,6 +27,11 @@ struct dz_api_preview {
     bool tls;           /* clients use https */
     int64_t wait_ms;    /* how long a sandbox that was asleep may take until it listens */
 };
+struct dz_api_e2b {
+    bool on;               /* E2B's dialect is served beside version 1 */
+    const char *templates; /* "NAME=IMAGE,...": images by the names that clients ask for */
+    const char *data_path; /* the data directory */
+};
 struct dz_api_opts {
     struct dz_loop *loop;
     struct dz_control *control; /* borrowed */
@@ -35,6 +40,7 @@ struct dz_api_opts {
      * 0: the default */
     unsigned connections, address_connections, tenant_requests;
     struct dz_api_preview preview;
+    struct dz_api_e2b e2b;
 };
 DZ_NODISCARD int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api,
                             struct dz_err *err);

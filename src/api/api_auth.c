@@ -48,7 +48,8 @@ struct failures {
 struct session {
     struct dz_control_caller who; /* must be first: dz_api_caller returns its address */
     char sha256[DZ_SHA256_HEX];
-    char id[DZ_ID_TEXT];
+    char id[DZ_ID_TEXT]; /* of the token; of an access token, the sandbox's */
+    bool access;         /* an access token of E2B's dialect: for one sandbox's data plane */
     struct tenant *tenant;
     int64_t expires, looked_ms, used_ms;
     size_t refs; /* one reference for each request, and one for the map */
@@ -101,29 +102,67 @@ static void forget_all(struct dz_api *a)
     dz_map_clear(&a->sessions);
 }
 
-static int look_up(struct dz_api *a, const char *sha256, struct session **ret, struct dz_err *err)
+/* Cache a new session under the hash of its secret. */
+static int keep_session(struct dz_api *a, const char *sha256, const char *id, const char *tenant,
+                        struct session **ret, struct dz_err *err)
 {
-    DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
-    int rc = dz_control_token_find(a->control, sha256, &row, err);
-    if (rc < 0)
-        return rc;
     struct session *s = dz_zalloc(sizeof *s);
     if (!s)
         return dz_fail(err, DZ_ENOMEM, "out of memory");
-    *s = (struct session){.expires = row.expires, .looked_ms = dz_clock_mono_ms(), .refs = 1};
+    *s = (struct session){.looked_ms = dz_clock_mono_ms(), .refs = 1};
     (void)snprintf(s->sha256, sizeof s->sha256, "%s", sha256);
-    (void)snprintf(s->id, sizeof s->id, "%s", row.id);
-    s->tenant = tenant_of(a, row.tenant);
+    (void)snprintf(s->id, sizeof s->id, "%s", id);
+    s->tenant = tenant_of(a, tenant);
     if (a->sessions.count >= SESSIONS_MAX)
         forget_all(a);
-    rc = s->tenant ? dz_map_put(&a->sessions, dz_str(s->sha256), s, NULL) : DZ_ENOMEM;
+    int rc = s->tenant ? dz_map_put(&a->sessions, dz_str(s->sha256), s, NULL) : DZ_ENOMEM;
     if (rc < 0) {
         unref(a, s);
         return dz_fail(err, rc, "out of memory");
     }
-    s->who = (struct dz_control_caller){s->tenant->name, strcmp(row.scope, "operator") == 0, s->id};
     *ret = s;
     return 0;
+}
+
+static int look_up(struct dz_api *a, const char *sha256, struct session **ret, struct dz_err *err)
+{
+    DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
+    int rc = dz_control_token_find(a->control, sha256, &row, err);
+    if (rc == 0)
+        rc = keep_session(a, sha256, row.id, row.tenant, ret, err);
+    if (rc < 0)
+        return rc;
+    struct session *s = *ret;
+    s->expires = row.expires;
+    s->who = (struct dz_control_caller){s->tenant->name, strcmp(row.scope, "operator") == 0, s->id};
+    return 0;
+}
+
+/* Find the session of an access token. DZ_EDIED: its sandbox does not exist. */
+static int access_session(struct dz_api *a, const char *token, struct session **ret,
+                          struct dz_err *err)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    uint8_t digest[DZ_SHA256_BYTES];
+    char sha256[DZ_SHA256_HEX], id[DZ_ID_TEXT];
+    struct dz_why why = {0};
+    if (!dz_e2b_opens(a, token, id) || dz_sha256(token, strlen(token), digest, NULL) < 0)
+        return DZ_ENOENT;
+    struct session *s = dz_map_get(&a->sessions, dz_str(dz_sha256_hex(digest, sha256)));
+    if (s && dz_clock_mono_ms() - s->looked_ms < FRESH_MS) {
+        *ret = s;
+        return 0;
+    }
+    if (s)
+        forget(a, s);
+    if (dz_control_get(a->control, (struct dz_control_target){&a->owner, id}, &row, &why) < 0)
+        return dz_fail(err, DZ_EDIED, "the sandbox does not exist");
+    int rc = keep_session(a, sha256, id, row.tenant, ret, err);
+    if (rc == 0) {
+        (*ret)->access = true;
+        (*ret)->who = (struct dz_control_caller){(*ret)->tenant->name, false, NULL};
+    }
+    return rc;
 }
 
 /* Find the session of a secret, from the cache or the registry; DZ_ENOENT: no such token. */
@@ -213,17 +252,9 @@ static void expire_at(struct dz_api *a, int64_t at)
     }
 }
 
-static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header, struct dz_err *err)
+/* The session's request is admitted. */
+static int admitted(struct dz_api *a, struct dz_http_req *r, struct session *s, struct dz_err *err)
 {
-    struct dz_str secret = DZ_STR("");
-    struct session *s = NULL;
-    int rc = bearer(header, &secret) ? session_of(a, secret, &s, err) : DZ_ENOENT;
-    if (rc == DZ_ENOENT)
-        return stranger(a, r, "Bearer realm=\"doze\", error=\"invalid_token\"",
-                        "the token is not valid: it is malformed, unknown, expired or revoked",
-                        err);
-    if (rc < 0)
-        return rc;
     if (!s->who.is_operator && s->tenant->requests >= a->tenant_requests)
         return dz_fail(err, DZ_ERATE, "the tenant already has %zu requests in progress",
                        s->tenant->requests);
@@ -231,11 +262,59 @@ static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header,
     s->tenant->requests++;
     dz_http_set_context(r, s);
     expire_at(a, s->expires);
-    if (dz_clock_mono_ms() - s->used_ms > USED_MS || !s->used_ms) {
+    if (!s->access && (dz_clock_mono_ms() - s->used_ms > USED_MS || !s->used_ms)) {
         s->used_ms = dz_clock_mono_ms();
         dz_control_token_used(a->control, s->id);
     }
     return 0;
+}
+
+static int by_secret(struct dz_api *a, struct dz_http_req *r, struct dz_str secret,
+                     struct dz_err *err)
+{
+    struct session *s = NULL;
+    int rc = session_of(a, secret, &s, err);
+    if (rc == DZ_ENOENT)
+        return stranger(a, r, "Bearer realm=\"doze\", error=\"invalid_token\"",
+                        "the token is not valid: it is malformed, unknown, expired or revoked",
+                        err);
+    return rc < 0 ? rc : admitted(a, r, s, err);
+}
+
+static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header, struct dz_err *err)
+{
+    struct dz_str secret = DZ_STR("");
+    (void)bearer(header, &secret);
+    return by_secret(a, r, secret, err);
+}
+
+/* The control plane of E2B's dialect: a key, or a token. False: the request has neither. */
+static bool by_key(struct dz_api *a, struct dz_http_req *r, int *ret_rc, struct dz_err *err)
+{
+    const char *key = dz_http_header(r, "X-API-Key"), *header = dz_http_header(r, "Authorization");
+    struct dz_str text = dz_str(key);
+    char secret[DZ_CONTROL_SECRET] = "";
+    if (!key && !(header && bearer(header, &text)))
+        return false;
+    (void)dz_e2b_key(text.p, secret);
+    *ret_rc = by_secret(a, r, dz_str(secret), err);
+    return true;
+}
+
+/* The data plane of E2B's dialect. The header E2b-Sandbox-Id is optional, because the token says
+ * which sandbox it is. */
+static int by_access(struct dz_api *a, struct dz_http_req *r, struct dz_err *err)
+{
+    const char *token = dz_http_header(r, "X-Access-Token");
+    const char *id = dz_http_header(r, "E2b-Sandbox-Id");
+    struct session *s = NULL;
+    int rc = token ? access_session(a, token, &s, err) : DZ_ENOENT;
+    if (rc == 0 && id && strcmp(id, s->id) != 0 && strcmp(id, s->id + 4) != 0)
+        rc = DZ_ENOENT;
+    if (rc == DZ_ENOENT)
+        return stranger(a, r, "Access-Token realm=\"doze\"",
+                        "the header X-Access-Token must have the access token of the sandbox", err);
+    return rc < 0 ? rc : admitted(a, r, s, err);
 }
 
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
@@ -251,6 +330,10 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
         return DZ_EBUSY;
     }
+    if (flags & DZ_API_E2B_DATA)
+        return by_access(a, r, err);
+    if (flags & DZ_API_E2B_REST && by_key(a, r, &rc, err))
+        return rc;
     if (header)
         rc = by_token(a, r, header, err);
     else if (uid < 0 || ((uid_t)uid != geteuid() && uid != 0))
@@ -268,6 +351,12 @@ const struct dz_control_caller *dz_api_caller(const struct dz_http_req *r, const
 {
     const struct session *s = dz_http_context(r);
     return s ? &s->who : &a->owner;
+}
+
+const char *dz_api_access(const struct dz_http_req *r)
+{
+    const struct session *s = dz_http_context(r);
+    return s && s->access ? s->id : NULL;
 }
 
 struct dz_control_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,

@@ -28,6 +28,13 @@ enum {
     DZ_API_OPEN = 1 << 8,     /* needs no token */
     DZ_API_OPERATOR = 1 << 9, /* for the operator only */
     DZ_API_SECRET = 1 << 10,  /* the answer holds a secret: never store it for an Idempotency-Key */
+    /* of E2B's dialect: the control plane, calls with one answer, calls with a stream, and files */
+    DZ_API_E2B_REST = 1 << 11,
+    DZ_API_E2B_UNARY = 1 << 12,
+    DZ_API_E2B_STREAM = 1 << 13,
+    DZ_API_E2B_FILES = 1 << 14,
+    DZ_API_E2B_DATA = DZ_API_E2B_UNARY | DZ_API_E2B_STREAM | DZ_API_E2B_FILES,
+    DZ_API_E2B = DZ_API_E2B_REST | DZ_API_E2B_DATA,
 };
 
 struct dz_api {
@@ -50,6 +57,7 @@ struct dz_api {
     struct dz_control_counts counted;
     struct dz_control_egress_counts egress;
     struct dz_control_replicas replicas; /* the same of replicas */
+    struct dz_e2b *e2b;                  /* api_e2b.c; NULL: the dialect is off */
 };
 
 /* A call of the control plane that a request waits for. */
@@ -66,6 +74,8 @@ const struct dz_control_caller *dz_api_caller(const struct dz_http_req *r, const
 /* The caller, and the object that the path parameter `param` names. */
 struct dz_control_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
                                        const char *param);
+/* The sandbox whose access token a request of E2B's data plane has; NULL: it has none. */
+const char *dz_api_access(const struct dz_http_req *r);
 /* implements dz_http_opts.admit */
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);
 /* call when the request is over */
@@ -159,6 +169,9 @@ void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_contr
 /* The query parameter path, which must be absolute. Parameters not in names are an error. NULL: an
  * error, in *why. */
 const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_why *why);
+/* api_transfer.c: answer with the bytes of a file, or the part that the header Range names. */
+void dz_api_download(struct dz_api *a, struct dz_http_req *r, struct dz_control_target target,
+                     const char *path);
 /* api_metrics.c */
 DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);
@@ -176,6 +189,23 @@ void dz_api_put_ports(struct dz_json *j, const struct dz_instance *row,
 const struct dz_http_route *dz_api_preview_divert(struct dz_http_req *r, void *api);
 void dz_api_preview_unanswered(struct dz_http_req *r, const struct dz_err *err, void *api);
 
+/* --- api_e2b.c ------------------------------------------------------------------------------- */
+
+/* Read the key of the access tokens from the data directory, or make it. */
+DZ_NODISCARD int dz_e2b_open(struct dz_api *a, const struct dz_api_e2b *opts, struct dz_err *err);
+void dz_e2b_close(struct dz_api *a);
+const struct dz_api_route *dz_e2b_routes(size_t *ret_count);
+/* implements dz_http_opts.problem */
+int dz_e2b_problem(struct dz_http_req *r, const struct dz_http_problem *p, struct dz_buf *out,
+                   void *api);
+/* Write the token of doze that an API key stands for; false: it stands for none. */
+bool dz_e2b_key(const char *text, char ret_secret[static DZ_CONTROL_SECRET]);
+/* The sandbox that an access token opens; false: none. */
+bool dz_e2b_opens(const struct dz_api *a, const char *token, char ret_id[static DZ_ID_TEXT]);
+/* Answer a creation that a request with the same Idempotency-Key has made. */
+void dz_e2b_send_made(struct dz_api *a, struct dz_http_req *r, struct dz_instance *row);
+void dz_e2b_create(struct dz_http_req *r, void *api);
+
 /* --- routes (api_routes.c), and the document (api_openapi.c) -------------------------------- */
 
 #define DZ_API_SANDBOX "/v1/sandboxes/{id}"
@@ -192,9 +222,9 @@ struct dz_api_route {
     const char *parameters, *answers, *errors; /* words, as in api_routes.inc; NULL: none */
 };
 const struct dz_api_route *dz_api_routes(size_t *ret_count);
-/* The routes for the HTTP server; data of each points to its row here. The caller frees the array.
- * NULL: out of memory. */
-struct dz_http_route *dz_api_http_routes(size_t *ret_count);
+/* The routes for the HTTP server, with those of E2B's dialect or without; data of each points to
+ * its row. The caller frees the array. NULL: out of memory. */
+struct dz_http_route *dz_api_http_routes(bool e2b, size_t *ret_count);
 const struct dz_api_route *dz_api_route_of(const struct dz_http_req *r);
 extern const char dz_api_errors_any[]; /* codes that any route may be refused with */
 

@@ -266,25 +266,37 @@ static size_t count_values(struct dz_str text)
     return n;
 }
 
-int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_field *fields,
-                void *ret, struct dz_why *why)
+json_t *dz_api_load(struct dz_str text, size_t flags, struct dz_why *why)
 {
-    struct reading r = {.arena = arena, .why = why, .to = ret};
     json_error_t bad;
     why->field[0] = '\0';
     why->reason = NULL;
     if (dz_str_trim(text).n == 0)
-        return 0;
-    if (count_values(text) > DZ_API_VALUES_MAX)
-        return dz_fail(&why->err, DZ_ELIMIT,
-                       "the body has more than %d values (members and elements of lists)",
-                       DZ_API_VALUES_MAX);
-    json_t *o = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &bad);
-    if (!o)
-        return dz_fail(&why->err, DZ_EINVAL, "the request body is not valid JSON: %s at line %d",
-                       bad.text, bad.line);
-    int rc = json_is_object(o) ? read_fields(&r, o, fields)
-                               : dz_fail(&why->err, DZ_EINVAL, "the body must be a JSON object");
+        text = DZ_STR("{}");
+    if (count_values(text) > DZ_API_VALUES_MAX) {
+        (void)dz_fail(&why->err, DZ_ELIMIT,
+                      "the body has more than %d values (members and elements of lists)",
+                      DZ_API_VALUES_MAX);
+        return NULL;
+    }
+    json_t *o = json_loadb(text.p, text.n, flags, &bad);
+    if (json_is_object(o))
+        return o;
+    if (o)
+        (void)dz_fail(&why->err, DZ_EINVAL, "the body must be a JSON object");
+    else
+        (void)dz_fail(&why->err, DZ_EINVAL, "the request body is not valid JSON: %s at line %d",
+                      bad.text, bad.line);
+    json_decref(o);
+    return NULL;
+}
+
+int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_field *fields,
+                void *ret, struct dz_why *why)
+{
+    struct reading r = {.arena = arena, .why = why, .to = ret};
+    json_t *o = dz_api_load(text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, why);
+    int rc = o ? read_fields(&r, o, fields) : why->err.code;
     json_decref(o);
     return rc;
 }

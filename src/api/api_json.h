@@ -17,6 +17,8 @@
 #include "base/arena.h"
 #include "control/control_why.h"
 
+#include <jansson.h>
+
 enum dz_api_kind {
     DZ_API_STR,      /* const char * */
     DZ_API_UNSET,    /* const char *; null reads as "", which clears the value */
@@ -49,6 +51,9 @@ enum {
     DZ_API_VALUES_MAX = 32 << 10, /* values in a body; 64 KiB of metadata cannot hold more */
 };
 
+/* Parse a body, an object, with flags of jansson's decoder. An empty text counts as {}. NULL: not
+ * valid, in *why. */
+json_t *dz_api_load(struct dz_str text, size_t flags, struct dz_why *why);
 /* Read `text` by the table. An empty text counts as {}. Strings are in the arena. */
 DZ_NODISCARD int dz_api_read(struct dz_arena *arena, struct dz_str text,
                              const struct dz_api_field *fields, void *ret, struct dz_why *why);

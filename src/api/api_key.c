@@ -86,11 +86,18 @@ static void answer_made(struct dz_api *a, struct dz_http_req *r, const char *san
     dz_http_set(r, "Idempotent-Replayed", "true");
     if (dz_control_get(a->control, target, &row, &why) < 0)
         dz_api_refuse(r, &why);
+    else if (dz_http_route_of(r)->flags & DZ_API_E2B)
+        dz_e2b_send_made(a, r, &row);
     else
         dz_api_send_sandbox(a, r, 201, &row);
 }
 
 /* --- before and after the handler ------------------------------------------------------------ */
+
+static bool creates(const struct dz_http_route *route)
+{
+    return route->handle == dz_api_create || route->handle == dz_e2b_create;
+}
 
 static struct keyed *make_keyed(struct dz_api *a, struct dz_http_req *r, const char *key)
 {
@@ -100,7 +107,7 @@ static struct keyed *make_keyed(struct dz_api *a, struct dz_http_req *r, const c
     k->id = dz_http_id(r);
     (void)snprintf(k->key, sizeof k->key, "%s", key);
     dz_control_caller_keep(&k->own, dz_api_caller(r, a));
-    if (dz_http_route_of(r)->handle == dz_api_create && dz_id_new("sbx", k->sandbox_id, NULL) < 0)
+    if (creates(dz_http_route_of(r)) && dz_id_new("sbx", k->sandbox_id, NULL) < 0)
         k->sandbox_id[0] = '\0';
     if (dz_map_put64(&a->keyed, k->id, k, NULL) == 0)
         return k;
@@ -143,7 +150,9 @@ bool dz_api_key_before(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     const char *key = dz_http_header(r, "Idempotency-Key");
     const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
-    if (!key || strcmp(dz_http_method(r), "POST") != 0)
+    const struct dz_http_route *route = dz_http_route_of(r);
+    if (!key || strcmp(dz_http_method(r), "POST") != 0 ||
+        (route->flags & DZ_API_E2B && !creates(route)))
         return false;
     if (!is_key(key))
         return wrong(r, "Idempotency-Key: must be 1 to 255 visible ASCII characters");

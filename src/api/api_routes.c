@@ -45,19 +45,30 @@ const struct dz_api_route *dz_api_routes(size_t *ret_count)
     return routes;
 }
 
-struct dz_http_route *dz_api_http_routes(size_t *ret_count)
+static void put_routes(struct dz_http_route *to, const struct dz_api_route *from, size_t count)
 {
-    struct dz_http_route *all = dz_alloc(sizeof *all * DZ_ARRAY_LEN(routes));
-    for (size_t i = 0; all && i < DZ_ARRAY_LEN(routes); i++)
-        all[i] = (struct dz_http_route){
-            .method = routes[i].method,
-            .pattern = routes[i].path,
-            .handle = routes[i].handle,
-            .flags = routes[i].flags,
-            .body_max = routes[i].body_max,
-            .data = &routes[i],
+    for (size_t i = 0; i < count; i++)
+        to[i] = (struct dz_http_route){
+            .method = from[i].method,
+            .pattern = from[i].path,
+            .handle = from[i].handle,
+            .flags = from[i].flags,
+            .body_max = from[i].body_max,
+            .data = &from[i],
         };
-    *ret_count = DZ_ARRAY_LEN(routes);
+}
+
+struct dz_http_route *dz_api_http_routes(bool e2b, size_t *ret_count)
+{
+    size_t count = 0;
+    const struct dz_api_route *more = dz_e2b_routes(&count);
+    count = e2b ? count : 0;
+    struct dz_http_route *all = dz_alloc(sizeof *all * (DZ_ARRAY_LEN(routes) + count));
+    if (all) {
+        put_routes(all, routes, DZ_ARRAY_LEN(routes));
+        put_routes(all + DZ_ARRAY_LEN(routes), more, count);
+    }
+    *ret_count = DZ_ARRAY_LEN(routes) + count;
     return all;
 }
 

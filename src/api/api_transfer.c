@@ -215,15 +215,13 @@ static void read_range(const struct dz_http_req *r, struct download *d)
     d->length = s.n > 0 ? to - d->from + 1 : 0;
 }
 
-static void download(struct dz_api *a, struct dz_http_req *r, bool tar)
+static void download(struct dz_api *a, struct dz_http_req *r, struct dz_control_target target,
+                     const char *path, bool tar)
 {
-    static const char *const names[] = {"path", NULL};
     struct dz_why why = {0};
-    struct download *d;
-    const char *path = dz_api_path(r, names, &why);
-    if (!path || !(d = dz_zalloc(sizeof *d))) {
-        if (path)
-            (void)dz_fail(&why.err, DZ_ENOMEM, "out of memory");
+    struct download *d = dz_zalloc(sizeof *d);
+    if (!d) {
+        (void)dz_fail(&why.err, DZ_ENOMEM, "out of memory");
         dz_api_refuse(r, &why);
         return;
     }
@@ -239,21 +237,38 @@ static void download(struct dz_api *a, struct dz_http_req *r, bool tar)
                                   .length = d->length};
     dz_http_on_gone(r, down_gone, d);
     const struct dz_file_op_request request = {&op, false, DZ_ACTIVITY_DOWNLOAD, &down_ops, d};
-    if (dz_control_op(a->control, dz_api_target(r, a, "id"), &request, &d->op, &why) < 0) {
+    if (dz_control_op(a->control, target, &request, &d->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         download_free(d);
         dz_api_refuse(r, &why);
     }
 }
 
+static void get(struct dz_api *a, struct dz_http_req *r, bool tar)
+{
+    static const char *const names[] = {"path", NULL};
+    struct dz_why why = {0};
+    const char *path = dz_api_path(r, names, &why);
+    if (path)
+        download(a, r, dz_api_target(r, a, "id"), path, tar);
+    else
+        dz_api_refuse(r, &why);
+}
+
+void dz_api_download(struct dz_api *a, struct dz_http_req *r, struct dz_control_target target,
+                     const char *path)
+{
+    download(a, r, target, path, false);
+}
+
 void dz_api_file_get(struct dz_http_req *r, void *api)
 {
-    download(api, r, false);
+    get(api, r, false);
 }
 
 void dz_api_tar_get(struct dz_http_req *r, void *api)
 {
-    download(api, r, true);
+    get(api, r, true);
 }
 
 /* --- upload ------------------------------------------------------------------------------------

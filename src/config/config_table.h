@@ -65,6 +65,10 @@
       "serve PORT-ID.DOMAIN as previews of sandboxes (default: only by path)") \
     X(preview, wait, DURATION, "10s", 1, 3600000, ZERO, "preview-wait", "DURATION", \
       "time that a sandbox which wakes for a connection may take to listen") \
+    X(e2b, enabled, BOOL, "no", 0, 0, 0, "e2b", "yes|no", \
+      "serve the API of E2B, too, for its clients") \
+    X(e2b, templates, TEXT, "", 0, 0, 0, "e2b-templates", "NAME=IMAGE,...", \
+      "images by the names of templates (default: an image of the same name)") \
     X(ladder, suspend_after, DURATION, "15m", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
       "suspend-after", "DURATION", "suspend a sandbox after this much idle time") \
     X(ladder, freeze_after, DURATION, "24h", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \

@@ -407,14 +407,18 @@ int dz_control_list(struct dz_control *e, const struct dz_control_caller *who,
     if (rc < 0)
         return rc;
     dz_sandboxes_report_up(e->sandboxes);
-    (void)snprintf(after, sizeof after, "%s", f->after ? f->after : "");
+    (void)snprintf(after, sizeof after, "%s",
+                   f->after    ? f->after
+                   : f->newest ? DZ_REGISTRY_LAST
+                               : "");
     for (bool last = false; !last;) {
         DZ_AUTO(dz_instances_release) struct dz_instances page = DZ_VEC_INIT(LIST_PAGE);
         const struct dz_registry_filter filter = {.tenant = dz_control_sees(who),
                                                   .state = f->state,
                                                   .kind = f->kind,
                                                   .after = after,
-                                                  .limit = LIST_PAGE};
+                                                  .limit = LIST_PAGE,
+                                                  .newest = f->newest};
         rc = dz_registry_list(e->registry, &filter, &page, &err);
         if (rc < 0)
             return dz_why_err(why, rc, &err);

@@ -67,6 +67,7 @@ struct dz_control_filter {
     const char *state, *kind, *image, *label; /* label "k=v" or "k"; NULL: any */
     const char *after;                        /* ids greater than this */
     size_t limit;                             /* 1 to DZ_REGISTRY_LIST_MAX */
+    bool newest; /* in descending order: `after` means ids less than that */
 };
 /* Append rows ordered by id. *ret_more: there are more after the last one. */
 DZ_NODISCARD int dz_control_list(struct dz_control *e, const struct dz_control_caller *who,

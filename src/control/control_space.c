@@ -321,6 +321,11 @@ static void on_look(void *arg)
     dz_timer_after(s->timer, s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
 }
 
+uint64_t dz_control_disk_default(const struct dz_control *e)
+{
+    return e->space.opts.sandbox_bytes;
+}
+
 void dz_control_space(struct dz_control *e, struct dz_control_space *ret_space)
 {
     measure(&e->space);

@@ -32,6 +32,8 @@ const char *dz_space_level_name(enum dz_space_level level);
 void dz_control_set_space(struct dz_control *e, const struct dz_space_opts *opts);
 /* measure the free space now */
 void dz_control_space(struct dz_control *e, struct dz_control_space *ret_space);
+/* The disk space of a sandbox that has no limit of its own; 0: no limit. */
+uint64_t dz_control_disk_default(const struct dz_control *e);
 /* Check for new work. DZ_ENOSPC: the disk is too full. */
 DZ_NODISCARD int dz_control_check_space(struct dz_control *e, struct dz_why *why);
 

@@ -390,6 +390,9 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .preview = {.domain = d->config->preview_domain,
                     .tls = d->config->tls_certificate[0] != '\0',
                     .wait_ms = d->config->preview_wait},
+        .e2b = {.on = d->config->e2b_enabled,
+                .templates = d->config->e2b_templates,
+                .data_path = d->config->doze_data},
     };
     return dz_api_new(&api, &d->api, err);
 }

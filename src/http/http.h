@@ -107,6 +107,10 @@ struct dz_http_opts {
     void (*about)(struct dz_http_req *r, void *user);
     /* Called with the answer of a kept request, whether its client is still connected or not. */
     void (*kept)(struct dz_http_req *r, int status, struct dz_str body, void *user);
+    /* Write the body of an error into out, as JSON. Returns the status, or 0 for the server's own
+     * form; out must be unchanged then. NULL: always the server's own form. */
+    int (*problem)(struct dz_http_req *r, const struct dz_http_problem *p, struct dz_buf *out,
+                   void *user);
     /* Account for memory: the bytes held for this request change from *held to now. Sets *held =
      * now on success; false if that exceeds a limit. With `must` the bytes are counted in any case,
      * because they exist already. The server sets them to 0 when the request is over. NULL: no

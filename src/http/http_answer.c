@@ -407,10 +407,15 @@ static void put_problem(struct dz_http_req *r, const struct dz_http_problem *p, 
 
 void dz_http_refuse(struct dz_http_req *r, const struct dz_http_problem *p)
 {
+    const struct dz_http_opts *o = &r->http->opts;
     struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
     r->refused = dz_err_wire(p->code);
-    put_problem(r, p, &text);
-    dz_http_send(r, p->status ? p->status : dz_err_http(p->code), DZ_HTTP_JSON, &text);
+    int status = o->problem ? o->problem(r, p, &text, o->user) : 0;
+    if (!status) {
+        put_problem(r, p, &text);
+        status = p->status ? p->status : dz_err_http(p->code);
+    }
+    dz_http_send(r, status, DZ_HTTP_JSON, &text);
     dz_buf_release(&text);
 }
 

@@ -136,12 +136,15 @@ struct dz_registry_change {
                                      nothing is changed; NULL: do not read it */
 };
 
+#define DZ_REGISTRY_LAST "~" /* greater than every id */
+
 struct dz_registry_filter {
     const char *tenant, *state, *kind; /* NULL: any */
     const char *after;                 /* ids greater than this; NULL: from the first */
     size_t limit;                      /* 0: DZ_REGISTRY_LIST_MAX */
     bool unfinished;                   /* only rows with an operation in progress */
     const char *image, *owner;         /* NULL: any */
+    bool newest; /* in descending order: `after` means ids less than that; NULL: from the last */
 };
 
 struct dz_registry_event {

@@ -72,6 +72,7 @@ static void make_one(const struct dz_registry_table *t, uint64_t key, struct dz_
 enum {
     CONDITIONS = 5,
     UNFINISHED = 1 << CONDITIONS,
+    NEWEST = UNFINISHED << 1,
 };
 static const char *const condition_columns[CONDITIONS] = {"tenant", "state", "kind", "image",
                                                           "owner"};
@@ -90,9 +91,9 @@ static void add_conditions(uint64_t which, const char *word, struct dz_buf *out)
 static void make_search(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out)
 {
     dz_sql_add_select(t, out);
-    dz_buf_adds(out, "WHERE id > ?1 ");
+    dz_buf_adds(out, key & NEWEST ? "WHERE id < ?1 " : "WHERE id > ?1 ");
     add_conditions(key, "AND", out);
-    dz_buf_adds(out, "ORDER BY id LIMIT ?2");
+    dz_buf_adds(out, key & NEWEST ? "ORDER BY id DESC LIMIT ?2" : "ORDER BY id LIMIT ?2");
 }
 
 static void make_count(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out)
@@ -548,7 +549,7 @@ static int use_filter(struct dz_sqlite_registry *s, const struct dz_registry_fil
                       struct dz_sql_use *ret_use, struct dz_err *err)
 {
     const char *const values[CONDITIONS] = {f->tenant, f->state, f->kind, f->image, f->owner};
-    uint64_t which = f->unfinished ? UNFINISHED : 0;
+    uint64_t which = (f->unfinished ? UNFINISHED : 0) | (f->newest ? NEWEST : 0);
     for (int i = 0; i < CONDITIONS; i++)
         which |= values[i] ? UINT64_C(1) << i : 0;
     int rc = dz_sql_use(s, &dz_instance_table, DZ_SQL_VERB(verb) | which,
@@ -567,7 +568,7 @@ static int sqlite_list(struct dz_registry *r, const struct dz_registry_filter *f
     int rc = use_filter(dz_sqlite_self(r), f, SEARCH, &use, err);
     if (rc < 0)
         return rc;
-    dz_bind_text(use.st, 1, f->after ? f->after : "");
+    dz_bind_text(use.st, 1, f->after ? f->after : f->newest ? DZ_REGISTRY_LAST : "");
     dz_bind_int(use.st, 2, (int64_t)limit);
     return read_rows(use.st, rows, err);
 }

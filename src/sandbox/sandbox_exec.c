@@ -163,7 +163,7 @@ struct launch {
     char tenant[DZ_SANDBOX_TENANT_MAX + 1];
     const char *shell_argv[4];
     const char **argv;
-    const char *cwd, *user;
+    const char *cwd, *user, *tag;
     char *env_json;
     struct dz_str input;
     bool keep_input, tty, trace, background, main;
@@ -788,13 +788,15 @@ static void pack_launch(const struct dz_exec_request *x, struct launch *l, struc
         if (l)
             l->argv[n] = word;
     }
-    const char *shell = packz(p, x->shell), *cwd = packz(p, x->cwd), *user = packz(p, x->user);
+    const char *shell = packz(p, x->shell), *cwd = packz(p, x->cwd), *user = packz(p, x->user),
+               *tag = packz(p, x->tag);
     const char *env = packz(p, x->env_json),
                *input = pack(p, x->input.p ? x->input.p : "", x->input.n);
     if (!l)
         return;
     l->cwd = cwd;
     l->user = user;
+    l->tag = tag;
     l->env_json = (char *)(uintptr_t)env;
     l->input = dz_str_n(input, x->input.n);
     if (!shell)
@@ -850,6 +852,8 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
         .attach = listen,
         .cpu_ns = l->background ? -1 : 0,
         .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,
+        .spec = l->tag,
+        .spec_size = l->tag ? strlen(l->tag) : 0,
     };
     rc = dz_sandbox_cell_code(s->ops->exec->start(s->cell, &spec, &x->handle, err));
     dz_free(env);

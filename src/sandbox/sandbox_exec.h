@@ -13,6 +13,7 @@ enum {
     DZ_EXEC_ARGS_BYTES = 131072, /* bytes of all arguments */
     DZ_EXEC_INPUT_MAX = 1 << 20, /* bytes of input buffered for one command */
     DZ_EXEC_WATCHES_MAX = 64,    /* watches of one command */
+    DZ_EXEC_TAG_MAX = 256,       /* a tag, with its terminator */
 };
 
 struct dz_exec_request {
@@ -22,6 +23,7 @@ struct dz_exec_request {
     const char *env_json; /* JSON object of strings, added to the sandbox's environment; or NULL */
     struct dz_str input;  /* first bytes of its standard input */
     bool keep_input;      /* its input stays open after `input` */
+    const char *tag;      /* kept with its record (spec of struct dz_cell_exec_row); NULL: none */
     bool tty;
     uint16_t rows, cols;
     bool trace;         /* its client gets the system calls of its native programs as lines */

@@ -195,6 +195,8 @@ option 'egress set --egress-mode --egress-allow-cidr --egress-allow-domain --egr
     run 1 doze egress set eg --egress-allow-cidr x && has err allow_cidrs && run 0 doze egress clear -q eg && empty out && run 0 doze egress show eg && empty out && has err "no egress rules" && run 0 doze egress clear --json eg && run 1 doze egress show nobody && has err nobody'
 option 'daemon --preview-domain --preview-wait' '
     third_daemon doze daemon --preview-domain pv.example --preview-wait 0 && run 0 doze create base --no-start -n pv --port 80 && run 0 doze preview url pv 80 && has out .pv.example/'
+option 'daemon --e2b --e2b-templates' '
+    third_daemon doze daemon --e2b yes --e2b-templates a=base && curl -sS --unix-socket third/doze.sock -o out http://d/templates/aliases/a && has out "\"templateID\":\"a\"" && run 2 doze daemon --data none --e2b maybe && has err e2b.enabled'
 option 'daemon --connections: the 17th is accepted when one of the 16 has left' '
     third_daemon doze daemon --connections 16 && held connections "$PWD/third/doze.sock" 20 && has out "answered 16 later 4" && third_daemon doze daemon && held connections "$PWD/third/doze.sock" 20 && has out "answered 20 later 0"'
 option 'daemon --plain --connections-per-address' '

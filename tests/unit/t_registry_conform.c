@@ -357,6 +357,17 @@ TEST(lists_are_in_order_filtered_and_paged)
         CHECK_STR(rows.p[3].id, "sbx_3");
         CHECK_STR(rows.p[9].id, "sbx_9");
         dz_instances_release(&rows);
+        f = (struct dz_registry_filter){.limit = 2, .newest = true};
+        CHECK_INT(dz_registry_list(r, &f, &rows, NULL), 0);
+        CHECK_INT(rows.n, 2);
+        CHECK_STR(rows.p[0].id, "sbx_9");
+        f.after = rows.p[1].id;
+        f.tenant = "odd";
+        CHECK_INT(dz_registry_list(r, &f, &rows, NULL), 0);
+        CHECK_INT(rows.n, 4);
+        CHECK_STR(rows.p[2].id, "sbx_7");
+        CHECK_STR(rows.p[3].id, "sbx_5");
+        dz_instances_release(&rows);
         f = (struct dz_registry_filter){.tenant = "odd", .state = "active", .kind = "wasm"};
         CHECK_INT(dz_registry_list(r, &f, &rows, NULL), 0);
         CHECK_INT(rows.n, 1);
