@@ -94,12 +94,12 @@ static int check_file(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, s
     return dz_vfs_access(k->vfs, prog->node.ino, &who.cred, X_OK);
 }
 
-/* Follow "#!" lines to a file without one. */
-static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+/* Follow "#!" lines to a file without one. *at becomes its path. */
+static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at *at,
                         struct program *prog)
 {
     for (int depth = 0;; depth++) {
-        int e = check_file(k, p, at, prog);
+        int e = check_file(k, p, *at, prog);
         if (e)
             return e;
         char line[DZ_KERNEL_SCRIPT_LINE_MAX + 1] = {0};
@@ -117,7 +117,7 @@ static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
         if (e)
             return e;
         memcpy(prog->path, interp, strlen(interp) + 1);
-        at = (struct dz_at){.dirfd = AT_FDCWD, .path = prog->path};
+        *at = (struct dz_at){.dirfd = AT_FDCWD, .path = prog->path};
     }
 }
 
@@ -208,13 +208,14 @@ static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *pr
     char path[DZ_VFS_PATH_MAX];
     prog->argv = x->argv;
     prog->argc = x->argc;
-    int e = find_program(k, p, *at, prog);
+    struct dz_at found = *at;
+    int e = find_program(k, p, &found, prog);
     x->argv = prog->argv;
     x->argc = prog->argc;
     if (e)
         return e;
     bool whole = prog->path[0] == '/'; /* an absolute path as given: no need to look up its name */
-    int64_t n = whole ? -1 : dz_k_node_path(k, p, &prog->node, path, sizeof path);
+    int64_t n = whole ? -1 : dz_k_path_by(k, p, found, &prog->node, path, sizeof path);
     if (n < 0) {
         memcpy(path, prog->path, strlen(prog->path) + 1);
         n = (int64_t)strlen(path);

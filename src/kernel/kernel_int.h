@@ -595,6 +595,10 @@ int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node 
 int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,
                        size_t size);
 
+/* The same, but of a file with several names the one to which `at` leads, if it leads there. */
+int64_t dz_k_path_by(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                     const struct dz_node *n, char *buf, size_t size);
+
 /* A file system of the kernel's own. */
 struct dz_k_fs {
     int (*lookup)(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, const char *name,

@@ -323,6 +323,20 @@ int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
                             n->ino, buf, size);
 }
 
+int64_t dz_k_path_by(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                     const struct dz_node *n, char *buf, size_t size)
+{
+    struct dz_k_walk w;
+    if (dz_k_walk(k, p, at, &w) < 0 || w.dot || w.node.fs != n->fs || w.node.ino != n->ino)
+        return dz_k_node_path(k, p, n, buf, size);
+    const int64_t len = dz_k_node_path(k, p, &w.dir, buf, size);
+    if (len < 0)
+        return len;
+    const size_t room = size - (size_t)len;
+    const int more = snprintf(buf + len, room, len == 1 ? "%s" : "/%s", w.name);
+    return (size_t)more < room ? len + more : -ERANGE;
+}
+
 /* --- the calls --------------------------------------------------------------------------- */
 
 enum {

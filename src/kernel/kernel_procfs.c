@@ -384,6 +384,22 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
     return (size_t)n < size ? n : (int64_t)size - 1;
 }
 
+/* The program's own path, although exec may have been given that of a symlink: Java and Chromium
+ * find their files beside it. */
+static int64_t exe_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_proc *of, char *buf,
+                        size_t size)
+{
+    const char *given = dz_k_blob(k, of->exe_path, NULL);
+    const struct dz_node exe = {.ino = of->exe, .fs = DZ_KERNEL_FS_DISK};
+    if (!given)
+        return -ENOENT;
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = given};
+    int64_t n = dz_k_path_by(k, p, at, &exe, buf, size);
+    if (n < 0)
+        n = snprintf(buf, size, "%s (deleted)", given);
+    return (size_t)n < size ? n : (int64_t)size - 1;
+}
+
 static int64_t proc_readlink(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, char *buf,
                              size_t size)
 {
@@ -405,12 +421,8 @@ static int64_t proc_readlink(struct dz_kernel *k, struct dz_proc *p, uint64_t in
         n = dz_k_node_path(k, p, &of->cwd, text, sizeof text);
     else if (of && row_no(ino) == ROW_ROOT)
         n = dz_k_node_path(k, p, &of->root, text, sizeof text);
-    else if (of && row_no(ino) == ROW_EXE) {
-        const char *exe = dz_k_blob(k, of->exe_path, NULL);
-        if (!exe)
-            return -ENOENT;
-        n = snprintf(text, sizeof text, "%s", exe);
-    }
+    else if (of && row_no(ino) == ROW_EXE)
+        n = exe_path(k, p, of, text, sizeof text);
     if (n < 0)
         return n;
     size_t len = dz_k_min64((uint64_t)n, size);

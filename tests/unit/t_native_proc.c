@@ -76,6 +76,25 @@ TEST(a_program_changes_its_title)
 #undef SHOW
 }
 
+/* By symlinks of a program and of its directory, by /proc/self/exe, renamed, and removed. */
+TEST(a_program_finds_its_own_file)
+{
+    start();
+    nrig_program(&r, "/usr/bin/readlink");
+    nrig_program(&r, "/usr/bin/ln");
+    nrig_program(&r, "/usr/bin/cp");
+    nrig_program(&r, "/usr/bin/mv");
+    SH("cp /usr/bin/readlink own && cp /bin/bash sh; "
+       "ln own second; ln -s own link; ln -s . dir; cd -P .; "
+       "for name in ./own ./second ./link dir/link $PWD/dir/link $PWD//./own; do "
+       "out=$($name /proc/self/exe); echo \"${out#\"$PWD\"}\"; done; "
+       "./sh -c 'exec /proc/self/exe -c \"readlink /proc/\\$\\$/exe; :\"' | { read x; echo ${x##*/}; }; "
+       "$PWD/sh -c 'mv sh new; readlink /proc/$$/exe; mv new sh; rm sh; readlink /proc/$$/exe; :' | "
+       "while read x; do echo ${x##*/}; done; "
+       "rm -f own second link dir");
+    nrig_stop(&r);
+}
+
 /* Numbers that this machine has by another name. */
 TEST(sizes_are_in_pages_and_maps_have_names)
 {
