@@ -319,6 +319,10 @@ static int proc_stat(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struc
     st->dev = 5;
     if (S_ISDIR(st->mode))
         st->nlink = 2;
+    if (of && row_no(ino) == ROW_TASK && !is_task(ino)) { /* Chromium counts its threads by this */
+        DZ_K_THREADS(t, k, of)
+        st->nlink++;
+    }
     if (of) {
         st->uid = of->euid;
         st->gid = of->egid;

@@ -130,7 +130,7 @@ TEST(threads_and_the_auxiliary_vector)
         "t = threading.Thread(target=work); t.start()\n"
         "while len(at) < 3: time.sleep(0.001)\n"
         "n = sorted(map(int, os.listdir('/proc/self/task')))\n"
-        "print(n == [os.getpid(), at[0]], at[1:])\n"
+        "print(n == [os.getpid(), at[0]], at[1:], os.stat('/proc/self/task').st_nlink)\n"
         "s = open('/proc/self/task/%d/stat' % at[0]).read().split()\n"
         "print(int(s[0]) == at[0], s[1], s[2], s[19], open('/proc/self/comm').read())\n"
         "d = dict(l.split(':', 1) for l in open('/proc/self/task/%d/status' % at[0]))\n"
@@ -139,7 +139,7 @@ TEST(threads_and_the_auxiliary_vector)
         "{'stat', 'status', 'comm', 'maps', 'exe', 'cwd', 'limits', 'mounts'}))\n"
         "go.set(); t.join()\n"
         "while os.path.exists('/proc/self/task/%d' % at[0]): time.sleep(0.001)\n"
-        "print(os.listdir('/proc/self/task') == [str(os.getpid())])\n"
+        "print(os.listdir('/proc/self/task') == [str(os.getpid())], os.stat('/proc/self/task').st_nlink)\n"
         "try: open('/proc/self/task/%d/comm' % at[0], 'w')\n"
         "except FileNotFoundError as e: print(e.strerror)\n";
     nrig_start(&r);
