@@ -36,6 +36,8 @@ enum {
     X(EGRESS_OPEN, GAUGE, "doze_egress_connections", "open connections to other machines", "")     \
     X(EGRESS_OPENED, COUNTER, "doze_egress_connections_total",                                     \
       "connections to other machines, by result", "result")                                        \
+    X(EGRESS_BYTES, COUNTER, "doze_egress_bytes_total", "bytes of connections to other machines",  \
+      "direction")                                                                                 \
     X(EGRESS_REFUSED, COUNTER, "doze_egress_refused_total",                                        \
       "connections that egress rules refused", "reason")                                           \
     X(EGRESS_NAMES, COUNTER, "doze_egress_names_total", "names resolved for sandboxes", "result")  \
@@ -236,6 +238,8 @@ static void add_egress(struct dz_api *a)
     dz_metric_add(a->metrics, EGRESS_OPENED, (double)(now.opened - seen->opened), "opened");
     dz_metric_add(a->metrics, EGRESS_OPENED, (double)(now.failed - seen->failed), "failed");
     dz_metric_add(a->metrics, EGRESS_OPENED, (double)(now.shut - seen->shut), "shut");
+    dz_metric_add(a->metrics, EGRESS_BYTES, (double)(now.received - seen->received), "received");
+    dz_metric_add(a->metrics, EGRESS_BYTES, (double)(now.sent - seen->sent), "sent");
     for (size_t i = 0; i < DZ_ARRAY_LEN(now.refused); i++)
         dz_metric_add(a->metrics, EGRESS_REFUSED, (double)(now.refused[i] - seen->refused[i]),
                       dz_control_egress_reasons[i]);
@@ -324,6 +328,8 @@ static int put_warm(void *arg, const struct dz_sandbox_warm *w)
     dz_json_put_i64(l->j, "resident_bytes", p.resident_bytes + (int64_t)w->native_bytes);
     struct dz_control_replica replica;
     dz_control_replica_of(l->api->control, w->id, &replica);
+    dz_json_put_u64(l->j, "egress_received_bytes", w->traffic.received);
+    dz_json_put_u64(l->j, "egress_sent_bytes", w->traffic.sent);
     dz_json_put_u64(l->j, "commands", w->commands);
     dz_json_put_strz(l->j, "replica", replica.state);
     dz_json_put_i64(l->j, "replica_lag_ms", replica.lag_ms);

@@ -133,10 +133,12 @@ const struct dz_cli_command dz_cmd_stats = {
 struct line {
     const json_t *sandbox;
     double cpu; /* per cent of a processor */
+    /* bytes of egress per second, since the last picture */
+    uint64_t received, sent;
 };
 
 struct picture {
-    json_t *before; /* id -> cpu_ms */
+    json_t *before; /* id -> the sandbox in the last picture */
     int64_t at_ms;
     int64_t every_ms;
     bool live;
@@ -152,7 +154,14 @@ static int by_cpu(const void *a, const void *b)
                   : strcmp(dz_cli_text(x->sandbox, "id"), dz_cli_text(y->sandbox, "id"));
 }
 
-/* The CPU use of each sandbox since the last picture, or since its process began. */
+/* What was added to a counter in `ms` milliseconds, per second; 0 if it began anew. */
+static uint64_t rate(const json_t *now, const json_t *old, const char *key, int64_t ms)
+{
+    const int64_t more = number(now, key) - number(old, key);
+    return ms > 0 && more > 0 ? (uint64_t)((double)more * 1000 / (double)ms) : 0;
+}
+
+/* What each sandbox has used since the last picture, or since its process began. */
 static size_t make_lines(struct picture *p, const json_t *s, int64_t now_ms, struct line *lines)
 {
     json_t *next = json_object();
@@ -162,10 +171,12 @@ static size_t make_lines(struct picture *p, const json_t *s, int64_t now_ms, str
     {
         const char *id = dz_cli_text(one, "id");
         const json_t *old = json_object_get(p->before, id);
-        int64_t used = number(one, "cpu_ms") - json_integer_value(old);
+        int64_t used = number(one, "cpu_ms") - number(old, "cpu_ms");
         int64_t since = old && now_ms > p->at_ms ? now_ms - p->at_ms : 0;
-        lines[n++] = (struct line){one, since ? 100.0 * (double)used / (double)since : 0};
-        (void)json_object_set_new(next, id, json_integer(number(one, "cpu_ms")));
+        lines[n++] = (struct line){one, since ? 100.0 * (double)used / (double)since : 0,
+                                   rate(one, old, "egress_received_bytes", since),
+                                   rate(one, old, "egress_sent_bytes", since)};
+        (void)json_object_set(next, id, (json_t *)(uintptr_t)one);
     }
     json_decref(p->before);
     p->before = next;
@@ -197,14 +208,14 @@ static void show_replica(struct dz_cli_table *t, const json_t *s)
 static int show_lines(struct dz_cli *c, const struct line *lines, size_t n, struct dz_err *err)
 {
     static const struct dz_cli_column columns[] = {
-        {"SANDBOX", false}, {"NAME", false},    {"TENANT", false},
-        {"CPU %", true},    {"CPU S", true},    {"MEMORY", true},
+        {"SANDBOX", false}, {"NAME", false},    {"TENANT", false},  {"CPU %", true},
+        {"CPU S", true},    {"MEMORY", true},   {"NET IN/S", true}, {"NET OUT/S", true},
         {"COMMANDS", true}, {"REPLICA", false}, {"PID", true}};
     struct dz_cli_table t;
     dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
     for (size_t i = 0; i < n; i++) {
         const json_t *s = lines[i].sandbox;
-        char memory[DZ_CLI_SIZE_TEXT];
+        char memory[DZ_CLI_SIZE_TEXT], in[DZ_CLI_SIZE_TEXT], out[DZ_CLI_SIZE_TEXT];
         dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(dz_cli_text(s, "id")));
         dz_cli_table_cell(&t, DZ_CLI_BOLD, dz_str(dz_cli_text(s, "name")));
         dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(dz_cli_text(s, "tenant")));
@@ -212,6 +223,10 @@ static int show_lines(struct dz_cli *c, const struct line *lines, size_t n, stru
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%.1f", (double)number(s, "cpu_ms") / 1000);
         dz_cli_table_cell(&t, DZ_CLI_PLAIN,
                           dz_str(dz_cli_size((uint64_t)number(s, "resident_bytes"), memory)));
+        dz_cli_table_cell(&t, lines[i].received ? DZ_CLI_PLAIN : DZ_CLI_DIM,
+                          dz_str(dz_cli_size(lines[i].received, in)));
+        dz_cli_table_cell(&t, lines[i].sent ? DZ_CLI_PLAIN : DZ_CLI_DIM,
+                          dz_str(dz_cli_size(lines[i].sent, out)));
         dz_cli_table_cellf(&t, DZ_CLI_PLAIN, "%lld", (long long)number(s, "commands"));
         show_replica(&t, s);
         dz_cli_table_cellf(&t, DZ_CLI_DIM, "%lld", (long long)number(s, "pid"));

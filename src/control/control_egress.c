@@ -644,9 +644,14 @@ bool dz_control_egress_on(const struct dz_control *e)
 void dz_control_egress_counts(const struct dz_control *e,
                               struct dz_control_egress_counts *ret_counts)
 {
+    struct dz_net_traffic traffic;
     *ret_counts = e->egress ? e->egress->counts : (struct dz_control_egress_counts){0};
-    if (e->egress)
-        ret_counts->restarts = dz_broker_restarts(e->egress->broker);
+    if (!e->egress)
+        return;
+    ret_counts->restarts = dz_broker_restarts(e->egress->broker);
+    dz_net_traffic(e->sandboxes, NULL, &traffic);
+    ret_counts->received = traffic.received;
+    ret_counts->sent = traffic.sent;
 }
 
 int dz_egress_open(struct dz_control *e, const struct dz_control_egress_opts *o, struct dz_err *err)

@@ -28,6 +28,7 @@ struct dz_control_egress_counts {
     uint64_t open, opened, failed; /* connections: now, all, that could not be made */
     uint64_t shut;                 /* by a change of rules */
     uint64_t refused[3];           /* by reason, as dz_control_egress_reasons */
+    uint64_t received, sent;       /* bytes, as struct dz_net_traffic */
     uint64_t names, names_refused; /* queries */
     uint64_t restarts;             /* of the broker */
 };

@@ -3,6 +3,7 @@
  * sandbox.c - the set of all sandboxes: making and freeing objects, counts, and the drain.
  */
 #include "sandbox/sandbox_int.h"
+#include "sandbox/sandbox_net.h"
 
 #include "base/log.h"
 
@@ -203,7 +204,7 @@ int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
     DZ_MAP_FOREACH(it, &all->map) {
         struct dz_sandbox *s = it->value;
         const bool native = s->cell && s->cpu_at && strcmp(s->ops->kind, "linux") == 0;
-        const struct dz_sandbox_warm w = {
+        struct dz_sandbox_warm w = {
             .id = s->id,
             .tenant = s->tenant,
             .pid = s->cell ? s->ops->pid(s->cell) : 0,
@@ -213,6 +214,7 @@ int dz_sandboxes_each_warm(const struct dz_sandboxes *all,
         };
         if (s->phase != DZ_PHASE_UP || rc != 0)
             continue;
+        dz_net_traffic(all, s, &w.traffic);
         s->in_turn = true;
         rc = fn(arg, &w);
         s->in_turn = false;

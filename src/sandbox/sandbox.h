@@ -73,6 +73,12 @@ enum {
     DZ_WAKE_STEPS = 5, /* sandbox_cell.c: enum wake_step */
 };
 
+/* Bytes of TCP connections that programs have opened to other machines, as the host's kernel counts
+ * them: what their peers have acknowledged or sent, without repetitions. */
+struct dz_net_traffic {
+    uint64_t received, sent;
+};
+
 /* Other modules read id, tenant, owner, phase, ops, cell, born, memory, disk_limit and disk_state,
  * and write only the fields marked as the host's. */
 struct dz_sandbox {
@@ -144,7 +150,8 @@ struct dz_sandbox {
     int64_t wake_cell[2];        /* CPU time and run queue wait of its cell */
     struct {                     /* sandbox_net.c: connections to the outside */
         struct dz_list conns, deliveries;
-        size_t count; /* of conns */
+        size_t count;                /* of conns */
+        struct dz_net_traffic ended; /* bytes of connections that are over */
         struct dz_cell_port *ports;
         size_t port_count;
         struct dz_acquire *wake; /* a connection wakes the sandbox */
@@ -311,7 +318,8 @@ void dz_sandboxes_count(const struct dz_sandboxes *all, struct dz_sandbox_counts
 /* Call fn for each active sandbox. Stops at a result that is not 0, and returns it. */
 struct dz_sandbox_warm {
     const char *id, *tenant;
-    int64_t pid; /* process id of its cell; 0: not known yet */
+    struct dz_net_traffic traffic; /* with other machines, since it is known to the daemon */
+    int64_t pid;                   /* process id of its cell; 0: not known yet */
     size_t commands;
     /* Used by programs in processes of their own (kind linux), besides the cell: CPU time since it
      * began, and memory, as reported at most every second. */

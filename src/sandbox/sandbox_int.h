@@ -94,11 +94,12 @@ struct dz_sandboxes {
         uint64_t acquires; /* acquires ever made; numbers them */
         int64_t wait_ms;   /* longest wait of one acquire, for room and sandbox */
     } files;
-    struct {                       /* sandbox_net.c */
-        struct dz_map conns;       /* ticket -> struct conn */
-        struct dz_list deliveries; /* whose sandbox is being woken */
-        uint64_t last;             /* ticket */
-        int epoll;                 /* the connections of sleeping sandboxes; -1: not made yet */
+    struct {                         /* sandbox_net.c */
+        struct dz_map conns;         /* ticket -> struct conn */
+        struct dz_list deliveries;   /* whose sandbox is being woken */
+        uint64_t last;               /* ticket */
+        struct dz_net_traffic ended; /* bytes of all connections that are over */
+        int epoll;                   /* the connections of sleeping sandboxes; -1: not made yet */
         struct dz_poll *poll;
         struct dz_timer *retry;
     } net;

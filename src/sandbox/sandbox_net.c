@@ -26,6 +26,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,11 +118,36 @@ static void unwatch(struct conn *c)
     c->watched = false;
 }
 
+/* Add the bytes of a connection that goes out; nothing if it is none of TCP. */
+static void add_traffic(const struct conn *c, struct dz_net_traffic *to)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    if (!c->out || c->fd < 0 || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
+        return;
+    to->received += info.tcpi_bytes_received;
+    to->sent += info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
+}
+
+void dz_net_traffic(const struct dz_sandboxes *all, const struct dz_sandbox *s,
+                    struct dz_net_traffic *ret_traffic)
+{
+    *ret_traffic = s ? s->net.ended : all->net.ended;
+    if (s)
+        DZ_LIST_FOREACH(struct conn, c, &s->net.conns, link)
+            add_traffic(c, ret_traffic);
+    else
+        DZ_MAP_FOREACH(it, &all->net.conns)
+            add_traffic(it->value, ret_traffic);
+}
+
 /* reset: the peer sees a reset when the cell has closed its descriptor, too. */
 static void free_conn(struct conn *c, bool reset)
 {
     struct dz_sandbox *s = c->sandbox;
     const struct linger at_once = {.l_onoff = 1};
+    add_traffic(c, &s->net.ended);
+    add_traffic(c, &s->all->net.ended);
     unwatch(c);
     if (c->counted)
         dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_CONNECTION_CLOSE);

@@ -62,6 +62,12 @@ struct dz_net_query {
 void dz_net_reply(struct dz_sandboxes *all, const char *id, const struct dz_net_query *query,
                   const void *bytes, size_t size);
 
+/* --- bytes ------------------------------------------------------------------------------------ */
+
+/* Of one sandbox; s NULL: of all since the daemon began. */
+void dz_net_traffic(const struct dz_sandboxes *all, const struct dz_sandbox *s,
+                    struct dz_net_traffic *ret_traffic);
+
 /* --- all connections of a sandbox ------------------------------------------------------------ */
 
 struct dz_net_view {

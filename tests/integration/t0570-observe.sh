@@ -65,7 +65,7 @@ test_that 'stats shows how often and how long; --json is the same for programs' 
 '
 
 test_that 'top shows who is awake, once without a terminal; of a file what sleeps in it' '
-    run 0 doze top && grep -qE "^sbx_[a-z0-9]+ +a +default +[0-9.]+ +[0-9.]+ +[0-9.]+ MiB +0 +- +[0-9]+$" out &&
+    run 0 doze top && grep -qE "^sbx_[a-z0-9]+ +a +default +[0-9.]+ +[0-9.]+ +[0-9.]+ MiB +0 B +0 B +0 +- +[0-9]+$" out &&
     run 0 doze top --count 2 --interval 100ms && [ "$(grep -c "^SANDBOX" out)" -eq 2 ] &&
     run 0 doze top --json && [ "$(sqlite3 :memory: "select readfile(\"out\") ->> \"$.sandboxes[0].name\"")" = a ] &&
     run 2 doze top --interval 1ms && has err "100ms to 1h" &&

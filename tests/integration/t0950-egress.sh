@@ -68,6 +68,17 @@ open(\"/workspace/three\", \"w\").close()
 while True: f.readline(); open(\"/workspace/more\", \"a\").write(\"x\")" &&
     until_true doze exec w -- test -e /workspace/three && run 0 doze suspend w && until_true doze exec w -- test -s /workspace/more
 '
+net_test 'bytes of connections are counted, of those that are over and of open ones' '
+    bytes() { doze top --json | python3 -c "import json, sys; print(*[s[\"egress_$1_bytes\"] for s in json.load(sys.stdin)[\"sandboxes\"] if s[\"name\"] == \"n\"])"; }
+    run 0 doze exec n -- true && before=$(bytes received) && py "$get" n && more=$(($(bytes received) - before)) && [ "$more" -gt 3000000 ] && [ "$more" -lt 3001000 ] && sent=$(bytes sent) && [ "$sent" -gt 100 ] && [ "$sent" -lt 2000 ] &&
+    run 0 doze exec -d n -- python3 -c "
+import socket, time
+s = socket.create_connection((\"web.test\", 8080)); s.sendall(b\"GET /big HTTP/1.0\r\n\r\n\"); n = 0
+while n < 3000000: n += len(s.recv(65536))
+open(\"/tmp/got\", \"w\").close(); time.sleep(1000)" && until_true doze exec n -- test -e /tmp/got && [ "$(($(bytes received) - before))" -gt 6000000 ] &&
+    api 200 GET /metrics && all=$(sed -n "s/^doze_egress_bytes_total{direction=\"received\"} //p" out) && python3 -c "import sys; sys.exit(not 6e6 < float(sys.argv[1]) < 1e7)" "$all" && grep -q "^doze_egress_bytes_total{direction=\"sent\"} " out &&
+    run 0 doze top && has out "NET IN/S"
+'
 net_test 'a broker that dies is started again' '
     was=$(broker) && kill -9 "$was" && until_true another && py "import urllib.request as u; print(u.urlopen(\"http://10.77.0.1:8080/\").read())" &&
     has out "hello from outside" && api 200 GET /metrics && has out "doze_broker_restarts_total 1" &&
