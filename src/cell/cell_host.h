@@ -64,6 +64,7 @@ struct dz_cell {
     int64_t began;                     /* dz_clock_boot_ns() at its start */
     uint64_t activities, fulls, useds; /* how many of these events it has sent since */
     bool born;                         /* BORN has come */
+    bool woke;                         /* the machine continues from its memory */
     bool waking; /* payload is an UP, of which some commands are still to be reported: */
     uint32_t live_count;
     size_t live_at, live_end;

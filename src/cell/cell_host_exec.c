@@ -500,6 +500,7 @@ int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *
     size_t left = c->live_end - c->live_at;
     *e = (struct dz_cell_event){.type = DZ_CELL_UP, .text = ""};
     if (c->live_count == 0) {
+        e->busy = c->woke;
         c->waking = c->silent = false;
         forget_sleepers(c);
         return left == 0 ? 1 : nonsense_up(c, err);
@@ -537,9 +538,10 @@ static int on_up(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_eve
                  struct dz_err *err)
 {
     struct dz_frame_up up;
-    if (f->size < sizeof up)
+    if (f->size < sizeof up || f->value > 1)
         return dz_cell_nonsense(f, err);
     memcpy(&up, c->payload, sizeof up);
+    c->woke = f->value == 1;
     c->waking = true;
     c->live_count = up.live;
     c->live_at = sizeof up;

@@ -74,7 +74,8 @@ enum dz_frame_type {
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that was never suspended */
     DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: struct dz_frame_ready */
-    DZ_FRAME_UP = 26,     /* payload: struct dz_frame_up, and so many struct dz_frame_live */
+    DZ_FRAME_UP = 26,     /* value: 1: the machine has woken, 0: it is a new one; payload: struct
+                             dz_frame_up, and so many struct dz_frame_live */
     DZ_FRAME_STARTED = 27,     /* value: pid */
     DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; stream: enum dz_exec_wrong; payload: the message */
     DZ_FRAME_EXITED = 29,      /* value: exit code, or DZ_ENDED_SIGNAL + signal; payload: struct

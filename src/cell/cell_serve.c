@@ -266,7 +266,7 @@ static void go(struct dz_serve *s)
     memcpy(up.p, &head, sizeof head);
     s->up = true;
     dz_ops_let_go(s->ops);
-    send_frame(s, DZ_FRAME_UP, 0, up.p, up.len);
+    send_frame(s, DZ_FRAME_UP, s->machine.wakes, up.p, up.len);
     dz_cell_net_up(s->machine.net, s->machine.kernel, s->start.net_resumes);
 }
 

@@ -145,7 +145,7 @@ enum dz_cell_event_type {
     DZ_CELL_READY, /* the file is open, no machine runs. count: enum dz_cell_found; wake_at */
     DZ_CELL_LIVE,  /* a command of the resumed machine: exec, text: its id, count: bytes printed so
                       far, pid; detached. The first one of an image has the id "main" */
-    DZ_CELL_UP,    /* the machine runs */
+    DZ_CELL_UP,    /* the machine runs. busy: it continues from its memory, and is no new one */
     DZ_CELL_STARTED,     /* exec, pid */
     DZ_CELL_EXEC_FAILED, /* exec could not be started: code and text. Its last event */
     DZ_CELL_EXITED,   /* exec ended: exit_code or signal, cpu_ns, count: bytes printed in all, text:
@@ -200,7 +200,7 @@ struct dz_cell_event {
     size_t size;
     int exit_code; /* 0 to 255; -1: signal */
     int signal;
-    bool busy;                /* SUSPENDED: a process was runnable */
+    bool busy;                /* SUSPENDED: a process was runnable; UP: the machine has woken */
     bool timed_out;           /* EXITED: its timeout killed it */
     int code;                 /* DZ_E* of FAILED */
     enum dz_exec_wrong wrong; /* of EXEC_FAILED */

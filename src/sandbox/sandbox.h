@@ -112,6 +112,7 @@ struct dz_sandbox {
     bool drop_memory;    /* start in progress: drop the memory */
     bool keep_memory;    /* stop in progress: keep the memory */
     bool lost;           /* start in progress: the cell found the memory lost */
+    bool woke;           /* its machine continued from its memory */
     bool local;          /* it started without a cold copy, so the commit needs no sync */
     bool ephemeral;      /* it is destroyed instead of suspended */
     size_t served_early; /* requests waiting for the wake that were delivered to the cell early */
@@ -246,6 +247,12 @@ struct dz_sandbox_host {
     /* Called when the cell is gone or will not write its pending copies: fail them. code 0: the
      * object is being freed, so notify nobody. */
     void (*copies_down)(void *arg, struct dz_sandbox *s, int code, const char *text);
+
+    /* The machine runs and the row says so, or a suspend has failed and it runs on. woke: it has
+     * its memory of before; else it is a new one. May be NULL, as may machine_down. */
+    void (*machine_up)(void *arg, struct dz_sandbox *s, bool woke);
+    /* The machine is gone: suspended (kept: with its memory), killed, or dead. */
+    void (*machine_down)(void *arg, struct dz_sandbox *s, bool kept);
 
     /* The functions below serve connections to the outside (sandbox_net.h). Each may be NULL. */
     /* A program connects to an address outside: answer once, now or later, by dz_net_connected() or

@@ -318,6 +318,20 @@ static void let_go(struct dz_sandbox *s)
 
 /* --- the end of a cell ------------------------------------------------------------------- */
 
+static void machine_up(struct dz_sandbox *s, bool woke)
+{
+    const struct dz_sandbox_host *host = s->all->opts.host;
+    if (host->machine_up && s->phase == DZ_PHASE_UP)
+        host->machine_up(s->all->opts.arg, s, woke);
+}
+
+static void machine_down(struct dz_sandbox *s, bool kept)
+{
+    const struct dz_sandbox_host *host = s->all->opts.host;
+    if (host->machine_down)
+        host->machine_down(s->all->opts.arg, s, kept);
+}
+
 int dz_sandbox_cell_code(int code)
 {
     return code == DZ_EIO ? DZ_EDIED : code;
@@ -354,8 +368,10 @@ static void cell_failed(struct dz_sandbox *s, int code, const char *sentence)
     s->all->opts.host->copies_down(s->all->opts.arg, s, dz_sandbox_cell_code(code), text);
     dz_exec_down(s, was == DZ_PHASE_OPENING || was == DZ_PHASE_FILES ? 0 : DZ_EUNAVAIL, "crashed",
                  text);
-    if (was != DZ_PHASE_OPENING && was != DZ_PHASE_FILES)
+    if (was != DZ_PHASE_OPENING && was != DZ_PHASE_FILES) {
         dz_net_down(s, DZ_EUNAVAIL, "crashed", text);
+        machine_down(s, false);
+    }
     if (s->asked)
         dz_sandbox_cell_done(s, &how);
     else if (was == DZ_PHASE_UP)
@@ -385,6 +401,8 @@ static void cell_suspended(struct dz_sandbox *s, uint64_t wake_at_ns, bool busy)
         dz_net_asleep(s);
     else if (!files)
         dz_net_down(s, DZ_EUNAVAIL, "asleep", "the sandbox was suspended without its memory");
+    if (!files)
+        machine_down(s, s->keep_memory);
     if (s->asked)
         dz_sandbox_cell_done(s, &how);
     else if (!files)
@@ -404,6 +422,7 @@ static void suspend_failed(struct dz_sandbox *s, int code, const char *text)
         dz_net_awake(s);
     }
     dz_sandbox_cell_done(s, &how);
+    machine_up(s, true);
 }
 
 /* --- events ------------------------------------------------------------------------------ */
@@ -438,6 +457,8 @@ static void report_up(struct dz_sandbox *s)
     mark_wake(s, WAKE_WRITTEN);
     dz_exec_connected(s);
     dz_net_active(s);
+    if (s->cell == c)
+        machine_up(s, s->woke && !s->lost);
     if (has_active && s->cell == c)
         on_activity(s, &active);
 }
@@ -482,9 +503,10 @@ static void deliver_early(struct dz_sandbox *s)
  * written, so that no client waits for the registry. If the daemon is killed in between, the row
  * shows no wake, and the cell suspends its machine because its host is gone. A wake that has a cold
  * copy, or lost its memory, is committed first. */
-static void on_up(struct dz_sandbox *s)
+static void on_up(struct dz_sandbox *s, bool woke)
 {
     s->phase = DZ_PHASE_UP;
+    s->woke = woke;
     mark_wake(s, WAKE_UP);
     dz_start_over(s);
     s->cpu_at = 0;
@@ -599,7 +621,7 @@ static bool take_event(struct dz_sandbox *s, const struct dz_cell_event *event)
     case DZ_CELL_UP:
         if (s->phase != DZ_PHASE_STARTING)
             return unsolicited(s);
-        on_up(s);
+        on_up(s, event->busy);
         break;
     case DZ_CELL_LIVE:
     case DZ_CELL_STARTED:
@@ -865,8 +887,10 @@ void dz_sandbox_cell_kill(struct dz_sandbox *s)
     dz_file_op_down(s, DZ_ECANCELED, "the sandbox was stopped");
     s->all->opts.host->copies_down(s->all->opts.arg, s, DZ_ECANCELED, "the sandbox was stopped");
     dz_exec_down(s, DZ_EGONE, NULL, "the sandbox was stopped");
-    if (machine)
+    if (machine) {
         dz_net_down(s, DZ_EGONE, NULL, "the sandbox was stopped");
+        machine_down(s, false);
+    }
     dz_sandbox_unneeded(s);
 }
 

@@ -5,7 +5,7 @@
  *     config {"image","memory_bytes","size","policy","durability","env":{},"auto_resume","ports",
  *               "connection_silence_ms","count_cpu","replica","replica_every_ms",
  *               "network":{},"expiry":{"max_age_ms","idle_ms","date_ms"},
- *               "volumes":[{"name","path","mode","subpath"}]}
+ *               "volumes":[{"name","path","mode","subpath"}],"services":[{"name",...}]}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "sandbox/sandbox_config.h"
@@ -34,6 +34,7 @@ enum text {
     METADATA,
     REPLICA,
     VOLUMES,
+    SERVICES,
     PORTS,
     NETWORK,
     TEXTS,
@@ -106,6 +107,8 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
     keep(&r, REPLICA, json_string_value(json_object_get(c, "replica")));
     if (json_is_array(json_object_get(c, "volumes")))
         keep_object(&r, VOLUMES, json_object_get(c, "volumes"));
+    if (json_array_size(json_object_get(c, "services")) > 0)
+        keep_object(&r, SERVICES, json_object_get(c, "services"));
     keep_object(&r, ENV, json_object_get(c, "env"));
     keep_object(&r, LABELS, json_object_get(m, "labels"));
     keep_object(&r, METADATA, json_object_get(m, "metadata"));
@@ -131,6 +134,7 @@ int dz_sandbox_config_of(const struct dz_instance *row, struct dz_sandbox_config
             .durability = kept(&r, DURABILITY, text),
             .env = kept(&r, ENV, text),
             .volumes = kept(&r, VOLUMES, text),
+            .services = kept(&r, SERVICES, text),
             .labels = kept(&r, LABELS, text),
             .metadata = kept(&r, METADATA, text),
             .ports = kept(&r, PORTS, text),

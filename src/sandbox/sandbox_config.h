@@ -19,6 +19,7 @@ struct dz_sandbox_config {
     uint64_t memory_bytes; /* 0: the limit of the image or the policy */
     uint64_t disk_bytes;   /* 0: the server's limit */
     const char *volumes;   /* a JSON array; NULL: none */
+    const char *services;  /* a JSON array (control_service.c); NULL: none */
     const char *env;       /* a JSON object, as are the next two */
     const char *labels, *metadata;
     const char *ports;        /* an object (control_port.c); NULL: no port is open */

@@ -156,23 +156,6 @@ static void exec_free(struct exec *x)
     dz_sandbox_unneeded(s);
 }
 
-/* The arguments of dz_exec_start, kept until the machine is up. */
-struct launch {
-    struct dz_sandboxes *all;
-    size_t held; /* bytes of input that dz_account_hold() counts */
-    char tenant[DZ_SANDBOX_TENANT_MAX + 1];
-    const char *shell_argv[4];
-    const char **argv;
-    const char *cwd, *user, *tag;
-    char *env_json;
-    struct dz_str input;
-    bool keep_input, tty, trace, background, main;
-    uint16_t rows, cols;
-    int64_t timeout_ms;
-    char id[DZ_CELL_ID_MAX + 1];
-    char text[];
-};
-
 static void launch_end(struct dz_exec_watch *w)
 {
     struct launch *l = w->launch;
@@ -189,7 +172,7 @@ static void launch_end(struct dz_exec_watch *w)
 static void connect(struct dz_exec_watch *w)
 {
     struct dz_sandbox *s = w->exec->sandbox;
-    if (w->connected || s->phase != DZ_PHASE_UP || !dz_list_empty(&s->up_pending))
+    if (w->connected || w->silent || s->phase != DZ_PHASE_UP || !dz_list_empty(&s->up_pending))
         return;
     w->connected = true;
     dz_sandbox_touch(s->all, s->id, DZ_ACTIVITY_CONNECTION_OPEN);
@@ -462,6 +445,14 @@ static void attach(struct exec *x)
     dz_sandbox_watch_cell(x->sandbox);
 }
 
+static bool has_client(const struct exec *x)
+{
+    DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link)
+        if (!w->silent)
+            return true;
+    return false;
+}
+
 /* After a request to send again, output that was already in flight arrives first. It continues
  * where the last piece ended, so watches that are behind must skip it. */
 static void on_output(struct exec *x, const struct dz_cell_event *e)
@@ -471,7 +462,7 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
     bool stale = x->again && e->offset == x->next;
     x->again = stale;
     x->next = end;
-    if (!dz_list_empty(&x->watches))
+    if (has_client(x))
         dz_sandbox_touch(x->sandbox->all, x->sandbox->id, DZ_ACTIVITY_CONNECTION_BYTE);
     DZ_LIST_FOREACH(struct dz_exec_watch, w, &x->watches, link) {
         uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
@@ -757,80 +748,6 @@ void dz_exec_archived(struct dz_sandbox *s)
 
 /* --- starting a command ------------------------------------------------------------------ */
 
-struct packer {
-    char *at;
-    size_t bytes;
-};
-
-static const char *pack(struct packer *p, const void *text, size_t n)
-{
-    char *here = p->at;
-    p->bytes += n + 1;
-    if (!here)
-        return NULL;
-    memcpy(here, text, n);
-    here[n] = '\0';
-    p->at += n + 1;
-    return here;
-}
-
-static const char *packz(struct packer *p, const char *text)
-{
-    return text ? pack(p, text, strlen(text)) : NULL;
-}
-
-/* Called twice: to measure (l NULL), then to copy. */
-static void pack_launch(const struct dz_exec_request *x, struct launch *l, struct packer *p)
-{
-    size_t n = 0;
-    for (; x->argv && x->argv[n]; n++) {
-        const char *word = packz(p, x->argv[n]);
-        if (l)
-            l->argv[n] = word;
-    }
-    const char *shell = packz(p, x->shell), *cwd = packz(p, x->cwd), *user = packz(p, x->user),
-               *tag = packz(p, x->tag);
-    const char *env = packz(p, x->env_json),
-               *input = pack(p, x->input.p ? x->input.p : "", x->input.n);
-    if (!l)
-        return;
-    l->cwd = cwd;
-    l->user = user;
-    l->tag = tag;
-    l->env_json = (char *)(uintptr_t)env;
-    l->input = dz_str_n(input, x->input.n);
-    if (!shell)
-        return;
-    l->shell_argv[0] = "/bin/sh";
-    l->shell_argv[1] = "-c";
-    l->shell_argv[2] = shell;
-    l->argv = l->shell_argv;
-}
-
-static struct launch *make_launch(const struct dz_exec_request *x)
-{
-    struct packer measure = {0}, copy;
-    size_t words = 0;
-    while (x->argv && x->argv[words])
-        words++;
-    pack_launch(x, NULL, &measure);
-    struct launch *l = dz_zalloc(sizeof *l + (words + 1) * sizeof(char *) + measure.bytes);
-    if (!l)
-        return NULL;
-    l->argv = (const char **)(void *)l->text;
-    copy = (struct packer){.at = l->text + (words + 1) * sizeof(char *)};
-    pack_launch(x, l, &copy);
-    l->keep_input = x->keep_input;
-    l->tty = x->tty;
-    l->rows = x->rows;
-    l->cols = x->cols;
-    l->background = x->background;
-    l->main = x->main;
-    l->trace = x->trace;
-    l->timeout_ms = x->timeout_ms;
-    return l;
-}
-
 static int start_command(struct exec *x, const struct launch *l, bool listen, struct dz_err *err)
 {
     struct dz_sandbox *s = x->sandbox;
@@ -851,6 +768,7 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
         .trace = l->trace,
         .attach = listen,
         .cpu_ns = l->background ? -1 : 0,
+        .output_bytes = l->unlimited ? UINT64_MAX : 0,
         .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,
         .spec = l->tag,
         .spec_size = l->tag ? strlen(l->tag) : 0,
@@ -934,7 +852,7 @@ int dz_exec_start(struct dz_sandboxes *all, const struct dz_instance *row,
 {
     struct dz_exec_watch *w = make_watch(all, listener);
     if (w)
-        w->launch = make_launch(exec);
+        w->launch = dz_launch_make(exec);
     if (!w || !w->launch) {
         dz_free(w);
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
@@ -1051,6 +969,86 @@ void dz_exec_watch_alive(struct dz_exec_watch *w)
 const char *dz_exec_watch_exec(const struct dz_exec_watch *w)
 {
     return w->id;
+}
+
+/* --- for the host itself ----------------------------------------------------------------- */
+
+bool dz_exec_here(const struct dz_sandbox *s)
+{
+    return s->phase == DZ_PHASE_UP && dz_list_empty(&s->up_pending) && !s->all->draining;
+}
+
+int dz_exec_start_here(struct dz_sandbox *s, const struct dz_exec_request *exec,
+                       struct dz_exec_listener listener, struct dz_exec_watch **ret_watch,
+                       struct dz_why *why)
+{
+    struct dz_exec_watch *w = make_watch(s->all, listener);
+    char id[DZ_ID_TEXT];
+    if (w)
+        w->launch = dz_launch_make(exec);
+    if (!w || !w->launch) {
+        dz_free(w);
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    }
+    struct launch *l = w->launch;
+    w->silent = true;
+    l->all = s->all;
+    l->background = true;
+    (void)snprintf(l->tenant, sizeof l->tenant, "%s", s->tenant);
+    int rc = dz_id_new("exe", id, &why->err);
+    if (rc == 0) {
+        (void)snprintf(l->id, sizeof l->id, "%s%s%s", id, exec->label ? "." : "",
+                       exec->label ? exec->label : "");
+        (void)snprintf(w->id, sizeof w->id, "%s", l->id);
+        rc = launch(w, s, why);
+    }
+    if (rc < 0) {
+        watch_free(w);
+        return rc;
+    }
+    launch_end(w);
+    *ret_watch = w;
+    return 0;
+}
+
+int dz_exec_watch_here(struct dz_sandbox *s, const char *exec_id, struct dz_exec_listener listener,
+                       struct dz_exec_watch **ret_watch, struct dz_why *why)
+{
+    struct exec *x = exec_find(s, exec_id);
+    if (!x || !x->handle)
+        return dz_why(why, DZ_ENOENT, NULL, "no command %s is running in the sandbox", exec_id);
+    struct dz_exec_watch *w = make_watch(s->all, listener);
+    if (!w)
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
+    w->silent = w->started_reported = true;
+    w->exec = x;
+    dz_list_push_back(&x->watches, &w->link);
+    attach(x);
+    *ret_watch = w;
+    return 0;
+}
+
+bool dz_exec_signal_here(struct dz_sandbox *s, const char *exec_id, int number)
+{
+    const struct exec *x = exec_find(s, exec_id);
+    if (!x || !x->handle || s->ops->exec->signal(s->cell, x->handle, number, true, NULL) < 0)
+        return false;
+    dz_sandbox_watch_cell(s);
+    return true;
+}
+
+void dz_exec_each_here(struct dz_sandbox *s, void (*fn)(void *arg, const char *exec_id), void *arg)
+{
+    DZ_LIST_FOREACH(struct exec, x, &s->execs, link)
+        if (x->handle)
+            fn(arg, x->id);
+}
+
+const char *dz_exec_label(const char *exec_id)
+{
+    const char *dot = strchr(exec_id, '.');
+    return dot ? dot + 1 : NULL;
 }
 
 /* --- messages to a command --------------------------------------------------------------- */

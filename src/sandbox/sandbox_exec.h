@@ -31,6 +31,8 @@ struct dz_exec_request {
     bool main;          /* the sandbox is ephemeral and is destroyed when this command exits */
     int64_t timeout_ms; /* time until it is killed, which continues while the sandbox sleeps; 0:
                            never */
+    const char *label;  /* the id of the command is exe_..., '.', and this; or NULL */
+    bool unlimited;     /* no limit of its output: all but the newest is dropped */
 };
 
 /* How a command ended. */
@@ -99,5 +101,27 @@ struct dz_exec_send {
 DZ_NODISCARD int dz_exec_send(struct dz_sandboxes *all, const struct dz_instance *row,
                               const struct dz_exec_send *tell, dz_sandbox_done_fn *done, void *arg,
                               struct dz_why *why);
+
+/* --- for the host itself ----------------------------------------------------------------------
+ *
+ * These act on the machine as it runs now: they wake no sandbox, and count neither as activity nor
+ * as connections. */
+
+/* Does its machine run, and does its row say so? The functions below need that. */
+bool dz_exec_here(const struct dz_sandbox *s);
+/* Start a command. `background` of the request is taken as true. */
+DZ_NODISCARD int dz_exec_start_here(struct dz_sandbox *s, const struct dz_exec_request *exec,
+                                    struct dz_exec_listener listener,
+                                    struct dz_exec_watch **ret_watch, struct dz_why *why);
+/* Follow a command of the machine; started() is not called. DZ_ENOENT: it does not run. */
+DZ_NODISCARD int dz_exec_watch_here(struct dz_sandbox *s, const char *exec_id,
+                                    struct dz_exec_listener listener,
+                                    struct dz_exec_watch **ret_watch, struct dz_why *why);
+/* Send a signal to the group of a command. False: it does not run. */
+bool dz_exec_signal_here(struct dz_sandbox *s, const char *exec_id, int number);
+/* Call fn for each command that the machine runs; fn may neither start nor end one. */
+void dz_exec_each_here(struct dz_sandbox *s, void (*fn)(void *arg, const char *exec_id), void *arg);
+/* The label of a command; NULL: it has none. */
+const char *dz_exec_label(const char *exec_id);
 
 #endif

@@ -251,6 +251,23 @@ struct exec {
     int64_t began_ms, pid;
 };
 
+/* The arguments of dz_exec_start, kept until the machine is up. */
+struct launch {
+    struct dz_sandboxes *all;
+    size_t held; /* bytes of input that dz_account_hold() counts */
+    char tenant[DZ_SANDBOX_TENANT_MAX + 1];
+    const char *shell_argv[4];
+    const char **argv;
+    const char *cwd, *user, *tag;
+    char *env_json;
+    struct dz_str input;
+    bool keep_input, tty, trace, background, main, unlimited;
+    uint16_t rows, cols;
+    int64_t timeout_ms;
+    char id[DZ_CELL_ID_MAX + 1];
+    char text[];
+};
+
 struct dz_exec_watch {
     struct dz_list link;        /* in exec.watches, or unlinked */
     struct exec *exec;          /* NULL while the sandbox is acquired */
@@ -265,6 +282,7 @@ struct dz_exec_watch {
     bool started_reported; /* started() was called */
     bool began;            /* the command was started for this watch */
     bool connected;        /* counts as a connection to the sandbox */
+    bool silent;           /* never counts as one: the daemon itself follows the command */
     char id[DZ_CELL_ID_MAX + 1];
     struct launch *launch; /* the command to start, until it is started */
     /* Replay of a command that has ended: */
@@ -464,6 +482,9 @@ void dz_sandbox_use_noted(struct dz_sandboxes *all, const char *id, enum dz_acti
 /* A request wants a sandbox that has a file-only cell: end the cell, or let it become the
  * machine's. */
 void dz_sandbox_yield_file(struct dz_sandboxes *all, const char *id, enum dz_request what);
+
+/* sandbox_launch.c. NULL: out of memory */
+struct launch *dz_launch_make(const struct dz_exec_request *x);
 
 /* --- sandbox_exec.c ---------------------------------------------------------------------- */
 
