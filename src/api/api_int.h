@@ -56,6 +56,7 @@ struct dz_api {
     /* the control plane's counts that the metrics already include */
     struct dz_control_counts counted;
     struct dz_control_egress_counts egress;
+    struct dz_control_service_counts services;
     struct dz_control_replicas replicas; /* the same of replicas */
     struct dz_e2b *e2b;                  /* api_e2b.c; NULL: the dialect is off */
 };

@@ -47,6 +47,11 @@ enum {
     X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "sandboxes woken from cold storage", "")       \
     X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes suspended", "")                         \
     X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                               \
+    X(SERVICE_STARTS, COUNTER, "doze_service_starts_total", "processes of services started", "")   \
+    X(SERVICE_FAILURES, COUNTER, "doze_service_failures_total",                                    \
+      "ends of services that were failures", "")                                                   \
+    X(SERVICE_LOOPS, COUNTER, "doze_service_crash_loops_total",                                    \
+      "services that entered a crash loop", "")                                                    \
     X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                  \
     X(DIED, COUNTER, "doze_daemon_died_total",                                                     \
       "1 if the previous daemon died, with its fatal signal", "signal")                            \
@@ -278,6 +283,11 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     add(a, SUSPENDS, c.in.suspends, &seen->in.suspends);
     add(a, CRASHES, c.in.crashes, &seen->in.crashes);
     add(a, EXECS, c.in.execs, &seen->in.execs);
+    struct dz_control_service_counts services;
+    dz_control_service_counts(a->control, &services);
+    add(a, SERVICE_STARTS, services.starts, &a->services.starts);
+    add(a, SERVICE_FAILURES, services.failures, &a->services.failures);
+    add(a, SERVICE_LOOPS, services.crash_loops, &a->services.crash_loops);
     struct dz_control_space space;
     dz_control_space(a->control, &space);
     dz_metric_set(a->metrics, DISK_FREE, (double)space.free_bytes);

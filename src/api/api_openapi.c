@@ -30,6 +30,7 @@ enum {
     X(images)           \
     X(tenants)          \
     X(schedules)        \
+    X(services)         \
     X(usage)            \
     X(volumes)          \
     X(ports)            \

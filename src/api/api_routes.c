@@ -12,6 +12,7 @@
 #define S                    DZ_API_SANDBOX
 #define E                    DZ_API_SANDBOX "/exec/{exec}"
 #define H                    DZ_API_SANDBOX "/schedules/{schedule}"
+#define V                    DZ_API_SANDBOX "/services/{service}"
 #define TEXT                 "text/plain"
 #define OCTETS               "application/octet-stream"
 #define TAR                  "application/x-tar"

@@ -116,6 +116,7 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_idle(j, row, &c);
     put_expiry(j, &c.expiry);
     put_raw(j, "volumes", c.volumes ? c.volumes : "[]");
+    put_raw(j, "services", c.services ? c.services : "[]");
     dz_api_put_ports(j, row, &c);
     put_raw(j, "env", c.env);
     put_raw(j, "labels", c.labels);
@@ -143,7 +144,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     dz_json_put_strz(j, "tenant", row->tenant);
     dz_json_put_strz(j, "state", row->state);
     put_text(j, "status", row->status);
-    put_text(j, "deployment", row->deployment);
+    put_text(j, "deployment", dz_control_deployment(a->control, row));
     put_text(j, "kind", row->kind);
     dz_json_put_strz(j, "region", "local");
     put_config(j, row);
@@ -261,7 +262,7 @@ const struct dz_api_field dz_api_create_fields[] = {
     {"expiry", DZ_API_SUB, 0, create_expiry, 0},
     {"network", DZ_API_OBJECT, offsetof(struct create, spec.network_json), NULL, 0},
     {"volumes", DZ_API_LIST, offsetof(struct create, spec.volumes_json), NULL, 0},
-    {"services", DZ_API_LATER, 0, NULL, 0},
+    {"services", DZ_API_LIST, offsetof(struct create, spec.services_json), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 

@@ -28,7 +28,7 @@ const struct dz_api_field dz_api_schedule_fields[] = {
     {"user", DZ_API_STR, offsetof(struct body, user), NULL, 0},
     {"env", DZ_API_OBJECT, offsetof(struct body, env), NULL, 0},
     {"timeout", DZ_API_DURATION, offsetof(struct body, timeout_ms), NULL, 0},
-    {"service", DZ_API_LATER, 0, NULL, 0},
+    {"service", DZ_API_STR, offsetof(struct body, spec.service), NULL, 0},
     {"http", DZ_API_LATER, 0, NULL, 0},
     {"workbook", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},

@@ -58,6 +58,13 @@
     X(schedule_rm)         \
     X(schedule_run)        \
     X(schedule_history)    \
+    X(service_add)         \
+    X(service_ls)          \
+    X(service_status)      \
+    X(service_rm)          \
+    X(service_start)       \
+    X(service_stop)        \
+    X(service_restart)     \
     X(volume_create)       \
     X(volume_ls)           \
     X(volume_get)          \

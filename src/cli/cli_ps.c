@@ -119,13 +119,14 @@ static int on_output(void *arg, const struct dz_client_event *e, struct dz_err *
     return rc < 0 ? rc : strcmp(e->event, "exit") == 0 || l->at >= l->until;
 }
 
-/* Find the requested command, or the newest one. */
+/* Find the requested command, the newest one of a service, or the newest one of all. */
 static int find_exec(struct dz_cli *c, struct dz_client *client, json_t **ret_exec,
                      struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    json_t *items = NULL;
-    if (c->argc > 1) {
+    json_t *items = NULL, *item;
+    size_t i;
+    if (c->argc > 1 && dz_str_starts(dz_str(c->argv[1]), DZ_STR("exe_"))) {
         dz_client_target(&target, "/v1/sandboxes/{}/exec/{}", c->argv[0], c->argv[1]);
         int rc = dz_client_json(client, "GET", target.p, NULL, ret_exec, err);
         return rc < 0 ? rc : 0;
@@ -133,8 +134,18 @@ static int find_exec(struct dz_cli *c, struct dz_client *client, json_t **ret_ex
     int rc = list_execs(c, client, &items, err);
     if (rc < 0)
         return rc;
-    *ret_exec = json_incref(json_array_get(items, 0));
+    /* the id of a service's command ends with its name */
+    json_array_foreach(items, i, item)
+    {
+        const char *dot = strchr(dz_cli_text(item, "exec_id"), '.');
+        if (*ret_exec || (c->argc > 1 && !(dot && strcmp(dot + 1, c->argv[1]) == 0)))
+            continue;
+        *ret_exec = json_incref(item);
+    }
     json_decref(items);
+    if (!*ret_exec && c->argc > 1)
+        return dz_fail(err, DZ_ENOENT, "%s has no command and no service %s that has run",
+                       c->argv[0], c->argv[1]);
     return *ret_exec ? 0 : dz_fail(err, DZ_ENOENT, "no command has run in %s yet", c->argv[0]);
 }
 
@@ -178,7 +189,7 @@ const struct dz_cli_command dz_cmd_logs = {
     .name = "logs",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "print the output of a command",
-    .args = "SANDBOX [EXEC]",
+    .args = "SANDBOX [EXEC|SERVICE]",
     .min_args = 1,
     .max_args = 2,
     .options = (const struct dz_cli_option[]){{"follow", 'f', NULL,
@@ -187,6 +198,7 @@ const struct dz_cli_command dz_cmd_logs = {
                                               {"offset", 0, "BYTES", "start at this offset"},
                                               DZ_CLI_OPTION_END},
     .help = "EXEC is the id that `doze exec -d` printed; the default is the newest command.\n"
+            "With a service, prints the output of its newest process.\n"
             "The last 256 KiB of a long output are kept; a warning says how much is missing.\n"
             "Standard output goes to standard output, standard error to standard error. On a\n"
             "terminal, control characters are escaped; --raw prints them unchanged.\n",

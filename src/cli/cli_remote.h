@@ -21,7 +21,9 @@
         {"ttl-idle", 0, "DURATION", "let it expire after this long without use"}, \
         {"expires", 0, "TIME", "let it expire at this time: 2030-01-31T12:00:00Z"},
 /* Their values as a member `expiry` of a body; *ret_expiry is NULL if none was given. */
-/* Put the mounts of the options --volume into the body. */
+/* Put the services in the file of --services, and the mounts of the options --volume, into the
+ * body. */
+DZ_NODISCARD int dz_cli_services(struct dz_cli *c, json_t *body, struct dz_err *err);
 DZ_NODISCARD int dz_cli_volumes(struct dz_cli *c, json_t *body, struct dz_err *err);
 DZ_NODISCARD int dz_cli_expiry(struct dz_cli *c, json_t **ret_expiry, struct dz_err *err);
 

@@ -186,6 +186,8 @@ static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct d
     if (rc == 0)
         rc = dz_cli_volumes(c, o, err);
     if (rc == 0)
+        rc = dz_cli_services(c, o, err);
+    if (rc == 0)
         rc = dz_cli_put_egress(c, o, err);
     if (!persistent)
         (void)json_object_set_new(o, "persistent", json_false());
@@ -244,6 +246,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"port", 0, "PORT[:public]", "open a port to visitors by HTTP (repeatable)"},             \
         {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
         {"volume", 0, "NAME:PATH[:MODE[:SUBPATH]]", "mount a volume; MODE: rw (default) or ro"},  \
+        {"services", 0, "FILE", "commands that start with it: a JSON array of services"},         \
         DZ_CLI_OPTIONS_EGRESS{"no-start", 0, NULL, "create it without starting it"},              \
         {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},                   \
         DZ_CLI_OPTION_PULL,

@@ -339,6 +339,7 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
     e->space.dir_fd = e->space.reserve_fd = e->live_fd = -1;
     dz_map_init(&e->usages, DZ_CONTROL_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_CONTROL_KEYS_UNDER_WAY);
+    dz_map_init(&e->supervisors, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&e->image_cache, DZ_CONTROL_IMAGES_MAX + 1);
     dz_accounts_init(&e->accounts, opts->held_tenant ? opts->held_tenant : DZ_CONTROL_HELD_TENANT,
                      opts->held_all ? opts->held_all : DZ_CONTROL_HELD_ALL);
@@ -482,6 +483,7 @@ void dz_control_free(struct dz_control *e)
     dz_control_builds_free(e);
     dz_control_image_verify_drop(e->verify);
     dz_schedules_free(e->schedules);
+    dz_services_release(e);
     dz_sandboxes_free(e->sandboxes);
     dz_egress_close(e);
     dz_replicas_close(e); /* the last commits of all cells are in their logs now */

@@ -33,6 +33,7 @@
 #include "control/control_replica.h"
 #include "control/control_sandbox.h"
 #include "control/control_schedule.h"
+#include "control/control_service.h"
 #include "control/control_space.h"
 #include "control/control_token.h"
 #include "control/control_usage.h"

@@ -249,10 +249,14 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
     DZ_AUTO(dz_sandbox_config_release) struct dz_sandbox_config c = {0};
     const struct dz_instance as_row = {
         .id = b->snap.id, .config = b->snap.config, .metadata = b->snap.metadata};
-    DZ_AUTO(dz_freep) char *ports = NULL;
+    DZ_AUTO(dz_freep) char *ports = NULL, *services = NULL;
     struct dz_why why = {0};
     int rc = dz_sandbox_config_of(&as_row, &c, err);
     if (rc == 0 && s->open_ports && dz_control_ports_make(s->open_ports, b->id, &ports, &why) < 0) {
+        *err = why.err;
+        rc = why.err.code;
+    }
+    if (rc == 0 && s->services_json && dz_services_make(s->services_json, &services, &why) < 0) {
         *err = why.err;
         rc = why.err.code;
     }
@@ -260,6 +264,7 @@ static int inherit(struct branch *b, const struct dz_control_caller *who,
         return rc;
     const struct dz_control_spec merged = {
         .ports = ports,
+        .services = services ? services : c.services,
         .expiry = dz_expiry_is_set(&s->expiry) ? s->expiry : c.expiry,
         .size = s->size ? s->size : c.size,
         .policy = s->policy ? s->policy : c.policy,

@@ -330,6 +330,10 @@ char *dz_control_config_text(const struct dz_control_spec *s, const char *image,
         dz_json_key(&j, "volumes");
         dz_json_raw(&j, dz_str(s->volumes_json));
     }
+    if (s->services) {
+        dz_json_key(&j, "services");
+        dz_json_raw(&j, dz_str(s->services));
+    }
     if (s->ports)
         put_object(&j, "ports", s->ports);
     if (s->network_json)

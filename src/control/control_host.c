@@ -422,8 +422,10 @@ static void host_counted(void *arg, const struct dz_instance *row, int by)
     if (by > 0) {
         dz_meter_file(arg, row->id);
         dz_replica_row(arg, row);
-    } else
+    } else {
         dz_replica_erased(arg, row->id);
+        dz_services_erased(arg, row->id);
+    }
 }
 
 static void host_timed(void *arg, const struct dz_sandbox_timing *timing)
@@ -475,6 +477,21 @@ static void host_net_query(void *arg, struct dz_sandbox *s, const struct dz_net_
     dz_egress_query(arg, s, query);
 }
 
+static void host_net_ports(void *arg, struct dz_sandbox *s)
+{
+    dz_services_ports(arg, s);
+}
+
+static void host_machine_up(void *arg, struct dz_sandbox *s, bool woke)
+{
+    dz_services_up(arg, s, woke);
+}
+
+static void host_machine_down(void *arg, struct dz_sandbox *s, bool kept)
+{
+    dz_services_down(arg, s, kept);
+}
+
 const struct dz_sandbox_host dz_control_host = {
     .prepare = host_prepare,
     .started = host_started,
@@ -492,5 +509,8 @@ const struct dz_sandbox_host dz_control_host = {
     .copies_down = host_copies_down,
     .net_connect = host_net_connect,
     .net_closed = host_net_closed,
+    .net_ports = host_net_ports,
+    .machine_up = host_machine_up,
+    .machine_down = host_machine_down,
     .net_query = host_net_query,
 };

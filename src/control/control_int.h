@@ -124,10 +124,12 @@ struct dz_control {
     struct dz_cold_replicas cold_replicas; /* what cold storage may ask of it */
     struct dz_poll *replica_poll;
     struct dz_schedules *schedules; /* control_schedule.c */
-    struct dz_egress *egress;       /* control_egress.c; NULL: egress.mode is off */
-    struct dz_accounts accounts;    /* bytes buffered for tenants */
-    struct dz_timer *notify;        /* notifies the listeners of events */
-    struct dz_timer *tidy;          /* checkpoints the registry's WAL when it is quiet */
+    struct dz_map supervisors;      /* control_supervise.c: by id of the sandbox */
+    struct dz_control_service_counts services;
+    struct dz_egress *egress;    /* control_egress.c; NULL: egress.mode is off */
+    struct dz_accounts accounts; /* bytes buffered for tenants */
+    struct dz_timer *notify;     /* notifies the listeners of events */
+    struct dz_timer *tidy;       /* checkpoints the registry's WAL when it is quiet */
     bool tidy_set, changed;
     bool notify_set, recovered;
     struct { /* counts of recovery: files of branches */
@@ -185,6 +187,28 @@ int dz_volumes_open(struct dz_control *e, const struct dz_instance *row, const c
 void dz_volumes_close(struct dz_volumes *v);
 /* Remove files of volumes that the registry does not have. */
 void dz_volumes_sweep(struct dz_control *e);
+
+/* --- control_service.c, control_supervise.c: services ---------------------------------------- */
+
+/* Check a list of services, and make the text for spec.services, which the caller frees. */
+int dz_services_make(const char *list_json, char **ret_text, struct dz_why *why);
+/* The machine of a sandbox runs, or is gone; programs listen on other ports; the row was erased. */
+void dz_services_up(struct dz_control *e, struct dz_sandbox *s, bool woke);
+void dz_services_down(struct dz_control *e, struct dz_sandbox *s, bool kept);
+void dz_services_ports(struct dz_control *e, struct dz_sandbox *s);
+void dz_services_erased(struct dz_control *e, const char *id);
+/* The services in the row were changed. services: a JSON array; NULL: none are left. */
+void dz_services_changed(struct dz_control *e, const char *id, const char *services);
+/* Follow an order; the sandbox is up. */
+void dz_services_order(struct dz_control *e, const char *id, const char *name,
+                       enum dz_control_service_act act);
+/* Fill in how a service runs. */
+void dz_services_state(struct dz_control *e, const struct dz_instance *row,
+                       struct dz_control_service *service);
+/* The settings of an object in the list; and the needs of all of them, once each has its slot. */
+void dz_service_settings(const json_t *spec, struct dz_service *s);
+void dz_services_link(struct dz_service_set *set, const json_t *list);
+void dz_services_release(struct dz_control *e);
 
 /* --- control_target.c: which sandbox a word means -----------------------------------------------
  */

@@ -58,7 +58,7 @@ static struct order *make_order(struct dz_control *e, dz_sandbox_done_fn *done, 
 
 struct making {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
-    char *config, *metadata, *ports;
+    char *config, *metadata, *ports, *services;
     const char *kind;
     uint64_t memory_bytes, limit_bytes;
     struct dz_instance row;
@@ -69,6 +69,7 @@ static void making_release(struct making *m)
     dz_free(m->config);
     dz_free(m->metadata);
     dz_free(m->ports);
+    dz_free(m->services);
 }
 
 /* The kind is the image's. */
@@ -110,11 +111,14 @@ static int prepare(struct dz_control *e, const struct dz_control_caller *who,
         rc = dz_id_new("sbx", m->id, &why->err);
     if (rc == 0 && s->open_ports)
         rc = dz_control_ports_make(s->open_ports, m->id, &m->ports, why);
+    if (rc == 0 && s->services_json)
+        rc = dz_services_make(s->services_json, &m->services, why);
     if (rc < 0)
         return rc;
-    struct dz_control_spec with_ports = *s;
-    with_ports.ports = m->ports;
-    m->config = dz_control_config_text(&with_ports, s->image, m->memory_bytes);
+    struct dz_control_spec stored = *s;
+    stored.ports = m->ports;
+    stored.services = m->services;
+    m->config = dz_control_config_text(&stored, s->image, m->memory_bytes);
     m->metadata = dz_control_metadata_text(s->labels_json, s->metadata_json);
     if (!m->config || !m->metadata)
         return dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
@@ -517,8 +521,10 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
     }
     if (rc == 0 && p->edit_ports)
         rc = p->edit_ports(p->edit_arg, row, &c, &m->ports, err);
+    if (rc == 0 && p->edit_services)
+        rc = p->edit_services(p->edit_arg, row, &c, &m->services, err);
     if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu || p->replica || p->set_every ||
-                    p->set_expiry || p->edit_ports || p->network_json)) {
+                    p->set_expiry || p->edit_ports || p->edit_services || p->network_json)) {
         const struct dz_control_spec s = {
             .disk_bytes = c.disk_bytes,
             .replica = p->replica ? p->replica : c.replica,
@@ -529,6 +535,7 @@ static int change_of(const struct dz_instance *row, const struct dz_control_patc
             .durability = c.durability,
             .env_json = c.env,
             .volumes_json = c.volumes,
+            .services = p->edit_services ? m->services : c.services,
             .ports = p->edit_ports ? m->ports : c.ports,
             .no_resume = p->set_resume ? p->no_resume : !c.auto_resume,
             .silence_ms = p->set_silence ? p->silence_ms : c.silence_ms,

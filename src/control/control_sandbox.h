@@ -38,6 +38,8 @@ struct dz_control_spec {
     uint64_t memory_bytes, disk_bytes; /* 0: not given */
     int64_t idle_ms;                   /* DZ_IDLE_INHERIT: not given; DZ_IDLE_OFF */
     const char *volumes_json;          /* a list of mounts (control_volume.c); NULL: none */
+    const char *services_json;         /* a list of services (control_service.h); NULL: none */
+    const char *services;              /* the same as it is stored */
     const char *env_json;              /* an object of strings */
     const char *labels_json;           /* an object of strings */
     const char *metadata_json;
@@ -88,6 +90,10 @@ struct dz_control_patch {
     /* control_port.c: make the new text of the open ports, which the caller frees; or NULL */
     int (*edit_ports)(void *arg, const struct dz_instance *row,
                       const struct dz_sandbox_config *config, char **ret_text, struct dz_err *err);
+    /* control_service.c: the same of the services */
+    int (*edit_services)(void *arg, const struct dz_instance *row,
+                         const struct dz_sandbox_config *config, char **ret_text,
+                         struct dz_err *err);
     void *edit_arg;
 };
 DZ_NODISCARD int dz_control_change(struct dz_control *e, struct dz_control_target target,

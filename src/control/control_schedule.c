@@ -49,11 +49,26 @@ static char *command_text(const struct dz_exec_request *x)
     return text;
 }
 
+static char *service_text(const char *name)
+{
+    struct dz_buf b = DZ_BUF_INIT(DZ_REGISTRY_TEXT_MAX);
+    struct dz_json j;
+    size_t n;
+    dz_json_init(&j, &b, false);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "service", name);
+    dz_json_end(&j);
+    char *text = dz_json_finish(&j) == 0 ? dz_buf_detach(&b, &n) : NULL;
+    dz_buf_release(&b);
+    return text;
+}
+
 /* A command that was read from a row; everything in it belongs to `root` and `words`. */
 struct command {
     json_t *root;
     const char **words;
     char *env;
+    const char *service; /* restart this instead of running a command; NULL: none */
     struct dz_exec_request exec;
 };
 
@@ -101,6 +116,7 @@ static int command_read(const char *text, struct command *ret, struct dz_err *er
         .env_json = c.env,
         .timeout_ms = json_integer_value(json_object_get(c.root, "timeout_ms")),
     };
+    c.service = json_string_value(json_object_get(c.root, "service"));
     *ret = c;
     return 0;
 }
@@ -117,6 +133,7 @@ static void on_ended(void *arg, const struct dz_exec_exit *how)
 {
     struct dz_schedule_run *run = arg;
     char text[sizeof(((struct dz_err *)0)->msg)];
+    dz_free(dz_schedule_run_owned(run));
     if (how->text && how->text[0])
         (void)snprintf(text, sizeof text, "%s", how->text);
     else if (how->timed_out)
@@ -133,7 +150,21 @@ static void on_failed(void *arg, const struct dz_why *why)
 {
     struct dz_schedule_run *run = arg;
     const struct dz_err err = why->err;
+    dz_free(dz_schedule_run_owned(run));
     dz_schedule_run_ended(run, err.code, -1, err.msg);
+}
+
+/* What a run owns: one of both. */
+struct running {
+    struct dz_exec_watch *watch;
+    struct dz_control_service_call *call;
+};
+
+static void on_restarted(void *arg, const struct dz_sandbox_result *result)
+{
+    struct dz_schedule_run *run = arg;
+    dz_free(dz_schedule_run_owned(run));
+    dz_schedule_run_ended(run, result->code, 0, result->code < 0 ? result->why->err.msg : NULL);
 }
 
 static int start_run(void *control, const struct dz_schedule_row *row, struct dz_schedule_run *run,
@@ -142,27 +173,39 @@ static int start_run(void *control, const struct dz_schedule_row *row, struct dz
     static const struct dz_exec_watch_ops ops = {on_started, NULL, on_ended, on_failed};
     struct dz_control *e = control;
     const struct dz_control_caller who = {.tenant = row->tenant};
-    struct dz_exec_watch *w = NULL;
     struct dz_why why = {0};
     struct command c;
     int rc = command_read(row->command, &c, err);
     if (rc < 0)
         return rc;
-    rc = dz_control_exec(e, (struct dz_control_target){&who, row->sandbox_id}, &c.exec,
-                         (struct dz_exec_listener){&ops, run, 0}, &w, &why);
+    struct running *own = dz_zalloc(sizeof *own);
+    const struct dz_control_target target = {&who, row->sandbox_id};
+    const struct dz_control_service_order restart = {
+        .name = c.service, .act = DZ_CONTROL_SERVICE_RESTART, .done = on_restarted, .arg = run};
+    if (!own)
+        rc = dz_why(&why, DZ_ENOMEM, NULL, "start a run: out of memory");
+    else if (c.service)
+        rc = dz_control_service_act(e, target, &restart, &own->call, &why);
+    else
+        rc = dz_control_exec(e, target, &c.exec, (struct dz_exec_listener){&ops, run, 0},
+                             &own->watch, &why);
     command_release(&c);
     if (rc < 0) {
+        dz_free(own);
         *err = why.err;
         return rc;
     }
-    dz_schedule_run_own(run, w);
+    dz_schedule_run_own(run, own);
     return 0;
 }
 
 static void forget_run(void *control, struct dz_schedule_run *run)
 {
+    struct running *own = dz_schedule_run_owned(run);
     (void)control;
-    dz_exec_watch_end(dz_schedule_run_owned(run));
+    dz_exec_watch_end(own->watch);
+    dz_control_service_cancel(own->call);
+    dz_free(own);
 }
 
 int dz_control_schedules_open(struct dz_control *e, struct dz_err *err)
@@ -218,7 +261,15 @@ static int apply(struct dz_control *e, const struct dz_control_schedule *p,
     if (rc == 0 && p->overlap)
         rc = check_word(p->overlap, "overlap", overlap, why);
     const struct dz_exec_request *x = &p->command;
-    if (rc == 0 && (x->argv || x->shell))
+    if (rc == 0 && p->service &&
+        (x->argv || x->shell || x->cwd || x->user || x->env_json || x->timeout_ms))
+        rc = dz_why(why, DZ_EINVAL, "service",
+                    "service: a schedule restarts a service or runs a command, not both");
+    else if (rc == 0 && p->service)
+        rc = dz_control_check_name(p->service, why) < 0
+                 ? dz_why(why, DZ_EINVAL, "service", "service: must be the name of a service")
+                 : 0;
+    else if (rc == 0 && (x->argv || x->shell))
         rc = dz_control_exec_check(x, why);
     else if (rc == 0 && (x->cwd || x->user || x->env_json || x->timeout_ms))
         rc = dz_why(why, DZ_EINVAL, "cmd", "exactly one of \"cmd\" and \"shell\" is required");
@@ -226,8 +277,8 @@ static int apply(struct dz_control *e, const struct dz_control_schedule *p,
         rc = dz_why(why, DZ_EINVAL, "timeout", "timeout: must be at most 7d");
     if (rc < 0)
         return rc;
-    if (x->argv || x->shell) {
-        *ret_command = command_text(x);
+    if (x->argv || x->shell || p->service) {
+        *ret_command = p->service ? service_text(p->service) : command_text(x);
         if (!*ret_command)
             return dz_why(why, DZ_ELIMIT, "cmd", "the command is too long");
         row->command = *ret_command;

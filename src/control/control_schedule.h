@@ -23,6 +23,7 @@ struct dz_control_schedule {
     const char *name, *cron, *zone, *missed, *overlap;
     int64_t every_ms, at;
     struct dz_exec_request command; /* argv, shell, cwd, user, env_json, timeout_ms */
+    const char *service;            /* restart this service instead of running a command */
     int enabled;                    /* 1, 0; -1: not given */
 };
 DZ_NODISCARD int dz_control_schedule_add(struct dz_control *e, struct dz_control_target target,

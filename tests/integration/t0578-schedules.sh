@@ -29,7 +29,7 @@ test_that 'what is wrong is refused by its field, and what does not exist yet by
     no "\"cmd\":[\"true\"]" cron && no "\"every\":\"1h\"" cmd && no "\"cron\":\"61 * * * *\",\"cmd\":[\"true\"]" cron && no "\"cron\":\"0 0 30 2 *\",\"cmd\":[\"true\"]" cron && no "\"cron\":\"* * * * *\",\"zone\":\"No/Where\",\"cmd\":[\"true\"]" zone && no "\"cron\":\"* * * * *\",\"zone\":\"../../etc/passwd\",\"cmd\":[\"true\"]" zone &&
     no "\"every\":\"1ms\",\"cmd\":[\"true\"]" every && no "\"every\":0,\"cmd\":[\"true\"]" every && no "\"at\":\"2001-01-01T00:00:00Z\",\"cmd\":[\"true\"]" at && no "\"every\":\"1h\",\"at\":\"2099-01-01T00:00:00Z\",\"cmd\":[\"true\"]" cron && no "\"every\":\"1h\",\"zone\":\"UTC\",\"cmd\":[\"true\"]" zone &&
     no "\"every\":\"1h\",\"missed\":\"never\",\"cmd\":[\"true\"]" missed && no "\"every\":\"1h\",\"overlap\":\"maybe\",\"cmd\":[\"true\"]" overlap && no "\"every\":\"1h\",\"cmd\":[\"true\"],\"shell\":\"true\"" cmd && no "\"every\":\"1h\",\"cmd\":[\"true\"],\"timeout\":\"8d\"" timeout && no "\"every\":\"1h\",\"cmd\":[\"true\"],\"cwd\":\"x\"" cwd &&
-    for f in service http workbook; do no "\"every\":\"1h\",\"$f\":{}" $f && has out unsupported || exit 1; done
+    for f in http workbook; do no "\"every\":\"1h\",\"$f\":{}" $f && has out unsupported || exit 1; done
     api 409 POST "$(h)" "{\"name\":\"six\",\"every\":\"1h\",\"cmd\":[\"true\"]}" && has out "\"field\":\"name\"" && api 404 GET "$(h /nope)" && api 404 DELETE "$(h /nope)" && api 404 POST "$(h /nope/run)" && api 404 POST "$(s /nope/schedules)" "{\"name\":\"x\",\"every\":\"1h\",\"cmd\":[\"true\"]}"
 '
 test_that 'a time that comes while the run before is not over is skipped' '

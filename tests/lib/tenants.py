@@ -73,6 +73,7 @@ fork = made("POST", S + "/" + sbx + "/fork", {"label": "secret-fork"})["id"]
 ref = made("POST", S + "/" + sbx + "/refs", {})["id"]
 vol = made("POST", "/v1/volumes", {"name": "secret-volume"})["id"]
 sch = made("POST", S + "/" + sbx + "/schedules", {"name": "secret-job", "every": "1h", "cmd": ["true"]})["id"]
+made("POST", S + "/" + sbx + "/services", {"name": "secret-srv", "cmd": ["true"], "enabled": False})
 own = json.loads(ask(A, "POST", S, {"image": "base", "name": "own"})[2])["id"]
 
 # What each parameter of a path is, and what stands for nothing there.
@@ -85,6 +86,7 @@ PAIRS_OF = {
     "port": [("8080", "8080")],
     "preview_token": [("secret-tok", "secret-tok")],
     "schedule": [(sch, never(sch)), ("secret-job", "secret-jox")],
+    "service": [("secret-srv", "secret-srx")],
     "volume": [(vol, never(vol)), ("secret-volume", "secret-volumx")],
     "n": [("1", "1")],
     "image": [("base", "base")],

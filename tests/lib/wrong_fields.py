@@ -32,16 +32,27 @@ S = f"/v1/sandboxes/{BOX}"
 MOUNTS = [1, True, "x", {}, [1], [None], [{}], [{"name": "none", "path": "/v"}], [{"name": "none"}], [{"name": 1, "path": "/v"}],
           [{"name": "none", "path": "v"}], [{"name": "none", "path": "/v", "mode": "x"}], [{"name": "none", "path": "/v", "colour": 1}],
           [{"name": "none", "path": "/v" * 3000}], [{"name": LONG, "path": "/v"}], [{"name": "none", "path": "/v"}] * 17]
+WORDS = [1, True, "x", {}, [], [1], [None], ["a\0b"]]
+READY = NOT_OBJECT + [{"port": 0}, {"port": "80"}, {"port": 65536}, {"port": 1, "log": "x"}, {"timeout": "1s"}, {"log": ""}, {"log": LONG},
+                      {"cmd": []}, {"cmd": "x"}, {"shell": 1}, {"http": 80}, {"http": {}}, {"http": {"port": 80, "path": "x"}},
+                      {"http": {"port": 80, "path": "/a b"}}, {"http": {"port": 80, "status": 99}}, {"http": {"port": 80, "colour": 1}},
+                      {"port": 1, "timeout": "2h"}, {"port": 1, "interval": "1ms"}, {"colour": 1}]
+SERVICE = {"cmd": WORDS, "cwd": NOT_TEXT + ["relative", ""], "user": NOT_TEXT + [""], "env": ENV, "needs": [1, "x", {}, [1], ["none"], [""]],
+           "restart": WORD, "ready": READY, "stop_signal": WORD + [9], "grace": NOT_LENGTH + ["2h"], "enabled": NOT_BOOL}
+SERVICES = [1, True, "x", {}, [1], [None], [{}], [{"name": "x"}], [{"cmd": ["true"]}], [{"name": "x", "cmd": ["true"], "shell": "true"}],
+            [{"name": "x.y", "cmd": ["true"]}], [{"name": "x" * 33, "cmd": ["true"]}], [{"name": "x", "cmd": ["true"], "needs": ["x"]}],
+            [{"name": "x", "cmd": ["true"]}] * 2, [{"name": f"x{i}", "cmd": ["true"]} for i in range(17)], [{"name": "x", "cmd": ["a" * 20000]}]] + \
+    [[{"name": "x", "cmd": ["true"], k: v}] for k in SERVICE for v in SERVICE[k]]
 CREATE = {
     "name": NAME, "image": WORD, "snapshot": WORD, "pull": WORD, "kind": WORD + ["linux", "vm"], "memory": NOT_SIZE + [1, "1TiB"],
     "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
     "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
-    "ports": [1, "x", {}, [1], [{}], [{"target": 0}], [{"target": 65536}], [{"target": "80"}], [{"target": 80, "protocol": "tcp"}], [{"target": 80, "protocol": "x"}], [{"target": 80, "public": 1}], [{"target": 80, "x": 1}], [{"target": 80}, {"target": 80}], [{"target": i + 1} for i in range(33)]], "network": NETWORK, "volumes": MOUNTS, "services": LATER,
+    "ports": [1, "x", {}, [1], [{}], [{"target": 0}], [{"target": 65536}], [{"target": "80"}], [{"target": 80, "protocol": "tcp"}], [{"target": 80, "protocol": "x"}], [{"target": 80, "public": 1}], [{"target": 80, "x": 1}], [{"target": 80}, {"target": 80}], [{"target": i + 1} for i in range(33)]], "network": NETWORK, "volumes": MOUNTS, "services": SERVICES,
 }
 SCHEDULE = {
     "every": NOT_LENGTH + ["1ms", "999ms", 0, "367d"], "missed": WORD, "overlap": WORD, "enabled": NOT_BOOL,
     "cmd": [1, True, "x", {}, [], [1], [None], ["a\0b"], ["x" * 200000]], "cwd": NOT_TEXT + ["relative"], "env": ENV,
-    "user": NOT_TEXT, "timeout": NOT_LENGTH + ["8d"], "service": LATER, "http": LATER, "workbook": LATER,
+    "user": NOT_TEXT, "timeout": NOT_LENGTH + ["8d"], "service": NOT_TEXT + ["", "x y"], "http": LATER, "workbook": LATER,
 }
 BODIES = [  # method, path, a body that would do, the wrong values of each field
     ("POST", "/v1/sandboxes", {"image": "base"}, CREATE),
@@ -59,6 +70,7 @@ BODIES = [  # method, path, a body that would do, the wrong values of each field
         **SCHEDULE, "cron": NOT_TEXT + ["", "* * * *", "61 * * * *", "0 0 30 2 *", "* * * * *", LONG], "name": NAME}),
     ("POST", S + "/schedules", {"name": "s", "cron": "* * * * *", "cmd": ["true"]}, {
         "zone": NOT_TEXT + ["No/Where", "../etc/passwd", "/etc/passwd", "a" * 64, LONG]}),
+    ("POST", S + "/services", {"name": "s", "cmd": ["true"], "enabled": False}, {**SERVICE, "name": NOT_TEXT + ["", "a.b", "-a", "x" * 33, LONG]}),
     ("POST", "/v1/volumes", {"name": "v"}, {"name": NAME, "size": NOT_SIZE + ["1KiB"]}),
     ("POST", S + "/ports", {"target": 8080}, {
         "target": [0, -1, 65536, "80", 1.5, True, [], {}, 1 << 40], "protocol": WORD + ["tcp"], "public": NOT_BOOL}),
