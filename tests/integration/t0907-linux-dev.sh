@@ -40,6 +40,22 @@ fs.writeFileSync(\"f\", \"text\");
 Promise.all([1, 2, 3].map(async x => x * x)).then(v => console.log(v.join(), fs.readFileSync(\"f\", \"utf8\"), execFileSync(\"echo\", [\"child\"]).toString().trim()));
 " && has out "1,4,9 text child"
 '
+test_that 'node: four workers' '
+    dev node -e "
+const { Worker } = require(\"worker_threads\");
+let sum = 0, left = 4;
+for (let i = 0; i < 4; i++)
+    new Worker(\"const t = require(\\\"worker_threads\\\"); t.parentPort.postMessage(t.workerData ** 2)\", { eval: true, workerData: i })
+        .on(\"message\", n => { sum += n; if (!--left) console.log(sum); });
+" && has out 14
+'
+test_that 'make -j4: sixteen objects, a library and a program' '
+    dev bash -c "
+for i in {1..16}; do echo \"int f\$i(void) { return \$i; }\" >f\$i.c; done
+{ for i in {1..16}; do echo \"int f\$i(void);\"; done; echo \"#include <stdio.h>\"; echo \"int main(void) { printf(\\\"%d\\\\n\\\", f1()\"; for i in {2..16}; do echo \"+ f\$i()\"; done; echo \"); }\"; } >main.c
+printf \"all: main.o libf.a\\n\\tcc -o all main.o -L. -lf\\nlibf.a: \$(echo f{1..16}.o)\\n\\tar rcs libf.a f*.o\\n\" >Makefile
+make -s -j4 && ./all" && has out 136
+'
 test_that 'python3: numpy and pandas, with 64 bits' '
     dev python3 -c "
 import numpy, pandas
