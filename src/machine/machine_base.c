@@ -194,8 +194,10 @@ static int make(struct dz_machine *m, struct dz_vfs *vfs, struct dz_base *ret_ba
 
 static int make_from_image(struct dz_machine *m, struct dz_err *err)
 {
-    const struct dz_machine_opts opts = {.db = m->image, .ops = m->ops};
+    struct dz_machine_ops ops = *m->ops;
+    const struct dz_machine_opts opts = {.db = m->image, .ops = &ops};
     struct dz_machine *below = NULL;
+    ops.native = NULL; /* this machine writes no pages of native programs */
     int rc = dz_machine_open(&opts, &below, err);
     if (rc == 0)
         rc = make(below, m->vfs, &m->base, err);

@@ -158,6 +158,50 @@ static int merge(struct merge *g, struct dz_err *err)
     return rc < 0 ? rc : merge_memory(g, err);
 }
 
+/* --- native programs, some of whose pages are in the rows of the image's machine ----------- */
+
+/* The rows of the image that the machine uses are copied, and before its own: these get later
+ * generations. Only the list of pages is written anew. */
+static int copy_row(const struct merge *g, const struct dz_native_ref *ref, int64_t shift,
+                    struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *from = dz_db_stmt(ref->below ? g->own->image : g->own->db,
+                                      "SELECT data FROM mem WHERE gen=?1 AND seq=?2");
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *to = dz_db_stmt(g->to, "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)");
+    size_t size;
+    dz_bind_int(from, 1, ref->gen);
+    dz_bind_int(from, 2, ref->seq);
+    const int rc = dz_stmt_step(from, err);
+    if (rc <= 0)
+        return rc < 0 ? rc
+                      : dz_fail(err, DZ_ECORRUPT,
+                                "the memory of the machine in the file is damaged: a row in the "
+                                "list of its pages does not exist");
+    const void *bytes = dz_col_blob(from, 0, &size);
+    dz_bind_int(to, 1, ref->gen + (ref->below ? 0 : shift));
+    dz_bind_int(to, 2, ref->seq);
+    dz_bind_blob(to, 3, bytes, size);
+    return dz_stmt_run(to, err);
+}
+
+static int merge_native(const struct merge *g, struct dz_err *err)
+{
+    const struct dz_native *n = &g->own->native;
+    const int64_t shift = n->refs.p[n->refs.n - 1].gen; /* the newest one of the image */
+    DZ_AUTO(dz_buf_release) struct dz_buf list = DZ_BUF_INIT(DZ_MACHINE_NATIVE_MAX);
+    int rc =
+        dz_machine_rows_copy(g->own->db, "SELECT part,key,value FROM machine WHERE part<>'pages'",
+                             g->to, "INSERT INTO machine(part,key,value)VALUES(?1,?2,?3)", err);
+    for (size_t i = 0; rc == 0 && i < n->refs.n; i++)
+        rc = copy_row(g, &n->refs.p[i], shift, err);
+    dz_native_list_rebase(n, shift, &list);
+    if (rc == 0 && list.err)
+        rc = dz_fail(err, list.err, "flatten the file: the list of its pages is too long");
+    return rc < 0 ? rc : dz_native_list_put(g->to, &list, err);
+}
+
 static bool is_based(const struct dz_machine *m)
 {
     if (m->found != DZ_MACHINE_ASLEEP || m->below)
@@ -179,11 +223,15 @@ static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db 
     const struct dz_machine_opts own = {.db = from, .image = image, .ops = &none};
     const struct dz_machine_opts below = {.db = image, .ops = &none};
     int rc = image ? dz_machine_open(&own, &g.own, err) : 0;
-    bool based = rc == 0 && g.own && is_based(g.own);
-    if (based && dz_view_left(&g.own->section[DZ_STATE_NATIVE]))
+    const bool native = rc == 0 && g.own && !g.own->below && dz_native_is_based(&g.own->native);
+    const bool based = rc == 0 && g.own && is_based(g.own);
+    if ((native && g.own->mem.spaces.n) ||
+        (based && dz_view_left(&g.own->section[DZ_STATE_NATIVE])))
         rc = dz_fail(err, DZ_EUNSUPPORTED,
                      "flatten the file: native programs and WebAssembly programs of the image's "
                      "machine sleep in it together; end one of the two kinds first");
+    else if (native)
+        rc = merge_native(&g, err);
     if (rc == 0 && based)
         rc = dz_machine_open(&below, &g.below, err);
     if (rc == 0 && based && g.below->found != DZ_MACHINE_ASLEEP)
@@ -192,7 +240,7 @@ static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db 
         rc = merge(&g, err);
     dz_machine_close(g.below);
     dz_machine_close(g.own);
-    return rc < 0 ? rc : based;
+    return rc < 0 ? rc : based || native;
 }
 
 /* --- rows -------------------------------------------------------------------------------- */

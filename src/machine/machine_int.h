@@ -156,7 +156,8 @@ struct dz_mem_row {
     int64_t gen, seq;
     uint32_t pages, live; /* entries in the row; how many of them no newer row has replaced */
     bool gone;
-    bool late; /* the wake left its pages of native programs to be filled by need */
+    bool late;  /* the wake left its pages of native programs to be filled by need */
+    bool below; /* a row of the image's machine, for pages of native programs: never deleted */
 };
 DZ_VEC(dz_mem_rows, struct dz_mem_row);
 enum dz_page_state {
@@ -191,6 +192,7 @@ struct dz_native_memory {
 DZ_VEC(dz_native_memories, struct dz_native_memory);
 struct dz_native_ref { /* a row that the list in the file names */
     int64_t gen, seq;
+    bool below;     /* it is one of the image's machine */
     uint32_t row;   /* its index plus 1; 0: it was not read yet */
     uint64_t pages; /* that the list names; */
     bool hot;       /* the wake writes them */
@@ -221,6 +223,7 @@ struct dz_native_piece { /* pages of a row, and their bytes */
 DZ_VEC(dz_native_pieces, struct dz_native_piece);
 struct dz_native_cached {
     int64_t rowid; /* 0: none */
+    bool below;    /* of the image's machine */
     uint64_t used; /* when: the least is replaced */
     struct dz_mem_reader reader;
     struct dz_native_pieces pieces;

@@ -282,7 +282,7 @@ int dz_mem_row_index(struct dz_mem_reader *r, struct dz_machine *m, uint8_t *hea
 {
     int64_t rowid = m->mem.rows.p[to->row].rowid;
     const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid};
-    int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(m->db, &at, &r->blob, err);
+    int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(r->db, &at, &r->blob, err);
     if (rc < 0)
         return rc;
     size_t size = dz_blob_size(r->blob);
@@ -554,8 +554,10 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
     int rc = dz_mem_reader_open(&r, m->from, err);
     *ret_bytes = 0;
     while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
-        struct dz_mem_row row = {
-            .rowid = dz_col_int(st, 0), .gen = dz_col_int(st, 1), .seq = dz_col_int(st, 2)};
+        struct dz_mem_row row = {.rowid = dz_col_int(st, 0),
+                                 .gen = dz_col_int(st, 1),
+                                 .seq = dz_col_int(st, 2),
+                                 .below = m->below};
         size_t size = 0;
         const void *bytes = dz_col_blob(st, 3, &size);
         *ret_bytes += size;
@@ -588,13 +590,13 @@ int dz_machine_mem_map(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         rc = bind_spaces(m, k, err);
     if (rc < 0)
         return rc;
-    if (m->below) /* the memories of modules are in the base already */
-        return dz_native_map_below(m, err);
     rc = dz_native_leave(m, err);
     if (rc < 0)
         return rc;
     enum dz_native_rows rows = DZ_NATIVE_LISTED;
-    if (m->mem.spaces.n) {
+    if (m->below) { /* the memories of modules are in the base already; the file has no rows */
+        rows = DZ_NATIVE_READ;
+    } else if (m->mem.spaces.n) {
         rc = map_on_demand(m, err);
         rows = rc > 0 ? DZ_NATIVE_COUNTED : DZ_NATIVE_READ;
         if (rc == 0)

@@ -446,8 +446,10 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
 {
     uint64_t entries = 0, live = 0;
     for (size_t i = 0; i < c->rows.n; i++) {
-        entries += c->rows.p[i].gone || !c->rows.p[i].live ? 0 : c->rows.p[i].pages;
-        live += c->rows.p[i].gone ? 0 : c->rows.p[i].live;
+        if (c->rows.p[i].gone || c->rows.p[i].below)
+            continue;
+        entries += c->rows.p[i].live ? c->rows.p[i].pages : 0;
+        live += c->rows.p[i].live;
     }
     if (entries - live <= live)
         return 0;
@@ -455,7 +457,7 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
     if (!bad)
         return dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
     for (size_t i = 0; i < c->rows.n; i++)
-        bad[i] = c->rows.p[i].live * 2 < c->rows.p[i].pages;
+        bad[i] = !c->rows.p[i].below && c->rows.p[i].live * 2 < c->rows.p[i].pages;
     lay_bad_rows(m, c, bad);
     empty_bad_rows(m, c, bad);
     int rc = dz_native_empty_rows(m, c->native, bad, &c->rows, err);
@@ -592,12 +594,14 @@ static int delete_rows(const struct dz_machine *m, struct dz_mem_rows *rows, boo
         struct dz_mem_row *row = &rows->p[i];
         if (row->gone || row->live || (!all && m->mem.rows.p[i].live))
             continue;
+        row->gone = true;
+        if (row->below)
+            continue;
         DZ_AUTO(dz_stmt_resetp)
         struct dz_stmt *st = dz_db_stmt(m->db, dz_machine_sql_mem_drop);
         dz_bind_int(st, 1, row->gen);
         dz_bind_int(st, 2, row->seq);
         rc = dz_stmt_run(st, err);
-        row->gone = true;
     }
     return rc;
 }
@@ -607,6 +611,8 @@ static void count_stats(struct dz_machine *m)
     m->stats.rows = m->stats.live = m->stats.garbage = 0;
     for (size_t i = 0; i < m->mem.rows.n; i++) {
         const struct dz_mem_row *r = &m->mem.rows.p[i];
+        if (r->below)
+            continue;
         m->stats.rows += !r->gone;
         m->stats.live += r->gone ? 0 : r->live;
         m->stats.garbage += r->gone ? 0 : r->pages - r->live;

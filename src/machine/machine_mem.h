@@ -167,10 +167,9 @@ int dz_native_write_list(struct dz_machine *m, struct dz_native_change *c, struc
 void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c);
 void dz_native_change_free(struct dz_native_change *c);
 
-/* A wake. read_list: where are the pages? m->section is known. piece: write the pages of a run into
- * their memory; flush: at the latest now, while the row's bytes are valid. map: the rest.
- * map_below: all pages come from the image's rows. */
-int dz_native_read_list(struct dz_machine *m, struct dz_err *err);
+/* A wake. piece: write the pages of a run into
+ * their memory; flush: at the latest now, while the row's bytes are valid. map: the rest, and the
+ * rows of the image. */
 int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piece *p,
                     struct dz_err *err);
 int dz_native_flush(struct dz_machine *m, struct dz_err *err);
@@ -181,7 +180,8 @@ enum dz_native_rows {
     DZ_NATIVE_READ,    /* dz_native_piece() has had their pages */
 };
 int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err);
-int dz_native_map_below(struct dz_machine *m, struct dz_err *err);
+/* Does the list name rows of the image? */
+bool dz_native_is_based(const struct dz_native *n);
 
 /* Before rows are read: have the embedder leave out pages that are probably not used soon. */
 int dz_native_leave(struct dz_machine *m, struct dz_err *err);
@@ -196,6 +196,24 @@ void dz_native_mark(struct dz_machine *m);
 uint64_t dz_native_live(const struct dz_native *n); /* pages in rows */
 /* Rows have new numbers (index plus 1). */
 void dz_native_renumber(struct dz_native *n, const uint32_t *to);
+
+/* --- the list of their pages: machine_list.c ------------------------------------------------ */
+
+static inline uint64_t dz_native_key(const struct dz_machine_memory *mem)
+{
+    return (uint64_t)mem->kind << DZ_NATIVE_KIND_SHIFT | mem->id;
+}
+/* Replaces the list in the file. */
+int dz_native_list_write(struct dz_machine *m, const struct dz_native_memories *of,
+                         struct dz_mem_rows *rows, struct dz_err *err);
+/* Sets m->native: memories, whose extents name rows by their place in `refs`, from 1 on. */
+int dz_native_list_read(struct dz_machine *m, struct dz_err *err);
+/* What the list that was read says of a row; NULL: nothing. */
+struct dz_native_ref *dz_native_ref_of(struct dz_native *n, const struct dz_mem_row *row);
+/* The list for a file that has the rows of the image, too, with the image's generations; its own
+ * come `shift` later. put: into a file without one. */
+void dz_native_list_rebase(const struct dz_native *n, int64_t shift, struct dz_buf *to);
+int dz_native_list_put(struct dz_db *db, const struct dz_buf *b, struct dz_err *err);
 
 void dz_mem_unwatch(struct dz_machine *m);
 void dz_mem_assert(const struct dz_machine *m); /* the invariants of machine_mem.c */

@@ -14,6 +14,9 @@
  *     keep     own, old and not written        |-| |-|    ||     ||
  *     write    the rest of own              |-|   |--|      |---|     |-c-|
  *
+ * A sandbox made from an image in which native programs sleep begins with the list of that machine:
+ * pages that it has not changed stay in the rows of the image, which no sleep deletes or moves.
+ *
  * A page of zeros is left out where the program would find zeros anyway. The pages of programs with
  * DZ_MEM_FEW pages or less are not packed, because a wake may read all of them, and unpacking would
  * take as long as the rest of its reading.
@@ -48,7 +51,6 @@
 
 enum {
     READ_PAGES = 64, /* read from a program in one step: the buffer stays in caches */
-    SUM_SEED = 3,
     /* pages by need */
     HOT_GENERATIONS = 8, /* pages of older rows are needed rarely, or every time: then the sleep
                             after writes them again */
@@ -56,11 +58,6 @@ enum {
     LATE_MIN = 16,       /* fewer pages are not left out */
     GAP = 8,             /* pages between two runs that become one */
 };
-
-static uint64_t key_of(const struct dz_machine_memory *mem)
-{
-    return (uint64_t)mem->kind << DZ_NATIVE_KIND_SHIFT | mem->id;
-}
 
 static int by_key(const void *a, const void *b)
 {
@@ -234,7 +231,7 @@ static void count_live(struct dz_mem_rows *rows, const struct dz_extents *e, boo
 static const struct dz_native_memory *old_of(struct dz_machine *m, const struct plan *p)
 {
     static const struct dz_native_memory none;
-    const struct dz_native_memory *old = find(&m->native, key_of(&p->mem));
+    const struct dz_native_memory *old = find(&m->native, dz_native_key(&p->mem));
     return old ? old : &none;
 }
 
@@ -293,8 +290,8 @@ static int plan_memory(void *arg, const struct dz_machine_memory *mem, struct dz
 
 static int plan_key(const void *a, const void *b)
 {
-    const uint64_t x = key_of(&((const struct plan *)a)->mem);
-    const uint64_t y = key_of(&((const struct plan *)b)->mem);
+    const uint64_t x = dz_native_key(&((const struct plan *)a)->mem);
+    const uint64_t y = dz_native_key(&((const struct plan *)b)->mem);
     return x < y ? -1 : x > y;
 }
 
@@ -482,7 +479,7 @@ static int put_pages(const struct dz_machine *m, struct plan *p, const uint8_t *
         uint32_t home = 0;
         if (run->zeros && dz_mem_is_zero(bytes, PAGE))
             continue;
-        const struct dz_native_page page = {key_of(&p->mem), run->first + i, bytes,
+        const struct dz_native_page page = {dz_native_key(&p->mem), run->first + i, bytes,
                                             !run->again && !p->few};
         rc = put->fn(put->arg, &page, &home, err);
         if (rc == 0) {
@@ -549,7 +546,7 @@ int dz_native_write(struct dz_machine *m, struct dz_native_change *c,
         if (rc < 0)
             return rc;
         struct dz_native_memory one = {.mem = p->mem,
-                                       .key = key_of(&p->mem),
+                                       .key = dz_native_key(&p->mem),
                                        .absent = old_of(m, p)->absent,
                                        .extents.max = DZ_NATIVE_EXTENTS_MAX,
                                        .sums.max = DZ_NATIVE_EXTENTS_MAX};
@@ -565,103 +562,10 @@ int dz_native_write(struct dz_machine *m, struct dz_native_change *c,
     return rc;
 }
 
-/* --- the list in the file ----------------------------------------------------------------------
- */
-
-/* u64 checksum of the rest; numbers in LEB128: rows, for each its generation and number; memories,
- * for each its kind, id and extents, for each extent the pages since the last one, its pages, and
- * the place of its row in the list of rows. */
-
-struct rows_used {
-    uint32_t *to; /* by row: its place in the list of rows plus 1 */
-    uint32_t *by; /* rows by generation and number */
-    uint32_t count;
-};
-
-static int by_age(const void *a, const void *b, void *arg)
-{
-    const struct dz_mem_rows *rows = arg;
-    const struct dz_mem_row *x = &rows->p[*(const uint32_t *)a];
-    const struct dz_mem_row *y = &rows->p[*(const uint32_t *)b];
-    if (x->gen != y->gen)
-        return x->gen < y->gen ? -1 : 1;
-    return x->seq < y->seq ? -1 : x->seq > y->seq;
-}
-
-static void use_rows(struct rows_used *u, const struct dz_extents *e)
-{
-    for (size_t i = 0; i < e->n; i++)
-        if (!u->to[e->p[i].home - 1]) {
-            u->to[e->p[i].home - 1] = 1;
-            u->by[u->count++] = e->p[i].home - 1;
-        }
-}
-
-static void encode(const struct dz_native_change *c, struct dz_mem_rows *rows, struct rows_used *u,
-                   struct dz_buf *b)
-{
-    uint64_t sum = 0;
-    dz_buf_add(b, &sum, sizeof sum);
-    for (size_t i = 0; i < c->next.n; i++)
-        use_rows(u, &c->next.p[i].extents);
-    if (u->count)
-        qsort_r(u->by, u->count, sizeof *u->by, by_age, rows);
-    dz_record_put_number(b, u->count);
-    for (uint32_t i = 0; i < u->count; i++) {
-        u->to[u->by[i]] = i;
-        dz_record_put_number(b, (uint64_t)rows->p[u->by[i]].gen);
-        dz_record_put_number(b, (uint64_t)rows->p[u->by[i]].seq);
-    }
-    dz_record_put_number(b, c->next.n);
-    for (size_t i = 0; i < c->next.n; i++) {
-        const struct dz_native_memory *one = &c->next.p[i];
-        uint64_t at = 0;
-        dz_record_put_number(b, one->mem.kind);
-        dz_record_put_number(b, one->mem.id);
-        dz_record_put_number(b, one->extents.n);
-        for (size_t k = 0; k < one->extents.n; k++) {
-            const struct dz_extent *e = &one->extents.p[k];
-            dz_record_put_number(b, e->first - at);
-            dz_record_put_number(b, e->count);
-            dz_record_put_number(b, u->to[e->home - 1]);
-            at = END(e);
-        }
-    }
-    if (b->err)
-        return;
-    sum = dz_machine_sum(SUM_SEED, b->p + sizeof sum, b->len - sizeof sum);
-    memcpy(b->p, &sum, sizeof sum);
-}
-
-static int put_list(struct dz_db *db, const struct dz_buf *b, struct dz_err *err)
-{
-    int rc = 0;
-    for (size_t at = 0; rc == 0 && at < b->len; at += DZ_STATE_PIECE) {
-        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_pages_put);
-        dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
-        dz_bind_blob(st, 2, b->p + at, MIN(b->len - at, (size_t)DZ_STATE_PIECE));
-        rc = dz_stmt_run(st, err);
-    }
-    return rc;
-}
-
 int dz_native_write_list(struct dz_machine *m, struct dz_native_change *c, struct dz_mem_rows *rows,
                          struct dz_err *err)
 {
-    if (!c || !c->any)
-        return 0;
-    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_MACHINE_NATIVE_MAX);
-    struct rows_used u = {.to = dz_zarray(rows->n + 1, sizeof *u.to),
-                          .by = dz_zarray(rows->n + 1, sizeof *u.by)};
-    int rc = u.to && u.by ? dz_stmt_run(dz_db_stmt(m->db, dz_machine_sql_pages_drop), err)
-                          : dz_fail(err, DZ_ENOMEM, "suspend the machine: out of memory");
-    if (rc == 0 && c->next.n)
-        encode(c, rows, &u, &b);
-    if (rc == 0 && b.err)
-        rc = dz_fail(err, b.err, "suspend the machine: the list of its pages is too long");
-    dz_free(u.to);
-    dz_free(u.by);
-    return rc < 0 ? rc : put_list(m->db, &b, err);
+    return c && c->any ? dz_native_list_write(m, &c->next, rows, err) : 0;
 }
 
 void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c)
@@ -674,120 +578,8 @@ void dz_native_adopt(struct dz_machine *m, struct dz_native_change *c)
     c->next = (struct dz_native_memories)DZ_VEC_INIT(DZ_MACHINE_MEMORIES_MAX);
 }
 
-/* --- reading the list ---------------------------------------------------------------------------
- */
-
-static int read_refs(struct dz_native *n, struct dz_view *v, struct dz_err *err)
-{
-    uint64_t count, gen, seq;
-    if (!dz_record_get_number(&v->at, v->end, &count) || count > DZ_MACHINE_ROWS_MAX)
-        return BAD(err, "the list of its pages is cut off");
-    for (uint64_t i = 0; i < count; i++) {
-        if (!dz_record_get_number(&v->at, v->end, &gen) ||
-            !dz_record_get_number(&v->at, v->end, &seq) || gen > INT64_MAX / 2 || seq > INT64_MAX)
-            return BAD(err, "the list of its pages is cut off");
-        const struct dz_native_ref ref = {
-            .gen = (int64_t)gen, .seq = (int64_t)seq, .hot = true, .read = true};
-        const struct dz_native_ref *last = n->refs.n ? &n->refs.p[n->refs.n - 1] : NULL;
-        if (last && (last->gen > ref.gen || (last->gen == ref.gen && last->seq >= ref.seq)))
-            return BAD(err, "the rows in the list of its pages are not in order");
-        if (dz_vec_push(&n->refs, ref) < 0)
-            return dz_fail(err, n->refs.err, "resume the machine: out of memory");
-    }
-    return 0;
-}
-
-static int read_extents(struct dz_native *n, struct dz_view *v, struct dz_extents *to,
-                        struct dz_err *err)
-{
-    uint64_t count, gap, pages, ref, at = 0, sums = 0;
-    if (!dz_record_get_number(&v->at, v->end, &count))
-        return BAD(err, "the list of its pages is cut off");
-    for (uint64_t i = 0; i < count; i++) {
-        if (!dz_record_get_number(&v->at, v->end, &gap) ||
-            !dz_record_get_number(&v->at, v->end, &pages) ||
-            !dz_record_get_number(&v->at, v->end, &ref))
-            return BAD(err, "the list of its pages is cut off");
-        if (gap > DZ_NATIVE_PAGES_MAX - at || pages == 0 ||
-            pages > DZ_NATIVE_PAGES_MAX - at - gap || pages > DZ_MEM_ROW_PAGES || ref >= n->refs.n)
-            return BAD(err, "an entry in the list of its pages is invalid");
-        at += gap;
-        const struct dz_extent e = {at, pages, sums, (uint32_t)ref + 1};
-        at += pages;
-        sums += pages;
-        n->pages += pages;
-        n->refs.p[ref].pages += pages;
-        if (dz_vec_push(to, e) < 0)
-            return dz_fail(err, to->err, "resume the machine: out of memory");
-    }
-    return 0;
-}
-
-static int read_memories(struct dz_native *n, struct dz_view *v, struct dz_err *err)
-{
-    uint64_t count, kind, id;
-    if (!dz_record_get_number(&v->at, v->end, &count))
-        return BAD(err, "the list of its pages is cut off");
-    for (uint64_t i = 0; i < count; i++) {
-        if (!dz_record_get_number(&v->at, v->end, &kind) ||
-            !dz_record_get_number(&v->at, v->end, &id))
-            return BAD(err, "the list of its pages is cut off");
-        if (kind < DZ_MACHINE_PRIVATE || kind > DZ_MACHINE_OBJECT || id >= DZ_MACHINE_IDS_MAX)
-            return BAD(err, "the list of its pages has an invalid memory");
-        struct dz_native_memory one = {.mem = {.kind = (enum dz_machine_memory_kind)kind, .id = id},
-                                       .extents.max = DZ_NATIVE_EXTENTS_MAX,
-                                       .sums.max = DZ_NATIVE_EXTENTS_MAX};
-        one.key = key_of(&one.mem);
-        if (n->of.n && n->of.p[n->of.n - 1].key >= one.key)
-            return BAD(err, "the memories in the list of its pages are not in order");
-        if (dz_vec_push(&n->of, one) < 0)
-            return dz_fail(err, n->of.err, "resume the machine: too many memories");
-        int rc = read_extents(n, v, &n->of.p[n->of.n - 1].extents, err);
-        if (rc < 0)
-            return rc;
-    }
-    return v->at == v->end ? 0 : BAD(err, "there are bytes after the list of its pages");
-}
-
-int dz_native_read_list(struct dz_machine *m, struct dz_err *err)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_MACHINE_NATIVE_MAX);
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(m->from, dz_machine_sql_pages);
-    uint64_t sum;
-    int rc;
-    while ((rc = dz_stmt_step(st, err)) > 0) {
-        size_t size;
-        const void *bytes = dz_col_blob(st, 0, &size);
-        dz_buf_add(&b, bytes, size);
-    }
-    if (rc < 0 || b.len == 0)
-        return rc < 0 ? rc : b.err ? dz_fail(err, b.err, "resume the machine: out of memory") : 0;
-    if (b.err)
-        return dz_fail(err, b.err, "resume the machine: the list of its pages is too long");
-    struct dz_view v = {(const uint8_t *)b.p, (const uint8_t *)b.p + b.len};
-    if (!dz_view_take(&v, &sum, sizeof sum) ||
-        dz_machine_sum(SUM_SEED, v.at, dz_view_left(&v)) != sum)
-        return BAD(err, "the checksum of the list of its pages is wrong");
-    rc = read_refs(&m->native, &v, err);
-    return rc < 0 ? rc : read_memories(&m->native, &v, err);
-}
-
 /* --- laying pages ------------------------------------------------------------------------------
  */
-
-static int by_row(const void *a, const void *b)
-{
-    const struct dz_native_ref *x = a, *y = b;
-    if (x->gen != y->gen)
-        return x->gen < y->gen ? -1 : 1;
-    return x->seq < y->seq ? -1 : x->seq > y->seq;
-}
-
-static struct dz_native_ref *ref_of(struct dz_native *n, const struct dz_mem_row *row)
-{
-    const struct dz_native_ref wanted = {.gen = row->gen, .seq = row->seq};
-    return n->refs.n ? bsearch(&wanted, n->refs.p, n->refs.n, sizeof wanted, by_row) : NULL;
-}
 
 /* The first extent that ends behind this page. */
 static size_t first_extent(const struct dz_extents *e, uint64_t page)
@@ -853,7 +645,7 @@ int dz_native_piece(struct dz_machine *m, uint32_t row, const struct dz_mem_piec
                     struct dz_err *err)
 {
     const struct dz_machine_native *ops = m->ops->native;
-    struct dz_native_ref *ref = ref_of(&m->native, &m->mem.rows.p[row]);
+    struct dz_native_ref *ref = dz_native_ref_of(&m->native, &m->mem.rows.p[row]);
     struct dz_native_memory *of = ref ? find(&m->native, p->run.space) : NULL;
     const uint64_t end = p->run.first + p->run.count;
     int rc = 0;
@@ -898,7 +690,7 @@ static int count_and_piece(void *arg, uint32_t row, const struct dz_mem_piece *p
 static int leave_row(struct dz_machine *m, struct dz_mem_reader *r, const struct dz_mem_taker *to,
                      struct dz_err *err)
 {
-    const struct dz_native_ref *ref = ref_of(&m->native, &m->mem.rows.p[to->row]);
+    const struct dz_native_ref *ref = dz_native_ref_of(&m->native, &m->mem.rows.p[to->row]);
     if (ref->read)
         return 0;
     DZ_AUTO(dz_freep) uint8_t *head = dz_alloc(DZ_MEM_INDEX_MAX);
@@ -906,14 +698,19 @@ static int leave_row(struct dz_machine *m, struct dz_mem_reader *r, const struct
                 : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
 }
 
-/* counted: the pages of each row are known. */
-static int read_rows(struct dz_machine *m, bool counted, struct dz_err *err)
+static struct dz_db *db_of(const struct dz_machine *m, bool below)
+{
+    return below ? m->image : m->db;
+}
+
+/* The rows of the file, or of the image. counted: the pages of each row are known. */
+static int read_rows(struct dz_machine *m, bool below, bool counted, struct dz_err *err)
 {
     dz_mem_piece_fn *fn = counted ? only_native : count_and_piece;
     struct dz_mem_reader r;
-    int rc = dz_mem_reader_open(&r, m->db, err);
+    int rc = dz_mem_reader_open(&r, db_of(m, below), err);
     for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
-        if (ref_of(&m->native, &m->mem.rows.p[i])) {
+        if (m->mem.rows.p[i].below == below && dz_native_ref_of(&m->native, &m->mem.rows.p[i])) {
             const struct dz_mem_taker to = {i, fn, m};
             rc = leave_row(m, &r, &to, err);
             if (rc != 0) {
@@ -931,16 +728,24 @@ static int read_rows(struct dz_machine *m, bool counted, struct dz_err *err)
 /* --- pages by need ------------------------------------------------------------------------------
  */
 
+bool dz_native_is_based(const struct dz_native *n)
+{
+    return n->refs.n && n->refs.p[n->refs.n - 1].below;
+}
+
 /* The newest rows have the pages that the program used lately: those that it wrote, and those that
- * it needed, because a sleep writes these again. Nothing is known after the first sleep. */
+ * it needed, because a sleep writes these again. Nothing is known after the first sleep, which
+ * wrote everything, unless the rest stayed in the image. */
 static void find_hot(struct dz_native *n)
 {
-    const int64_t gen = n->refs.n ? n->refs.p[n->refs.n - 1].gen : 0;
+    const int64_t first = dz_native_is_based(n) ? 1 : 2;
+    int64_t gen = 0; /* the newest */
     uint64_t pages = 0;
     for (size_t i = n->refs.n; i-- > 0;) {
         struct dz_native_ref *ref = &n->refs.p[i];
-        ref->hot =
-            ref->gen > 1 && gen - ref->gen < HOT_GENERATIONS && pages + ref->pages <= HOT_PAGES;
+        gen = !ref->below && ref->gen > gen ? ref->gen : gen;
+        ref->hot = !ref->below && ref->gen >= first && gen - ref->gen < HOT_GENERATIONS &&
+                   pages + ref->pages <= HOT_PAGES;
         pages += ref->hot ? ref->pages : 0;
         ref->read = ref->hot;
     }
@@ -1052,8 +857,9 @@ static int cached_row(struct dz_machine *m, uint32_t row, const struct dz_native
     struct dz_native *n = &m->native;
     struct dz_native_cached *c = &n->cached[0];
     const int64_t rowid = m->mem.rows.p[row].rowid;
+    const bool below = m->mem.rows.p[row].below;
     for (size_t i = 0; i < DZ_NATIVE_CACHED; i++) {
-        if (n->cached[i].used && n->cached[i].rowid == rowid) {
+        if (n->cached[i].used && n->cached[i].rowid == rowid && n->cached[i].below == below) {
             n->cached[i].used = ++n->uses;
             *ret = &n->cached[i];
             return 0;
@@ -1063,7 +869,8 @@ static int cached_row(struct dz_machine *m, uint32_t row, const struct dz_native
     c->used = 0;
     n->uses++;
     dz_vec_reset(&c->pieces);
-    int rc = c->reader.db ? 0 : dz_mem_reader_open(&c->reader, m->db, err);
+    int rc = c->reader.db ? 0 : dz_mem_reader_open(&c->reader, db_of(m, below), err);
+    c->reader.db = db_of(m, below);
     if (rc == 0)
         rc = dz_mem_row_each(&c->reader, m, row, cache_piece, c, err);
     dz_blob_close(c->reader.blob); /* while a blob is open, SQLite cannot empty the log */
@@ -1072,6 +879,7 @@ static int cached_row(struct dz_machine *m, uint32_t row, const struct dz_native
         return dz_wrap(err, rc, "row %lld of generation %lld", (long long)m->mem.rows.p[row].seq,
                        (long long)m->mem.rows.p[row].gen);
     c->rowid = rowid;
+    c->below = below;
     c->used = n->uses;
     *ret = c;
     return 0;
@@ -1106,7 +914,7 @@ static int need_part(struct dz_machine *m, struct dz_native_memory *of, const st
 int dz_native_need(struct dz_machine *m, const struct dz_machine_memory *mem, uint64_t first,
                    uint64_t count, struct dz_err *err)
 {
-    struct dz_native_memory *of = find(&m->native, key_of(mem));
+    struct dz_native_memory *of = find(&m->native, dz_native_key(mem));
     int rc = 0;
     assert(count > 0 && first + count > first);
     for (size_t i = of ? first_extent(&of->extents, first) : 0;
@@ -1128,23 +936,46 @@ static int check_laid(const struct dz_native *n, struct dz_err *err)
                                      (unsigned long long)n->laid, (unsigned long long)n->pages);
 }
 
-int dz_native_map_below(struct dz_machine *m, struct dz_err *err)
+/* List the rows of the image that have pages. */
+static int list_below(struct dz_machine *m, struct dz_err *err)
 {
-    int rc = m->native.of.n ? dz_mem_read_all(m, only_native, m, &m->stats.bytes, err) : 0;
-    if (rc == 0)
-        rc = check_laid(&m->native, err);
-    dz_native_release(&m->native); /* the file itself has none of the pages */
-    m->mem.rows.n = 0;
-    m->mem.gen = 0;
+    if (!m->image)
+        return BAD(err,
+                   "the list of its pages has rows of an image, and there is none below the file");
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(m->image, dz_machine_sql_mem_list);
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        const struct dz_mem_row row = {.rowid = dz_col_int(st, 0),
+                                       .gen = dz_col_int(st, 1),
+                                       .seq = dz_col_int(st, 2),
+                                       .below = true};
+        if (dz_native_ref_of(&m->native, &row) && dz_vec_push(&m->mem.rows, row) < 0)
+            return dz_fail(err, m->mem.rows.err, "resume the machine: too many rows of memory");
+    }
     return rc;
+}
+
+/* Who inspects a file does not need its image: its pages there are not looked at. */
+static void pass_below(struct dz_native *n)
+{
+    for (size_t i = 0; i < n->refs.n; i++)
+        if (n->refs.p[i].below && !n->refs.p[i].row)
+            n->laid += n->refs.p[i].pages;
 }
 
 int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err *err)
 {
     struct dz_native *n = &m->native;
+    const bool looks = !m->ops->native, based = dz_native_is_based(n);
     int rc = 0;
     if (rows != DZ_NATIVE_READ && n->refs.n)
-        rc = read_rows(m, rows == DZ_NATIVE_COUNTED, err);
+        rc = read_rows(m, false, rows == DZ_NATIVE_COUNTED, err);
+    if (rc == 0 && based && looks)
+        pass_below(n);
+    else if (rc == 0 && based)
+        rc = list_below(m, err);
+    if (rc == 0 && based && !looks)
+        rc = read_rows(m, true, false, err);
     if (rc == 0)
         rc = check_laid(n, err);
     if (rc < 0)
@@ -1153,6 +984,8 @@ int dz_native_map(struct dz_machine *m, enum dz_native_rows rows, struct dz_err 
         for (size_t k = 0; k < n->of.p[i].extents.n; k++) {
             struct dz_extent *e = &n->of.p[i].extents.p[k];
             const struct dz_native_ref *ref = &n->refs.p[e->home - 1];
+            if (looks && ref->below && !ref->row)
+                continue;
             if (!ref->row ||
                 m->mem.rows.p[ref->row - 1].pages - m->mem.rows.p[ref->row - 1].live < e->count)
                 return BAD(err, "a row has fewer pages than the list says");

@@ -754,7 +754,7 @@ int dz_machine_state_load(struct dz_machine *m, struct dz_err *err)
         rc = dz_machine_state_unpack(&rows, &m->state, err);
     if (rc == 0)
         rc = cut(m, err);
-    return rc == 0 && dz_view_left(&m->section[DZ_STATE_NATIVE]) ? dz_native_read_list(m, err) : rc;
+    return rc == 0 && dz_view_left(&m->section[DZ_STATE_NATIVE]) ? dz_native_list_read(m, err) : rc;
 }
 
 int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)

@@ -62,6 +62,38 @@ linux_test 'a sandbox in a file: moved, looked at, an image of it, without memor
     run 75 doze resume --new c.doze -I long --suspend-after 10ms && run 0 doze inspect c.doze && has out "sleep 1000" &&
     run 0 doze run --image debian -f a.doze --drop-memory -- echo dropped && [ "$(cat out)" = dropped ]
 '
+cat >warm.py <<'END'
+import os, sys
+x = os.urandom(3 << 20)
+y = x[::-1]
+print("ready", flush=True)
+n = 0
+while line := sys.stdin.readline().strip():
+    n += 1
+    print(n, line, y[::-1] == x if line == "all" else x[n] == y[-1 - n], flush=True)
+END
+# rests LINE ANSWER ARG...: a program that doze runs gets the line, and is suspended when it has answered
+rests() {
+    local line=$1 answer=$2 status=0
+    shift 2
+    rm -f in-pipe && mkfifo in-pipe
+    DOZE_AUTOSTART=0 doze "$@" <in-pipe >rests.out 2>rests.err 8>&- 9>&- &
+    local pid=$!
+    exec 9>in-pipe
+    [ -z "$line" ] || echo "$line" >&9
+    until_true grep -qx "$answer" rests.out || cat rests.err
+    kill -TERM $pid
+    wait $pid || status=$?
+    exec 9>&-
+    [ $status -eq 75 ]
+}
+size_of() { stat -c %s "$1"; }
+linux_test 'a sandbox of an image in which programs sleep stores only what they changed' '
+    rests "" ready run -i --keep -f py.doze --image debian --copy warm.py:/warm.py -- python3 /warm.py && [ "$(size_of py.doze)" -gt 6000000 ] &&
+    run 0 doze image snapshot -q py.doze -t warmpy && rests one "1 one True" run -i --keep -f own.doze --image warmpy && [ "$(size_of own.doze)" -lt 3000000 ] &&
+    run 0 doze inspect own.doze && has out "warm.py" && rests two "2 two True" resume -i own.doze && [ "$(size_of own.doze)" -lt 3000000 ] &&
+    run 0 doze image snapshot -q own.doze -t again && run 0 doze image rm warmpy && echo all >in && run 0 doze run -i --image again <in && [ "$(cat out)" = "3 all True" ]
+'
 cat >hears.py <<'END'
 import os
 f, g = os.open("/proc/doze", os.O_RDWR), open("/proc/generation").read()

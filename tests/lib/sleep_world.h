@@ -284,7 +284,7 @@ static inline char world_memory(struct world *w)
 
 static inline uint64_t world_damage(struct world *w)
 {
-    const struct dz_vfs_check_opts opts = {.db = w->db, .quick = true};
+    const struct dz_vfs_check_opts opts = {.db = w->db, .image = w->image, .quick = true};
     uint64_t count = 1;
     return dz_vfs_check(&opts, &count, &w->err) < 0 ? 1 : count;
 }

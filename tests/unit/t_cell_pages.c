@@ -5,6 +5,7 @@
 #include "../lib/native_world.h"
 #include "tap.h"
 
+#include "machine/machine_copy.h"
 #include "machine/machine_inspect.h"
 #include "machine/machine_int.h"
 
@@ -48,38 +49,43 @@ static struct dz_machine_stats stats_of(const struct world *w)
 }
 
 /* Chains of sleeps: with a new process after each, or running on. */
+static void live_on(struct world *w, uint64_t *dice, int rounds, bool by_need)
+{
+    for (int round = 0; round < rounds; round++) {
+        for (uint32_t i = dice_below(dice, 8); by_need && i > 0; i--) {
+            struct native_memory *m = &native.of[dice_below(dice, NATIVE_MEMORIES)];
+            const uint32_t page = dice_below(dice, NATIVE_PAGES);
+            CHECK_INT(m->used ? native_need(m, page, 1 + dice_below(dice, 40), &w->err) : 0, 0);
+        }
+        native_work(dice, 1 + dice_below(dice, 60));
+        const bool goes_on = dice_below(dice, 3) == 0;
+        const struct dz_machine_how how = {.policy = "posix", .goes_on = goes_on};
+        slept = native;
+        CHECK_INT(dz_machine_sleep(w->machine, w->kernel, w->vfs, &how, &w->err), 0);
+        CHECK(native_host.held == !goes_on);
+        CHECK(native_same(&native, &slept));
+        const bool tidy = goes_on || dice_below(dice, 2);
+        if (!goes_on && tidy)
+            world_tidy(w);
+        if (tidy) {
+            const struct dz_machine_stats s = stats_of(w);
+            CHECK(s.garbage <= s.live);
+        }
+        if (!goes_on || dice_below(dice, 2)) {
+            again(w);
+            CHECK(native_same(&native, &slept));
+        }
+        CHECK_INT(world_damage(w), 0);
+    }
+}
+
 static void live(uint64_t seed, bool marks, bool by_need)
 {
     struct world w;
     uint64_t dice = seed;
     begin(&w, seed, marks);
     native_host.by_need = by_need;
-    for (int round = 0; round < 40; round++) {
-        for (uint32_t i = dice_below(&dice, 8); by_need && i > 0; i--) {
-            struct native_memory *m = &native.of[dice_below(&dice, NATIVE_MEMORIES)];
-            const uint32_t page = dice_below(&dice, NATIVE_PAGES);
-            CHECK_INT(m->used ? native_need(m, page, 1 + dice_below(&dice, 40), &w.err) : 0, 0);
-        }
-        native_work(&dice, 1 + dice_below(&dice, 60));
-        const bool goes_on = dice_below(&dice, 3) == 0;
-        const struct dz_machine_how how = {.policy = "posix", .goes_on = goes_on};
-        slept = native;
-        CHECK_INT(dz_machine_sleep(w.machine, w.kernel, w.vfs, &how, &w.err), 0);
-        CHECK(native_host.held == !goes_on);
-        CHECK(native_same(&native, &slept));
-        const bool tidy = goes_on || dice_below(&dice, 2);
-        if (!goes_on && tidy)
-            world_tidy(&w);
-        if (tidy) {
-            const struct dz_machine_stats s = stats_of(&w);
-            CHECK(s.garbage <= s.live);
-        }
-        if (!goes_on || dice_below(&dice, 2)) {
-            again(&w);
-            CHECK(native_same(&native, &slept));
-        }
-        CHECK_INT(world_damage(&w), 0);
-    }
+    live_on(&w, &dice, 40, by_need);
     done(&w);
 }
 
@@ -150,6 +156,126 @@ static void damage(const char *find, const char *put, size_t at, struct world *w
     dz_bind_blob(to, 1, copy, size);
     dz_stmt_reset(st);
     CHECK_INT(dz_stmt_run(to, &w->err), 0);
+}
+
+/* --- images ------------------------------------------------------------------------------- */
+
+/* What sleeps in the world, and what it is based on, as a device of its own. */
+static struct dz_db_sim *sealed(struct world *w, uint64_t seed)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema};
+    struct dz_db_sim *sim = rig_device(seed, NULL);
+    struct dz_db *to;
+    CHECK_INT(dz_db_open_disk(&to, dz_db_sim_disk(sim), &opts, &w->err), 0);
+    CHECK_INT(dz_machine_flatten(w->db, w->image, NULL, to, &w->err), 0);
+    CHECK_INT(dz_db_close(to, false, &w->err), 0);
+    return sim;
+}
+
+static void end_image(struct world *w, struct dz_db_sim *image)
+{
+    world_crash(w);
+    if (w->image)
+        CHECK_INT(dz_db_close(w->image, true, &w->err), 0);
+    w->image = NULL;
+    dz_db_sim_free(image);
+}
+
+/* What sleeps in the world becomes the image of a new disk. was: the image that it has; NULL: none.
+ */
+static struct dz_db_sim *base_on(struct world *w, uint64_t seed, struct dz_db_sim *was)
+{
+    const struct dz_db_opts immutable = {.schema = &dz_vfs_schema, .immutable = true};
+    struct dz_db_sim *image = sealed(w, seed);
+    end_image(w, was);
+    dz_db_sim_free(w->sim);
+    w->sim = rig_device(seed + 1, RIG_SHA);
+    CHECK_INT(dz_db_open_disk(&w->image, dz_db_sim_disk(image), &immutable, &w->err), 0);
+    return image;
+}
+
+/* Only native programs remain. */
+static void end_other(struct world *w)
+{
+    (void)dz_kernel_stream_eof(w->kernel, w->in);
+    world_run(w);
+}
+
+static void fill_memory(void)
+{
+    struct native_memory *m = native_new(DZ_MACHINE_PRIVATE);
+    for (uint32_t page = 0; page < NATIVE_PAGES; page++)
+        native_put(m, page, page + 1);
+}
+
+TEST(a_machine_of_an_image_lives_as_any_other)
+{
+    for (uint64_t seed = 31; seed <= 36; seed++) {
+        struct world w;
+        uint64_t dice = seed;
+        begin(&w, seed, false);
+        native_host.by_need = seed % 3 > 0;
+        if (seed % 2)
+            end_other(&w);
+        live_on(&w, &dice, 4, native_host.by_need);
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        struct dz_db_sim *image = base_on(&w, seed + 100, NULL);
+        again(&w);
+        CHECK(native_same(&native, &slept));
+        live_on(&w, &dice, 20, native_host.by_need);
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        if (seed % 2) { /* again an image, which needs the first one no longer */
+            image = base_on(&w, seed + 200, image);
+            again(&w);
+            CHECK(native_same(&native, &slept));
+            live_on(&w, &dice, 10, native_host.by_need);
+        }
+        end_image(&w, image);
+        world_free(&w);
+    }
+}
+
+/* The first suspend writes the pages that were changed or needed; the wake after it, these. */
+TEST(pages_of_an_image_stay_there)
+{
+    struct world w;
+    begin(&w, 41, false);
+    end_other(&w);
+    native_host.by_need = true;
+    fill_memory();
+    slept = native;
+    CHECK_INT(world_sleep(&w), 0);
+    struct dz_db_sim *image = base_on(&w, 141, NULL);
+    again(&w);
+    CHECK_INT(native_host.left, NATIVE_PAGES);
+    CHECK_INT(native_need(&native.of[0], 40, 30, &w.err), 0);
+    native_put(&native.of[0], 200, 99);
+    for (int round = 0; round < 3; round++) {
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        CHECK_INT(stats_of(&w).live, 31);
+        native_host.left = 0;
+        again(&w);
+        CHECK_INT(native_host.left, NATIVE_PAGES - 31);
+        CHECK(native_same(&native, &slept));
+    }
+    for (uint32_t round = 0; round < 8; round++) { /* then the file's first row is not hot either */
+        native_put(&native.of[0], 201, round + 7);
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        native_host.left = 0;
+        again(&w);
+    }
+    CHECK_INT(native_host.left, NATIVE_PAGES - 1);
+    CHECK_INT(native_need(&native.of[0], 0, NATIVE_PAGES, &w.err), 0);
+    CHECK(native_same(&native, &slept));
+    CHECK_INT(world_sleep(&w), 0);
+    end_image(&w, image); /* without it, the machine is not resumed */
+    memset(&native, 0, sizeof native);
+    native_host.held = false;
+    done(&w);
 }
 
 /* A row that is damaged fails when it is needed; then nothing can be saved or sent. */
@@ -377,6 +503,9 @@ TEST(the_list_of_pages_is_not_believed)
     CHECK_INT(LIST(1, 1, 0, 1, 1, 1, 2, 16, 1, 0, 0, 1, 0), DZ_ECORRUPT); /* more than a row */
     CHECK_INT(LIST(2, 1, 0, 1, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);    /* a row twice */
     CHECK_INT(LIST(2, 1, 1, 1, 0, 1, 1, 1, 1, 16, 1, 1), DZ_ECORRUPT);    /* order */
+    CHECK_INT(LIST(1, (UINT64_C(1) << 62) + 1, 0, 1, 1, 1, 1, 16, 1, 0),
+              DZ_ECORRUPT); /* no image */
+    CHECK_INT(LIST(1, UINT64_MAX, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);
     CHECK_INT(LIST(UINT64_MAX, 1, 0), DZ_ECORRUPT);
     CHECK_INT(LIST(1, INT64_MAX, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);
     CHECK_INT(LIST(1, 1, 0, UINT64_MAX), DZ_ECORRUPT);
