@@ -24,6 +24,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/num.h"
+#include "loop/loop.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -39,12 +41,23 @@ enum {
     REST_MAX = 256 << 10, /* bytes of a body of the control plane */
     RPC_MAX = 2 << 20,    /* and of a call: 1 MiB of input in base64 */
     SOON_MS = 100,        /* the shortest timeout */
+    ENDINGS_MAX = 1 << 20,
+    SIGNED_MAX = 4096, /* sandboxes that a signature alone may be of: the newest */
 };
 #define DIGITS "0123456789abcdefghjkmnpqrstvwxyz"
+
+/* A sandbox with streams, whose timeout ends then. */
+struct ending {
+    int64_t end_at;
+    char id[DZ_ID_TEXT];
+};
 
 struct dz_e2b {
     const char *templates; /* as in struct dz_api_e2b; borrowed */
     uint8_t key[KEY];
+    struct dz_map endings; /* by the sandbox's id */
+    struct dz_timer *tick; /* at the first of them */
+    int64_t tick_at;       /* 0: it does not run */
 };
 
 /* --- routes --------------------------------------------------------------------------------- */
@@ -105,6 +118,10 @@ static const struct dz_api_route routes[] = {
     ROW("POST", F "MakeDir", make_dir, UNARY, 0),
     ROW("POST", F "Move", move, UNARY, 0),
     ROW("POST", F "Remove", remove, UNARY, 0),
+    ROW("POST", F "WatchDir", watch_dir, STREAM, 0),
+    ROW("POST", F "CreateWatcher", watcher_make, UNARY, 0),
+    ROW("POST", F "GetWatcherEvents", watcher_events, UNARY, 0),
+    ROW("POST", F "RemoveWatcher", watcher_remove, UNARY, 0),
 };
 /* clang-format on */
 
@@ -214,6 +231,58 @@ bool dz_e2b_opens(const struct dz_api *a, const char *token, char ret_id[static 
     (void)snprintf(ret_id, DZ_ID_TEXT, "sbx_%.*s", DZ_ID_CODE, token);
     dz_e2b_token(a, ret_id, want);
     return want[0] && dz_equal_secret(want, token, n);
+}
+
+/* The signature that a holder of the token gives to a URL: "v1_" and the SHA-256 of
+ * "path:read|write:username:token[:expiration]" in base64, without padding. */
+static bool is_signature(const struct dz_http_req *r, const char *token, const char *signature)
+{
+    const char *path = dz_http_query(r, "path"), *user = dz_http_query(r, "username");
+    const char *until = dz_http_query(r, "signature_expiration");
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf want = DZ_BUF_INIT(DZ_LINE_MAX);
+    uint8_t digest[DZ_SHA256_BYTES];
+    dz_buf_addf(&text, "%s:%s:%s:%s", path ? path : "",
+                strcmp(dz_http_method(r), "POST") == 0 ? "write" : "read", user ? user : "", token);
+    if (until)
+        dz_buf_addf(&text, ":%s", until);
+    if (text.err || dz_sha256(text.p, text.len, digest, NULL) < 0)
+        return false;
+    dz_buf_adds(&want, "v1_");
+    dz_buf_add_base64(&want, digest, sizeof digest);
+    while (want.len > 0 && want.p[want.len - 1] == '=')
+        want.p[--want.len] = '\0';
+    return !want.err && strlen(signature) == want.len &&
+           dz_equal_secret(signature, want.p, want.len);
+}
+
+bool dz_e2b_signed(struct dz_api *a, struct dz_http_req *r, char ret_token[static DZ_E2B_TOKEN])
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(SIGNED_MAX);
+    const char *signature = dz_http_query(r, "signature"), *ref;
+    const char *until = dz_http_query(r, "signature_expiration");
+    const char *id = dz_http_header(r, "E2b-Sandbox-Id");
+    const struct dz_control_filter newest = {.limit = SIGNED_MAX, .newest = true};
+    struct dz_why why = {0};
+    uint64_t end = 0;
+    bool more;
+    if (!signature || (until && (dz_num_u64(dz_str(until), 0, INT64_MAX / 1000, &end, NULL) < 0 ||
+                                 (int64_t)end * 1000 <= dz_clock_real_ms())))
+        return false;
+    if (id) {
+        if (!(ref = dz_e2b_ref(r, id)))
+            return false;
+        dz_e2b_token(a, ref, ret_token);
+        return ret_token[0] && is_signature(r, ret_token, signature);
+    }
+    if (dz_control_list(a->control, &a->owner, &newest, &rows, &more, &why) < 0)
+        return false;
+    for (size_t i = 0; i < rows.n; i++) {
+        dz_e2b_token(a, rows.p[i].id, ret_token);
+        if (ret_token[0] && is_signature(r, ret_token, signature))
+            return true;
+    }
+    return false;
 }
 
 bool dz_e2b_key(const char *text, char ret_secret[static DZ_CONTROL_SECRET])
@@ -339,6 +408,62 @@ char *dz_e2b_record(struct dz_e2b_sandbox *s)
     return record_text(s);
 }
 
+/* --- the end of a timeout --------------------------------------------------------------------- */
+
+static void tick_at(struct dz_e2b *e, int64_t at)
+{
+    if (e->tick_at && e->tick_at <= at)
+        return;
+    e->tick_at = at;
+    dz_timer_at(e->tick, at);
+}
+
+/* A sandbox that its timeout has paused answers no stream any more: a command sleeps with it. */
+static void on_tick(void *api)
+{
+    struct dz_api *a = api;
+    struct dz_e2b *e = a->e2b;
+    struct ending *over;
+    e->tick_at = 0;
+    do {
+        over = NULL;
+        DZ_MAP_FOREACH(it, &e->endings) {
+            struct ending *x = it->value;
+            if (x->end_at <= dz_clock_real_ms())
+                over = x;
+        }
+        if (over) {
+            (void)dz_map_remove(&e->endings, dz_str(over->id));
+            dz_e2b_cut(a, over->id);
+            dz_free(over);
+        }
+    } while (over);
+    DZ_MAP_FOREACH(it, &e->endings)
+        tick_at(e, ((struct ending *)it->value)->end_at);
+}
+
+/* The sandbox has streams, or with `known` only: it may have, and then it is in the map. Without
+ * memory its streams end by themselves, when it is used again. */
+static void note_end(struct dz_api *a, const struct dz_e2b_sandbox *s, bool known)
+{
+    struct dz_e2b *e = a->e2b;
+    struct ending *x = dz_map_get(&e->endings, dz_str(s->row.id));
+    if (!x && (known || !s->end_at))
+        return;
+    if (!x && (x = dz_zalloc(sizeof *x))) {
+        (void)snprintf(x->id, sizeof x->id, "%s", s->row.id);
+        if (dz_map_put(&e->endings, dz_str(x->id), x, NULL) < 0) {
+            dz_free(x);
+            x = NULL;
+        }
+    }
+    if (!x)
+        return;
+    x->end_at = s->end_at ? s->end_at : INT64_MAX;
+    if (s->end_at)
+        tick_at(e, s->end_at);
+}
+
 int dz_e2b_store(struct dz_api *a, const struct dz_control_caller *who, struct dz_e2b_sandbox *s,
                  struct dz_why *why)
 {
@@ -365,6 +490,7 @@ int dz_e2b_store(struct dz_api *a, const struct dz_control_caller *who, struct d
     if (rc == 0) {
         dz_instance_release(&s->row);
         s->row = row;
+        note_end(a, s, true);
     }
     return rc;
 }
@@ -425,11 +551,14 @@ bool dz_e2b_use(struct dz_api *a, struct dz_http_req *r, struct dz_control_targe
         rc = dz_e2b_resume(a, ret->who, &s, s.timeout_ms, &why);
     else if (rc == DZ_ENOENT || paused)
         rc = dz_fail(&why.err, DZ_EDIED, "the sandbox is not running");
-    if (rc == 0)
-        dz_http_about(r, ret->ref);
-    else
+    if (rc < 0) {
         dz_http_fail(r, &why.err);
-    return rc == 0;
+        return false;
+    }
+    dz_http_about(r, ret->ref);
+    if (dz_http_route_of(r)->flags & STREAM)
+        note_end(a, &s, false);
+    return true;
 }
 
 bool dz_e2b_path(struct dz_http_req *r, const char *path, char out[static DZ_E2B_PATH])
@@ -447,7 +576,10 @@ bool dz_e2b_path(struct dz_http_req *r, const char *path, char out[static DZ_E2B
         n = snprintf(out, DZ_E2B_PATH, "%s/%s", home, path);
     if (n < DZ_E2B_PATH)
         return true;
-    dz_e2b_refuse(r, DZ_EINVAL, 0, "path: longer than %d bytes", DZ_E2B_PATH - 1);
+    if (dz_http_route_of(r)->flags & STREAM)
+        dz_e2b_stream_fail(r, "invalid_argument", "path: too long");
+    else
+        dz_e2b_refuse(r, DZ_EINVAL, 0, "path: longer than %d bytes", DZ_E2B_PATH - 1);
     return false;
 }
 
@@ -494,11 +626,21 @@ int dz_e2b_open(struct dz_api *a, const struct dz_api_e2b *opts, struct dz_err *
     a->e2b = dz_zalloc(sizeof *a->e2b);
     if (!a->e2b)
         return dz_fail(err, DZ_ENOMEM, "start the dialect of E2B: out of memory");
+    dz_list_init(&a->e2b_watchers);
+    dz_map_init(&a->e2b->endings, ENDINGS_MAX);
     a->e2b->templates = opts->templates;
-    return read_key(a->e2b, opts->data_path, err);
+    int rc = dz_timer_new(a->loop, on_tick, a, &a->e2b->tick, err);
+    return rc < 0 ? rc : read_key(a->e2b, opts->data_path, err);
 }
 
 void dz_e2b_close(struct dz_api *a)
 {
+    if (!a->e2b)
+        return;
+    dz_e2b_watchers_end(a);
+    dz_timer_free(a->e2b->tick);
+    DZ_MAP_FOREACH(it, &a->e2b->endings)
+        dz_free(it->value);
+    dz_map_release(&a->e2b->endings);
     dz_free(a->e2b);
 }

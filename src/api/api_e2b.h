@@ -22,8 +22,8 @@
 
 enum {
     DZ_E2B_CODE = 21,             /* a sandbox's id for clients, with its terminator */
-    DZ_E2B_TOKEN = 96,            /* an access token, with its terminator */
     DZ_E2B_PATH = 4097,           /* a path, with its terminator */
+    DZ_E2B_WATCHERS_MAX = 64,     /* of a sandbox */
     DZ_E2B_MESSAGE_MAX = 4 << 20, /* bytes of a message in a stream */
 };
 
@@ -104,6 +104,10 @@ bool dz_e2b_seconds(struct dz_http_req *r, const json_t *o, const char *name, in
 /* The snapshot that a template's id may name: without its tag, in the request's memory. */
 const char *dz_e2b_snapshot(struct dz_http_req *r, const char *template);
 
+/* --- api_e2b_watch.c ----------------------------------------------------------------------- */
+
+void dz_e2b_watchers_end(struct dz_api *a);
+
 /* --- api_e2b_rpc.c: the framing of Connect ------------------------------------------------- */
 
 #define DZ_E2B_STREAM "application/connect+json"
@@ -132,7 +136,7 @@ void dz_e2b_stream_fail(struct dz_http_req *r, const char *code, const char *mes
     X(metrics) X(network) X(template_exists) X(template_delete) X(snapshot_make) X(snapshots) \
     X(fork) X(missing) X(health) X(start) X(attach) X(processes) X(input) X(input_end) X(signal) \
     X(update) X(stream_input) X(file_get) X(file_post) X(stat) X(list_dir) X(make_dir) X(move) \
-    X(remove)
+    X(remove) X(watch_dir) X(watcher_make) X(watcher_events) X(watcher_remove)
 /* clang-format on */
 #define X(name) void dz_e2b_##name(struct dz_http_req *r, void *api);
 DZ_E2B_HANDLERS(X)

@@ -59,6 +59,7 @@ struct dz_api {
     struct dz_control_service_counts services;
     struct dz_control_replicas replicas; /* the same of replicas */
     struct dz_e2b *e2b;                  /* api_e2b.c; NULL: the dialect is off */
+    struct dz_list e2b_watchers;         /* api_e2b_watch.c; only with the dialect */
 };
 
 /* A call of the control plane that a request waits for. */
@@ -201,6 +202,12 @@ int dz_e2b_problem(struct dz_http_req *r, const struct dz_http_problem *p, struc
                    void *api);
 /* Write the token of doze that an API key stands for; false: it stands for none. */
 bool dz_e2b_key(const char *text, char ret_secret[static DZ_CONTROL_SECRET]);
+enum {
+    DZ_E2B_TOKEN = 96, /* an access token, with its terminator */
+};
+/* The access token that the signature in a request's query was made with; false: none, or it has
+ * expired. A client without a token may be given such a URL. */
+bool dz_e2b_signed(struct dz_api *a, struct dz_http_req *r, char ret_token[static DZ_E2B_TOKEN]);
 /* The sandbox that an access token opens; false: none. */
 bool dz_e2b_opens(const struct dz_api *a, const char *token, char ret_id[static DZ_ID_TEXT]);
 /* Answer a creation that a request with the same Idempotency-Key has made. */

@@ -125,6 +125,31 @@ async function files(s) {
   check('remove: what is not there', true)
 }
 
+async function watches(s) {
+  await s.files.makeDir('w/sub')
+  const seen = []
+  const w = await s.files.watchDir('w', (e) => void seen.push(`${e.type} ${e.name}`), { recursive: true, timeoutMs: 0 })
+  await s.files.write('w/sub/a', '1')
+  await s.commands.run('mv w/sub/a w/b && rm w/b')
+  await until(() => ['create sub/a', 'rename sub/a', 'create b', 'remove b'].every((e) => seen.includes(e)))
+  check('watchDir: a file is made, moved and removed', true)
+  await w.stop()
+  await fails('watchDir: a missing directory', '', () => s.files.watchDir('none', () => {}))
+}
+
+async function links(s) {
+  await s.files.write('signed', 'for all')
+  const get = async (url) => { const r = await fetch(url); return [r.status, await r.text()] }
+  same('downloadUrl', await get(await s.downloadUrl('signed')), [200, 'for all'])
+  same('downloadUrl: for a while', await get(await s.downloadUrl('signed', { useSignatureExpiration: 60 })), [200, 'for all'])
+  const url = await s.downloadUrl('signed')
+  same('downloadUrl: of another path', (await get(url.replace('path=signed', 'path=other')))[0], 401)
+  const form = new FormData()
+  form.append('file', new Blob(['sent']), 'ignored')
+  same('uploadUrl', (await fetch(await s.uploadUrl('sent'), { method: 'POST', body: form })).status, 200)
+  same('uploadUrl: the file', await s.files.read('sent'), 'sent')
+}
+
 async function terminal(s) {
   let text = ''
   const t = await s.pty.create({ cols: 80, rows: 24, onData: (d) => void (text += Buffer.from(d).toString()) })
@@ -193,9 +218,11 @@ async function autos() {
   const s = await Sandbox.create(template, since(20) ? { timeoutMs: 60_000, lifecycle: { onTimeout: 'pause', autoResume: true } } : { timeoutMs: 60_000 })
   if (since(20)) {
     await s.files.write('/tmp/x', 'y')
+    const h = await s.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
     await s.setTimeout(1)
     await until(async () => (await s.getInfo()).state === 'paused')
     check('autoPause: paused at its end', true)
+    await fails('autoPause: its streams end with an error', '', () => h.wait())
     same('autoResume: a file', await s.files.read('/tmp/x'), 'y')
     same('autoResume: the state', (await s.getInfo()).state, 'running')
   }
@@ -248,7 +275,7 @@ async function refusals(s) {
 
 const s = await Sandbox.create(template, { timeoutMs: 300_000, metadata: { 'a b': 'x&y', run: process.env.E2B_RUN ?? '1' }, envs: { FROM: 'creation' } })
 check('create: an id', /^[a-z0-9]+$/.test(s.sandboxId), s.sandboxId)
-for (const part of [commands, files, terminal, life, pauses, branches, autos, refusals]) {
+for (const part of [commands, files, watches, links, terminal, life, pauses, branches, autos, refusals]) {
   if (process.env.E2B_ONLY && process.env.E2B_ONLY !== part.name) continue
   try {
     await part(s)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """wire.py URL KEY OTHER_KEY: E2B's dialect by hand: what its packages send only sometimes, and what
 no client should send. Prints a line for each failure; ends with 1 if there was one."""
-import base64, http.client, json, socket, struct, sys, urllib.parse
+import base64, hashlib, http.client, json, socket, struct, sys, urllib.parse
 
 url, key, other = sys.argv[1:]
 host = urllib.parse.urlsplit(url).netloc
@@ -193,6 +193,32 @@ unary(s, "/filesystem.Filesystem/MakeDir", {"path": "/tmp/a"}, 400, "invalid_arg
 unary(s, "/filesystem.Filesystem/ListDir", {"path": "/none", "depth": "1"}, 404, "not_found")
 check(unary(s, "/filesystem.Filesystem/Stat", {"path": "~/rel/"})["entry"]["type"] == "FILE_TYPE_DIRECTORY", "a path below the home")
 
+# --- watches, and URLs with a signature
+
+fails(stream(s, "/filesystem.Filesystem/WatchDir", envelope({"path": "/none"})), "not_found")
+fails(stream(s, "/filesystem.Filesystem/WatchDir", envelope({"path": "/tmp/a"})), "invalid_argument")
+watcher = {"watcherId": unary(s, "/filesystem.Filesystem/CreateWatcher", {"path": "/tmp"})["watcherId"]}
+upload(b"1", 200, "?path=/tmp/watched", "application/octet-stream")
+events = []
+while not any(e["name"] == "watched" for e in events):
+    events += unary(s, "/filesystem.Filesystem/GetWatcherEvents", watcher)["events"]
+t = rest("POST", "/sandboxes", {"templateID": "base", "timeout": 300}, 201)
+unary(t, "/filesystem.Filesystem/GetWatcherEvents", watcher, 404, "not_found")
+unary(s, "/filesystem.Filesystem/RemoveWatcher", watcher)
+unary(s, "/filesystem.Filesystem/GetWatcherEvents", watcher, 404, "not_found")
+for i in range(64):
+    unary(t, "/filesystem.Filesystem/CreateWatcher", {"path": "/tmp"})
+unary(t, "/filesystem.Filesystem/CreateWatcher", {"path": "/tmp"}, 429, "resource_exhausted")
+rest("DELETE", f"/sandboxes/{t['sandboxID']}", want=204)
+def signed(token, path="/tmp/a", until=None, what="read"):
+    text = f"{path}:{what}::{token}" + (f":{until}" if until else "")
+    signature = "v1_" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+    return f"/files?path={path}&signature={quote(signature)}" + (f"&signature_expiration={until}" if until else "")
+check(call("GET", signed(s["envdAccessToken"], until=4102444800))[1] == b"A\r\n--", "a signed URL")
+for bad in (signed(s["envdAccessToken"], until=1), signed(s["envdAccessToken"], what="write"), signed(t["envdAccessToken"]).replace("v1_", "v2_"), signed("x")):
+    check(call("GET", bad)[0].status == 401, "a wrong signature", bad)
+check(call("POST", "/process.Process/List?" + signed(s["envdAccessToken"]).split("?")[1], b"{}")[0].status == 401, "a signature is for files only")
+
 # --- pauses
 
 upload(b"kept", 200, "?path=/home/user/o2", "application/octet-stream")
@@ -236,11 +262,13 @@ for body in bodies:
         rest("POST", path, body)
     rest("PUT", f"/sandboxes/{gone}/network", body)
     for name in ("process.Process/List", "process.Process/SendInput", "process.Process/CloseStdin", "process.Process/SendSignal", "process.Process/Update",
-                 "filesystem.Filesystem/Stat", "filesystem.Filesystem/ListDir", "filesystem.Filesystem/MakeDir", "filesystem.Filesystem/Move"):
+                 "filesystem.Filesystem/Stat", "filesystem.Filesystem/ListDir", "filesystem.Filesystem/MakeDir", "filesystem.Filesystem/Move", "filesystem.Filesystem/CreateWatcher", "filesystem.Filesystem/GetWatcherEvents", "filesystem.Filesystem/RemoveWatcher"):
         unary(s, "/" + name, body, None)
-    for name in ("Start", "Connect", "StreamInput"):
+    for name in ("process.Process/Start", "process.Process/Connect", "process.Process/StreamInput", "filesystem.Filesystem/WatchDir"):
+        if name.endswith("WatchDir") and b'"/tmp"' in body: # a watch, which does not end
+            continue
         for raw in (envelope(body), envelope(body)[:-1], envelope(body, 1), b"\0\xff\xff\xff\xff", body):
-            r, data = call("POST", f"/process.Process/{name}", raw, data_headers(s, **{"Content-Type": "application/connect+json"}))
+            r, data = call("POST", f"/{name}", raw, data_headers(s, **{"Content-Type": "application/connect+json"}))
             check(r.status == 200 and messages(data)[-1][0] == 2 or r.status in (413, 429), f"{name} {raw[:40]}", (r.status, data))
 for query in ("limit=0", "limit=x", "limit=99999", "nextToken=x", "startedAfter=x", "metadata=%", "metadata=%25%25", "state=x", "metadata==&&=", "template=" + "a" * 3000):
     rest("GET", "/v2/sandboxes?" + query)
