@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# egress_daemon.sh - a daemon in a network namespace of its own, beside servers on two addresses
+# egress_daemon.sh - a daemon in a network namespace of its own, beside servers on some addresses
 # (tests/lib/egress_world.py). Source it first: it runs the test again in the namespace. `world_test` is one
 # test; it is skipped where no namespace can be made. `egress_start [OPTION...]` starts the daemon.
 if [ "$(id -u)" = 0 ] && [ -z "${EGRESS_INSIDE:-}" ]; then
@@ -9,7 +9,10 @@ fi
 . "$LIB_ROOT/tests/integration/linux_daemon.sh"
 world=''
 if [ "$(id -u)" = 0 ]; then
-    ip link set lo up && ip addr add 10.77.0.1/32 dev lo && ip addr add 10.78.0.1/32 dev lo
+    ip link set lo up
+    for address in 10.77.0.1 10.77.0.2 10.78.0.1 10.79.0.1; do
+        ip addr add $address/32 dev lo
+    done
     python3 "$LIB_ROOT/tests/lib/egress_world.py" world.ready >world.log 2>&1 &
     world=$!
     for _ in $(seq 600); do

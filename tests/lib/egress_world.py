@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Other machines for t0950-egress.sh, in its network namespace: a name server on 10.77.0.1:53 and web
-servers on port 8080 of 10.77.0.1 (may be reached) and 10.78.0.1 (the host's own, not allowed). Below /git/
+servers on port 8080 of 10.77.0.1 (may be reached) and 10.78.0.1 (the host's own, not allowed), 10.77.0.2 and 10.79.0.1. Below /git/
 the web servers serve the git repositories of the directory git, for fetches and pushes.
 Port 9090 of 10.77.0.1 takes a connection and sends one line each second until it is closed.
 Writes the file given as the argument when all of them listen."""
 import http.server, os, socket, socketserver, subprocess, sys, threading, time
 
-NAMES = {b"web.test": "10.77.0.1", b"bad.test": "10.77.0.1", b"rebound.test": "127.0.0.1"}
+NAMES = {b"web.test": "10.77.0.1", b"bad.test": "10.77.0.1", b"rebound.test": "127.0.0.1",
+         b"sub.web.test": "10.77.0.1", b"other.test": "10.79.0.1", b"own.test": "10.78.0.1",
+         b"meta.test": "169.254.169.254"}
 
 
 class Dns(socketserver.BaseRequestHandler):
@@ -62,6 +64,10 @@ class Web(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.startswith("/git/"):
             return self.git()
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", "http://%s:8080/" % self.path[4:])
+            return self.end_headers()
         body = b"hello from outside\n" if self.path == "/" else b"x" * 3000000
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -87,7 +93,8 @@ class Threads(socketserver.ThreadingTCPServer):
 
 
 all = [socketserver.UDPServer(("10.77.0.1", 53), Dns), Threads(("10.77.0.1", 8080), Web),
-       Threads(("10.78.0.1", 8080), Web), Threads(("10.77.0.1", 9090), Lines)]
+       Threads(("10.78.0.1", 8080), Web), Threads(("10.77.0.2", 8080), Web), Threads(("10.79.0.1", 8080), Web),
+       Threads(("10.77.0.1", 9090), Lines)]
 for s in all:
     threading.Thread(target=s.serve_forever, daemon=True).start()
 open(sys.argv[1], "w").close()
