@@ -69,12 +69,51 @@ const struct dz_cli_command dz_cmd_ps = {
 
 /* --- logs ------------------------------------------------------------------------------------- */
 
+enum {
+    TAIL_MAX = 32 << 20, /* bytes that --tail looks through; a command keeps at most 16 MiB */
+};
 struct logs {
     struct dz_cli *c;
     struct dz_client *client;
     uint64_t until; /* the offset to stop at, UINT64_MAX: never */
     uint64_t at;
+    /* --tail: output up to this offset is kept in `held`, with the descriptor of each byte, until
+     * its last lines are printed. 0: none is kept */
+    uint64_t hold_until, lines;
+    struct dz_buf held, fds;
 };
+
+/* Print the last lines of what was held. */
+static int print_tail(struct logs *l, struct dz_err *err)
+{
+    size_t at = l->held.len, end;
+    uint64_t lines = 0;
+    int rc = 0;
+    l->hold_until = 0;
+    /* a newline at the end belongs to the last line */
+    while (at > 0 && (at == l->held.len || l->held.p[at - 1] != '\n' || ++lines < l->lines))
+        at--;
+    for (; rc == 0 && l->lines > 0 && at < l->held.len; at = end) {
+        for (end = at; end < l->held.len && l->fds.p[end] == l->fds.p[at];)
+            end++;
+        rc = dz_cli_put_guest(l->c, l->fds.p[at], dz_str_n(l->held.p + at, end - at), err);
+    }
+    return rc;
+}
+
+static int put_output(struct logs *l, int fd, struct dz_str bytes, struct dz_err *err)
+{
+    const char byte = (char)fd;
+    l->at += bytes.n;
+    if (!l->hold_until)
+        return dz_cli_put_guest(l->c, fd, bytes, err);
+    dz_buf_add(&l->held, bytes.p, bytes.n);
+    for (size_t i = 0; i < bytes.n; i++)
+        dz_buf_add(&l->fds, &byte, 1);
+    if (l->held.err || l->fds.err)
+        return dz_fail(err, DZ_ELIMIT, "more output is kept than --tail can look through");
+    return l->at >= l->hold_until ? print_tail(l, err) : 0;
+}
 
 /* Decode base64 (RFC 4648). The daemon encoded it, so invalid input needs no error. */
 static void decode(struct dz_buf *out, const char *s)
@@ -109,9 +148,7 @@ static int on_output(void *arg, const struct dz_client_event *e, struct dz_err *
     else
         decode(&b, dz_cli_text(m, "base64"));
     if (error || strcmp(e->event, "stdout") == 0) {
-        rc = dz_cli_put_guest(l->c, error ? STDERR_FILENO : STDOUT_FILENO, dz_str_n(b.p, b.len),
-                              err);
-        l->at += b.len;
+        rc = put_output(l, error ? STDERR_FILENO : STDOUT_FILENO, dz_str_n(b.p, b.len), err);
     }
     if (strcmp(e->event, "error") == 0)
         rc = dz_client_problem_of(l->client, m, 0, err);
@@ -153,9 +190,12 @@ static int logs(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    const char *from = dz_cli_value(c, "offset");
-    struct logs l = {.c = c, .until = UINT64_MAX};
+    const char *from = dz_cli_value(c, "offset"), *tail = dz_cli_value(c, "tail");
+    struct logs l = {
+        .c = c, .until = UINT64_MAX, .held = DZ_BUF_INIT(TAIL_MAX), .fds = DZ_BUF_INIT(TAIL_MAX)};
     json_t *exec = NULL;
+    if (tail && dz_num_u64(dz_str(tail), 0, INT64_MAX, &l.lines, NULL) < 0)
+        return dz_cli_usage(c, err, "--tail must be a number of lines, not %s", tail);
     int rc = dz_cli_remote(c, &client, err);
     if (rc == 0)
         rc = find_exec(c, client, &exec, err);
@@ -174,13 +214,19 @@ static int logs(struct dz_cli *c, struct dz_err *err)
     if (from && dz_num_u64(dz_str(from), 0, INT64_MAX, &begin, NULL) < 0)
         begin = 0; /* the daemon will report the error */
     (void)fflush(c->out);
-    if (begin < missing)
+    if (begin < missing && !tail)
         dz_cli_warn(c, "the output begins at byte %llu; earlier output is no longer kept",
                     (unsigned long long)missing);
     l.at = begin > missing ? begin : missing;
     l.client = client;
+    if (tail && json_is_integer(bytes) && (uint64_t)json_integer_value(bytes) > l.at)
+        l.hold_until = (uint64_t)json_integer_value(bytes);
     if (l.at < l.until)
         rc = dz_client_events(client, &req, on_output, &l, err);
+    if (rc >= 0 && l.hold_until)
+        rc = print_tail(&l, err);
+    dz_buf_release(&l.held);
+    dz_buf_release(&l.fds);
     json_decref(exec);
     return rc < 0 ? rc : DZ_EXIT_OK;
 }
@@ -192,11 +238,13 @@ const struct dz_cli_command dz_cmd_logs = {
     .args = "SANDBOX [EXEC|SERVICE]",
     .min_args = 1,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){{"follow", 'f', NULL,
-                                               "follow the output until the command exits"},
-                                              DZ_CLI_OPTION_RAW,
-                                              {"offset", 0, "BYTES", "start at this offset"},
-                                              DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){
+            {"follow", 'f', NULL, "follow the output until the command exits"},
+            DZ_CLI_OPTION_RAW,
+            {"offset", 0, "BYTES", "start at this offset"},
+            {"tail", 'n', "LINES", "begin with the last lines of the output so far"},
+            DZ_CLI_OPTION_END},
     .help = "EXEC is the id that `doze exec -d` printed; the default is the newest command.\n"
             "With a service, prints the output of its newest process.\n"
             "The last 256 KiB of a long output are kept; a warning says how much is missing.\n"

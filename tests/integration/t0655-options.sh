@@ -84,8 +84,8 @@ option 'disk get --limit' '
     head -c 5000 /dev/urandom >some && run 0 doze disk create -q limit.doze && run 0 doze disk put limit.doze some / && run 1 doze disk get --limit 4KB limit.doze /some few.out && has err "more than 4000 bytes" && [ ! -e few.out ] && run 0 doze disk get --limit 5KB limit.doze /some all.out && cmp some all.out'
 option 'cp --raw' '
     echo plain >plain && run 0 doze cp plain s-b:/workspace/plain && run 0 doze cp --raw s-b:/workspace/plain back && cmp plain back'
-option 'logs --offset' '
-    run 0 doze exec -d s-b -- echo abcdef && exe=$(cat out) && run 0 doze attach --no-stdin s-b "$exe" && run 0 doze logs --offset 3 s-b "$exe" && [ "$(cat out)" = def ]'
+option 'logs --offset --tail' '
+    run 0 doze exec -d s-b -- echo abcdef && exe=$(cat out) && run 0 doze attach --no-stdin s-b "$exe" && run 0 doze logs --offset 3 s-b "$exe" && [ "$(cat out)" = def ] && run 0 doze logs --tail 1 s-b "$exe" && [ "$(cat out)" = abcdef ]'
 
 F=$(doze image inspect --json base | grep -o '"sha256":"[0-9a-f]*"' | head -n 1 | cut -d'"' -f4)
 export F=$PWD/data/images/files/$F.doze # the image base as a file

@@ -39,6 +39,10 @@ test_that 'the order of needs: each starts when what it needs is ready' '
     until_true is app ready && is db ready && is setup done && run 0 doze cat a:/workspace/order && [ "$(tr "\n" " " <out)" = "setup db app " ] && deployment DEPLOYED &&
     api 409 DELETE "$(v /db)" && has out "needs db" && api 204 DELETE "$(v /app)" && api 204 DELETE "$(v /db)" && api 204 DELETE "$(v /setup)" && api 404 GET "$(v /db)"
 '
+test_that 'the last lines of its output' '
+    run 0 doze exec -d a -- sh -c "for i in 1 2 3 4 5; do echo line \$i; done" && e=$(grep -o "exe_[a-z0-9]*" out) && ended() { run 0 doze ps a -a --json && python3 -c "import json; exit(not [x for x in json.load(open(\"out\")) if x[\"exec_id\"]==\"$e\" and x[\"state\"]==\"ended\"])"; } && until_true ended &&
+    run 0 doze logs --tail 2 a "$e" && [ "$(tr "\n" " " <out)" = "line 4 line 5 " ] && run 0 doze logs -n 0 a "$e" && [ ! -s out ] && run 0 doze logs -n 99 a "$e" && [ "$(wc -l <out)" = 5 ] && run 0 doze logs -f -n 1 a "$e" && [ "$(cat out)" = "line 5" ] && run 2 doze logs --tail x a "$e"
+'
 test_that 'readiness by a command and by HTTP' '
     api 201 POST "$(v)" "{\"name\":\"cmd\",\"shell\":\"sleep 0.3; touch /tmp/there; exec sleep 1000\",\"ready\":{\"cmd\":[\"test\",\"-e\",\"/tmp/there\"],\"interval\":\"100ms\"}}" && until_true is cmd ready &&
     api 201 POST "$(v)" "{\"name\":\"http\",\"shell\":\"mkdir -p /tmp/w; (sleep 0.5; echo ok >/tmp/w/health) & exec httpd -f -p 8081 -h /tmp/w\",\"ready\":{\"http\":{\"port\":8081,\"path\":\"/health\"},\"interval\":\"100ms\"}}" && until_true is http ready &&
