@@ -129,7 +129,7 @@ static void ask(struct asking *s, struct dz_http_req *r, const struct dz_cell_op
     struct dz_api *a = s->api;
     dz_http_on_gone(r, ask_gone, s);
     const struct dz_file_op_request request = {op, writes, activity, &ask_ops, s};
-    if (dz_control_op(a->control, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
+    if (dz_api_op(a, r, dz_api_op_target(r, a), &request, &s->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         asking_free(s);
         dz_api_refuse(r, &why);
@@ -184,6 +184,43 @@ void dz_api_file_list(struct dz_http_req *r, void *api)
     s->finish = finish_list;
     dz_json_key(&s->out.json, "entries");
     dz_json_array(&s->out.json);
+    ask(s, r, &op, false, DZ_ACTIVITY_LIST_DIRECTORY);
+}
+
+/* --- usage -------------------------------------------------------------------------------------
+ */
+
+static void put_usage(struct asking *s, struct dz_cell_view *v)
+{
+    struct dz_cell_usage u;
+    while (dz_cell_usage_next(v, &u, NULL) > 0) {
+        dz_json_put_u64(&s->out.json, "stored_bytes", u.stored);
+        dz_json_put_u64(&s->out.json, "size_bytes", u.size);
+        dz_json_put_u64(&s->out.json, "names", u.names);
+    }
+}
+
+static void finish_usage(struct asking *s, struct dz_http_req *r, uint64_t count)
+{
+    (void)count;
+    dz_api_send(r, 200, &s->out);
+}
+
+void dz_api_file_usage(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"path", NULL};
+    struct dz_why why = {0};
+    struct dz_cell_op op = {.type = DZ_CELL_OP_USAGE};
+    op.path = dz_api_path(r, names, &why);
+    if (!op.path) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    struct asking *s = make_asking(api, r);
+    if (!s)
+        return;
+    s->data = put_usage;
+    s->finish = finish_usage;
     ask(s, r, &op, false, DZ_ACTIVITY_LIST_DIRECTORY);
 }
 

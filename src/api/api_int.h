@@ -78,6 +78,12 @@ struct dz_control_target dz_api_target(const struct dz_http_req *r, const struct
                                        const char *param);
 /* The sandbox whose access token a request of E2B's data plane has; NULL: it has none. */
 const char *dz_api_access(const struct dz_http_req *r);
+/* The sandbox, or the volume, that the route names (api_volume.c), and an operation on its files.
+ */
+struct dz_control_target dz_api_op_target(const struct dz_http_req *r, const struct dz_api *a);
+int dz_api_op(struct dz_api *a, const struct dz_http_req *r, struct dz_control_target target,
+              const struct dz_file_op_request *request, struct dz_file_op **ret_op,
+              struct dz_why *why);
 /* implements dz_http_opts.admit */
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);
 /* call when the request is over */

@@ -23,8 +23,10 @@
 #define CHANGES FINDS " quota_exceeded storage_full"
 #define USES    FINDS " invalid_transition restoring sandbox_unavailable quota_exceeded storage_full"
 #define CREATES FINDS " sandbox_unavailable quota_exceeded storage_full"
-#define DROPS   FINDS " invalid_transition storage_full"
-#define BUILDS  "not_found conflict quota_exceeded storage_full"
+/* LOOKS: routes that open a volume; conflict: a sandbox or another request excludes them. */
+#define LOOKS  "not_found conflict sandbox_unavailable"
+#define DROPS  FINDS " invalid_transition storage_full"
+#define BUILDS "not_found conflict quota_exceeded storage_full"
 
 /* clang-format off */
 static const struct dz_api_route routes[] = {

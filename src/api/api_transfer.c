@@ -237,7 +237,7 @@ static void download(struct dz_api *a, struct dz_http_req *r, struct dz_control_
                                   .length = d->length};
     dz_http_on_gone(r, down_gone, d);
     const struct dz_file_op_request request = {&op, false, DZ_ACTIVITY_DOWNLOAD, &down_ops, d};
-    if (dz_control_op(a->control, target, &request, &d->op, &why) < 0) {
+    if (dz_api_op(a, r, target, &request, &d->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         download_free(d);
         dz_api_refuse(r, &why);
@@ -250,7 +250,7 @@ static void get(struct dz_api *a, struct dz_http_req *r, bool tar)
     struct dz_why why = {0};
     const char *path = dz_api_path(r, names, &why);
     if (path)
-        download(a, r, dz_api_target(r, a, "id"), path, tar);
+        download(a, r, dz_api_op_target(r, a), path, tar);
     else
         dz_api_refuse(r, &why);
 }
@@ -368,7 +368,7 @@ static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
     *u = (struct upload){.api = a, .id = id, .tar = tar};
     dz_http_on_gone(r, up_gone, u);
     const struct dz_file_op_request request = {&op, true, DZ_ACTIVITY_UPLOAD, &up_ops, u};
-    rc = dz_control_op(a->control, dz_api_target(r, a, "id"), &request, &u->op, &why);
+    rc = dz_api_op(a, r, dz_api_op_target(r, a), &request, &u->op, &why);
     if (rc < 0) {
         dz_http_on_gone(r, NULL, NULL);
         dz_free(u);

@@ -5,6 +5,7 @@
 #include "api/api_int.h"
 
 #include <stddef.h>
+#include <string.h>
 
 struct body {
     const char *name;
@@ -15,6 +16,29 @@ const struct dz_api_field dz_api_volume_fields[] = {
     {"size", DZ_API_SIZE, offsetof(struct body, size), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+
+const struct dz_api_field dz_api_volume_copy_fields[] = {
+    {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+static bool names_volume(const struct dz_http_req *r)
+{
+    return strstr(dz_http_route_of(r)->pattern, "{volume}") != NULL;
+}
+
+struct dz_control_target dz_api_op_target(const struct dz_http_req *r, const struct dz_api *a)
+{
+    return dz_api_target(r, a, names_volume(r) ? "volume" : "id");
+}
+
+int dz_api_op(struct dz_api *a, const struct dz_http_req *r, struct dz_control_target target,
+              const struct dz_file_op_request *request, struct dz_file_op **ret_op,
+              struct dz_why *why)
+{
+    return names_volume(r) ? dz_control_volume_op(a->control, target, request, ret_op, why)
+                           : dz_control_op(a->control, target, request, ret_op, why);
+}
 
 static int put_holder(void *arg, const struct dz_registry_holder *h)
 {
@@ -82,6 +106,56 @@ void dz_api_volume_get(struct dz_http_req *r, void *api)
     struct dz_why why = {0};
     int rc = dz_control_volume_get(a->control, dz_api_target(r, a, "volume"), &v, &why);
     send_volume(a, r, 200, rc, &v, &why);
+}
+
+/* --- copy ---------------------------------------------------------------------------------------
+ */
+
+struct copying {
+    struct dz_api *api;
+    uint64_t id;
+    struct dz_volume_copy *copy;
+};
+
+static void on_copied(void *arg, int rc, const struct dz_control_volume *v, struct dz_why *why)
+{
+    struct copying *c = arg;
+    struct dz_http_req *r = dz_http_find(c->api->http, c->id);
+    if (r) {
+        dz_http_on_gone(r, NULL, NULL);
+        send_volume(c->api, r, 201, rc, v, why);
+    }
+    dz_free(c);
+}
+
+static void copy_gone(void *arg)
+{
+    struct copying *c = arg;
+    dz_control_volume_copy_cancel(c->copy);
+    dz_free(c);
+}
+
+void dz_api_volume_copy(struct dz_http_req *r, void *api)
+{
+    struct dz_why why = {0};
+    struct body b = {0};
+    if (!dz_api_body(r, &b))
+        return;
+    struct copying *c = dz_zalloc(sizeof *c);
+    if (!c) {
+        (void)dz_fail(&why.err, DZ_ENOMEM, "copy a volume: out of memory");
+        dz_api_refuse(r, &why);
+        return;
+    }
+    *c = (struct copying){.api = api, .id = dz_http_id(r)};
+    const struct dz_control_volume_done done = {on_copied, c};
+    if (dz_control_volume_copy(c->api->control, dz_api_target(r, api, "volume"), b.name, &done,
+                               &c->copy, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_http_on_gone(r, copy_gone, c);
 }
 
 void dz_api_volume_delete(struct dz_http_req *r, void *api)

@@ -258,6 +258,7 @@ enum {
     START_READONLY = 128,
     START_NET = 512,
     START_NET_RESUMES = 1024,
+    START_VOLUME = 2048,
     START_NO_WAL = 256, /* no WAL is passed: the second descriptor is the disk again */
 };
 
@@ -309,8 +310,8 @@ static uint32_t start_flags(const struct dz_cell_start *s, bool image, bool fork
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->ends_with_main ? START_ENDS_WITH_MAIN : 0u) |
            (forked ? START_FORKED : 0u) | (s->strict ? START_STRICT : 0u) |
            (s->go ? START_GO : 0u) | (s->readonly ? START_READONLY : 0u) |
-           (s->wal_fd < 0 ? START_NO_WAL : 0u) | (s->net ? START_NET : 0u) |
-           (s->net && s->net_resumes ? START_NET_RESUMES : 0u);
+           (s->volume ? START_VOLUME : 0u) | (s->wal_fd < 0 ? START_NO_WAL : 0u) |
+           (s->net ? START_NET : 0u) | (s->net && s->net_resumes ? START_NET_RESUMES : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -547,6 +548,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->strict = head.flags & START_STRICT;
     s->go = head.flags & START_GO;
     s->readonly = head.flags & START_READONLY;
+    s->volume = head.flags & START_VOLUME;
     if (head.flags & START_NO_WAL)
         dz_fd_close(&s->fds[1]);
     s->clock_ns = head.clock_ns;

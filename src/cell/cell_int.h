@@ -366,7 +366,7 @@ struct dz_started {
     struct dz_started_volume volumes[DZ_CELL_VOLUMES_MAX];
     size_t volume_count;
     enum dz_cell_asleep asleep;
-    bool fresh, ephemeral, strict, readonly, ends_with_main, go;
+    bool fresh, ephemeral, strict, readonly, volume, ends_with_main, go;
     bool net, net_resumes;
     uint32_t own4;
     int64_t clock_ns; /* 0: the time */
@@ -404,7 +404,7 @@ int dz_put_frame(struct dz_put *p, const struct dz_frame *f, const char *payload
                  struct dz_err *err);
 void dz_put_release(struct dz_put *p);
 /* Make the directories above the last component that are missing. 0 or a negative errno. */
-int dz_put_above(struct dz_vfs *v, const char *path);
+int dz_put_above(struct dz_vfs *v, uint64_t root, const char *path);
 
 /* Find a user of the machine: a name of its /etc/passwd, or "UID[:GID]". */
 struct dz_user {

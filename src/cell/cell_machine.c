@@ -42,9 +42,10 @@ static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_
 {
     const struct dz_db_opts disk = {
         .schema = &dz_vfs_schema, .label = "the disk", .immutable = s->fds[1] < 0};
-    struct dz_db *prepared = m->zygote ? m->zygote->disk : NULL;
-    if (m->zygote)
-        m->zygote->disk = NULL; /* a prepared handle can be used once, even if the open fails */
+    /* a prepared handle has a WAL */
+    struct dz_db *prepared = m->zygote && !disk.immutable ? m->zygote->disk : NULL;
+    if (prepared)
+        m->zygote->disk = NULL; /* it can be used once, even if the open fails */
     int rc = prepared ? dz_db_open_prepared(&m->db, prepared, s->fds[0], s->fds[1], err)
                       : dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
     if (rc == 0)

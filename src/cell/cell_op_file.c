@@ -15,13 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct dz_vfs_who root = {.root = DZ_VFS_ROOT};
-
-static struct dz_vfs_path at_root(const char *path)
-{
-    return (struct dz_vfs_path){DZ_VFS_ROOT, path};
-}
-
 int dz_op_put_stat(struct dz_op *op, const struct dz_vfs_attr *a, const char *path,
                    struct dz_err *err)
 {
@@ -43,11 +36,13 @@ int dz_op_put_stat(struct dz_op *op, const struct dz_vfs_attr *a, const char *pa
 
 /* --- places ---------------------------------------------------------------------------- */
 
-/* Inside the machine the kernel's own /proc and /dev cover these directories of the disk. */
-static int check_covered(const char *place, const char *path, struct dz_err *err)
+/* Inside the machine the kernel's own /proc and /dev cover these directories of the disk, but not
+ * those of a volume. */
+static int check_covered(const struct dz_op *op, const char *place, const char *path,
+                         struct dz_err *err)
 {
     static const char *const covered[] = {"/proc", "/dev"};
-    for (size_t i = 0; i < DZ_ARRAY_LEN(covered); i++) {
+    for (size_t i = 0; i < DZ_ARRAY_LEN(covered) && dz_op_top(op) == DZ_VFS_ROOT; i++) {
         size_t n = strlen(covered[i]);
         if (strncmp(place, covered[i], n) == 0 && (place[n] == '\0' || place[n] == '/'))
             return dz_fail(err, DZ_EINVAL,
@@ -63,18 +58,18 @@ static int check_below(const struct dz_op *op, uint64_t dir, const char *name, c
                        struct dz_err *err)
 {
     char place[DZ_VFS_PATH_MAX + DZ_VFS_NAME_MAX + 2];
-    int n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, dir, place, DZ_VFS_PATH_MAX);
+    int n = dz_vfs_getcwd(dz_op_vfs(op), dz_op_top(op), dir, place, DZ_VFS_PATH_MAX);
     if (n < 0)
         return 0; /* a directory was removed: the operation reports that */
     (void)snprintf(place + n, sizeof place - (size_t)n, "%s%s", n == 1 ? "" : "/", name);
-    return check_covered(place, path, err);
+    return check_covered(op, place, path, err);
 }
 
 /* Check each directory on the way, as some may not exist yet. */
 int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *err)
 {
     const struct dz_vfs_walk walk = {
-        .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .nofollow = true, .keep_last = true};
+        .root = dz_op_top(op), .start = dz_op_top(op), .nofollow = true, .keep_last = true};
     char part[DZ_VFS_PATH_MAX];
     struct dz_vfs_walked w;
     size_t n = strlen(path);
@@ -96,8 +91,9 @@ int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *e
 
 int dz_op_stat(struct dz_op *op, struct dz_err *err)
 {
+    const struct dz_vfs_who root = {.root = dz_op_top(op)};
     struct dz_vfs_attr a;
-    int e = dz_vfs_stat_at(dz_op_vfs(op), &root, at_root(op->path),
+    int e = dz_vfs_stat_at(dz_op_vfs(op), &root, dz_op_path(op, op->path),
                            !(op->args.flags & DZ_CELL_OP_DEEP), &a);
     return e < 0 ? dz_op_failed(op, "look at", e, err) : dz_op_put_stat(op, &a, op->path, err);
 }
@@ -125,10 +121,11 @@ static int read_bytes(struct dz_op *op, uint64_t ino, struct dz_err *err)
 
 int dz_op_read(struct dz_op *op, struct dz_err *err)
 {
+    const struct dz_vfs_who root = {.root = dz_op_top(op)};
     struct dz_vfs *v = dz_op_vfs(op);
     struct dz_vfs_attr a;
     uint64_t ino;
-    int e = dz_vfs_open_at(v, &root, at_root(op->path), O_RDONLY | O_NOATIME, 0, &ino);
+    int e = dz_vfs_open_at(v, &root, dz_op_path(op, op->path), O_RDONLY | O_NOATIME, 0, &ino);
     if (e < 0)
         return dz_op_failed(op, "read", e, err);
     e = dz_vfs_getattr(v, ino, &a);
@@ -150,9 +147,9 @@ int dz_op_read(struct dz_op *op, struct dz_err *err)
 static int find_place(struct dz_op *op, struct dz_vfs_walked *ret, struct dz_vfs_attr *ret_attr,
                       struct dz_err *err)
 {
-    const struct dz_vfs_walk walk = {.root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .create = true};
+    const struct dz_vfs_walk walk = {.root = dz_op_top(op), .start = dz_op_top(op), .create = true};
     struct dz_vfs *v = dz_op_vfs(op);
-    int e = op->args.flags & DZ_CELL_OP_PARENTS ? dz_put_above(v, op->path) : 0;
+    int e = op->args.flags & DZ_CELL_OP_PARENTS ? dz_put_above(v, dz_op_top(op), op->path) : 0;
     if (e == 0)
         e = dz_vfs_walk(v, &walk, op->path, ret);
     if (e == 0 && ret->dot)
@@ -234,28 +231,32 @@ int dz_op_write(struct dz_op *op, struct dz_err *err)
 
 int dz_op_mkdir(struct dz_op *op, struct dz_err *err)
 {
+    const struct dz_vfs_who root = {.root = dz_op_top(op)};
     struct dz_vfs *v = dz_op_vfs(op);
     bool parents = op->args.flags & DZ_CELL_OP_PARENTS;
     struct dz_vfs_attr a;
-    int e = parents ? dz_put_above(v, op->path) : 0;
+    int e = parents ? dz_put_above(v, dz_op_top(op), op->path) : 0;
     if (e == 0)
-        e = dz_vfs_mkdir_at(v, &root, at_root(op->path),
+        e = dz_vfs_mkdir_at(v, &root, dz_op_path(op, op->path),
                             op->args.mode ? op->args.mode & 07777 : 0755);
     op->count = e == 0;
-    if (e == -EEXIST && parents && dz_vfs_stat_at(v, &root, at_root(op->path), true, &a) == 0 &&
-        S_ISDIR(a.mode))
+    if (e == -EEXIST && parents &&
+        dz_vfs_stat_at(v, &root, dz_op_path(op, op->path), true, &a) == 0 && S_ISDIR(a.mode))
         e = 0;
     return e < 0 ? dz_op_failed(op, "make the directory", e, err) : 0;
 }
 
 int dz_op_move(struct dz_op *op, struct dz_err *err)
 {
+    const struct dz_vfs_who root = {.root = dz_op_top(op)};
     struct dz_vfs *v = dz_op_vfs(op);
     unsigned flags = op->args.flags & DZ_CELL_OP_NEW ? RENAME_NOREPLACE : 0;
     int rc = dz_op_hold(op, err);
-    int e = rc == 0 && (op->args.flags & DZ_CELL_OP_PARENTS) ? dz_put_above(v, op->to) : 0;
+    int e = rc == 0 && (op->args.flags & DZ_CELL_OP_PARENTS)
+                ? dz_put_above(v, dz_op_top(op), op->to)
+                : 0;
     if (rc == 0 && e == 0)
-        e = dz_vfs_rename_at(v, &root, at_root(op->path), at_root(op->to), flags);
+        e = dz_vfs_rename_at(v, &root, dz_op_path(op, op->path), dz_op_path(op, op->to), flags);
     if (e < 0)
         return dz_fail_sys(err, -e, "move %s to %s", op->path, op->to);
     return rc;
@@ -264,7 +265,7 @@ int dz_op_move(struct dz_op *op, struct dz_err *err)
 int dz_op_remove(struct dz_op *op, struct dz_err *err)
 {
     const struct dz_vfs_walk walk = {
-        .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .nofollow = true, .keep_last = true};
+        .root = dz_op_top(op), .start = dz_op_top(op), .nofollow = true, .keep_last = true};
     struct dz_vfs *v = dz_op_vfs(op);
     struct dz_vfs_walked w;
     struct dz_vfs_attr a;

@@ -147,7 +147,7 @@ int dz_op_list(struct dz_op *op, struct dz_err *err)
     uint32_t depth = op->args.depth ? op->args.depth : 1;
     uint64_t limit = op->args.limit ? op->args.limit : DZ_CELL_OP_LIST_MAX;
     uint64_t ino;
-    int e = dz_vfs_resolve(dz_op_vfs(op), op->path, &ino);
+    int e = dz_op_resolve(op, &ino);
     if (e == 0)
         e = dz_vfs_getattr(dz_op_vfs(op), ino, &a);
     if (e == 0 && !S_ISDIR(a.mode))
@@ -178,11 +178,10 @@ int dz_op_list(struct dz_op *op, struct dz_err *err)
 
 /* --- sums ------------------------------------------------------------------------------------ */
 
-static const struct dz_vfs_who root = {.root = DZ_VFS_ROOT};
-
 static int find_top(struct dz_op *op, struct dz_vfs_attr *ret)
 {
-    return dz_vfs_stat_at(dz_op_vfs(op), &root, (struct dz_vfs_path){DZ_VFS_ROOT, op->path},
+    const struct dz_vfs_who who = {.root = dz_op_top(op)};
+    return dz_vfs_stat_at(dz_op_vfs(op), &who, dz_op_path(op, op->path),
                           !(op->args.flags & DZ_CELL_OP_NOFOLLOW), ret);
 }
 
@@ -298,9 +297,11 @@ int dz_op_tar_in(struct dz_op *op, struct dz_err *err)
     struct dz_vfs_attr a;
     struct dz_tar_stats stats;
     int rc = dz_op_hold(op, err);
-    int e = rc == 0 && (op->args.flags & DZ_CELL_OP_PARENTS) ? dz_put_above(in.vfs, op->path) : 0;
+    int e = rc == 0 && (op->args.flags & DZ_CELL_OP_PARENTS)
+                ? dz_put_above(in.vfs, dz_op_top(op), op->path)
+                : 0;
     if (rc == 0 && e == 0)
-        e = dz_vfs_resolve(in.vfs, op->path, &in.dir);
+        e = dz_op_resolve(op, &in.dir);
     if (rc == 0 && e == 0)
         e = dz_vfs_getattr(in.vfs, in.dir, &a);
     if (rc == 0 && e == 0)
@@ -343,7 +344,7 @@ static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz
     const struct dz_record_change c = {.what = ev->type, .cookie = ev->cookie, .mode = ev->mode};
     int n = 0;
     if (ev->type != DZ_VFS_EV_OVERFLOW)
-        n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, ev->dir ? ev->dir : ev->ino, path,
+        n = dz_vfs_getcwd(dz_op_vfs(op), dz_op_top(op), ev->dir ? ev->dir : ev->ino, path,
                           DZ_VFS_PATH_MAX);
     if (n < 0)
         n = 0; /* the directory was removed, too, so its path is unknown */
@@ -366,7 +367,7 @@ int dz_op_watch(struct dz_op *op, struct dz_err *err)
     struct dz_vfs *v = dz_op_vfs(op);
     struct dz_vfs_event ev;
     uint64_t ino;
-    int e = dz_vfs_resolve(v, op->path, &ino);
+    int e = dz_op_resolve(op, &ino);
     int watch = e < 0 ? e : dz_vfs_watch(v, ino, DZ_VFS_EV_ALL, op->args.flags & DZ_CELL_OP_DEEP);
     int rc = watch < 0 ? dz_op_failed(op, "watch", watch, err) : 0;
     dz_vfs_watch_notify(v, on_change, op->ops);

@@ -8,9 +8,10 @@
 #include "cell/cell_serve.h"
 #include "linux/linux_inspect.h"
 #include "machine/machine_inspect.h"
-#include "vfs/vfs.h"
+#include "vfs/vfs_at.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 enum {
@@ -53,6 +54,28 @@ static void send_frame(const struct dz_ops *o, uint32_t handle, enum dz_frame_ty
 struct dz_vfs *dz_op_vfs(const struct dz_op *op)
 {
     return op->ops->serve->machine.vfs;
+}
+
+uint64_t dz_op_top(const struct dz_op *op)
+{
+    return op->ops->serve->start.volume ? DZ_VFS_WORKSPACE : DZ_VFS_ROOT;
+}
+
+struct dz_vfs_path dz_op_path(const struct dz_op *op, const char *path)
+{
+    return (struct dz_vfs_path){dz_op_top(op), path};
+}
+
+int dz_op_resolve(const struct dz_op *op, uint64_t *ret_ino)
+{
+    const struct dz_vfs_walk walk = {.root = dz_op_top(op), .start = dz_op_top(op)};
+    struct dz_vfs_walked end;
+    int e = dz_vfs_walk(dz_op_vfs(op), &walk, op->path, &end);
+    if (e == 0 && end.ino == 0)
+        e = -ENOENT;
+    if (e == 0)
+        *ret_ino = end.ino;
+    return e;
 }
 
 int dz_op_failed(const struct dz_op *op, const char *what, int e, struct dz_err *err)

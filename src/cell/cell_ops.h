@@ -59,6 +59,11 @@ void dz_ops_let_go(struct dz_ops *o);
 /* --- for operations ------------------------------------------------------------------ */
 
 struct dz_vfs *dz_op_vfs(const struct dz_op *op);
+/* The directory at which the paths of operations begin: the root of the disk, or of the volume. */
+uint64_t dz_op_top(const struct dz_op *op);
+struct dz_vfs_path dz_op_path(const struct dz_op *op, const char *path);
+/* The inode at op->path; 0, or a negative errno. */
+int dz_op_resolve(const struct dz_op *op, uint64_t *ret_ino);
 /* Send bytes to the host; waits for its window. DZ_ECANCELED. */
 int dz_op_emit(struct dz_op *op, const void *data, size_t size, struct dz_err *err);
 /* Send a record: its kind, a struct, and bytes in up to three parts. Records are gathered until a

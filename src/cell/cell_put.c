@@ -35,8 +35,9 @@ static int put_failed(const char *path, int e, struct dz_err *err)
     return dz_fail_sys(err, -e, "copy %s into the sandbox", path);
 }
 
-int dz_put_above(struct dz_vfs *v, const char *path)
+int dz_put_above(struct dz_vfs *v, uint64_t top, const char *path)
 {
+    const struct dz_vfs_who who = {.root = top};
     char dir[DZ_VFS_PATH_MAX];
     size_t n = strlen(path);
     if (n >= sizeof dir)
@@ -46,7 +47,7 @@ int dz_put_above(struct dz_vfs *v, const char *path)
             continue;
         memcpy(dir, path, i);
         dir[i] = '\0';
-        int e = dz_vfs_mkdir_at(v, &root, at_root(dir), 0755);
+        int e = dz_vfs_mkdir_at(v, &who, (struct dz_vfs_path){top, dir}, 0755);
         if (e && e != -EEXIST)
             return e;
     }
@@ -108,7 +109,7 @@ int dz_put_frame(struct dz_put *p, const struct dz_frame *f, const char *payload
     if (payload[0] != '/')
         return dz_fail(err, DZ_EINVAL, "copy %s into the sandbox: the path must begin with /",
                        payload);
-    int e = dz_put_above(p->vfs, payload);
+    int e = dz_put_above(p->vfs, DZ_VFS_ROOT, payload);
     if (!e && f->type == DZ_FRAME_DIR)
         e = put_dir(p->vfs, payload, mode);
     else if (!e && f->type == DZ_FRAME_FILE)

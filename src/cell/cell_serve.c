@@ -244,7 +244,8 @@ static void go(struct dz_serve *s)
     int rc =
         s->start.readonly
             ? dz_fail(&err, DZ_ESTATE, "bring up the machine: the file was opened for reading only")
-            : 0;
+        : s->start.volume ? dz_fail(&err, DZ_ESTATE, "bring up the machine: the file is a volume")
+                          : 0;
     if (rc == 0 && s->start.net)
         rc = dz_cell_net_new(&s->out, s->start.own4, &s->machine.net, &err);
     if (rc == 0)

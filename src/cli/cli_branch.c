@@ -6,7 +6,6 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/num.h"
-#include "cli/cli_progress.h"
 #include "cli/cli_remote.h"
 
 #include <errno.h>
@@ -85,27 +84,6 @@ int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err)
 
 /* --- share ----------------------------------------------------------------------------------- */
 
-static int receive(struct dz_cli *c, struct dz_client *client, const char *to, int fd,
-                   struct dz_err *err)
-{
-    struct dz_cli_progress p;
-    int64_t size = dz_client_size(client);
-    char piece[DZ_IO_PIECE];
-    uint64_t done = 0;
-    ssize_t n;
-    int rc = 0;
-    dz_cli_progress_start(&p, c, to, size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
-    while (rc == 0 && (n = dz_client_read(client, piece, sizeof piece, err)) != 0) {
-        rc = n < 0 ? (int)n : dz_fd_write(fd, piece, (size_t)n, err);
-        done += n > 0 ? (uint64_t)n : 0;
-        dz_cli_progress_at(&p, done);
-    }
-    dz_cli_progress_end(&p);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = dz_fail_sys(err, errno, "write %s", to);
-    return rc;
-}
-
 /* Write the public volumes to the file given by -o or TARGET. */
 int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
 {
@@ -139,7 +117,9 @@ int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
     int fd = dz_fd_open(AT_FDCWD, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, err);
     if (fd < 0)
         return fd;
-    rc = receive(c, client, to, fd, err);
+    rc = dz_cli_receive(c, client, to, fd, err);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = dz_fail_sys(err, errno, "write %s", to);
     if (rc == 0 && renameat2(AT_FDCWD, temp, AT_FDCWD, to, RENAME_NOREPLACE) < 0)
         rc = dz_fail_sys(err, errno, "make %s", to);
     if (rc < 0)

@@ -69,6 +69,10 @@
     X(volume_ls)           \
     X(volume_get)          \
     X(volume_rm)           \
+    X(volume_cp)           \
+    X(volume_export)       \
+    X(volume_import)       \
+    X(volume_du)           \
     X(sandbox_create)      \
     X(sandbox_exec)        \
     X(sandbox_wake)        \

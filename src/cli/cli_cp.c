@@ -6,7 +6,7 @@
  * local_tree_in.c, out of one by local_tree_out.c, which trusts nothing in them.
  */
 #include "base/fd.h"
-#include "cli/cli_progress.h"
+#include "cli/cli_remote.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_spot.h"
 #include "cli/local_files.h"
@@ -18,29 +18,6 @@
 #include <unistd.h>
 
 /* --- files ------------------------------------------------------------------------------------ */
-
-struct sending {
-    int fd;
-    const char *from;
-    uint64_t done;
-    struct dz_cli_progress progress;
-};
-
-static ssize_t read_file(void *arg, char *p, size_t n, struct dz_err *err)
-{
-    struct sending *s = arg;
-    ssize_t got;
-    do
-        got = read(s->fd, p, n);
-    while (got < 0 && errno == EINTR && !dz_cli_interrupted());
-    if (dz_cli_interrupted())
-        return dz_fail(err, DZ_ECANCELED, "interrupted");
-    if (got < 0)
-        return dz_fail_sys(err, errno, "read %s", s->from);
-    s->done += (uint64_t)got;
-    dz_cli_progress_at(&s->progress, s->done);
-    return got;
-}
 
 /* The target of a copy of `from`: below a path that ends in '/', otherwise the path itself. */
 static int target_path(const char *from, const char *to, char ret_path[static DZ_PATH_MAX],
@@ -76,9 +53,10 @@ int dz_cli_copy_in(struct dz_cli_side *s, const char *from, const struct dz_cli_
     int rc = target_path(input ? "stdin" : from, to->path, path, err);
     if (rc < 0)
         return rc;
-    struct sending sending = {.fd = fd, .from = input ? "standard input" : from};
-    const struct dz_cli_bytes bytes = {
-        .read = read_file, .arg = &sending, .size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1};
+    struct dz_cli_sending sending = {.fd = fd, .from = input ? "standard input" : from};
+    const struct dz_cli_bytes bytes = {.read = dz_cli_send_some,
+                                       .arg = &sending,
+                                       .size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1};
     dz_cli_progress_start(&sending.progress, s->c, "copy",
                           bytes.size > 0 ? (uint64_t)bytes.size : 0, DZ_CLI_BYTES);
     rc = dz_cli_side_put(s, to, path, S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0, &bytes, err);

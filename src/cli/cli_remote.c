@@ -9,9 +9,10 @@
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_env.h"
-#include "cli/cli_progress.h"
+#include "cli/cli_signal.h"
 #include "cli/cli_table.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -243,6 +244,43 @@ int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err)
     dz_cli_put_json(c, dz_str(text));
     free(text); /* jansson's */
     return DZ_EXIT_OK;
+}
+
+int dz_cli_receive(struct dz_cli *c, struct dz_client *client, const char *what, int fd,
+                   struct dz_err *err)
+{
+    struct dz_cli_progress p;
+    int64_t size = dz_client_size(client);
+    char piece[DZ_IO_PIECE];
+    uint64_t done = 0;
+    ssize_t n;
+    int rc = 0;
+    dz_cli_progress_start(&p, c, what, size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
+    while (rc == 0 && (n = dz_client_read(client, piece, sizeof piece, err)) != 0) {
+        rc = n < 0 ? (int)n : dz_fd_write(fd, piece, (size_t)n, err);
+        if (rc == 0 && dz_cli_interrupted())
+            rc = dz_fail(err, DZ_ECANCELED, "interrupted");
+        done += n > 0 ? (uint64_t)n : 0;
+        dz_cli_progress_at(&p, done);
+    }
+    dz_cli_progress_end(&p);
+    return rc;
+}
+
+ssize_t dz_cli_send_some(void *sending, char *p, size_t n, struct dz_err *err)
+{
+    struct dz_cli_sending *s = sending;
+    ssize_t got;
+    do
+        got = read(s->fd, p, n);
+    while (got < 0 && errno == EINTR && !dz_cli_interrupted());
+    if (dz_cli_interrupted())
+        return dz_fail(err, DZ_ECANCELED, "interrupted");
+    if (got < 0)
+        return dz_fail_sys(err, errno, "read %s", s->from);
+    s->done += (uint64_t)got;
+    dz_cli_progress_at(&s->progress, s->done);
+    return got;
 }
 
 int dz_cli_show_one(struct dz_cli *c, json_t *answer, const char *key, struct dz_err *err)

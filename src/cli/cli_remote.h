@@ -10,6 +10,7 @@
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/cli_progress.h"
 #include "client/client.h"
 
 /* The first line of the help of commands that take a SANDBOX. */
@@ -114,6 +115,17 @@ DZ_NODISCARD int dz_cli_show(struct dz_cli *c, const json_t *items,
 void dz_cli_put_json(struct dz_cli *c, struct dz_str text);
 /* Print a JSON value, indented on a terminal. */
 DZ_NODISCARD int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err);
+/* Write the body of the answer to fd, with a progress line that names `what`. */
+DZ_NODISCARD int dz_cli_receive(struct dz_cli *c, struct dz_client *client, const char *what,
+                                int fd, struct dz_err *err);
+/* A descriptor that is sent, with a progress line that the caller starts and ends. */
+struct dz_cli_sending {
+    int fd;
+    const char *from;
+    uint64_t done;
+    struct dz_cli_progress progress;
+};
+ssize_t dz_cli_send_some(void *sending, char *p, size_t n, struct dz_err *err);
 /* Print the result of an operation on one thing: all of it with --json, otherwise the member `key`.
  * Takes answer. */
 DZ_NODISCARD int dz_cli_show_one(struct dz_cli *c, json_t *answer, const char *key,

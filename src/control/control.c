@@ -346,6 +346,7 @@ int dz_control_new(const struct dz_control_opts *opts, struct dz_control **ret_e
     dz_list_init(&e->listeners);
     dz_list_init(&e->builds);
     dz_list_init(&e->restores);
+    dz_list_init(&e->volume_holds);
     int rc = dz_prealloc_init(&e->prealloc, err);
     if (rc == 0)
         rc = open_all(e, opts, err);

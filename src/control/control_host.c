@@ -276,8 +276,8 @@ static int open_files(const struct dz_control *e, const char *id, struct opened 
     return o->disk_fd < 0 ? o->disk_fd : open_log(e, id, o, err);
 }
 
-/* The user id for cells of this tenant. */
-static int user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user, struct dz_err *err)
+int dz_control_user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user,
+                       struct dz_err *err)
 {
     int64_t most = dz_cell_users_tenants(), number = 0;
     if (most == INT64_MAX) {
@@ -348,7 +348,7 @@ static int host_prepare(void *arg, const struct dz_instance *row,
     if (rc == 0)
         rc = open_files(e, row->id, o, err);
     if (rc == 0)
-        rc = user_of(e, row->tenant, &f->start.host_user, err);
+        rc = dz_control_user_of(e, row->tenant, &f->start.host_user, err);
     if (rc == 0 && f->machine && config->volumes)
         rc = dz_volumes_open(e, row, config->volumes, &o->volumes, err);
     if (rc < 0) {

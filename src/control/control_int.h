@@ -115,7 +115,8 @@ struct dz_control {
         struct dz_list closing;
     } copies;
     struct dz_list listeners, builds;
-    struct dz_list restores; /* restores of replicas that are not over (control_branch.c) */
+    struct dz_list volume_holds; /* control_volume_file.c */
+    struct dz_list restores;     /* restores of replicas that are not over (control_branch.c) */
     struct dz_control_verify *verify;       /* verification of images in progress; or NULL */
     struct dz_control_replica_opts replica; /* control_replica.c */
     char *replica_url;
@@ -179,14 +180,27 @@ struct dz_volumes {
 /* Is this a sound list of mounts, of volumes that there are? NULL is. */
 int dz_volumes_check(struct dz_control *e, const struct dz_control_caller *who, const char *json,
                      struct dz_why *why);
-/* Take the leases of a sandbox that is being woken, and open the files. DZ_ESTATE with a sentence
- * that names the volume: it is gone, or another sandbox has it. The leases end with the run, or
- * with the operation if that fails. */
+/* Take the leases of a sandbox that is being woken, and open the files. DZ_EVOLUME with a sentence
+ * that names the volume: it is gone, or another sandbox or a request has it. The leases end with
+ * the run, or with the operation if that fails. */
 int dz_volumes_open(struct dz_control *e, const struct dz_instance *row, const char *json,
                     struct dz_volumes *ret, struct dz_err *err);
 void dz_volumes_close(struct dz_volumes *v);
 /* Remove files of volumes that the registry does not have. */
 void dz_volumes_sweep(struct dz_control *e);
+/* For a new volume: is its name valid, and may the tenant have one more? */
+int dz_volume_check_new(struct dz_control *e, const struct dz_control_caller *who, const char *name,
+                        struct dz_why *why);
+/* Add the row of a volume whose file is complete. */
+int dz_volume_register(struct dz_control *e, const struct dz_volume_row *row,
+                       struct dz_control_volume *ret, struct dz_why *why);
+void dz_volume_remove_files(const struct dz_control *e, const char *id);
+/* Open the file of a volume, as v->readonly says; the descriptors are as the cell wants them. */
+int dz_volume_open(const struct dz_control *e, const char *id, struct dz_cell_volume *v,
+                   struct dz_err *err);
+void dz_volume_close(struct dz_cell_volume *v);
+/* control_volume_file.c: does a request use the files, so that a sandbox cannot mount them? */
+bool dz_volume_held(const struct dz_control *e, const char *id, bool writes);
 
 /* --- control_service.c, control_supervise.c: services ---------------------------------------- */
 
@@ -233,6 +247,9 @@ int dz_control_find(struct dz_control *e, struct dz_control_target target,
 int dz_control_row(struct dz_control *e, struct dz_control_target target,
                    struct dz_instance *ret_row, struct dz_why *why);
 
+/* control_host.c: the user id for cells of this tenant. */
+int dz_control_user_of(struct dz_control *e, const char *tenant, uint32_t *ret_user,
+                       struct dz_err *err);
 void dz_control_pool_used(struct dz_control *e); /* control.c: a cell was taken from the pool */
 
 /* --- control_build.c: what an earlier daemon left; at the end ------------------------------- */

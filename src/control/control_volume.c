@@ -46,7 +46,7 @@ static int path_of(const struct dz_control *e, const char *id, const char *more,
     return n < 0 || n >= DZ_PATH_MAX ? DZ_ELIMIT : 0;
 }
 
-static void remove_files(const struct dz_control *e, const char *id)
+void dz_volume_remove_files(const struct dz_control *e, const char *id)
 {
     static const char *const parts[] = {"-wal", ""};
     char path[DZ_PATH_MAX];
@@ -89,8 +89,8 @@ static int make_file(const struct dz_control *e, const char *id, struct dz_err *
     return rc < 0 ? rc : dz_fd_sync_dir(AT_FDCWD, dir, err);
 }
 
-static int check_new(struct dz_control *e, const struct dz_control_caller *who, const char *name,
-                     uint64_t limit_bytes, struct dz_why *why)
+int dz_volume_check_new(struct dz_control *e, const struct dz_control_caller *who, const char *name,
+                        struct dz_why *why)
 {
     const struct dz_registry_record_filter f = {.tenant = who->tenant};
     int64_t count = 0;
@@ -100,8 +100,6 @@ static int check_new(struct dz_control *e, const struct dz_control_caller *who, 
     int rc = dz_control_check_name(name, why);
     if (rc < 0)
         return rc;
-    if (limit_bytes && (limit_bytes < DZ_CONTROL_DISK_MIN || limit_bytes > DZ_CONTROL_DISK_MAX))
-        return dz_why(why, DZ_EINVAL, "size", "size: must be from 1MiB to 1PiB");
     rc = dz_registry_volume_count(e->registry, &f, &count, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
@@ -111,13 +109,31 @@ static int check_new(struct dz_control *e, const struct dz_control_caller *who, 
                         DZ_CONTROL_VOLUMES_MAX);
 }
 
+int dz_volume_register(struct dz_control *e, const struct dz_volume_row *row,
+                       struct dz_control_volume *ret, struct dz_why *why)
+{
+    struct dz_err err;
+    int rc = dz_registry_volume_add(e->registry, row, true, &err);
+    if (rc == 0)
+        rc = dz_registry_volume_get(e->registry, NULL, row->id, &ret->row, &err);
+    if (rc < 0)
+        return rc == DZ_EEXIST
+                   ? dz_why(why, rc, "name", "a volume named \"%s\" already exists", row->name)
+                   : dz_why_err(why, rc, &err);
+    ret->bytes = dz_control_volume_bytes(e, row->id);
+    return 0;
+}
+
 int dz_control_volume_add(struct dz_control *e, const struct dz_control_caller *who,
                           const char *name, uint64_t limit_bytes, struct dz_control_volume *ret,
                           struct dz_why *why)
 {
     char id[DZ_ID_TEXT];
     struct dz_err err;
-    int rc = check_new(e, who, name, limit_bytes, why);
+    int rc = dz_volume_check_new(e, who, name, why);
+    if (rc == 0 && limit_bytes &&
+        (limit_bytes < DZ_CONTROL_DISK_MIN || limit_bytes > DZ_CONTROL_DISK_MAX))
+        rc = dz_why(why, DZ_EINVAL, "size", "size: must be from 1MiB to 1PiB");
     if (rc < 0)
         return rc;
     const uint64_t limit = limit_bytes ? limit_bytes : DZ_CONTROL_VOLUME_DEFAULT;
@@ -130,18 +146,10 @@ int dz_control_volume_add(struct dz_control *e, const struct dz_control_caller *
     rc = dz_id_new("vol", id, &err);
     if (rc == 0)
         rc = make_file(e, id, &err);
-    if (rc == 0)
-        rc = dz_registry_volume_add(e->registry, &row, true, &err);
-    if (rc == 0)
-        rc = dz_registry_volume_get(e->registry, NULL, id, &ret->row, &err);
-    if (rc < 0) {
-        remove_files(e, id);
-        return rc == DZ_EEXIST
-                   ? dz_why(why, rc, "name", "a volume named \"%s\" already exists", name)
-                   : dz_why_err(why, rc, &err);
-    }
-    ret->bytes = dz_control_volume_bytes(e, id);
-    return 0;
+    rc = rc < 0 ? dz_why_err(why, rc, &err) : dz_volume_register(e, &row, ret, why);
+    if (rc < 0)
+        dz_volume_remove_files(e, id);
+    return rc;
 }
 
 static int find_row(struct dz_control *e, struct dz_control_target target,
@@ -184,17 +192,25 @@ int dz_control_volume_remove(struct dz_control *e, struct dz_control_target targ
     int rc = find_row(e, target, &row, why);
     if (rc < 0)
         return rc;
+    if (dz_volume_held(e, row.id, true))
+        return dz_why(
+            why, DZ_EVOLUME, NULL,
+            "volume %s cannot be deleted, because a request is using its files; try again", row.id);
     rc = dz_registry_volume_remove(e->registry, NULL, row.id, 0, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    remove_files(e, row.id);
+    dz_volume_remove_files(e, row.id);
     return 0;
 }
 
 void dz_volumes_sweep(struct dz_control *e)
 {
     char path[DZ_PATH_MAX], id[DZ_ID_TEXT];
+    struct dz_blobs *files = NULL;
     (void)snprintf(path, sizeof path, "%s/" VOLUMES, e->data_path);
+    if (dz_blobs_find_dir(path, &files, NULL) == 0 && dz_blobs_sweep(files, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "volumes_not_swept", dz_log_strz("path", path));
+    dz_blobs_free(files);
     DIR *dir = opendir(path);
     const struct dirent *d;
     while (dir && (d = readdir(dir))) {
@@ -204,7 +220,7 @@ void dz_volumes_sweep(struct dz_control *e)
         if (n <= 0 || (size_t)n >= sizeof id || dz_id_parse(dz_str(id), "vol", NULL, NULL) < 0)
             continue;
         if (dz_registry_volume_get(e->registry, NULL, id, &row, NULL) == DZ_ENOENT) {
-            remove_files(e, id);
+            dz_volume_remove_files(e, id);
             dz_log(DZ_LOG_INFO, "volume_removed", dz_log_strz("id", id));
         }
     }
@@ -340,13 +356,17 @@ int dz_volumes_check(struct dz_control *e, const struct dz_control_caller *who, 
 
 /* --- opening them for a cell --------------------------------------------------------------- */
 
+void dz_volume_close(struct dz_cell_volume *v)
+{
+    dz_fd_close(&v->fd);
+    dz_fd_close(&v->wal_fd);
+    dz_fd_close(&v->again_fd);
+}
+
 void dz_volumes_close(struct dz_volumes *v)
 {
-    for (size_t i = 0; i < v->count; i++) {
-        dz_fd_close(&v->of[i].fd);
-        dz_fd_close(&v->of[i].wal_fd);
-        dz_fd_close(&v->of[i].again_fd);
-    }
+    for (size_t i = 0; i < v->count; i++)
+        dz_volume_close(&v->of[i]);
     v->count = 0;
     json_decref(v->list);
     v->list = NULL;
@@ -363,8 +383,8 @@ static bool is_at_rest(int fd, int wal_fd)
     return wal_fd < 0 || (fstat(wal_fd, &st) == 0 && st.st_size == 0);
 }
 
-static int open_one(const struct dz_control *e, const char *id, struct dz_cell_volume *v,
-                    struct dz_err *err)
+int dz_volume_open(const struct dz_control *e, const char *id, struct dz_cell_volume *v,
+                   struct dz_err *err)
 {
     char path[DZ_PATH_MAX], wal[DZ_PATH_MAX];
     if (path_of(e, id, "", path) < 0 || path_of(e, id, "-wal", wal) < 0)
@@ -415,6 +435,12 @@ static int take(struct dz_control *e, const struct dz_instance *row, struct dz_v
         if (rc == DZ_ENOENT)
             rc = dz_fail(err, DZ_EVOLUME, "there is no volume \"%.64s\", which it mounts at %.200s",
                          member(o, "name"), member(o, "path"));
+        if (rc == 0 && dz_volume_held(e, rows[i].id, writes(o)))
+            rc =
+                dz_fail(err, DZ_EVOLUME,
+                        "volume \"%.64s\" cannot be mounted for %s, because a request is using its "
+                        "files; try again",
+                        member(o, "name"), writes(o) ? "writing" : "reading");
         if (rc == 0)
             want[i] = (struct dz_registry_want){rows[i].id, writes(o)};
     }
@@ -441,7 +467,7 @@ static int take(struct dz_control *e, const struct dz_instance *row, struct dz_v
                                       .name = member(o, "name"),
                                       .path = member(o, "path"),
                                       .subpath = sub ? sub : ""};
-        rc = open_one(e, rows[i].id, to, err);
+        rc = dz_volume_open(e, rows[i].id, to, err);
         if (rc < 0)
             rc = dz_wrap(err, DZ_EVOLUME, "volume %s", to->name);
     }

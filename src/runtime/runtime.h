@@ -106,6 +106,9 @@ struct dz_cell_start {
     /* File-only, and the cell changes nothing in the file. Without a WAL the file may be one that
      * this process must not write to; no other process may write to it, either. */
     bool readonly;
+    /* File-only, and the file is a volume: the paths of operations begin at its /workspace, as they
+     * do for a sandbox that mounts it. */
+    bool volume;
     int64_t clock_ns; /* fixed time of the files' clock, ns since 1970; 0: none */
     bool strict;      /* each commit is durable before an event that depends on it is reported */
     /* The machine ends with its command DZ_CELL_MAIN, as a container ends with its first process:

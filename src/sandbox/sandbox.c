@@ -281,6 +281,7 @@ void dz_sandboxes_drain(struct dz_sandboxes *all, int64_t deadline_ms,
     for (size_t i = 0; i < each.n; i++)
         drain_one(each.p[i]);
     dz_starts_drain(all);
+    dz_lones_end(all);
     dz_files_room(all); /* this refuses all waiting acquires */
     dz_vec_release(&each);
     dz_sandboxes_drain_check(all);
@@ -340,6 +341,7 @@ int dz_sandboxes_new(const struct dz_sandboxes_opts *opts, struct dz_sandboxes *
     dz_map_init(&all->waiters, DZ_SANDBOX_SANDBOXES_MAX);
     dz_map_init(&all->shares, DZ_SANDBOX_SANDBOXES_MAX);
     dz_list_init(&all->exiting);
+    dz_list_init(&all->lone);
     dz_list_init(&all->up_pending);
     dz_list_init(&all->files.waiting);
     dz_list_init(&all->net.deliveries);
@@ -369,6 +371,7 @@ void dz_sandboxes_free(struct dz_sandboxes *all)
     dz_starts_release(all);
     dz_files_release(all);
     dz_nets_release(all);
+    dz_lones_end(all);
     dz_exiting_cells_free(all);
     dz_map_release(&all->shares);
     dz_timer_free(all->tick);

@@ -248,8 +248,8 @@ static void on_late(void *arg)
 /* Poll another descriptor if the cell has changed it, which it does when it is dying. If there is
  * no memory for that, keep polling the old one: it stays readable, so the loop spins until the
  * process has ended. */
-static void poll_again(struct dz_sandboxes *all, struct dz_poll **poll, int *polled, int fd,
-                       void (*fn)(void *arg, int events), void *arg)
+void dz_sandbox_poll_again(struct dz_sandboxes *all, struct dz_poll **poll, int *polled, int fd,
+                           void (*fn)(void *arg, int events), void *arg)
 {
     struct dz_poll *now;
     if (fd == *polled || dz_poll_new(all->loop, fd, fn, arg, &now, NULL) < 0)
@@ -273,7 +273,7 @@ static void on_exiting(void *arg, int events)
             rc = DZ_ECANCELED;
     }
     if (rc >= 0) {
-        poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_exiting, l);
+        dz_sandbox_poll_again(all, &l->poll, &l->polled, l->ops->fd(l->cell), on_exiting, l);
         if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) <
             0) /* on_late() ends the cell even if it cannot be polled */
             dz_log(DZ_LOG_WARN, "poll_failed", dz_log_int("pid", l->ops->pid(l->cell)));
@@ -718,7 +718,7 @@ void dz_sandbox_watch_cell(struct dz_sandbox *s)
 {
     if (!s->poll)
         return;
-    poll_again(s->all, &s->poll, &s->polled, s->ops->fd(s->cell), on_cell, s);
+    dz_sandbox_poll_again(s->all, &s->poll, &s->polled, s->ops->fd(s->cell), on_cell, s);
     short want = s->ops->want(s->cell);
     int events = (want & POLLIN && !s->unsynced_file ? DZ_POLL_READ : 0) |
                  (want & POLLOUT ? DZ_POLL_WRITE : 0);

@@ -355,32 +355,79 @@ int dz_file_op_on(struct dz_sandboxes *all, const char *id,
     return rc;
 }
 
+/* --- what its cell gets -------------------------------------------------------------------- */
+
+void dz_file_op_lone_over(struct dz_file_op *op, const struct dz_why *why, uint64_t count)
+{
+    op->lone = NULL;
+    op_done(op, why, count);
+}
+
+int dz_file_op_lone(struct dz_sandboxes *all, const struct dz_lone_opts *opts,
+                    const struct dz_file_op_request *request, struct dz_file_op **ret_op,
+                    struct dz_why *why)
+{
+    struct dz_file_op *op = make_op(all, request->op, request->ops, request->arg);
+    struct dz_err err;
+    if (!op)
+        return dz_why(why, DZ_ENOMEM, NULL, "open the volume: out of memory");
+    int rc = dz_lone_start(all, opts, op, &op->lone, &err);
+    if (rc < 0) {
+        op_free(op);
+        return dz_why_err(why, rc, &err);
+    }
+    *ret_op = op;
+    return 0;
+}
+
+static struct dz_cell *cell_of(const struct dz_file_op *op, const struct dz_cell_ops **ret_ops)
+{
+    if (op->lone)
+        return dz_lone_cell(op->lone, ret_ops);
+    *ret_ops = op->sandbox->ops;
+    return op->sandbox->cell;
+}
+
+static void watch_cell(struct dz_file_op *op)
+{
+    if (op->lone)
+        dz_lone_watch(op->lone);
+    else if (op->sandbox)
+        dz_sandbox_watch_cell(op->sandbox);
+}
+
 int64_t dz_file_op_send(struct dz_file_op *op, const void *data, size_t n)
 {
+    const struct dz_cell_ops *ops;
     struct dz_err err;
     if (!op->handle)
         return 0;
-    int64_t took = op->sandbox->ops->file->send(op->sandbox->cell, op->handle, data, n, &err);
+    struct dz_cell *cell = cell_of(op, &ops);
+    int64_t took = ops->file->send(cell, op->handle, data, n, &err);
     op->moved = op->moved || took > 0;
-    dz_sandbox_watch_cell(op->sandbox);
+    watch_cell(op);
     return took < 0 ? 0 : took; /* the next event of the cell reports the error */
 }
 
 void dz_file_op_end(struct dz_file_op *op)
 {
-    if (op->handle && !op->ended)
-        (void)op->sandbox->ops->file->end(op->sandbox->cell, op->handle, NULL);
+    const struct dz_cell_ops *ops;
+    if (op->handle && !op->ended) {
+        struct dz_cell *cell = cell_of(op, &ops);
+        (void)ops->file->end(cell, op->handle, NULL);
+    }
     op->ended = true;
-    if (op->sandbox)
-        dz_sandbox_watch_cell(op->sandbox);
+    watch_cell(op);
 }
 
 void dz_file_op_ack(struct dz_file_op *op, size_t n)
 {
+    const struct dz_cell_ops *ops;
     if (!op->handle)
         return;
-    (void)op->sandbox->ops->file->ack(op->sandbox->cell, op->handle, n, NULL);
-    dz_sandbox_watch_cell(op->sandbox);
+    struct dz_cell *cell = cell_of(op, &ops);
+    (void)ops->file->ack(cell, op->handle, n, NULL);
+    watch_cell(op);
 }
 
 void dz_file_op_cancel(struct dz_file_op *op)
@@ -388,6 +435,11 @@ void dz_file_op_cancel(struct dz_file_op *op)
     if (!op)
         return;
     op->ops = NULL;
+    if (op->lone) {
+        dz_lone_cancel(op->lone);
+        op_free(op);
+        return;
+    }
     if (op->acquire || op->parked || dz_loop_task_posted(&op->over)) {
         struct dz_sandbox *s = op->sandbox;
         dz_acquire_cancel(op->acquire);

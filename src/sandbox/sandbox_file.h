@@ -7,6 +7,7 @@
 #define DZ_SANDBOX_SANDBOX_FILE_H
 
 #include "lifecycle/lifecycle.h"
+#include "runtime/runtime.h"
 #include "sandbox/sandbox.h"
 
 struct dz_cell_op; /* runtime/runtime_op.h */
@@ -28,6 +29,21 @@ struct dz_file_op_request {
 DZ_NODISCARD int dz_file_op_start(struct dz_sandboxes *all, const struct dz_instance *row,
                                   const struct dz_file_op_request *request,
                                   struct dz_file_op **ret_op, struct dz_why *why);
+/* An operation on a disk file that belongs to no sandbox (a volume), by a cell of its own. The
+ * caller must keep others from writing to the file until over(arg), which comes before done(), and
+ * also if the operation is canceled; not if this function fails. DZ_EBUSY: DZ_LONE_MAX run. */
+enum {
+    DZ_LONE_MAX = 64,
+};
+struct dz_lone_opts {
+    struct dz_cell_start start;      /* the descriptors, host_user, readonly, label */
+    uint64_t keep_free, limit_bytes; /* as in struct dz_cell_ops */
+    void (*over)(void *arg);
+    void *arg;
+};
+DZ_NODISCARD int dz_file_op_lone(struct dz_sandboxes *all, const struct dz_lone_opts *opts,
+                                 const struct dz_file_op_request *request,
+                                 struct dz_file_op **ret_op, struct dz_why *why);
 /* Send bytes of a WRITE or TAR_IN. Returns how many were taken; 0: wait for room(). */
 int64_t dz_file_op_send(struct dz_file_op *op, const void *data, size_t n);
 void dz_file_op_end(struct dz_file_op *op); /* the caller has sent all bytes */

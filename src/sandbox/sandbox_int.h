@@ -78,6 +78,7 @@ struct dz_sandboxes {
     uint64_t cells_born;
     uint64_t config_reads;    /* rows whose config was parsed; tests read it */
     struct dz_list exiting;   /* struct exiting_cell: suspended cells that have not exited yet */
+    struct dz_list lone;      /* struct dz_lone: cells for files of no sandbox */
     struct {                  /* sandbox_start.c */
         struct dz_map lines;  /* tenant -> struct start_line */
         struct dz_list turns; /* the same lines in the order of their turns */
@@ -297,6 +298,7 @@ struct dz_file_op {
     struct dz_list link; /* in sandbox.file_ops or sandbox.parked */
     struct dz_sandboxes *all;
     struct dz_sandbox *sandbox; /* NULL: it has not reached a cell */
+    struct dz_lone *lone;       /* its own cell, of a file of no sandbox; or NULL */
     struct dz_acquire *acquire; /* the acquire in progress, or NULL */
     struct dz_loop_task over;   /* the task that calls done() with the following */
     bool failed;
@@ -433,6 +435,22 @@ void dz_sandbox_cell_kill(struct dz_sandbox *s);
 void dz_sandbox_promote(struct dz_sandbox *s);  /* wake the machine in its file-only cell */
 void dz_sandbox_drop_all(struct dz_sandbox *s); /* free the cell, its queued start and its copies */
 void dz_exiting_cells_free(struct dz_sandboxes *all);
+/* Poll another descriptor if the cell has changed it. */
+void dz_sandbox_poll_again(struct dz_sandboxes *all, struct dz_poll **poll, int *polled, int fd,
+                           void (*fn)(void *arg, int events), void *arg);
+
+/* --- sandbox_lone.c ---------------------------------------------------------------------- */
+
+/* Start a cell and send it the operation, whose handle is set. */
+int dz_lone_start(struct dz_sandboxes *all, const struct dz_lone_opts *opts, struct dz_file_op *op,
+                  struct dz_lone **ret_lone, struct dz_err *err);
+struct dz_cell *dz_lone_cell(const struct dz_lone *l, const struct dz_cell_ops **ret_ops);
+void dz_lone_watch(struct dz_lone *l);  /* after each call of the cell */
+void dz_lone_cancel(struct dz_lone *l); /* frees it, at the latest when its turn ends */
+/* Fail all of them: the daemon is stopping. */
+void dz_lones_end(struct dz_sandboxes *all);
+/* sandbox_file.c: the operation's cell has ended. */
+void dz_file_op_lone_over(struct dz_file_op *op, const struct dz_why *why, uint64_t count);
 
 /* --- sandbox.c --------------------------------------------------------------------------- */
 
