@@ -223,9 +223,9 @@ int dz_control_volume_copy(struct dz_control *e, struct dz_control_target target
     struct dz_cell_volume file = {.readonly = true};
     struct dz_err err;
     file.fd = file.wal_fd = file.again_fd = -1;
-    int rc = dz_control_volume_get(e, target, &v, why);
+    int rc = dz_volume_check_new(e, target.who, name, why);
     if (rc == 0)
-        rc = dz_volume_check_new(e, target.who, name, why);
+        rc = dz_control_volume_get(e, target, &v, why);
     if (rc == 0)
         rc = dz_space_check_for(e, v.bytes, why);
     if (rc < 0)

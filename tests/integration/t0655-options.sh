@@ -47,6 +47,10 @@ option 'schedule add --cron --zone --every --at --missed --overlap --workdir --u
     run 0 doze schedule add c-a cr --cron "0 3 * * *" --zone UTC --missed all --overlap queue --workdir /tmp --user root --timeout 5m true && run 0 doze schedule add c-a ev --every 9h true && run 0 doze schedule add c-a once --at 2099-01-01T00:00:00Z true &&
     run 0 doze schedule ls c-a --json && has out "\"missed\":\"all\"" && has out "\"overlap\":\"queue\"" && has out "\"timeout_ms\":300000" && has out "\"every_ms\":32400000" && has out "2099-01-01" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"root\"" &&
     run 0 doze schedule ls -q && has out sch_ && run 0 doze schedule history c-a cr --json && run 0 doze schedule history c-a cr -q && run 1 doze schedule add c-a x --cron "0 25 * * *" true && has err hour'
+option 'volume cp --json -q, export --path -q, import --path --json -q, du --json -q' '
+    run 0 doze volume create v-o --size 2MiB && mkdir -p v-o/d && echo x >v-o/d/f && tar -C v-o -cf v-o.tar . && run 0 doze volume import v-o v-o.tar --json && has out "\"members\"" && run 0 doze volume import v-o v-o.tar --path /p -q &&
+    run 0 doze volume du v-o --json && has out "\"names\"" && run 0 doze volume du v-o /p/d -q && run 0 doze volume cp v-o v-p --json && has out "\"name\":\"v-p\"" && run 0 doze volume cp v-o v-q -q && has out v-q &&
+    run 0 doze volume export v-o v-x.tar --path /p/d -q && tar -tf v-x.tar >out && has out f && run 0 doze volume rm v-o v-p v-q'
 option 'volume create --size --json -q, create --volume, sandbox create --volume' '
     run 0 doze volume create v-a --size 2MiB --json && has out "\"size_bytes\":2097152" && run 0 doze volume create v-b -q && has out v-b && run 0 doze volume ls -q && run 0 doze volume ls --json && has out v-a && run 0 doze volume get v-a --json && run 0 doze volume get v-a -q &&
     run 0 doze create base --no-start -n v-c --volume v-a:/a:ro:/sub --volume v-b:/b && shown v-c "\"path\":\"/b\"" && has out "\"subpath\":\"/sub\"" && run 2 doze create base --no-start --volume v-a && has err "NAME:PATH" && run 1 doze volume create v-d --size 1 && has err size &&

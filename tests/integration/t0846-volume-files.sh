@@ -6,7 +6,7 @@
 start || exit 1
 
 sh_in() { run 0 doze exec "$1" -- sh -c "$2"; }
-V=/v1/volumes/data
+export V=/v1/volumes/data
 # Processes other than the daemon that have a file of the data directory open.
 users() { find /proc/[0-9]*/fd -lname "$PWD/data/$1" 2>/dev/null | cut -d/ -f3 | grep -vx "$(cat daemon.pid)"; }
 lone() { [ -n "$(users "volumes/*")" ]; }

@@ -72,6 +72,7 @@ BODIES = [  # method, path, a body that would do, the wrong values of each field
         "zone": NOT_TEXT + ["No/Where", "../etc/passwd", "/etc/passwd", "a" * 64, LONG]}),
     ("POST", S + "/services", {"name": "s", "cmd": ["true"], "enabled": False}, {**SERVICE, "name": NOT_TEXT + ["", "a.b", "-a", "x" * 33, LONG]}),
     ("POST", "/v1/volumes", {"name": "v"}, {"name": NAME, "size": NOT_SIZE + ["1KiB"]}),
+    ("POST", "/v1/volumes/v/copy", {"name": "v2"}, {"name": NAME}),
     ("POST", S + "/ports", {"target": 8080}, {
         "target": [0, -1, 65536, "80", 1.5, True, [], {}, 1 << 40], "protocol": WORD + ["tcp"], "public": NOT_BOOL}),
     ("POST", S + "/snapshot", {}, {"name": NAME}),
