@@ -53,6 +53,7 @@
     X(egress_show)         \
     X(egress_set)          \
     X(egress_clear)        \
+    X(mcp)                 \
     X(schedule_add)        \
     X(schedule_ls)         \
     X(schedule_rm)         \

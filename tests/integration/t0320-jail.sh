@@ -36,7 +36,7 @@ jailed() {
 # From the second line on: they speak to a daemon, see t0550-daemon-jail.sh.
 others='run|resume|fork( [a-z]+)?|snapshot [a-z]+|ref( [a-z]+)?|image [a-z]+|registry [a-z-]+|doctor|completion|help'
 others="$others|daemon|create|exec|shell|ls|get|rm|rename|label|wake|suspend|freeze|archive|revive|prefetch|hold|attach"
-others="$others|cp|cat|edit|files( [a-z]+)?|schedule [a-z]+|service [a-z]+|volume [a-z]+|port [a-z]+|preview [a-z]+|forward|egress [a-z]+|usage|sql|ps|logs|kill|events|sandbox [a-z]+"
+others="$others|cp|cat|edit|files( [a-z]+)?|schedule [a-z]+|service [a-z]+|volume [a-z]+|port [a-z]+|preview [a-z]+|forward|egress [a-z]+|mcp|usage|sql|ps|logs|kill|events|sandbox [a-z]+"
 others="$others|timeout|expiry|quota|token [a-z]+|tenant [a-z]+|stats|debug [a-z]+|config( [a-z]+)?|restore|replica [a-z]+|replicate|key [a-z]+"
 export others="^($others)\$"
 rows='disk check|d.doze
