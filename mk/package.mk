@@ -21,8 +21,13 @@ deb: ## a Debian package in build/
 CLIENTS := build/clients
 client-python: ## the wheel of the Python client, in build/clients
 	@python3 clients/python/build_backend.py wheel $(CLIENTS) && ls $(CLIENTS)/*.whl
+TSC := $${DOZE_PEERS:-$$HOME/.cache/doze-peers}/clients/node_modules
+client-typescript: ## the TypeScript client, checked and packed, in build/clients (needs tsc: make bench-peers)
+	@rm -rf $(CLIENTS)/typescript && mkdir -p $(CLIENTS) && cp -r clients/typescript $(CLIENTS)/typescript
+	@cd $(CLIENTS)/typescript && "$(TSC)/.bin/tsc" -p . --typeRoots "$(TSC)/@types" && \
+	  npm pack --silent --pack-destination ..
 help: ## this list
 	@grep -hE '^[a-z_.% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 24
 clean: ## remove every build directory
 	rm -rf build
-.PHONY: run demo setup install deb client-python help clean
+.PHONY: run demo setup install deb client-python client-typescript help clean
