@@ -622,6 +622,9 @@ def _():
     import socket
     for answer in (b"hello\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", b"x" * 100000,
                    b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{",
+                   b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n{}",
+                   b"HTTP/1.1 200 OK\r\n" + b"".join(b"a%d: b\r\n" % i for i in range(300)),
+                   b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}\r\n0\r\n\r\n",
                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"HTTP/1.1 500 Oh\r\n\r\n<html>",
                    b""):
         path = "odd.sock"

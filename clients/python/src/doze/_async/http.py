@@ -7,6 +7,7 @@ HEAD, PUT, DELETE, and a POST with an idempotency key). No repetition begins aft
 import builtins
 import json
 import os
+import re
 import socket
 import time
 from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Tuple, Union
@@ -17,6 +18,8 @@ from .._errors import ConnectError, DozeError, InternalError, TimeoutError, from
 from .._place import Place
 
 HEAD_MAX = 65536
+HEADERS_MAX = 200
+EVENT_MAX = 64 << 20
 IDLE_MAX = 16
 JSON_MAX = 256 << 20
 PIECE = 65536
@@ -87,7 +90,7 @@ class AsyncResponse:
         elif self._chunked:
             self._left = 0
         elif size is not None:
-            if not size.isdigit():
+            if not re.fullmatch("[0-9]{1,18}", size):
                 raise InternalError("the daemon sent the Content-Length %s" % size)
             self._left = int(size)
             if self._left == 0:
@@ -110,10 +113,9 @@ class AsyncResponse:
         if not first and await c.line(self.deadline):
             raise InternalError("the daemon sent a chunk that does not end where it said")
         word = (await c.line(self.deadline)).split(b";")[0].strip()
-        try:
-            self._left = int(word, 16)
-        except ValueError:
-            raise InternalError("the daemon sent a chunk without a size") from None
+        if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", word):
+            raise InternalError("the daemon sent a chunk without a size")
+        self._left = int(word, 16)
         if self._left == 0:
             while await c.line(self.deadline):
                 pass
@@ -218,6 +220,9 @@ class AsyncEvents:
             if not piece:
                 return None
             self._rest += piece
+            if len(self._rest) > EVENT_MAX:
+                self.close()
+                raise InternalError("the daemon sent an event of more than %d bytes" % EVENT_MAX)
 
     def close(self) -> None:
         self.response.close()
@@ -321,6 +326,8 @@ class AsyncClient:
                 line = await c.line(deadline)
                 if not line:
                     break
+                if len(headers) >= HEADERS_MAX:
+                    raise InternalError("the daemon sent more than %d headers" % HEADERS_MAX)
                 name, _, value = line.decode("latin-1").partition(":")
                 headers[name.lower()] = value.strip()
             status = int(words[1])
