@@ -102,23 +102,31 @@ static bool ports_of(struct dz_api *a, struct dz_http_req *r, struct dz_control_
     return rc == 0;
 }
 
-void dz_api_ports(struct dz_http_req *r, void *api)
+/* Send a list, named `key`, with an object for each port. */
+static void send_each(struct dz_http_req *r, struct dz_api *a, const char *key,
+                      void (*put)(struct dz_api *a, struct dz_json *j,
+                                  const struct dz_control_ports *all,
+                                  const struct dz_control_port *port))
 {
-    struct dz_api *a = api;
     struct dz_control_ports all;
     struct dz_api_out o;
     if (!ports_of(a, r, &all))
         return;
     dz_api_begin(&o);
-    dz_json_key(&o.json, "ports");
+    dz_json_key(&o.json, key);
     dz_json_array(&o.json);
     for (size_t i = 0; i < all.count; i++) {
         dz_json_object(&o.json);
-        put_port(a, &o.json, &all, &all.ports[i]);
+        put(a, &o.json, &all, &all.ports[i]);
         dz_json_end(&o.json);
     }
     dz_json_end(&o.json);
     dz_api_send(r, 200, &o);
+}
+
+void dz_api_ports(struct dz_http_req *r, void *api)
+{
+    send_each(r, api, "ports", put_port);
 }
 
 struct port_body {
@@ -182,26 +190,18 @@ void dz_api_port_close(struct dz_http_req *r, void *api)
 /* --- previews ------------------------------------------------------------------------------------
  */
 
+static void put_preview(struct dz_api *a, struct dz_json *j, const struct dz_control_ports *all,
+                        const struct dz_control_port *port)
+{
+    dz_json_put_u64(j, "port", port->target);
+    dz_json_put_bool(j, "public", port->is_public);
+    put_places(a, j, all->sandbox_id, port->target);
+    put_tokens(j, all, port->target);
+}
+
 void dz_api_previews(struct dz_http_req *r, void *api)
 {
-    struct dz_api *a = api;
-    struct dz_control_ports all;
-    struct dz_api_out o;
-    if (!ports_of(a, r, &all))
-        return;
-    dz_api_begin(&o);
-    dz_json_key(&o.json, "previews");
-    dz_json_array(&o.json);
-    for (size_t i = 0; i < all.count; i++) {
-        dz_json_object(&o.json);
-        dz_json_put_u64(&o.json, "port", all.ports[i].target);
-        dz_json_put_bool(&o.json, "public", all.ports[i].is_public);
-        put_places(a, &o.json, all.sandbox_id, all.ports[i].target);
-        put_tokens(&o.json, &all, all.ports[i].target);
-        dz_json_end(&o.json);
-    }
-    dz_json_end(&o.json);
-    dz_api_send(r, 200, &o);
+    send_each(r, api, "previews", put_preview);
 }
 
 void dz_api_preview_tokens(struct dz_http_req *r, void *api)

@@ -167,46 +167,34 @@ static void send_csv(struct dz_http_req *r, const struct dz_usage_prices *prices
         dz_http_send(r, 200, "text/csv", &b);
 }
 
-static void send_usage(struct dz_http_req *r, struct dz_api *a, bool csv,
-                       struct dz_usage_answer *answer)
+/* Answer a question about the tenant, or, without one, about the sandbox that the route names. */
+static void answer(struct dz_http_req *r, struct dz_api *a, const char *tenant)
 {
-    const struct dz_usage_prices *prices = dz_control_prices(a->control);
+    struct dz_usage_question q = {0};
+    struct dz_usage_answer u;
+    struct dz_why why = {0};
+    bool csv = false;
+    int rc = read_question(r, &q, &csv, &why);
+    if (rc == 0)
+        rc = tenant ? dz_control_tenant_usage(a->control, dz_api_caller(r, a), tenant, &q, &u, &why)
+                    : dz_control_sandbox_usage(a->control, dz_api_target(r, a, "id"), &q, &u, &why);
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
     if (csv)
-        send_csv(r, prices, answer);
+        send_csv(r, dz_control_prices(a->control), &u);
     else
-        send_json(r, prices, answer);
-    dz_usage_answer_release(answer);
+        send_json(r, dz_control_prices(a->control), &u);
+    dz_usage_answer_release(&u);
 }
 
 void dz_api_sandbox_usage(struct dz_http_req *r, void *api)
 {
-    struct dz_api *a = api;
-    struct dz_usage_question q = {0};
-    struct dz_usage_answer answer;
-    struct dz_why why = {0};
-    bool csv = false;
-    int rc = read_question(r, &q, &csv, &why);
-    if (rc == 0)
-        rc = dz_control_sandbox_usage(a->control, dz_api_target(r, a, "id"), &q, &answer, &why);
-    if (rc < 0)
-        dz_api_refuse(r, &why);
-    else
-        send_usage(r, a, csv, &answer);
+    answer(r, api, NULL);
 }
 
 void dz_api_tenant_usage(struct dz_http_req *r, void *api)
 {
-    struct dz_api *a = api;
-    struct dz_usage_question q = {0};
-    struct dz_usage_answer answer;
-    struct dz_why why = {0};
-    bool csv = false;
-    int rc = read_question(r, &q, &csv, &why);
-    if (rc == 0)
-        rc = dz_control_tenant_usage(a->control, dz_api_caller(r, a), dz_http_param(r, "tenant"),
-                                     &q, &answer, &why);
-    if (rc < 0)
-        dz_api_refuse(r, &why);
-    else
-        send_usage(r, a, csv, &answer);
+    answer(r, api, dz_http_param(r, "tenant"));
 }
