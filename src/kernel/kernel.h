@@ -558,6 +558,9 @@ int64_t dz_sys_clone(struct dz_kernel *k, struct dz_proc *p, const struct dz_clo
 /* On success it does not return to the program: DZ_KBLOCK. E2BIG, ENOEXEC, EACCES, ... */
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env);
+/* 0, or why the file cannot be executed: EACCES, ENOENT, ... execve(2) reports this before a bad
+ * address among the arguments. */
+int dz_sys_exec_check(struct dz_kernel *k, struct dz_proc *p, struct dz_at at);
 /* exit_group(2): the process with all its threads. DZ_KEXIT */
 int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code);
 /* Ends the calling thread. The last one ends the process, whose code is that of its first thread.

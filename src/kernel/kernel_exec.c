@@ -324,6 +324,14 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     dz_k_alarm(k, t);
 }
 
+int dz_sys_exec_check(struct dz_kernel *k, struct dz_proc *p, struct dz_at at)
+{
+    struct program *prog = dz_zalloc(sizeof *prog);
+    const int e = prog ? check_file(k, p, at, prog) : -ENOMEM;
+    dz_free(prog);
+    return e;
+}
+
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env)
 {

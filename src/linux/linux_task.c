@@ -84,6 +84,10 @@ static int64_t exec(const linux_call *c, struct dz_at at, uint64_t argv_at, uint
         r = get_strings(c, env_at, room + ARRAY_ROOM, &env);
     if (r == 0)
         r = dz_sys_execve(LINUX_K(c), at, argv, env);
+    else {
+        const int e = dz_sys_exec_check(LINUX_K(c), at);
+        r = e < 0 ? e : r;
+    }
     dz_free(room);
     return r;
 }

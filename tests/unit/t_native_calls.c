@@ -141,7 +141,7 @@ TEST(descriptors_that_do_not_fit)
        "f, g = os.open('f', os.O_RDONLY), os.open('g', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
        "say(os.sendfile, 99, f, 0, 5); say(os.sendfile, f, f, 0, 5); say(os.sendfile, p, f, 0, 5)\n"
        "say(os.sendfile, g, f, 0, 5)\n"
-       "say(os.execv, '/bin/true', ['a', 'x' * 140000])\n"
+       "say(os.execv, '/usr/bin/python3.11', ['a', 'x' * 140000])\n"
        "say(os.link, '/proc/cpuinfo', 'h'); say(os.link, '/proc/cpuinfo', 'g')\n"
        "say(os.link, '/proc/none', 'h'); say(os.link, 'f', '/proc/none/h')\n"
        "os.unlink('f'); os.unlink('g')\n");
