@@ -80,6 +80,7 @@ static int code_of_errno(int sys)
     case ENOTDIR:
     case EISDIR:
     case ELOOP:
+    case EXDEV:
         return DZ_EINVAL;
     default:
         return DZ_EIO;

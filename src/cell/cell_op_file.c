@@ -217,7 +217,7 @@ int dz_op_write(struct dz_op *op, struct dz_err *err)
     int rc = find_place(op, &w, &a, err);
     if (rc == 0)
         rc = dz_op_hold(op, err);
-    int e = rc < 0 ? 0 : dz_vfs_create_nameless(dz_op_vfs(op), &spec, &ino);
+    int e = rc < 0 ? 0 : dz_vfs_create_nameless(dz_op_vfs(op), w.dir, &spec, &ino);
     if (rc < 0 || e < 0)
         return rc < 0 ? rc : dz_op_failed(op, "write", e, err);
     rc = fill_file(op, ino, err);

@@ -520,6 +520,17 @@ static void on_turn(void *arg, const struct dz_sandbox_reply *k)
     }
 }
 
+/* A frozen sandbox is woken before its file is changed, because its row names the cold copy, which
+ * would be out of date. One with volumes is woken because its volumes are mounted only while it is
+ * awake: what is written below a mount would go to the directory that the volume covers. */
+static bool wakes_to_write(const struct dz_acquire *a, const struct dz_instance *row)
+{
+    if (!a->writes || row->is == DZ_STATE_FROZEN)
+        return a->writes;
+    struct dz_sandbox *s = dz_sandbox_get(a->all, row->id, row->tenant);
+    return !s || dz_sandbox_has_volumes(s, row); /* without memory, the wake fails and says so */
+}
+
 /* Take the next step to a cell with the file. 0: the acquire continues from the loop. */
 static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first,
                  struct dz_why *why)
@@ -536,15 +547,12 @@ static int reach(struct dz_acquire *a, const struct dz_instance *row, bool first
     if (rc < 0)
         return rc;
     bool stopping = s && s->phase == DZ_PHASE_STOPPING; /* the sandbox will sleep soon */
-    bool frozen = row->is == DZ_STATE_FROZEN;
-    /* wake a frozen sandbox before its file is changed, because its row names the cold copy, which
-     * would be out of date */
-    if (frozen && a->writes)
+    bool frozen = row->is == DZ_STATE_FROZEN, wakes = wakes_to_write(a, row);
+    if (wakes && row->is != DZ_STATE_ACTIVE)
         rc = a->all->opts.host->may_wake(a->all->opts.arg, row, why);
     if (rc < 0)
         return rc;
-    if ((frozen && a->writes) ||
-        (!stopping && (row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED))) {
+    if (wakes || (!stopping && (row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED))) {
         return use(a, why);
     }
     if (s && s->reserved && !s->hurry && has_file(s)) {

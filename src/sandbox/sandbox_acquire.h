@@ -25,7 +25,8 @@ struct dz_acquire_opts {
      * frames: they go with its start, or reach its machine while the registry is written. */
     void (*early)(void *arg, struct dz_sandbox *s);
     int64_t began_us; /* FILES: when the wait began, if an earlier attempt failed; 0: now */
-    bool writes;      /* FILES: the file will be changed, so a frozen sandbox is woken */
+    bool writes; /* FILES: the file will be changed, so a sandbox that is frozen or has volumes is
+                    woken */
 };
 /* Negative: refused; fn is not called, and *ret_acquire is untouched. ret_acquire may be NULL;
  * *ret_acquire can be passed to dz_acquire_cancel until fn is called. */

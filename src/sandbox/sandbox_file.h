@@ -21,7 +21,7 @@ struct dz_file_op_ops {
 };
 struct dz_file_op_request {
     const struct dz_cell_op *op;
-    bool writes; /* it may change the file: a frozen sandbox is woken, not only its file fetched */
+    bool writes; /* it may change the file: a sandbox that is frozen or has volumes is woken */
     enum dz_activity activity;
     const struct dz_file_op_ops *ops;
     void *arg;

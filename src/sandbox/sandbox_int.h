@@ -346,6 +346,8 @@ int dz_sandbox_op_begin(struct dz_sandbox *s, enum dz_op kind, struct waiter *w,
  * starting or stopping. */
 void dz_sandbox_op_call_off(struct op *op, int code);
 void dz_sandbox_op_free(struct op *op);
+/* Are volumes mounted in the machine of the sandbox whose row this is? */
+bool dz_sandbox_has_volumes(struct dz_sandbox *s, const struct dz_instance *row);
 /* Finish or undo the operation that an earlier process left in the row. Takes over row. */
 int dz_sandbox_op_resume(struct dz_sandboxes *all, struct dz_instance *row, struct dz_err *err);
 

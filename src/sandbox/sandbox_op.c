@@ -935,7 +935,7 @@ bool dz_sandbox_progress(struct dz_sandboxes *all, const char *id,
 
 /* --- starting an operation --------------------------------------------------------------- */
 
-static bool has_volumes(struct dz_sandbox *s, const struct dz_instance *row)
+bool dz_sandbox_has_volumes(struct dz_sandbox *s, const struct dz_instance *row)
 {
     const struct dz_sandbox_config *config;
     struct dz_err err;
@@ -970,7 +970,7 @@ static struct op *make_op(struct dz_sandbox *s, enum dz_op kind, struct dz_insta
     dz_sandbox_of_tenant(s, row->tenant);
     op->row = *row;
     *row = (struct dz_instance){0};
-    op->mounts = kind == DZ_OP_ACTIVATE && has_volumes(s, &op->row);
+    op->mounts = kind == DZ_OP_ACTIVATE && dz_sandbox_has_volumes(s, &op->row);
     s->op = op;
     return op;
 }

@@ -340,8 +340,10 @@ int dz_vfs_find_path(struct dz_vfs *v, uint64_t root, uint64_t ino, char *buf, s
 /* An inode with references stays, even when its last name is removed. */
 int dz_vfs_ref(struct dz_vfs *v, uint64_t ino);
 void dz_vfs_unref(struct dz_vfs *v, uint64_t ino);
-/* A file without a name and with one reference, as O_TMPFILE makes it. spec->mode is S_IFREG. */
-int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint64_t *ret_ino);
+/* A file without a name and with one reference, as O_TMPFILE makes it, on the disk that has the
+ * directory dir, so that dir can get a link to it. spec->mode is S_IFREG. */
+int dz_vfs_create_nameless(struct dz_vfs *v, uint64_t dir, const struct dz_vfs_new *spec,
+                           uint64_t *ret_ino);
 /* Remove every inode without name and reference (see keep_orphans). */
 int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err);
 

@@ -420,14 +420,7 @@ static int open_nameless(struct dz_vfs *v, const struct dz_vfs_who *who, struct 
         rc = dz_vfs_access(v, dir, &who->cred, W_OK | X_OK);
     if (!rc)
         rc = owner(v, who, dir, &spec);
-    const uint64_t outside = dir;
-    if (!rc)
-        rc = dz_mount_enter(&v, &dir);
-    if (!rc)
-        rc = dz_vfs_create_nameless(v, &spec, ret_ino);
-    if (!rc)
-        *ret_ino = dz_mount_like(outside, *ret_ino);
-    return rc;
+    return rc ? rc : dz_vfs_create_nameless(v, dir, &spec, ret_ino);
 }
 
 int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at, int flags,

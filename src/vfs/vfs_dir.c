@@ -464,12 +464,16 @@ void dz_vfs_unref(struct dz_vfs *v, uint64_t ino)
     dz_iforget(v, ip);
 }
 
-int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint64_t *ret_ino)
+int dz_vfs_create_nameless(struct dz_vfs *v, uint64_t dir, const struct dz_vfs_new *spec,
+                           uint64_t *ret_ino)
 {
     struct dz_inode *ip;
+    const uint64_t outside = dir;
     if (!S_ISREG(spec->mode))
         return -EINVAL;
-    int rc = dz_op_begin(v);
+    int rc = dz_mount_enter(&v, &dir);
+    if (!rc)
+        rc = dz_op_begin(v);
     if (rc)
         return rc;
     rc = dz_inew(v, spec->mode, &ip);
@@ -484,7 +488,7 @@ int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint
     ip->gid = spec->gid;
     ip->refs = 1;
     unlinked(v, ip);
-    *ret_ino = ip->ino;
+    *ret_ino = dz_mount_like(outside, ip->ino);
     return dz_op_end(v, 0);
 }
 

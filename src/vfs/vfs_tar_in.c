@@ -795,6 +795,8 @@ static int check_name(struct import *imp, const struct merge_frame *f, const cha
     r = type_of(imp, f->to, name, len, &to, &to_dir);
     if (r < 0)
         return r == -ENOENT ? 0 : r;
+    if (dz_mounted(to))
+        return bad(imp, DZ_EINVAL, "is where a volume is mounted; unpack into the volume itself");
     if (from_dir != to_dir)
         return bad(imp, DZ_EEXIST,
                    from_dir ? "is a file on the disk and a directory in the archive"
@@ -890,9 +892,9 @@ static int import(struct import *imp, struct dz_err *err)
 
 int dz_vfs_tar_in(const struct dz_tar_in *in, struct dz_tar_stats *ret_stats, struct dz_err *err)
 {
+    struct dz_tar_in on_disk = *in; /* in the numbers of the disk that has the directory */
     struct import imp = {
-        .in = in,
-        .v = in->vfs,
+        .in = &on_disk,
         .path = DZ_BUF_INIT(DZ_TAR_PATH_MAX),
         .target = DZ_BUF_INIT(DZ_TAR_PATH_MAX),
         .dirs = DZ_VEC_INIT(DZ_TAR_MEMBERS_MAX),
@@ -900,8 +902,11 @@ int dz_vfs_tar_in(const struct dz_tar_in *in, struct dz_tar_stats *ret_stats, st
         .piece = dz_alloc(PIECE_BYTES),
     };
     dz_tar_init(&imp.r, in->read, in->arg);
-    int r =
-        imp.piece ? import(&imp, err) : dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    int rc = dz_mount_enter(&on_disk.vfs, &on_disk.dir);
+    imp.v = on_disk.vfs;
+    int r = !imp.piece ? dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory")
+            : rc       ? dz_fail_sys(err, -rc, "unpack an archive")
+                       : import(&imp, err);
     dz_tar_release(&imp.r);
     dz_buf_release(&imp.path);
     dz_buf_release(&imp.target);

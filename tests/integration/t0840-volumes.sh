@@ -33,6 +33,15 @@ test_that 'a writer: files in the volume are not in the sandbox, names cannot mo
     run 1 doze exec w -- sh -c "ln /data/a /workspace/a" && run 1 doze exec w -- rmdir /data && sh_in w "mv /data/a /workspace/b && mv /workspace/b /data/a && cat /data/a" && has out one &&
     run 0 doze cat w:/data/a && has out one
 '
+test_that 'files and archives are uploaded into a volume; the sandbox that mounts it is woken for that' '
+    echo up >up && mkdir -p tree/t && echo deep >tree/t/x && tar -C tree -cf tree.tar . && mkdir over && mkdir over/data && echo x >over/data/new && tar -C over -cf over.tar . &&
+    api 201 PUT "$(s "/w/files?path=/data/up")" @up && api 204 PUT "$(s "/w/files?path=/data/up")" @up && sh_in w "cat /data/up; ls -A /data" && has out up && lacks out doze-put &&
+    api 200 PUT "$(s "/w/files/tar?path=/data")" @tree.tar && run 0 doze cp -r tree w:/data/copied && sh_in w "cat /data/t/x /data/copied/t/x; ls -A /data" && [ "$(grep -c deep out)" = 2 ] && lacks out doze-untar &&
+    api 400 PUT "$(s "/w/files/tar?path=/")" @over.tar && has out "volume is mounted" && sh_in w "ls -A / /data" && lacks out new && lacks out doze-untar &&
+    api 400 POST "$(s /w/files/move)" "{\"from\":\"/data/up\",\"to\":\"/workspace/up\"}" &&
+    run 0 doze suspend w && api 201 PUT "$(s "/w/files?path=/data/asleep")" @up && run 0 doze suspend w && run 0 doze cp -r tree w:/data/asleep2 && run 0 doze suspend w && api 200 PUT "$(s "/w/files/tar?path=/data/asleep2")" @tree.tar &&
+    sh_in w "cat /data/asleep /data/asleep2/t/x" && has out up && has out deep && sh_in w "rm -r /data/asleep* /data/up /data/t /data/copied"
+'
 test_that 'one writer: other sandboxes that want the volume do not wake, and it cannot be deleted' '
     api 409 POST "$(s)" "$(v r /in ro)" && has out "data" && has out "mounted for writing" && has out "\"code\":\"conflict\",\"reason\":\"volume\"" && has out "\"retry\":true" && run 1 doze get r &&
     api 409 DELETE /v1/volumes/data && has out "running sandbox" && api 200 GET /v1/volumes/data && has out "\"mode\":\"rw\""
@@ -41,6 +50,7 @@ test_that 'asleep the writer holds nothing: many read, each at its own path; it 
     run 0 doze suspend w && api 200 GET /v1/volumes/data && has out "\"leases\":[]" &&
     api 201 POST "$(s)" "$(v r1 /in ro)" && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"r2\",\"volumes\":[{\"name\":\"data\",\"path\":\"/srv/x\",\"mode\":\"ro\",\"subpath\":\"/d\"}]}" &&
     sh_in r1 "cat /in/a" && has out one && sh_in r2 "ls /srv/x" && [ "$(cat out)" = e ] &&
+    api 403 PUT "$(s "/r1/files?path=/in/up")" @up && has out "Read-only" && api 403 PUT "$(s "/r1/files/tar?path=/in")" @tree.tar && run 1 doze cp up r1:/in/up && has err "Read-only" &&
     run 1 doze exec r1 -- sh -c "echo x >/in/new" && run 1 doze exec r1 -- sh -c "echo x >>/in/a" && run 1 doze exec r1 -- rm /in/a &&
     run 125 doze exec w -- true && has err "cannot be mounted for writing" && run 0 doze get w --json && has out suspended
 '

@@ -292,7 +292,7 @@ void op_nameless(struct world *w, const struct op *o)
     if (w->open[slot])
         return;
     say(w, "a file without name");
-    if (!agree(w, "create_nameless", dz_vfs_create_nameless(w->r.v, &spec, &ino), 0))
+    if (!agree(w, "create_nameless", dz_vfs_create_nameless(w->r.v, DZ_VFS_ROOT, &spec, &ino), 0))
         return;
     int node = ram_nameless(w->m, spec.mode);
     w->m->node[node].ino = ino;

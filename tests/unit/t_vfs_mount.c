@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * One disk mounted on another: lookups, paths, listings, names, commits, crashes, stale inodes. */
+#include "../lib/tar_make.h"
 #include "../lib/vfs_rig.h"
+#include "base/str.h"
 #include "tap.h"
+#include "vfs/vfs_tar.h"
 
 static struct rig r, vol;
 
@@ -118,6 +121,62 @@ TEST(names_stay_on_their_disk_and_the_mount_point_stays)
               0);
     CHECK_INT(dz_vfs_remove_tree(r.v, at("/workspace/v"), "d", 1), 0);
     CHECK_INT(dz_vfs_watch(r.v, at("/workspace/v"), DZ_VFS_EV_ALL, true), -EOPNOTSUPP);
+    end();
+}
+
+TEST(a_nameless_file_is_made_on_the_disk_of_its_directory)
+{
+    begin();
+    mount_it("/workspace", NUMBER);
+    const struct dz_vfs_new spec = {.mode = S_IFREG | 0600};
+    const uint64_t dir = at("/workspace/v/d");
+    uint64_t ino = 0;
+    CHECK_INT(dz_vfs_create_nameless(r.v, dir, &spec, &ino), 0);
+    CHECK_INT(dz_vfs_mount_of(ino), NUMBER);
+    CHECK(dz_vfs_write(r.v, ino, 0, "new", 3) == 3);
+    CHECK_INT(dz_vfs_link(r.v, ino, DZ_VFS_WORKSPACE, "n", 1), -EXDEV);
+    CHECK_INT(dz_vfs_link(r.v, ino, dir, "n", 1), 0);
+    dz_vfs_unref(r.v, ino);
+    CHECK(at("/workspace/v/d/n") == ino);
+    end();
+}
+
+static ssize_t archive_read(void *arg, void *buf, size_t n)
+{
+    struct dz_str *left = arg;
+    n = n < left->n ? n : left->n;
+    memcpy(buf, left->p, n);
+    *left = dz_str_n(left->p + n, left->n - n);
+    return (ssize_t)n;
+}
+
+static int unpack(uint64_t dir, const char *member, struct dz_err *err)
+{
+    struct dz_buf b = DZ_BUF_INIT(65536);
+    struct dz_tar_stats stats;
+    tar_member(&b, '0', member, "", "packed");
+    tar_end(&b);
+    struct dz_str left = dz_str_n(b.p, b.len);
+    const struct dz_tar_in in = {.vfs = r.v, .dir = dir, .read = archive_read, .arg = &left};
+    int rc = dz_vfs_tar_in(&in, &stats, err);
+    dz_buf_release(&b);
+    return rc;
+}
+
+TEST(an_archive_is_unpacked_into_a_mount_but_not_across_one)
+{
+    begin();
+    mount_it("/workspace", NUMBER);
+    struct dz_err err = {0};
+    uint64_t ino;
+    CHECK_INT(unpack(at("/workspace/v/d"), "x/y", &err), 0);
+    CHECK_INT(dz_vfs_mount_of(at("/workspace/v/d/x/y")), NUMBER);
+    CHECK_INT(dz_vfs_resolve(r.v, "/workspace/v/d/" DZ_TAR_STAGE, &ino), -ENOENT);
+    CHECK_INT(unpack(DZ_VFS_WORKSPACE, "v/z", &err), DZ_EINVAL);
+    CHECK(strstr(err.msg, "volume is mounted") != NULL);
+    CHECK_INT(dz_vfs_resolve(r.v, "/workspace/v/z", &ino), -ENOENT);
+    CHECK_INT(dz_vfs_resolve(r.v, "/workspace/" DZ_TAR_STAGE, &ino), -ENOENT);
+    CHECK_INT(unpack((uint64_t)(NUMBER + 64) << 40 | 2, "z", &err), DZ_EIO); /* stale */
     end();
 }
 
