@@ -43,6 +43,7 @@ enum {
     SOON_MS = 100,        /* the shortest timeout */
     ENDINGS_MAX = 1 << 20,
     SIGNED_MAX = 4096, /* sandboxes that a signature alone may be of: the newest */
+    SIGNED_PAGE = 256, /* of them in memory at a time */
 };
 #define DIGITS "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -242,6 +243,9 @@ static bool is_signature(const struct dz_http_req *r, const char *token, const c
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
     DZ_AUTO(dz_buf_release) struct dz_buf want = DZ_BUF_INIT(DZ_LINE_MAX);
     uint8_t digest[DZ_SHA256_BYTES];
+    /* else the signature to read "a:write:b" would be one to write "a" as the user "b:read:" */
+    if (user && strchr(user, ':'))
+        return false;
     dz_buf_addf(&text, "%s:%s:%s:%s", path ? path : "",
                 strcmp(dz_http_method(r), "POST") == 0 ? "write" : "read", user ? user : "", token);
     if (until)
@@ -258,14 +262,13 @@ static bool is_signature(const struct dz_http_req *r, const char *token, const c
 
 bool dz_e2b_signed(struct dz_api *a, struct dz_http_req *r, char ret_token[static DZ_E2B_TOKEN])
 {
-    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(SIGNED_MAX);
     const char *signature = dz_http_query(r, "signature"), *ref;
     const char *until = dz_http_query(r, "signature_expiration");
     const char *id = dz_http_header(r, "E2b-Sandbox-Id");
-    const struct dz_control_filter newest = {.limit = SIGNED_MAX, .newest = true};
+    char after[DZ_ID_TEXT] = "";
     struct dz_why why = {0};
     uint64_t end = 0;
-    bool more;
+    bool more = true;
     if (!signature || (until && (dz_num_u64(dz_str(until), 0, INT64_MAX / 1000, &end, NULL) < 0 ||
                                  (int64_t)end * 1000 <= dz_clock_real_ms())))
         return false;
@@ -275,12 +278,18 @@ bool dz_e2b_signed(struct dz_api *a, struct dz_http_req *r, char ret_token[stati
         dz_e2b_token(a, ref, ret_token);
         return ret_token[0] && is_signature(r, ret_token, signature);
     }
-    if (dz_control_list(a->control, &a->owner, &newest, &rows, &more, &why) < 0)
-        return false;
-    for (size_t i = 0; i < rows.n; i++) {
-        dz_e2b_token(a, rows.p[i].id, ret_token);
-        if (ret_token[0] && is_signature(r, ret_token, signature))
-            return true;
+    for (int seen = 0; more && seen < SIGNED_MAX; seen += SIGNED_PAGE) {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(SIGNED_PAGE);
+        const struct dz_control_filter page = {
+            .after = after[0] ? after : NULL, .limit = SIGNED_PAGE, .newest = true};
+        if (dz_control_list(a->control, &a->owner, &page, &rows, &more, &why) < 0)
+            return false;
+        for (size_t i = 0; i < rows.n; i++) {
+            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
+            dz_e2b_token(a, after, ret_token);
+            if (ret_token[0] && is_signature(r, ret_token, signature))
+                return true;
+        }
     }
     return false;
 }
@@ -432,11 +441,8 @@ static void on_tick(void *api)
             if (x->end_at <= dz_clock_real_ms())
                 over = x;
         }
-        if (over) {
-            (void)dz_map_remove(&e->endings, dz_str(over->id));
-            dz_e2b_cut(a, over->id);
-            dz_free(over);
-        }
+        if (over)
+            dz_e2b_cut(a, over->id); /* frees it */
     } while (over);
     DZ_MAP_FOREACH(it, &e->endings)
         tick_at(e, ((struct ending *)it->value)->end_at);
@@ -514,6 +520,7 @@ void dz_e2b_cut(struct dz_api *a, const char *sandbox_id)
 {
     char id[DZ_ID_TEXT];
     (void)snprintf(id, sizeof id, "%s", sandbox_id);
+    dz_free(dz_map_remove(&a->e2b->endings, dz_str(id))); /* no streams, no end to cut them at */
     dz_http_cut(a->http, of_sandbox, id);
 }
 
@@ -532,8 +539,7 @@ json_t *dz_e2b_body(struct dz_http_req *r)
         dz_http_fail(r, &why.err);
         return NULL;
     }
-    if (dz_arena_defer(dz_http_arena(r), body_free, o) < 0) {
-        json_decref(o);
+    if (dz_arena_defer(dz_http_arena(r), body_free, o) < 0) { /* which has freed o */
         dz_e2b_refuse(r, DZ_ENOMEM, 0, "out of memory");
         return NULL;
     }

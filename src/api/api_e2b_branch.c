@@ -133,7 +133,8 @@ void dz_e2b_snapshots(struct dz_http_req *r, void *api)
                       DZ_API_LIMIT_MAX);
         return;
     }
-    of = of && of[0] ? dz_e2b_ref(r, of) : NULL;
+    const bool narrow = of && of[0];
+    of = narrow ? dz_e2b_ref(r, of) : NULL; /* NULL: of no sandbox, so there are none */
     if (dz_control_snapshots(a->control, dz_api_caller(r, a), after, (size_t)count, &rows, &why) <
         0) {
         dz_e2b_refuse_why(r, &why);
@@ -142,7 +143,7 @@ void dz_e2b_snapshots(struct dz_http_req *r, void *api)
     dz_json_init(&j, &text, false);
     dz_json_array(&j);
     for (size_t i = 0; i < rows.n; i++)
-        if ((!of || strcmp(rows.p[i].sandbox_id, of) == 0) &&
+        if ((!narrow || (of && strcmp(rows.p[i].sandbox_id, of) == 0)) &&
             (!name || strcmp(rows.p[i].name, name) == 0))
             put_snapshot(&j, &rows.p[i]);
     dz_json_end(&j);

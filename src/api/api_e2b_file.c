@@ -15,6 +15,7 @@
 #include "api/api_e2b.h"
 
 #include "base/clock.h"
+#include "http/http_head.h"
 #include "runtime/runtime_op.h"
 
 #include <stdio.h>
@@ -324,6 +325,13 @@ static void on_written(void *arg, const struct dz_why *why, uint64_t count)
     dz_json_put_strz(&u->out.json, "name", name ? name + 1 : u->name);
     dz_json_put_strz(&u->out.json, "type", "file");
     dz_json_end(&u->out.json);
+    struct dz_http_req *r = dz_http_find(u->api->http, u->id);
+    if (u->out.text.len > DZ_HELD_FREE && !dz_http_reserve(r, u->out.text.len)) {
+        dz_http_on_gone(r, NULL, NULL);
+        upload_free(u);
+        dz_http_refuse_held(r);
+        return;
+    }
     if (!u->boundary[0])
         upload_done(u);
     else
@@ -347,15 +355,31 @@ static bool boundary_of(const char *type, struct upload *u)
     return true;
 }
 
+/* The first header that would give the file metadata; NULL: none. */
+static const char *file_metadata(const struct dz_http_req *r)
+{
+    static const char prefix[] = "X-Metadata-";
+    const struct dz_http_head *head = dz_http_head(r);
+    for (size_t i = 0; i < head->count; i++)
+        if (strncasecmp(head->headers[i].name, prefix, sizeof prefix - 1) == 0)
+            return head->headers[i].name;
+    return NULL;
+}
+
 /* Read what the head says of an upload. False: the request has been refused. */
 static bool upload_read(struct dz_http_req *r, struct upload *u)
 {
     const char *type = dz_http_header(r, "Content-Type"), *path = dz_http_query(r, "path");
-    const char *coding = dz_http_header(r, "Content-Encoding");
+    const char *coding = dz_http_header(r, "Content-Encoding"), *metadata = file_metadata(r);
     char resolved[DZ_E2B_PATH];
     bool bytes = type && strncasecmp(type, DZ_HTTP_BYTES, sizeof DZ_HTTP_BYTES - 1) == 0;
     if (coding && strcasecmp(coding, "identity") != 0) {
         dz_e2b_refuse(r, DZ_EUNSUPPORTED, 415, "Content-Encoding: %.40s is not available", coding);
+        return false;
+    }
+    if (metadata) {
+        dz_e2b_refuse(r, DZ_EUNSUPPORTED, 400, "%.60s: metadata of files is not available in doze",
+                      metadata);
         return false;
     }
     if (!bytes && !(type && boundary_of(type, u))) {

@@ -216,6 +216,35 @@ static bool is_set(const json_t *v)
            !(json_is_array(v) && json_array_size(v) == 0);
 }
 
+/* Refuse a field of another type than E2B's: a rule or a flag that is ignored would be dangerous.
+ * null is as if it were not given. */
+static bool typed(struct dz_http_req *r, const json_t *o)
+{
+    static const struct {
+        const char *name, *type;
+    } fields[] = {{"autoPause", "true or false"},
+                  {"autoPauseMemory", "true or false"},
+                  {"allow_internet_access", "true or false"},
+                  {"enabled", "true or false"},
+                  {"network", "an object"},
+                  {"autoResume", "an object"},
+                  {"allowOut", "a list"},
+                  {"denyOut", "a list"},
+                  {"volumeMounts", "a list"}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++) {
+        const json_t *v = json_object_get(o, fields[i].name);
+        const char *is = json_is_boolean(v)  ? "true or false"
+                         : json_is_object(v) ? "an object"
+                         : json_is_array(v)  ? "a list"
+                                             : "";
+        if (v && !json_is_null(v) && strcmp(is, fields[i].type) != 0) {
+            dz_e2b_refuse(r, DZ_EINVAL, 0, "%s: must be %s", fields[i].name, fields[i].type);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Refuse what doze does not have by its name. */
 static bool lacks(struct dz_http_req *r, const json_t *o, const char *const *names)
 {
@@ -280,7 +309,7 @@ static bool network_of(struct dz_api *a, struct dz_http_req *r, const json_t *o,
     const json_t *allow = json_object_get(o, "allowOut"), *deny = json_object_get(o, "denyOut");
     const bool allows = is_set(allow), denies = is_set(deny), none = json_is_false(internet);
     *ret = NULL;
-    if (!lacks(r, o, missing))
+    if (!lacks(r, o, missing) || !typed(r, o))
         return false;
     if (!allows && !denies && (!none || !dz_control_egress_on(a->control)))
         return true;
@@ -403,14 +432,20 @@ static bool create_read(struct dz_api *a, struct dz_http_req *r, const json_t *o
                       "autoPauseMemory: false needs autoPause, and excludes autoResume");
         return false;
     }
-    if (!lacks(r, o, missing) || !dz_e2b_seconds(r, o, "timeout", &seconds) ||
-        !texts_of(r, o, "metadata", &metadata) || !texts_of(r, o, "envVars", &spec->env_json) ||
+    if (!lacks(r, o, missing) || !typed(r, o) || !typed(r, json_object_get(o, "autoResume")) ||
+        !dz_e2b_seconds(r, o, "timeout", &seconds) || !texts_of(r, o, "metadata", &metadata) ||
+        !texts_of(r, o, "envVars", &spec->env_json) ||
         !network_of(a, r, network, json_object_get(o, "allow_internet_access"),
                     &spec->network_json) ||
         !volumes_of(r, o, &spec->volumes_json))
         return false;
     if (seconds <= 0) {
         dz_e2b_refuse(r, DZ_EINVAL, 0, "timeout: must be greater than 0");
+        return false;
+    }
+    if (metadata && strlen(metadata) > DZ_CONTROL_METADATA_MAX) {
+        dz_e2b_refuse(r, DZ_ELIMIT, 0, "metadata: must be at most %d bytes",
+                      DZ_CONTROL_METADATA_MAX);
         return false;
     }
     s->metadata = metadata ? json_loads(metadata, 0, NULL) : json_object();
@@ -445,8 +480,9 @@ void dz_e2b_create(struct dz_http_req *r, void *api)
         struct dz_api_call *c = dz_api_wait(a, r, 201);
         spec.metadata_json = metadata = dz_e2b_record(&s);
         spec.id = dz_api_key_id(a, r);
-        int rc = !c ? DZ_ENOMEM
-                    : dz_control_create(a->control, dz_api_caller(r, a), &spec, created, c, &why);
+        int rc = c && metadata
+                     ? dz_control_create(a->control, dz_api_caller(r, a), &spec, created, c, &why)
+                     : dz_fail(&why.err, DZ_ENOMEM, "out of memory");
         if (c && rc < 0) {
             dz_free(c);
             dz_e2b_refuse_why(r, &why);
@@ -487,14 +523,13 @@ static bool has_metadata(const struct dz_e2b_sandbox *s, const struct listing *f
 {
     struct dz_str rest = dz_str(f->metadata), pair, name;
     while (f->metadata && dz_str_split(&rest, '&', &pair)) {
-        char key[512], value[1024];
         if (pair.n == 0)
             continue;
         bool named = dz_str_split(&pair, '=', &name);
-        if (name.n >= sizeof key || pair.n >= sizeof value)
+        DZ_AUTO(dz_freep) char *key = dz_str_dup(name);
+        DZ_AUTO(dz_freep) char *value = dz_str_dup(pair);
+        if (!key || !value)
             return false;
-        (void)snprintf(key, sizeof key, "%.*s", DZ_STR_ARG(name));
-        (void)snprintf(value, sizeof value, "%.*s", DZ_STR_ARG(pair));
         for (char *p = value; *p; p++)
             *p = *p == '+' ? ' ' : *p;
         for (char *p = key; *p; p++)

@@ -287,6 +287,12 @@ static int64_t number_of(const json_t *v)
                : -1;
 }
 
+/* Does a selector name a process? */
+static bool is_selector(const json_t *selector)
+{
+    return text_of(selector, "tag") || number_of(member(selector, "pid")) > 0;
+}
+
 /* The size of a terminal; false: it is not one. */
 static bool size_of(const json_t *pty, uint16_t *ret_cols, uint16_t *ret_rows)
 {
@@ -382,7 +388,11 @@ void dz_e2b_start(struct dz_http_req *r, void *api)
         return;
     exec.cwd = cwd;
     exec.env_json = env_of(r, process, exec.user);
-    struct events *s = exec.env_json ? events_new(a, r) : NULL;
+    if (!exec.env_json) {
+        dz_e2b_stream_fail(r, "resource_exhausted", "process: the environment is too large");
+        return;
+    }
+    struct events *s = events_new(a, r);
     if (!s)
         return;
     s->tty = exec.tty;
@@ -602,7 +612,7 @@ static void seek(struct dz_api *a, struct dz_http_req *r, struct seeking want)
 static const json_t *selector_of(struct dz_http_req *r, const json_t *o)
 {
     const json_t *selector = member(o, "process");
-    if (text_of(selector, "tag") || number_of(member(selector, "pid")) > 0)
+    if (is_selector(selector))
         return selector;
     dz_e2b_refuse(r, DZ_EINVAL, 0, "process: must have a pid or a tag");
     return NULL;
@@ -620,7 +630,7 @@ void dz_e2b_attach(struct dz_http_req *r, void *api)
     const json_t *selector = member(o, "process");
     if (!o)
         return;
-    if (text_of(selector, "tag") || number_of(member(selector, "pid")) > 0)
+    if (is_selector(selector))
         seek(api, r, (struct seeking){.selector = selector, .attach = true});
     else
         dz_e2b_stream_fail(r, "invalid_argument", "process: must have a pid or a tag");
@@ -641,8 +651,9 @@ static bool input_of(struct dz_arena *arena, const json_t *input, struct dz_str 
     if (!v)
         v = member(input, "pty");
     struct dz_str text = dz_str_n(json_string_value(v), json_string_length(v));
-    char *bytes = json_is_string(v) ? dz_arena_alloc(arena, text.n / 4 * 3 + 3) : NULL;
-    if (!bytes || !dz_e2b_unbase64(text, bytes, &n))
+    /* from the heap, because a request's arena is smaller than the largest input */
+    char *bytes = json_is_string(v) ? dz_alloc(text.n / 4 * 3 + 3) : NULL;
+    if (!bytes || dz_arena_defer(arena, dz_free, bytes) < 0 || !dz_e2b_unbase64(text, bytes, &n))
         return false;
     *ret = dz_str_n(bytes, n);
     return true;
@@ -800,7 +811,9 @@ static int feed_message(struct feeding *f, struct dz_err *err)
     struct dz_exec_send send = {.what = DZ_EXEC_SEND_INPUT, .exec_id = f->seek.exec_id};
     struct dz_why why = {0};
     int rc = 0;
-    if (start) {
+    if (start && !is_selector(member(start, "process"))) {
+        return dz_fail(err, DZ_EINVAL, "start: must have a process with a pid or a tag");
+    } else if (start) {
         f->seek.selector = member(start, "process");
         f->seek.found = f->seek.running = false;
         rc = dz_control_op(f->seek.api->control, f->seek.target, &request, &f->seek.op, &why);
@@ -852,6 +865,11 @@ static ssize_t feed_push(void *arg, const char *p, size_t n)
     dz_buf_add(&f->in, p, part);
     if (f->in.err) {
         feed_end(f, "unavailable", "out of memory");
+        return -1;
+    }
+    if (f->in.len > DZ_HELD_FREE &&
+        !dz_http_reserve(dz_http_find(f->seek.api->http, f->seek.id), f->in.len)) {
+        feed_end(f, "resource_exhausted", "too many bytes of the tenant are in progress");
         return -1;
     }
     return feed_on(f) ? (ssize_t)part : -1;

@@ -123,8 +123,7 @@ json_t *dz_e2b_envelope(struct dz_http_req *r)
         rc = dz_fail(&why.err, DZ_EINVAL, "the body must be one message with its length before it");
     if (rc > 0)
         o = dz_api_load(text, 0, &why);
-    if (o && dz_arena_defer(dz_http_arena(r), object_free, o) < 0) {
-        json_decref(o);
+    if (o && dz_arena_defer(dz_http_arena(r), object_free, o) < 0) { /* which has freed o */
         o = NULL;
         (void)dz_fail(&why.err, DZ_ENOMEM, "out of memory");
     }

@@ -6,8 +6,8 @@
  * Both check first that the path is a directory, because a watch says nothing until something
  * changes. A stream has the events that its client reads in time; a slow client holds up the watch,
  * which then loses events (sandbox_file.h). A watcher keeps the events that wait, up to KEEP_MAX
- * bytes; beyond that it fails, instead of leaving some out. Watchers live in the daemon's memory:
- * they end with it, with their sandbox and by RemoveWatcher.
+ * bytes and the memory of its tenant; beyond that it fails, instead of leaving some out. Watchers
+ * live in the daemon's memory: they end with it, with their sandbox and by RemoveWatcher.
  */
 #include "api/api_e2b.h"
 
@@ -34,12 +34,20 @@ struct watch {
     struct dz_buf out; /* envelopes, or events as JSON with commas between */
     size_t at;         /* bytes of out that were sent */
     size_t untaken;    /* bytes to acknowledge once out is empty */
+    size_t held;       /* bytes of a watcher's events that dz_control_account() counts */
     bool stream, deep, begun, cut, directory;
     char sandbox_id[DZ_ID_TEXT], watcher_id[DZ_ID_TEXT], path[DZ_E2B_PATH];
 };
 
+/* Count the events that a watcher keeps as memory of its tenant. */
+static bool account(struct watch *w, size_t bytes)
+{
+    return dz_control_account(w->api->control, w->own.who.tenant, &w->held, bytes, false);
+}
+
 static void watch_free(struct watch *w)
 {
+    (void)account(w, 0);
     dz_file_op_cancel(w->op);
     dz_timer_free(w->beat);
     dz_list_remove(&w->link);
@@ -110,6 +118,7 @@ static void on_changes(void *arg, const void *data, size_t n)
         }
     }
     if (!w->stream) {
+        w->cut = w->cut || !account(w, w->out.len);
         dz_file_op_ack(w->op, n);
         return;
     }
@@ -341,6 +350,7 @@ void dz_e2b_watcher_events(struct dz_http_req *r, void *api)
     dz_buf_add(&text, w->out.p, w->out.len);
     dz_buf_adds(&text, "]}");
     dz_buf_reset(&w->out);
+    (void)account(w, 0);
     dz_http_send(r, 200, DZ_HTTP_JSON, &text);
     dz_buf_release(&text);
 }

@@ -95,6 +95,11 @@ quote = lambda t: urllib.parse.quote(t, safe="")
 filtered = lambda k, v: rest("GET", "/v2/sandboxes?metadata=" + quote(urllib.parse.urlencode({quote(k): quote(v)})), want=200)
 check([x["sandboxID"] for x in filtered("ä &=", "%41+ ")] == [s["sandboxID"]], "a filter by metadata", filtered("ä &=", "%41+ "))
 check(filtered("ä &=", "A+ ") == [], "a filter by other metadata")
+long = {"ü" * 100: "ä" * 1000}
+u = rest("POST", "/sandboxes", {"templateID": "base", "timeout": 300, "metadata": long}, 201)
+check([x["sandboxID"] for x in filtered(*list(long.items())[0])] == [u["sandboxID"]], "a filter by long metadata")
+check(filtered("k%", "v%2") == [], "a filter that ends in a part of an escape")
+rest("DELETE", f"/sandboxes/{u['sandboxID']}", want=204)
 check(len(rest("GET", "/sandboxes", want=200)) == 2, "the list of version 1")
 check(len(rest("GET", "/v2/sandboxes?limit=1&order=asc", want=200)) == 1, "a page")
 rest("DELETE", f"/sandboxes/{again[0]}", want=204)
@@ -120,6 +125,7 @@ check([call("GET", "/health", headers={"E2b-Sandbox-Id": i})[0].status for i in 
 
 # --- processes
 
+stream_of = lambda *m: stream(s, "/process.Process/StreamInput", iter([envelope(x) for x in m]), True, **{"Transfer-Encoding": "chunked"})
 start = lambda cmd, *args, **more: stream(s, "/process.Process/Start", envelope({"process": {"cmd": cmd, "args": args}, "stdin": False, **more}))
 m = start("sh", "-c", "echo out; echo err >&2; exit 3")
 check("start" in m[0][1]["event"], "the first event", m)
@@ -130,6 +136,7 @@ m = start("sh", "-c", "kill -9 $$")
 check(m[-2][1]["event"]["end"] == {"exitCode": -1, "exited": False, "status": "signal: killed", "error": "signal: killed"}, "the end by a signal", m)
 fails(stream(s, "/process.Process/Start", envelope({"process": {"cmd": "sh", "cwd": "/nowhere"}})), "invalid_argument")
 fails(start("no-such-program"), "not_found")
+fails(stream(s, "/process.Process/Start", envelope({"process": {"cmd": "true", "envs": {"A": "x" * 1200000}}})), "resource_exhausted")
 m = stream(s, "/process.Process/Start", envelope({"process": {"cmd": "sleep", "args": ["1000"]}}), **{"Connect-Timeout-Ms": "300"})
 fails(m, "deadline_exceeded")
 check(unary(s, "/process.Process/List", {}) == {"processes": []}, "the deadline ends the process")
@@ -142,6 +149,8 @@ def event():
     flags, n = struct.unpack(">BI", r.read(5))
     return flags, json.loads(r.read(n))
 pid = event()[1]["event"]["start"]["pid"]
+for wrong in ({"start": {}}, {"start": None}, {"start": 5}, {"start": {"process": {}}}, {"start": {"process": {"pid": 0}}}):
+    fails(stream_of(wrong), "invalid_argument")
 check(event() == (0, {"event": {"keepalive": {}}}), "a keepalive")
 listed = unary(s, "/process.Process/List", {})["processes"]
 check([(p["pid"], p["tag"], p["config"]["cmd"]) for p in listed] == [(pid, "cat", "cat")], "a process by its tag", listed)
@@ -156,6 +165,14 @@ while e[0] == 0 and "end" not in e[1].get("event", {}):
     e = event()
     got += base64.b64decode(e[1].get("event", {}).get("data", {}).get("stdout", ""))
 check(got == b"".join(b"%d " % i for i in range(50)) + b"end", "input in its order", got)
+c.close()
+c = http.client.HTTPConnection(host, timeout=60)
+c.request("POST", "/process.Process/Start", envelope({"process": {"cmd": "wc", "args": ["-c"]}}), data_headers(s, **{"Content-Type": "application/connect+json"}))
+r = c.getresponse()
+pid = event()[1]["event"]["start"]["pid"]
+unary(s, "/process.Process/SendInput", {"process": {"pid": pid}, "input": {"stdin": b64(b"x" * (1 << 20))}})
+unary(s, "/process.Process/CloseStdin", {"process": {"pid": pid}})
+check(b"1048576" in base64.b64decode(event()[1]["event"]["data"]["stdout"]), "1 MiB of input")
 c.close()
 fails(stream(s, "/process.Process/StreamInput", iter([envelope({"start": {"process": {"pid": 99999}}})]), True, **{"Transfer-Encoding": "chunked"}), "not_found")
 fails(stream(s, "/process.Process/StreamInput", iter([envelope({"data": {"input": {"stdin": ""}}})]), True, **{"Transfer-Encoding": "chunked"}), "invalid_argument")
@@ -186,6 +203,8 @@ upload(form((b"/tmp", b"1")), 400)
 upload(b"x", 400, "", "application/octet-stream")
 upload(b"x", 400, "?path=/tmp/o", "text/plain")
 upload(b"x", 415, "?path=/tmp/o", "application/octet-stream", **{"Content-Encoding": "gzip"})
+got = upload(b"x", 400, "?path=/tmp/o", "application/octet-stream", **{"x-metadata-owner": "me"})
+check("x-metadata-owner" in got["message"].lower(), "metadata of a file is refused by name", got)
 upload(b"x", 400, "?path=/" + "a" * 5000, "application/octet-stream")
 unary(s, "/filesystem.Filesystem/Stat", {"path": "/none"}, 404, "not_found")
 unary(s, "/filesystem.Filesystem/MakeDir", {"path": "/tmp"}, 409, "already_exists")
@@ -215,7 +234,8 @@ def signed(token, path="/tmp/a", until=None, what="read"):
     signature = "v1_" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
     return f"/files?path={path}&signature={quote(signature)}" + (f"&signature_expiration={until}" if until else "")
 check(call("GET", signed(s["envdAccessToken"], until=4102444800))[1] == b"A\r\n--", "a signed URL")
-for bad in (signed(s["envdAccessToken"], until=1), signed(s["envdAccessToken"], what="write"), signed(t["envdAccessToken"]).replace("v1_", "v2_"), signed("x")):
+split = signed(s["envdAccessToken"], "/tmp/a:read:x").replace(":read:x&", "&") + "&username=x:read:"
+for bad in (split, signed(s["envdAccessToken"], until=1), signed(s["envdAccessToken"], what="write"), signed(t["envdAccessToken"]).replace("v1_", "v2_"), signed("x")):
     check(call("GET", bad)[0].status == 401, "a wrong signature", bad)
 check(call("POST", "/process.Process/List?" + signed(s["envdAccessToken"]).split("?")[1], b"{}")[0].status == 401, "a signature is for files only")
 
@@ -241,8 +261,11 @@ check((got[0].status, got[1]) == (200, b"kept"), "files after a pause without me
 
 for body, name in (({"mcp": {"a": {}}}, "mcp"), ({"secrets": ["a"]}, "secrets"), ({"network": {"rules": {"a": [{}]}}}, "rules"), ({"network": {"egressProxy": {"address": "a"}}}, "egressProxy"),
                    ({"network": {"allowOut": ["a.example"], "denyOut": ["10.0.0.0/8"]}}, "allowOut"), ({"timeout": 0}, "timeout"), ({"timeout": "5"}, "timeout"), ({"metadata": {"a": 1}}, "metadata"),
-                   ({"metadata": {"e2b": "x"}}, "e2b"), ({"envVars": []}, "envVars"), ({"autoPauseMemory": False}, "autoPause"), ({"templateID": 5}, "templateID")):
-    r = rest("POST", "/sandboxes", {"templateID": "base", **body}, 400)
+                   ({"metadata": {"e2b": "x"}}, "e2b"), ({"envVars": []}, "envVars"), ({"autoPauseMemory": False}, "autoPause"), ({"templateID": 5}, "templateID"), ({"network": "x"}, "network"), ({"network": {"denyOut": "10.0.0.0/8"}}, "denyOut"),
+                   ({"network": {"allowOut": 5}}, "allowOut"), ({"allow_internet_access": "false"}, "allow_internet_access"), ({"autoPause": "yes"}, "autoPause"), ({"autoResume": {"enabled": 1}}, "enabled"), ({"volumeMounts": {}}, "volumeMounts")):
+    rest("POST", "/sandboxes", {"templateID": "base", **body}, 400)
+rest("POST", "/sandboxes", {"templateID": "base", "metadata": {"k": "v" * 200000}}, 413)
+check(rest("GET", "/snapshots?sandboxID=none", want=200) == [], "the snapshots of no sandbox")
 for path in ("/v2/templates", "/v3/templates", "/volumes", "/volumes/x", "/secrets"):
     rest("POST", path, {}, 501)
 rest("GET", f"/sandboxes/{s['sandboxID']}/logs", want=501)
