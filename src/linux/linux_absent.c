@@ -222,12 +222,14 @@ int dz_linux_need_all(struct dz_linux_thread *t)
     return dz_linux_need(t, 0, DZ_MM_ADDRESS_MAX);
 }
 
-/* Give these pages a protection, and list them. */
+/* Give these pages a protection, and list them. -ESRCH: no process lives in this memory, which only
+ * a damaged file gives pages. */
 static int protect_all(struct dz_linux *l, struct dz_linux_space *s, enum protection how,
                        const struct dz_linux_pages *pages, size_t n, struct dz_stub_runs *runs)
 {
     struct dz_mm_calls calls = DZ_VEC_INIT(DZ_MM_VMAS_MAX);
-    int rc = 0;
+    const uint32_t number = dz_linux_space_thread(l, s);
+    int rc = number ? 0 : -ESRCH;
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (pages[i].first < DZ_MM_ADDRESS_MAX / DZ_MM_PAGE &&
             pages[i].count <= DZ_MM_ADDRESS_MAX / DZ_MM_PAGE - pages[i].first)
@@ -236,7 +238,7 @@ static int protect_all(struct dz_linux *l, struct dz_linux_space *s, enum protec
                                               (pages[i].first + pages[i].count) * DZ_MM_PAGE},
                          how, &calls, runs);
     if (rc == 0 && calls.n)
-        rc = linux_ops(l)->memory(l->o.stub, dz_linux_space_thread(l, s), calls.p, calls.n);
+        rc = linux_ops(l)->memory(l->o.stub, number, calls.p, calls.n);
     dz_vec_release(&calls);
     return rc;
 }

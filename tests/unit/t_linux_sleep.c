@@ -207,6 +207,39 @@ TEST(lies)
     end();
 }
 
+/* Pages of an address space in which no process lives: refused, whether they are left out or
+ * written.
+ */
+TEST(pages_of_dead_processes)
+{
+    const uint32_t dead[2] = {2, 4}; /* of a process, of a thread */
+    uint64_t size, left = 0;
+    begin();
+    uint8_t *p = part(7, &size);
+    for (uint64_t at = 0; at < size; at += 16)
+        memcpy(p + at + 12, &dead[0], 4);
+    p = part(8, &size);
+    for (uint64_t at = 0; at < size;) { /* without the floating-point registers */
+        uint32_t flags[2];
+        memmove(p + left, p + at, 256);
+        memcpy(flags, p + left + 8, sizeof flags);
+        at += 256 + flags[1];
+        flags[0] |= dead[1];
+        flags[1] = 0;
+        memcpy(p + left + 8, flags, sizeof flags);
+        left += 256;
+    }
+    memcpy(p - 8, &left, 8);
+    saved.state.len -= size - left;
+    for (int i = 0; i < 2; i++) {
+        struct dz_err err = {0};
+        saved.by_need = i == 0;
+        CHECK(wake(&err) < 0);
+        CHECK(strstr(err.msg, i == 0 ? "leave out pages" : "write the memory"));
+    }
+    end();
+}
+
 /* ---- inspection ------------------------------------------------------------------------------ */
 
 static struct {
