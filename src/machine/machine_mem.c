@@ -267,7 +267,8 @@ static int compare_row(void *arg, uint32_t row, const struct dz_mem_piece *p, st
     return 0;
 }
 
-/* There was no mark, so the pages are compared with the rows, one row after the other. */
+/* There was no mark, so the pages are compared with the rows, one row after the other. No page of
+ * such a memory is in a row of the image. */
 static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
                         struct dz_machine_runs *runs, struct dz_err *err)
 {
@@ -277,7 +278,7 @@ static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
     struct dz_mem_reader r;
     int rc = dz_mem_reader_open(&r, m->db, err);
     for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
-        if (!m->mem.rows.p[i].gone && m->mem.rows.p[i].live)
+        if (!m->mem.rows.p[i].gone && m->mem.rows.p[i].live && !m->mem.rows.p[i].below)
             rc = dz_mem_row_each(&r, m, i, compare_row, &c, err);
     dz_mem_reader_close(&r);
     for (size_t page = 0; rc == 0 && page < s->homes; page++)

@@ -278,6 +278,37 @@ TEST(pages_of_an_image_stay_there)
     done(&w);
 }
 
+/* The pages of a WebAssembly program are compared with the file's own rows: a row of the image has
+ * an id that no row of the file has, or another one. */
+TEST(a_program_changes_its_memory_beside_rows_of_the_image)
+{
+    struct world w;
+    begin(&w, 42, false);
+    native_host.by_need = true;
+    fill_memory();
+    for (uint32_t round = 0; round < 6; round++) { /* each in a row of its own */
+        native_put(&native.of[0], round * 20, 1000 + round);
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        again(&w);
+    }
+    CHECK_INT(world_sleep(&w), 0);
+    struct dz_db_sim *image = base_on(&w, 142, NULL);
+    again(&w);
+    for (const char *c = "xyz"; *c; c++) {
+        CHECK(world_feed(&w, *c));
+        const int rc = world_sleep(&w);
+        CHECK_INT(rc, 0);
+        if (rc < 0)
+            printf("# %s\n", w.err.msg);
+        again(&w);
+        CHECK_INT(world_memory(&w), *c);
+        CHECK(native_same(&native, &slept));
+    }
+    end_image(&w, image);
+    world_free(&w);
+}
+
 /* A row that is damaged fails when it is needed; then nothing can be saved or sent. */
 TEST(a_damaged_row_is_found_when_it_is_needed)
 {
