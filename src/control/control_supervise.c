@@ -9,7 +9,8 @@
  * itself says which services run in it: after a wake, in a branch and after a restart of the daemon
  * the supervisor looks for these labels (adopt), and reads the records of commands in the file for
  * services whose process has ended meanwhile. While a machine sleeps, no timer runs, and nothing of
- * it is followed. A supervisor is freed then, unless it knows of failures.
+ * it is followed. A supervisor is freed then, unless it knows of failures, or a service was
+ * starting or stopping.
  *
  * Checks of readiness end when the service is ready. A command that checks is repeated by a shell
  * in the sandbox, so it sleeps with it.
@@ -199,6 +200,7 @@ static void http_try(void *arg)
         .from = {.ip = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}},
         .fd = ends[1],
         .wait_ms = service_of(u)->ready_ms,
+        .here = true,
         .done = on_delivered,
         .arg = u,
     };
@@ -620,6 +622,7 @@ static void adopt(struct supervisor *v, struct dz_sandbox *s)
 {
     struct living l = {.v = v, .s = s};
     const int64_t now = dz_clock_mono_ms();
+    bool known;
     struct dz_why why;
     v->adopt = false;
     dz_exec_each_here(s, on_living, &l);
@@ -635,7 +638,12 @@ static void adopt(struct supervisor *v, struct dz_sandbox *s)
                    dz_exec_watch_here(s, l.ids[i], (struct dz_exec_listener){&process_ops, u, 0},
                                       &u->watch, &why) == 0) {
             (void)snprintf(u->seen.exec_id, sizeof u->seen.exec_id, "%s", l.ids[i]);
+            known = dz_service_has_process(of);
             dz_service_runs(of, now);
+            /* The output that made it ready may not be kept any more, and a supervisor that waited
+             * for it would know the service. */
+            if (!known && json_object_get(json_object_get(u->spec, "ready"), "log"))
+                dz_service_ready(of);
             if (of->status == DZ_SERVICE_STARTING)
                 begin_check(u, s);
         } else if (dz_service_has_process(of) ||
@@ -756,7 +764,9 @@ static bool is_notable(const struct supervisor *v)
 {
     for (size_t i = 0; i < DZ_SERVICE_SLOTS; i++)
         if (v->set.of[i].used && (v->set.of[i].failures > 0 || v->set.of[i].restarts > 0 ||
-                                  v->set.of[i].status == DZ_SERVICE_FAILED))
+                                  v->set.of[i].status == DZ_SERVICE_FAILED ||
+                                  v->set.of[i].status == DZ_SERVICE_STARTING ||
+                                  v->set.of[i].status == DZ_SERVICE_STOPPING))
             return true;
     return false;
 }

@@ -59,6 +59,7 @@ struct conn {
     int fd;           /* ASKED: -1 until connected */
     int error;        /* ASKED, OPEN: what the guest is to be told; 0: nothing */
     uint32_t channel; /* ASKED */
+    bool here;        /* dz_net_deliver.here */
     struct dz_cell_address peer;
     struct dz_cell_rest rest;
     struct dz_net_delivery *delivery; /* OFFERED; NULL: it was canceled */
@@ -177,7 +178,7 @@ static void end_conn(struct conn *c, bool reset)
 static void count(struct conn *c)
 {
     struct dz_sandbox *s = c->sandbox;
-    if (c->counted || c->out || c->state != CONN_OPEN || s->phase != DZ_PHASE_UP ||
+    if (c->counted || c->out || c->here || c->state != CONN_OPEN || s->phase != DZ_PHASE_UP ||
         !dz_list_empty(&s->up_pending))
         return;
     c->counted = true;
@@ -285,6 +286,7 @@ static void offer(struct dz_net_delivery *d)
         return;
     }
     c->peer = d->request.from;
+    c->here = d->request.here;
     int rc =
         s->ops->net->incoming(s->cell, c->ticket, d->request.fd, d->request.port, &c->peer, &err);
     dz_sandbox_watch_cell(s);
@@ -307,15 +309,9 @@ static void on_limit(void *arg)
         refuse_delivery(d, DZ_ENOENT);
 }
 
-static void on_acquired(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+/* Deliver to the machine of s, which runs. */
+static void deliver_to(struct dz_net_delivery *d, struct dz_sandbox *s)
 {
-    struct dz_net_delivery *d = arg;
-    d->acquire = NULL;
-    if (result->code < 0) {
-        const struct dz_why why = *result->why;
-        delivery_end(d, &why);
-        return;
-    }
     d->sandbox = s;
     dz_list_remove(&d->link);
     dz_list_push_back(&s->net.deliveries, &d->link);
@@ -328,6 +324,18 @@ static void on_acquired(void *arg, struct dz_sandbox *s, const struct dz_sandbox
     else
         d->late = true;
     offer(d);
+}
+
+static void on_acquired(void *arg, struct dz_sandbox *s, const struct dz_sandbox_result *result)
+{
+    struct dz_net_delivery *d = arg;
+    d->acquire = NULL;
+    if (result->code < 0) {
+        const struct dz_why why = *result->why;
+        delivery_end(d, &why);
+        return;
+    }
+    deliver_to(d, s);
 }
 
 static int wake_for(struct dz_net_delivery *d, const struct dz_instance *row, struct dz_why *why)
@@ -355,8 +363,11 @@ int dz_net_deliver(struct dz_sandboxes *all, const struct dz_instance *row,
                    const struct dz_net_deliver *request, struct dz_net_delivery **ret_delivery,
                    struct dz_why *why)
 {
+    struct dz_sandbox *s = request->here ? dz_sandbox_find(all, row->id) : NULL;
     if (request->port == 0 || request->port > UINT16_MAX)
         return dz_why(why, DZ_EINVAL, "port", "%u is no TCP port", request->port);
+    if (request->here && (!s || !dz_exec_here(s)))
+        return dz_why(why, DZ_ESTATE, NULL, "connect to %s: it is not running", row->id);
     int rc = dz_sandbox_may_wake(all, row, why);
     if (rc < 0)
         return rc;
@@ -368,8 +379,9 @@ int dz_net_deliver(struct dz_sandboxes *all, const struct dz_instance *row,
     dz_list_init(&d->link);
     (void)snprintf(d->id, sizeof d->id, "%s", row->id);
     rc = dz_timer_new(all->loop, on_limit, d, &d->limit, &why->err);
-    dz_sandbox_use_noted(all, row->id, DZ_ACTIVITY_CONNECTION_BYTE);
-    if (rc == 0)
+    if (!s)
+        dz_sandbox_use_noted(all, row->id, DZ_ACTIVITY_CONNECTION_BYTE);
+    if (rc == 0 && !s)
         rc = wake_for(d, row, why);
     if (rc < 0) {
         d->request.fd = -1; /* still the caller's */
@@ -377,6 +389,8 @@ int dz_net_deliver(struct dz_sandboxes *all, const struct dz_instance *row,
         return rc;
     }
     *ret_delivery = d;
+    if (s)
+        deliver_to(d, s); /* may end it */
     return 0;
 }
 
@@ -391,6 +405,10 @@ static void deliver_again(struct dz_sandbox *s)
 {
     while (!dz_list_empty(&s->net.deliveries)) {
         struct dz_net_delivery *d = DZ_LIST_FIRST(struct dz_net_delivery, &s->net.deliveries, link);
+        if (d->request.here) {
+            delivery_fail(d, DZ_ESTATE, NULL, "the sandbox was suspended");
+            continue;
+        }
         DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
         struct dz_why why = {.err = {0}};
         int rc = dz_registry_get(s->all->registry, s->id, &row, &why.err);
@@ -659,7 +677,7 @@ void dz_net_asleep(struct dz_sandbox *s)
 {
     DZ_LIST_FOREACH(struct conn, c, &s->net.conns, link) {
         c->counted = false;
-        if (c->state != CONN_OPEN || c->error) {
+        if (c->state != CONN_OPEN || c->error || c->here) {
             struct dz_net_delivery *d = c->delivery;
             if (d) { /* it is delivered again */
                 d->conn = NULL;

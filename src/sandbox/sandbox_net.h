@@ -26,6 +26,10 @@ struct dz_net_deliver {
     /* How long to wait until a program listens on the port and its queue has room, once the sandbox
      * is awake. 0: do not wait. */
     int64_t wait_ms;
+    /* The daemon itself connects, to the machine as it runs now: this wakes no sandbox, does not
+     * count as a connection, and ends when the machine is suspended. done may be called before
+     * dz_net_deliver() returns 0. */
+    bool here;
     /* Called once, from the loop, unless the delivery was canceled. why NULL: a listener has the
      * connection. Reasons: "not_listening", "backlog", "connections"; or as of a wake. */
     void (*done)(void *arg, const struct dz_why *why);

@@ -25,6 +25,18 @@ test_that 'a service starts with its sandbox, is ready by its port, and is seen'
 test_that 'it sleeps and goes on with the memory of its sandbox' '
     e=$(exec_of web) && asleep && is web asleep && run 0 doze exec a -- wget -qO- http://127.0.0.1:8080/ && has out hello && until_true is web ready && [ "$(exec_of web)" = "$e" ] && member web restarts 0
 '
+test_that 'a restart of a service wakes its sandbox and restarts the process that woke' '
+    e=$(exec_of web) && asleep && run 0 doze service restart a web && other() { is web ready && [ "$(exec_of web)" != "$e" ]; } && until_true other
+'
+test_that 'a service that was ready by its output is ready after a wake, also when that output is no longer kept' '
+    api 201 POST "$(v)" "{\"name\":\"talks\",\"shell\":\"echo it is up; until [ -e /workspace/talk ]; do sleep 0.1; done; head -c 400000 /dev/zero | tr \\\\000 x; touch /workspace/talked; exec sleep 1000\",\"ready\":{\"log\":\"it is up\",\"timeout\":\"1h\"}}" && until_true is talks ready &&
+    run 0 doze exec a -- sh -c "touch /workspace/talk; until [ -e /workspace/talked ]; do sleep 0.1; done" && e=$(exec_of talks) && asleep && run 0 doze wake a && until_true is talks ready && [ "$(exec_of talks)" = "$e" ] && api 204 DELETE "$(v /talks)"
+'
+test_that 'a check by HTTP does not wake its sandbox, neither one that waits for the port nor one that waits for the answer' '
+    run 0 doze create base -n other --no-start && api 201 POST "$(v)" "{\"name\":\"absent\",\"shell\":\"exec sleep 1000\",\"ready\":{\"http\":{\"port\":8089},\"timeout\":\"1h\",\"interval\":\"100ms\"}}" &&
+    api 201 POST "$(v)" "{\"name\":\"mute\",\"shell\":\"exec nc -ll -p 8090 -e sh -c \\\"touch /workspace/asked; exec sleep 1000\\\"\",\"ready\":{\"http\":{\"port\":8090},\"timeout\":\"1h\",\"interval\":\"100ms\"}}" &&
+    run 0 doze exec a -- sh -c "until [ -e /workspace/asked ]; do sleep 0.1; done" && asleep && run 0 doze exec other -- sleep 0.5 && run 0 doze get a && has out suspended && run 0 doze rm -f other && api 204 DELETE "$(v /absent)" && api 204 DELETE "$(v /mute)" && run 0 doze wake a && until_true is web ready
+'
 test_that 'without its memory it starts again' '
     e=$(exec_of web) && run 0 doze suspend a --keep files && run 0 doze wake a && until_true is web ready && [ "$(exec_of web)" != "$e" ]
 '
