@@ -843,6 +843,7 @@ static bool feed_on(struct feeding *f)
         f->message = dz_api_load(text, 0, &why);
         f->in.len -= (size_t)n;
         memmove(f->in.p, f->in.p + n, f->in.len);
+        f->in.p[f->in.len] = '\0';
         n = f->message ? feed_message(f, &why.err) : why.err.code;
         if (n < 0)
             break;

@@ -156,6 +156,7 @@ listed = unary(s, "/process.Process/List", {})["processes"]
 check([(p["pid"], p["tag"], p["config"]["cmd"]) for p in listed] == [(pid, "cat", "cat")], "a process by its tag", listed)
 b64 = lambda b: base64.b64encode(b).decode().rstrip("=")
 feed = [envelope({"start": {"process": {"pid": str(pid)}}})] + [envelope({"data": {"input": {"stdin": b64(b"%d " % i)}}}) for i in range(50)] + [envelope({"keepalive": {}})]
+feed = [b"".join(feed)[i : i + 7] for i in range(0, len(b"".join(feed)), 7)]  # a piece of the body has parts of two messages
 m = stream(s, "/process.Process/StreamInput", iter(feed), True, **{"Transfer-Encoding": "chunked"})
 check(m == [(0, {}), (2, {})], "a stream of input", m)
 unary(s, "/process.Process/SendInput", {"process": {"tag": "cat"}, "input": {"stdin": b64(b"end")}})
