@@ -703,14 +703,16 @@ static struct dz_db *db_of(const struct dz_machine *m, bool below)
     return below ? m->image : m->db;
 }
 
-/* The rows of the file, or of the image. counted: the pages of each row are known. */
+/* The rows of the file, or of the image, whose pages were not taken yet. counted: the pages of each
+ * row are known. */
 static int read_rows(struct dz_machine *m, bool below, bool counted, struct dz_err *err)
 {
     dz_mem_piece_fn *fn = counted ? only_native : count_and_piece;
     struct dz_mem_reader r;
     int rc = dz_mem_reader_open(&r, db_of(m, below), err);
-    for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
-        if (m->mem.rows.p[i].below == below && dz_native_ref_of(&m->native, &m->mem.rows.p[i])) {
+    for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++) {
+        const struct dz_native_ref *ref = dz_native_ref_of(&m->native, &m->mem.rows.p[i]);
+        if (m->mem.rows.p[i].below == below && ref && !ref->row) {
             const struct dz_mem_taker to = {i, fn, m};
             rc = leave_row(m, &r, &to, err);
             if (rc != 0) {
@@ -721,6 +723,7 @@ static int read_rows(struct dz_machine *m, bool below, bool counted, struct dz_e
             rc = rc < 0 ? rc : dz_native_flush(m, err);
             m->stats.bytes += r.blob ? dz_blob_size(r.blob) : 0;
         }
+    }
     dz_mem_reader_close(&r);
     return rc;
 }

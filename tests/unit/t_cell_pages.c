@@ -309,6 +309,53 @@ TEST(a_program_changes_its_memory_beside_rows_of_the_image)
     world_free(&w);
 }
 
+/* A host for which both kinds of memory are read by need, but which has no mappings for missing
+ * pages.
+ */
+static int no_missing(void *arg, void *at, size_t size, struct dz_err *err)
+{
+    (void)arg, (void)at, (void)size;
+    return dz_fail(err, DZ_ENOMEM, "no more mappings");
+}
+static int fill_never(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err)
+{
+    (void)arg, (void)at, (void)bytes, (void)size;
+    return dz_fail(err, DZ_EIO, "no page is missing");
+}
+static int watch_none(void *arg, struct dz_machine *m, struct dz_err *err)
+{
+    (void)arg, (void)m, (void)err;
+    return 0;
+}
+static void all_by_need(struct world *w)
+{
+    native_all(w);
+    w->ops.make_missing = no_missing;
+    w->ops.fill = fill_never;
+    w->ops.watch = watch_none;
+}
+
+TEST(both_kinds_of_memory_are_read_by_need)
+{
+    struct world w;
+    begin(&w, 43, false);
+    native_host.by_need = true;
+    fill_memory();
+    for (uint32_t round = 0; round < 8; round++) {
+        w.more_ops = round < 5 ? native_all : all_by_need;
+        native_put(&native.of[0], round * 20, 1000 + round);
+        CHECK(world_feed(&w, (char)('a' + round)));
+        slept = native;
+        CHECK_INT(world_sleep(&w), 0);
+        CHECK(round < 5 || stats_of(&w).rows > 4);
+        again(&w);
+        CHECK_INT(world_memory(&w), 'a' + round);
+        CHECK(native_same(&native, &slept));
+    }
+    CHECK(native_host.left > 0);
+    done(&w);
+}
+
 /* A row that is damaged fails when it is needed; then nothing can be saved or sent. */
 TEST(a_damaged_row_is_found_when_it_is_needed)
 {
