@@ -171,11 +171,12 @@ static int find_exec(struct dz_cli *c, struct dz_client *client, json_t **ret_ex
     int rc = list_execs(c, client, &items, err);
     if (rc < 0)
         return rc;
-    /* the id of a service's command ends with its name */
+    /* the id of a service's command ends with its name; the program of an image's machine is "main"
+     */
     json_array_foreach(items, i, item)
     {
-        const char *dot = strchr(dz_cli_text(item, "exec_id"), '.');
-        if (*ret_exec || (c->argc > 1 && !(dot && strcmp(dot + 1, c->argv[1]) == 0)))
+        const char *id = dz_cli_text(item, "exec_id"), *dot = strchr(id, '.');
+        if (*ret_exec || (c->argc > 1 && strcmp(dot ? dot + 1 : id, c->argv[1]) != 0))
             continue;
         *ret_exec = json_incref(item);
     }

@@ -40,7 +40,7 @@ test_that 'what is wrong is refused before anything is made, and the field is na
     api 400 POST "$(s)" "{\"image\":\"base\",\"memory\":1}" && has out "\"field\":\"memory\"" &&
     api 400 POST "$(s)" "{\"image\":\"base\",\"labels\":{\"a\":1}}" && has out "\"field\":\"labels\"" &&
     api 400 POST "$(s)" "{\"image\":\"base\",\"env\":{\"a=b\":\"c\"}}" && has out "\"field\":\"env\"" &&
-    api 400 POST "$(s)" "{\"image\":\"base\",\"services\":[]}" && has out "not available yet" && has out "\"reason\":\"unsupported\"" &&
+    api 400 POST "$(s)" "{\"image\":\"base\",\"ports\":[{\"target\":80,\"protocol\":\"tcp\"}]}" && has out "not available yet" && has out "\"reason\":\"unsupported\"" &&
     api 400 POST "$(s)" "{\"image\":\"base\",\"expiry\":7}" && has out "\"field\":\"expiry\"" &&
     api 409 POST "$(s)" "{\"image\":\"base\",\"name\":\"web\"}" && has out "\"field\":\"name\"" &&
     api 400 POST "$(s)" "{\"image\":" && api 400 POST "$(s /web/exec)" "{}" && has out "\"field\":\"cmd\"" &&

@@ -6,7 +6,7 @@ start || { echo "Bail out! no daemon"; exit 1; }
 
 test_that 'a field that is not available yet: 400 with the reason unsupported' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"box\"}" &&
-    api 400 POST "$(s)" "{\"image\":\"base\",\"services\":[]}" && has out "\"reason\":\"unsupported\"" && has out "\"field\":\"services\"" && has out "\"code\":\"invalid_argument\"" &&
+    api 400 POST "$(s)" "{\"image\":\"base\",\"ports\":[{\"target\":80,\"protocol\":\"tcp\"}]}" && has out "\"reason\":\"unsupported\"" && has out "\"field\":\"ports\"" && has out "\"code\":\"invalid_argument\"" &&
     api 400 POST "$(s)" "{\"image\":\"base\",\"kind\":\"linux\"}" && has out "is of kind wasm" && has out "\"field\":\"kind\"" &&
     api 200 POST "$(s /box/suspend)" &&
     api 400 POST "$(s /box/wake)" "{\"policy\":\"minimal\"}" && has out "\"reason\":\"unsupported\"" && has out "\"field\":\"policy\"" &&

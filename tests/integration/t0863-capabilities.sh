@@ -38,6 +38,6 @@ test_that 'an ephemeral sandbox cannot sleep, and says so' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"e\",\"persistent\":false}" && for c in suspend resume hibernate; do ! can e $c || exit 1; done && sleeps e && can e pty && OK=200 try e pty POST /exec "{\"shell\":\"stty size\",\"tty\":{\"cols\":81,\"rows\":24}}"
 '
 test_that 'what no sandbox has is refused by its route' '
-    can a desktop && exit 1; api 503 GET "$(s /a/services)" && unsupported
+    can a desktop && exit 1; api 503 GET /v1/workbooks && unsupported
 '
 test_done

@@ -202,7 +202,8 @@ static bool fits(const json_t *s, const struct dz_api_field *f)
     case DZ_API_DATE:
         return has_type(s, "string") && json_object_get(s, "format");
     case DZ_API_OBJECT:
-        return has_type(s, "object") || refers(s, "Strings") || may_refer(s, "Network");
+        return has_type(s, "object") || refers(s, "Strings") || may_refer(s, "Network") ||
+               may_refer(s, "ServiceReadyBody");
     case DZ_API_LIST:
         return has_type(s, "array") || refers(s, "Mounts");
     case DZ_API_WORDS:
