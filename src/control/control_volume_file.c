@@ -6,7 +6,8 @@
  * Such a request holds the volume while it runs, for reading or for writing, beside the leases of
  * sandboxes: many readers or one writer. A hold is in the daemon's memory, because it cannot
  * outlive the daemon's request. Reading a file that a killed writer left with a WAL is held like
- * writing, because the WAL is moved into the file first.
+ * writing, because the WAL is moved into the file first. A request that writes makes the files
+ * stale that sleeping sandboxes have open, as a lease for writing does.
  */
 #include "control/control_int.h"
 #include "control/control_volume.h"
@@ -114,6 +115,11 @@ int dz_control_volume_op(struct dz_control *e, struct dz_control_target target,
     if (rc == 0)
         rc = dz_control_user_of(e, v.row.tenant, &user, &err);
     rc = rc < 0 ? dz_why_err(why, rc, &err) : hold(e, &v.row, file.wal_fd >= 0, &h, why);
+    if (rc == 0 && h->writes &&
+        (rc = dz_registry_volume_written(e->registry, v.row.id, &err)) < 0) {
+        unhold(h);
+        rc = dz_why_err(why, rc, &err);
+    }
     if (rc == 0) {
         const struct dz_lone_opts opts = {.start = {.disk_fd = file.fd,
                                                     .wal_fd = file.wal_fd,

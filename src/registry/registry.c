@@ -340,6 +340,15 @@ int dz_registry_lease_holders(struct dz_registry *r, const char *volume_id,
     return r->ops->lease_holders(r, volume_id, fn, arg, err);
 }
 
+int dz_registry_volume_written(struct dz_registry *r, const char *volume_id, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = r->ops->volume_written(r, volume_id, err);
+    while (again(r, rc));
+    return rc;
+}
+
 /* --- the journal ----------------------------------------------------------------- */
 
 int dz_registry_meter_read(struct dz_registry *r, const struct dz_registry_meter_filter *f,

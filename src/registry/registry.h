@@ -215,6 +215,7 @@ struct dz_registry_ops {
     int (*lease_holders)(struct dz_registry *r, const char *volume_id,
                          int (*fn)(void *arg, const struct dz_registry_holder *h), void *arg,
                          struct dz_err *err);
+    int (*volume_written)(struct dz_registry *r, const char *volume_id, struct dz_err *err);
     int (*meter_read)(struct dz_registry *r, const struct dz_registry_meter_filter *f,
                       void (*fn)(void *arg, const struct dz_registry_interval *i), void *arg,
                       struct dz_err *err);

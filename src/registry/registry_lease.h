@@ -62,4 +62,9 @@ DZ_NODISCARD int dz_registry_lease_holders(struct dz_registry *r, const char *vo
                                            dz_registry_holder_fn *fn, void *arg,
                                            struct dz_err *err);
 
+/* The volume is about to be written without a lease: the generation of every later lease differs
+ * from those before, because files that sleeping sandboxes have open may be gone. */
+DZ_NODISCARD int dz_registry_volume_written(struct dz_registry *r, const char *volume_id,
+                                            struct dz_err *err);
+
 #endif

@@ -662,6 +662,7 @@ static const struct dz_registry_ops sqlite_ops = {
     .lease_take = dz_sqlite_lease_take,
     .lease_drop = dz_sqlite_lease_drop,
     .lease_holders = dz_sqlite_lease_holders,
+    .volume_written = dz_sqlite_volume_written,
     .meter_read = dz_sqlite_meter_read,
     .meter_file = dz_sqlite_meter_file,
     .meter_tenant = dz_sqlite_meter_tenant,

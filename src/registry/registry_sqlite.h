@@ -109,6 +109,7 @@ int dz_sqlite_lease_drop(struct dz_registry *r, const char *sandbox_id, int64_t 
 int dz_sqlite_lease_holders(struct dz_registry *r, const char *volume_id,
                             int (*fn)(void *arg, const struct dz_registry_holder *h), void *arg,
                             struct dz_err *err);
+int dz_sqlite_volume_written(struct dz_registry *r, const char *volume_id, struct dz_err *err);
 
 int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
                      struct dz_err *err);

@@ -180,3 +180,16 @@ int dz_sqlite_lease_holders(struct dz_registry *r, const char *volume_id, dz_reg
         return dz_fail(err, said, "list the leases of a volume: %s", dz_err_text(said));
     return rc < 0 ? rc : 0;
 }
+
+int dz_sqlite_volume_written(struct dz_registry *r, const char *volume_id, struct dz_err *err)
+{
+    struct dz_sqlite_registry *s = dz_sqlite_self(r);
+    const struct dz_registry_want w = {.volume_id = volume_id};
+    int rc = dz_sqlite_begin(s, true, err);
+    if (rc < 0)
+        return rc;
+    rc = run_of(dz_db_stmt(s->db, "UPDATE volume SET generation = ifnull(generation, 0) + 1, "
+                                  "holder = NULL WHERE id = ?1"),
+                &w, NULL, err);
+    return dz_sqlite_end(s, rc, true, err);
+}

@@ -30,6 +30,12 @@ test_that 'an export is what was imported, and a mounted reader does not hinder 
     run 0 doze volume export data - --path /d && tar -tf out >names && has names e/b && api 404 GET "$V/files/tar?path=/none" && api 200 GET "$V/files/tar?path=/a" && [ "$(tar -xOf out)" = one ] &&
     run 1 doze volume import data in.tar && has err "has it mounted for reading" && api 409 PUT "$V/files/tar?path=/" x && has out "\"reason\":\"volume\"" && run 0 doze suspend r
 '
+test_that 'a sandbox that sleeps with a file open which an import replaces: it wakes, and the file is stale' '
+    run 0 doze volume create open && run 0 doze create base --name opener --volume open:/data && mkdir -p repl && echo new >repl/log && tar -C repl -cf repl.tar log &&
+    api 201 POST "$(s /opener/exec)" "{\"shell\":\"mkfifo /workspace/go; exec 5>>/data/log 6>/workspace/said; echo old >&5; read x </workspace/go; echo more >&5 || echo stale >&6; touch /workspace/end\",\"background\":true}" &&
+    until_true sh_in opener "test -e /workspace/said" && run 0 doze suspend opener && run 0 doze volume import open repl.tar &&
+    sh_in opener "echo x >/workspace/go; until [ -e /workspace/end ]; do sleep 0.05; done; cat /workspace/said /data/log" && [ "$(tr "\n" " " <out)" = "stale new " ] && run 0 doze rm -f opener && run 0 doze volume rm open
+'
 test_that 'a copy is a volume of its own' '
     run 0 doze volume cp data second && [ "$(cat out)" = second ] && api 200 GET /v1/volumes/second && has out "\"size_bytes\":67108864" && api 409 POST "$V/copy" "{\"name\":\"second\"}" && has out "already exists" &&
     api 400 POST "$V/copy" "{}" && has out "\"field\":\"name\"" && api 404 POST /v1/volumes/none/copy "{\"name\":\"x\"}" && run 0 doze create base --name w --volume second:/s && sh_in w "cat /s/d/e/b; echo new >/s/a" && has out two &&

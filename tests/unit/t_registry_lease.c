@@ -353,6 +353,9 @@ TEST(the_generation_changes_when_another_may_have_written)
     CHECK_INT(generation_of(r, "a", true), first + 1); /* b's are not any longer */
     CHECK_INT(generation_of(r, "b", true), first + 2);
     CHECK_INT(generation_of(r, "a", true), first + 3);
+    CHECK_INT(dz_registry_volume_written(r, "vol_1", NULL), 0); /* without a lease */
+    CHECK_INT(generation_of(r, "b", false), first + 4);
+    CHECK_INT(generation_of(r, "a", true), first + 5);
     CHECK_INT(dz_registry_close(r, NULL), 0);
 }
 
