@@ -872,7 +872,7 @@ static int cached_row(struct dz_machine *m, uint32_t row, const struct dz_native
     c->used = 0;
     n->uses++;
     dz_vec_reset(&c->pieces);
-    int rc = c->reader.db ? 0 : dz_mem_reader_open(&c->reader, db_of(m, below), err);
+    int rc = c->reader.plain ? 0 : dz_mem_reader_open(&c->reader, db_of(m, below), err);
     c->reader.db = db_of(m, below);
     if (rc == 0)
         rc = dz_mem_row_each(&c->reader, m, row, cache_piece, c, err);

@@ -356,6 +356,28 @@ TEST(both_kinds_of_memory_are_read_by_need)
     done(&w);
 }
 
+/* No memory for a row that is needed: the next need reads it. */
+TEST(a_row_is_read_after_memory_was_short)
+{
+    struct world w;
+    begin(&w, 44, false);
+    native_host.by_need = true;
+    fill_memory();
+    fill_memory();
+    fill_memory(); /* so many pages are packed */
+    slept = native;
+    CHECK_INT(world_sleep(&w), 0);
+    again(&w);
+    CHECK_INT(native_host.left, 3 * NATIVE_PAGES);
+    for (long n = 0; n < 2; n++) {
+        dz_mem_fail_at(n, false);
+        CHECK_INT(native_need(&native.of[0], 40, 1, &w.err), DZ_ENOMEM);
+        dz_mem_fail_at(-1, false);
+    }
+    CHECK_INT(native_need(&native.of[0], 40, 1, &w.err), 0);
+    done(&w);
+}
+
 /* A row that is damaged fails when it is needed; then nothing can be saved or sent. */
 TEST(a_damaged_row_is_found_when_it_is_needed)
 {
