@@ -21,6 +21,7 @@ enum {
     TIMEOUT_V1_S = 15,
     LIST = 100,      /* sandboxes of a page */
     SCAN_MAX = 4096, /* sandboxes that are looked at for one page */
+    SCAN_ROWS = 64,  /* of them in memory at a time */
 };
 #define TIMEOUT_MAX_S ((int64_t)365 * 24 * 3600)
 
@@ -516,6 +517,9 @@ struct listing {
     const char *template; /* NULL: all */
     char *metadata;       /* "k=v&k=v", decoded once; in the request's memory; NULL: all */
     int64_t started_after;
+    uint64_t left;          /* sandboxes that the page still has room for */
+    char last[DZ_E2B_CODE]; /* looked at while it had room: the next page begins behind it */
+    bool over;              /* there is a sandbox for the next page */
 };
 
 /* Clients encode the names and values, then the whole as a query, then that as a parameter. */
@@ -557,21 +561,46 @@ static bool is_listed(const struct dz_e2b_sandbox *s, const struct listing *f)
            (!f->template || strcmp(f->template, dz_e2b_template(s)) == 0) && has_metadata(s, f);
 }
 
+/* Write the sandboxes of some rows into the page. */
+static void list_rows(struct dz_api *a, struct dz_json *j, struct dz_instances *rows,
+                      struct listing *f)
+{
+    for (size_t i = 0; i < rows->n && !f->over; i++) {
+        DZ_AUTO(dz_e2b_release) struct dz_e2b_sandbox s = {0};
+        struct dz_why why = {0};
+        char id[DZ_ID_TEXT];
+        (void)snprintf(id, sizeof id, "%s", rows->p[i].id);
+        if (dz_e2b_read(&rows->p[i], &s, &why) < 0) {
+            dz_log(DZ_LOG_WARN, "e2b_list", dz_log_strz("id", id), dz_log_err(&why.err));
+            continue;
+        }
+        bool listed = is_listed(&s, f);
+        f->over = listed && f->left == 0;
+        if (f->left > 0)
+            (void)snprintf(f->last, sizeof f->last, "%s", s.code);
+        if (!listed || f->over)
+            continue;
+        dz_json_object(j);
+        put_listed(a, j, &s);
+        dz_json_end(j);
+        f->left--;
+    }
+}
+
 static void list(struct dz_api *a, struct dz_http_req *r, const char *states)
 {
-    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(SCAN_MAX);
     const char *limit = dz_http_query(r, "limit"), *order = dz_http_query(r, "order");
     const char *after = dz_http_query(r, "nextToken"), *since = dz_http_query(r, "startedAfter");
-    struct listing f = {.states = states, .template = dz_http_query(r, "template")};
+    struct listing f = {.states = states, .template = dz_http_query(r, "template"), .left = LIST};
     struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
     struct dz_json j;
     struct dz_why why = {0};
-    uint64_t count = LIST;
-    char last[DZ_E2B_CODE] = "";
-    bool more = false;
+    char behind[DZ_ID_TEXT];
+    bool more = true;
+    int rc = 0;
     f.metadata = (char *)(uintptr_t)dz_http_query(r, "metadata");
     const char *from = after && after[0] ? dz_e2b_ref(r, after) : NULL;
-    if ((limit && dz_num_u64(dz_str(limit), 1, DZ_API_LIMIT_MAX, &count, NULL) < 0) ||
+    if ((limit && dz_num_u64(dz_str(limit), 1, DZ_API_LIMIT_MAX, &f.left, NULL) < 0) ||
         (after && after[0] && !from) ||
         (since && dz_rfc3339_parse(dz_str(since), &f.started_after, NULL) < 0)) {
         dz_e2b_refuse(
@@ -581,41 +610,25 @@ static void list(struct dz_api *a, struct dz_http_req *r, const char *states)
             DZ_API_LIMIT_MAX);
         return;
     }
-    const struct dz_control_filter scan = {
-        .after = from, .limit = SCAN_MAX, .newest = !order || strcmp(order, "asc") != 0};
-    int rc = dz_control_list(a->control, dz_api_caller(r, a), &scan, &rows, &more, &why);
-    if (rc < 0) {
-        dz_e2b_refuse_why(r, &why);
-        return;
-    }
     dz_json_init(&j, &text, false);
     dz_json_array(&j);
-    for (size_t i = 0; i < rows.n; i++) {
-        DZ_AUTO(dz_e2b_release) struct dz_e2b_sandbox s = {0};
-        char id[DZ_ID_TEXT];
-        (void)snprintf(id, sizeof id, "%s", rows.p[i].id);
-        if (dz_e2b_read(&rows.p[i], &s, &why) < 0) {
-            dz_log(DZ_LOG_WARN, "e2b_list", dz_log_strz("id", id), dz_log_err(&why.err));
-            continue;
-        }
-        bool listed = is_listed(&s, &f);
-        if (listed && count == 0) { /* the first one of the next page */
-            more = true;
-            break;
-        }
-        if (count > 0)
-            (void)snprintf(last, sizeof last, "%s", s.code);
-        if (!listed)
-            continue;
-        dz_json_object(&j);
-        put_listed(a, &j, &s);
-        dz_json_end(&j);
-        count--;
+    for (int seen = 0; rc == 0 && more && !f.over && seen < SCAN_MAX; seen += SCAN_ROWS) {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(SCAN_ROWS);
+        const struct dz_control_filter scan = {
+            .after = from, .limit = SCAN_ROWS, .newest = !order || strcmp(order, "asc") != 0};
+        rc = dz_control_list(a->control, dz_api_caller(r, a), &scan, &rows, &more, &why);
+        if (rows.n > 0)
+            (void)snprintf(behind, sizeof behind, "%s", rows.p[rows.n - 1].id);
+        from = behind;
+        list_rows(a, &j, &rows, &f);
     }
     dz_json_end(&j);
-    if (more)
-        dz_http_set(r, "X-Next-Token", last);
-    dz_http_send(r, 200, DZ_HTTP_JSON, &text);
+    if (rc == 0 && (more || f.over))
+        dz_http_set(r, "X-Next-Token", f.last);
+    if (rc < 0)
+        dz_e2b_refuse_why(r, &why);
+    else
+        dz_http_send(r, 200, DZ_HTTP_JSON, &text);
     dz_buf_release(&text);
 }
 

@@ -74,7 +74,7 @@ enum {
 };
 
 /* Bytes of TCP connections that programs have opened to other machines, as the host's kernel counts
- * them: what their peers have acknowledged or sent, without repetitions. */
+ * them, without repetitions. A byte that was sent counts even if it was not acknowledged. */
 struct dz_net_traffic {
     uint64_t received, sent;
 };

@@ -103,6 +103,17 @@ rest("DELETE", f"/sandboxes/{u['sandboxID']}", want=204)
 check(len(rest("GET", "/sandboxes", want=200)) == 2, "the list of version 1")
 check(len(rest("GET", "/v2/sandboxes?limit=1&order=asc", want=200)) == 1, "a page")
 rest("DELETE", f"/sandboxes/{again[0]}", want=204)
+many = [rest("POST", "/v2/sandboxes", {"templateID": "base", "metadata": {"many": str(i % 2)}}, 201)["sandboxID"] for i in range(70)]
+for order, filtering, want in (("asc", "", [s["sandboxID"]] + many), ("desc", "", many[::-1] + [s["sandboxID"]]), ("asc", "&metadata=many%3D1", many[1::2]), ("desc", "&metadata=many%3D2", [])):
+    for limit in (7, 35, 71):
+        got, token = [], ""
+        while token is not None:
+            r, data = call("GET", f"/v2/sandboxes?limit={limit}&order={order}{filtering}&nextToken={token}", headers={"X-API-Key": key})
+            got += [x["sandboxID"] for x in json.loads(data)]
+            token = r.getheader("X-Next-Token")
+        check(got == want, f"pages of {limit}, {order}{filtering}", (len(got), len(want)))
+for i in many:
+    rest("DELETE", f"/sandboxes/{i}", want=204)
 
 # --- other tenants and wrong tokens
 
