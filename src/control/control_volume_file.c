@@ -25,9 +25,13 @@
 
 /* --- holds ------------------------------------------------------------------------------------ */
 
+enum {
+    HOLDS_TENANT_MAX = 16, /* requests of a tenant that run at a time, so that others get theirs */
+};
+
 struct hold {
     struct dz_list link; /* in control.volume_holds */
-    char id[DZ_ID_TEXT];
+    char id[DZ_ID_TEXT], tenant[DZ_CONTROL_VALUE_MAX + 1];
     bool writes;
 };
 
@@ -61,6 +65,7 @@ static int hold(struct dz_control *e, const struct dz_volume_row *row, bool writ
 {
     struct excluding x = {.writes = writes};
     char quoted[DZ_STR_QUOTED];
+    size_t count = 0;
     struct dz_err err;
     (void)dz_str_quote(dz_str(row->name), quoted);
     int rc = dz_registry_lease_holders(e->registry, row->id, exclude, &x, &err);
@@ -74,10 +79,17 @@ static int hold(struct dz_control *e, const struct dz_volume_row *row, bool writ
     if (dz_volume_held(e, row->id, writes))
         return dz_why(why, DZ_EVOLUME, NULL,
                       "volume %s: another request is using its files; try again", quoted);
+    DZ_LIST_FOREACH(struct hold, other, &e->volume_holds, link)
+        count += strcmp(other->tenant, row->tenant) == 0;
+    if (count >= HOLDS_TENANT_MAX)
+        return dz_why(why, DZ_EBUSY, NULL,
+                      "volume %s: %d requests for files of volumes run already; try again", quoted,
+                      HOLDS_TENANT_MAX);
     struct hold *h = dz_zalloc(sizeof *h);
     if (!h)
         return dz_why(why, DZ_ENOMEM, NULL, "volume %s: out of memory", quoted);
     h->writes = writes;
+    (void)snprintf(h->tenant, sizeof h->tenant, "%s", row->tenant);
     (void)snprintf(h->id, sizeof h->id, "%s", row->id);
     dz_list_init(&h->link);
     dz_list_push_back(&e->volume_holds, &h->link);

@@ -63,6 +63,24 @@ test_that 'an interrupted export leaves the file that was there; nothing is left
     { doze volume export data - >slow 2>/dev/null & out=$!; } && exec 8<slow && until_true lone && met=yes; kill -TERM "$out"; exec 8<&-; wait "$out" || true; [ "$met" = yes ] && until_true no_lone && [ "$(cat keep.tar)" = old ] && [ -z "$(ls -A data/volumes | grep -v "^vol_")" ] &&
     run 0 doze volume export data keep.tar -q && tar -tf keep.tar >names && has names big && [ -z "$(ls -A | grep "doze-")" ]
 '
+test_that 'requests that a tenant does not read do not keep others from their volumes' '
+    token=$(doze token create t --tenant other) && curl -sf --unix-socket "$SOCK" -H "Authorization: Bearer $token" --data "{\"name\":\"theirs\"}" -o out http://d/v1/volumes && cat >stalled.py <<EOF
+import socket, subprocess, sys
+held = []
+for i in range(16):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect("$SOCK")
+    s.sendall(b"GET $V/files?path=/big HTTP/1.1\r\nHost: d\r\n\r\n")
+    assert s.recv(12) == b"HTTP/1.1 200", i
+    held.append(s)
+def status(path, *more):
+    return subprocess.run(["curl", "-s", "-o", "out", "-w", "%{http_code}", "--unix-socket", "$SOCK", *more, "http://d" + path], capture_output=True, text=True).stdout
+got = status("$V/files/list?path=/"), status("/v1/volumes/theirs/files/list?path=/", "-H", "Authorization: Bearer $token")
+print(got)
+sys.exit(got != ("503", "200"))
+EOF
+    python3 stalled.py && until_true no_lone && api 200 GET "$V/files/list?path=/"
+'
 test_that 'the daemon stops while an operation runs' '
     mkfifo last && { curl -s --unix-socket data/doze.sock -T - -o broken "http://d$V/files/tar?path=/" <last & sender=$!; } && exec 9>last && tar -C in -cf - d | head -c 1000 >&9 && until_true lone && stop && met=yes; exec 9>&-; kill "$sender" || true; wait "$sender" || true; [ "$met" = yes ]
 '
