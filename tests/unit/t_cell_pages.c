@@ -551,14 +551,22 @@ TEST(damage_is_found)
 }
 
 /* The list is checked when its checksum is right, too. */
-static int with_list(const uint64_t *numbers, size_t n)
+static int with_list(bool on_image, const uint64_t *numbers, size_t n)
 {
     struct world w;
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(4096);
     uint64_t sum = 0;
     begin(&w, 60, true);
     native_put(native_new(DZ_MACHINE_PRIVATE), 0, 1);
+    if (on_image)
+        end_other(&w);
     CHECK_INT(world_sleep(&w), 0);
+    slept = native;
+    struct dz_db_sim *image = on_image ? base_on(&w, 160, NULL) : NULL;
+    if (on_image) {
+        again(&w);
+        CHECK_INT(world_sleep(&w), 0);
+    }
     world_crash(&w);
     dz_buf_add(&b, &sum, sizeof sum);
     for (size_t i = 0; i < n; i++)
@@ -576,11 +584,16 @@ static int with_list(const uint64_t *numbers, size_t n)
     memset(&native, 0, sizeof native);
     native_host.held = false;
     const int rc = world_wake(&w);
+    if (image)
+        end_image(&w, image);
     done(&w);
     return rc;
 }
-#define LIST(...)                              \
-    with_list((const uint64_t[]){__VA_ARGS__}, \
+#define LIST(...)                                     \
+    with_list(false, (const uint64_t[]){__VA_ARGS__}, \
+              sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+#define LIST_OVER(...)                               \
+    with_list(true, (const uint64_t[]){__VA_ARGS__}, \
               sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
 TEST(the_list_of_pages_is_not_believed)
@@ -610,6 +623,19 @@ TEST(the_list_of_pages_is_not_believed)
     CHECK_INT(LIST(1, INT64_MAX, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);
     CHECK_INT(LIST(1, 1, 0, UINT64_MAX), DZ_ECORRUPT);
     CHECK_INT(LIST(1, 1, 0, 1, 1, 1, UINT64_MAX), DZ_ECORRUPT);
+}
+TEST(a_list_is_not_believed_about_rows_of_the_image)
+{
+    const uint64_t below = UINT64_C(1) << 62;
+    CHECK_INT(LIST_OVER(1, below + 1, 0, 1, 1, 1, 1, 16, 1, 0), 0);
+    CHECK_INT(LIST_OVER(1, below + 2, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT); /* no such row */
+    CHECK_INT(LIST_OVER(1, below + 1, 9, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);
+    CHECK_INT(LIST_OVER(1, 1, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);         /* nor of the file */
+    CHECK_INT(LIST_OVER(1, below + 1, 0, 1, 1, 1, 1, 17, 1, 0), DZ_ECORRUPT); /* not in the row */
+    CHECK_INT(LIST_OVER(1, below + 1, 0, 1, 1, 1, 1, 16, 2, 0), DZ_ECORRUPT); /* not all */
+    CHECK_INT(LIST_OVER(1, below + 1, 0, 1, 1, 2, 1, 16, 1, 0), DZ_ECORRUPT); /* no such memory */
+    CHECK_INT(LIST_OVER(2, below + 1, 0, 1, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT); /* order */
+    CHECK_INT(LIST_OVER(1, UINT64_MAX, 0, 1, 1, 1, 1, 16, 1, 0), DZ_ECORRUPT);
 }
 
 /* --- inspecting, and cells without native programs
