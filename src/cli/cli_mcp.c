@@ -182,7 +182,8 @@ static int end_child(struct child *child, struct dz_err *err)
     (void)close(child->fd);
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
-    if (!(WIFEXITED(status) && WEXITSTATUS(status) == DZ_EXIT_OK) && !child->canceled)
+    bool whole = child->line.err == 0 && child->line.len == 0; /* all it wrote has been passed on */
+    if (!(whole && WIFEXITED(status) && WEXITSTATUS(status) == DZ_EXIT_OK) && !child->canceled)
         rc = dz_mcp_put(
             STDOUT_FILENO,
             make_error(child->id, DZ_MCP_INTERNAL, "the request ended without an answer"), err);
@@ -206,16 +207,19 @@ static int hear_child(struct child *child, struct dz_err *err)
     ssize_t n = read(child->fd, piece, sizeof piece);
     if (n < 0 && errno == EINTR)
         return 0;
-    dz_buf_add(&child->line, piece, n > 0 ? (size_t)n : 0);
+    const struct dz_str new = dz_str_n(piece, n > 0 ? (size_t)n : 0);
+    const size_t before = child->line.len;
+    dz_buf_add(&child->line, new.p, new.n);
     if (child->line.err)
         (void)kill(child->pid, SIGKILL);
     if (n <= 0 || child->line.err)
         return end_child(child, err);
-    size_t end = dz_str_rfind_char(dz_str_n(child->line.p, child->line.len), '\n');
-    if (end == DZ_STR_NONE)
+    const size_t at = dz_str_rfind_char(new, '\n');
+    if (at == DZ_STR_NONE)
         return 0;
-    int rc = child->canceled ? 0 : dz_fd_write(STDOUT_FILENO, child->line.p, end + 1, err);
-    drop(&child->line, end + 1);
+    const size_t lines = before + at + 1;
+    int rc = child->canceled ? 0 : dz_fd_write(STDOUT_FILENO, child->line.p, lines, err);
+    drop(&child->line, lines);
     return rc;
 }
 

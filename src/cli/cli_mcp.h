@@ -9,8 +9,11 @@
 #include "cli/cli_remote.h"
 
 enum dz_mcp_limit {
-    DZ_MCP_LINE_MAX = 32 << 20,  /* bytes of a message */
-    DZ_MCP_FILE_MAX = 8 << 20,   /* bytes of a file in an answer */
+    DZ_MCP_LINE_MAX = 32 << 20, /* bytes of a message */
+    /* bytes of a file in an answer, which has it twice: clients of the official SDK end the
+     * connection at a message of more than 10 MiB, and an escaped or encoded byte needs two
+     * characters */
+    DZ_MCP_FILE_MAX = 2 << 20,
     DZ_MCP_OUTPUT_MAX = 1 << 20, /* bytes of each stream of a command in an answer */
 };
 

@@ -608,7 +608,7 @@ static const struct tool {
      DESTROYS, run_command},
     {"read_file", "Read a file of a sandbox: text, or base64 if it is not text.",
      "{" SANDBOX "," PATH ",\"offset\":{\"type\":\"integer\",\"minimum\":0},\"length\":{\"type\":"
-     "\"integer\",\"minimum\":1,\"maximum\":8388608}},\"required\":[\"sandbox\",\"path\"]",
+     "\"integer\",\"minimum\":1,\"maximum\":2097152}},\"required\":[\"sandbox\",\"path\"]",
      READS, read_file},
     {"write_file", "Create or replace a file of a sandbox, with missing directories.", WRITE,
      DESTROYS, write_file},
@@ -684,6 +684,9 @@ static int check_value(const char *name, const json_t *value, const json_t *sche
     size_t i;
     if (!has_type(value, type))
         return dz_fail(err, DZ_EINVAL, "%s: must be of the type %s", name, type);
+    if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value) &&
+        strcmp(name, "content") != 0 && strcmp(name, "stdin") != 0)
+        return dz_fail(err, DZ_EINVAL, "%s: must not contain a NUL character", name);
     if ((least && number < json_number_value(least)) || (most && number > json_number_value(most)))
         return dz_fail(err, DZ_EINVAL, "%s: must be from %g to %g", name, json_number_value(least),
                        json_number_value(most));

@@ -159,10 +159,21 @@ await test("files: list", async () => {
   equal(r.entries.map((e) => e.path).sort(), ["a", "a/b.txt", "bin"]);
   equal((await good("list_files", { sandbox: "mcp", path: "/workspace/a" })).structuredContent.entries.length, 1);
 });
+await test("a NUL character in a name does not end it: nothing of a shorter name is touched", async () => {
+  await good("write_file", { sandbox: "mcp", path: "/workspace/nul", content: "old\0" });
+  await bad("write_file", { sandbox: "mcp", path: "/workspace/nul\0x", content: "new" }, "path: must not contain a NUL");
+  await bad("delete_sandbox", { sandbox: "mcp\0x" }, "sandbox: must not contain a NUL");
+  equal((await good("read_file", { sandbox: "mcp", path: "/workspace/nul" })).structuredContent.size_bytes, 4);
+});
+await test("files: the largest file of an answer comes whole, also if each of its bytes needs two characters", async () => {
+  await run("mcp", "head -c 2097152 /dev/zero | tr '\\0' '\"' >/workspace/quotes");
+  const { content } = (await good("read_file", { sandbox: "mcp", path: "/workspace/quotes" })).structuredContent;
+  equal([content.length, content === '"'.repeat(2097152)], [2097152, true]);
+});
 await test("files: a file that is too large is refused with the way out", async () => {
-  await run("mcp", "head -c 9000000 /dev/zero >/workspace/large");
+  await run("mcp", "head -c 2097153 /dev/zero >/workspace/large");
   await bad("read_file", { sandbox: "mcp", path: "/workspace/large" }, "offset");
-  equal((await good("read_file", { sandbox: "mcp", path: "/workspace/large", offset: 8999999 })).structuredContent.size_bytes, 1);
+  equal((await good("read_file", { sandbox: "mcp", path: "/workspace/large", offset: 2097152 })).structuredContent.size_bytes, 1);
 });
 await test("sleep and wake; a command wakes, too, and files do not", async () => {
   equal((await good("sleep_sandbox", { sandbox: "mcp" })).structuredContent.state, "suspended");
