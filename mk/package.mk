@@ -24,6 +24,7 @@ client-python: ## the wheel of the Python client, in build/clients
 TSC := $${DOZE_PEERS:-$$HOME/.cache/doze-peers}/clients/node_modules
 client-typescript: ## the TypeScript client, checked and packed, in build/clients (needs tsc: make bench-peers)
 	@rm -rf $(CLIENTS)/typescript && mkdir -p $(CLIENTS) && cp -r clients/typescript $(CLIENTS)/typescript
+	@cp LICENSE $(CLIENTS)/typescript
 	@cd $(CLIENTS)/typescript && "$(TSC)/.bin/tsc" -p . --typeRoots "$(TSC)/@types" && \
 	  npm pack --silent --pack-destination ..
 help: ## this list

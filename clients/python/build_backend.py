@@ -64,6 +64,12 @@ def _modules():
     yield from sorted(found.items())
 
 
+def _license():
+    """The licence's file: beside this one in a source archive, else the repository's."""
+    path = os.path.join(HERE, "LICENSE")
+    return path if os.path.exists(path) else os.path.join(HERE, "..", "..", "LICENSE")
+
+
 def _metadata():
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as f:
         readme = f.read()
@@ -78,7 +84,9 @@ WHEEL = b"Wheel-Version: 1.0\nGenerator: doze\nRoot-Is-Purelib: true\nTag: py3-n
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = "doze-%s.dist-info" % _version()
-    files = list(_modules()) + [(info + "/METADATA", _metadata()), (info + "/WHEEL", WHEEL)]
+    with open(_license(), "rb") as f:
+        files = list(_modules()) + [(info + "/LICENSE", f.read())]
+    files += [(info + "/METADATA", _metadata()), (info + "/WHEEL", WHEEL)]
     record = io.StringIO()
     for path, data in files:
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -100,6 +108,7 @@ def build_sdist(sdist_directory, config_settings=None):
         for path in ("pyproject.toml", "build_backend.py", "README.md", "src"):
             t.add(os.path.join(HERE, path), top + "/" + path,
                   filter=lambda e: None if "__pycache__" in e.name else e)
+        t.add(_license(), top + "/LICENSE")
         data = _metadata()
         entry = tarfile.TarInfo(top + "/PKG-INFO")
         entry.size = len(data)

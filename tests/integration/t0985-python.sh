@@ -7,7 +7,7 @@
 
 test_that 'the wheel is built without any other package, the same each time, and imports' '
     mkdir -p one two && python3 "$LIB_ROOT/clients/python/build_backend.py" wheel one && python3 "$LIB_ROOT/clients/python/build_backend.py" wheel two && cmp one/*.whl two/*.whl &&
-    python3 -c "import zipfile, sys; names = zipfile.ZipFile(sys.argv[1]).namelist(); assert {\"doze/py.typed\", \"doze/_sync/sandbox.py\"} <= set(names), names" one/*.whl &&
+    python3 -c "import zipfile, sys; names = zipfile.ZipFile(sys.argv[1]).namelist(); assert {\"doze/py.typed\", \"doze/_sync/sandbox.py\"} <= set(names) and any(n.endswith(\"/LICENSE\") for n in names), names" one/*.whl &&
     PYTHONPATH=$(echo one/*.whl) python3 -W error -c "import doze; print(doze.Sandbox.create.__doc__)" >out && has out idempotency_key
 '
 test_that 'pip installs the wheel, offline' '
