@@ -181,6 +181,31 @@ def _():
     assert r.timed_out and r.exit_code is None and r.signal == "KILL", r
 
 
+@test("a time of 0 or less is refused: it would be no limit")
+def _():
+    for ms in (0, -1, float("nan"), float("inf")):
+        equal(raises(InvalidArgumentError, box.commands.run, "true", timeout_ms=ms).field, "timeout_ms")
+    raises(InvalidArgumentError, box.create_snapshot, expires_in_ms=0)
+
+
+@test("stdin of 1 MiB, and no more; a character that the end cuts off reaches a callback")
+def _():
+    equal(box.commands.run(["wc", "-c"], stdin="x" * (1 << 20)).stdout.strip(), str(1 << 20))
+    equal(raises(InvalidArgumentError, box.commands.run, ["cat"], stdin="x" * ((1 << 20) + 1)).field, "stdin")
+    got = []
+    box.commands.run("printf 'a\\342\\202'", on_stdout=got.append)
+    equal("".join(got), "a\ufffd")
+
+
+@test("a callback that raises ends the call, and the command is killed")
+def _():
+    def fail(text):
+        raise KeyError(text)
+    raises(KeyError, box.commands.run, "while :; do echo x; done", on_stdout=fail)
+    exec_id = box.commands.list(1)[0].exec_id
+    equal(box.commands.connect(exec_id).wait(timeout_ms=20_000).signal, "KILL")
+
+
 @test("check=True raises, and the error has the result")
 def _():
     e = raises(CommandError, box.commands.run, "echo why >&2; exit 2", check=True)

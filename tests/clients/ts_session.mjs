@@ -200,6 +200,33 @@ await test("a call that is aborted ends, and the client stays usable", async () 
   equal((await rejects(Error, call)).name, "AbortError");
   equal((await box.commands.run("echo on")).stdout, "on\n");
 });
+await test("a call with callbacks that is aborted, or whose callback throws, ends with that error, and its command is killed", async () => {
+  const ended = () => until(async () => (await box.commands.list(1))[0].signal === "KILL");
+  const stop = new AbortController();
+  const call = box.commands.run("echo up; exec sleep 1000", { signal: stop.signal, onStdout: () => stop.abort() });
+  equal((await rejects(Error, call)).name, "AbortError");
+  await ended();
+  const endless = "while :; do echo x; done";
+  await rejects(RangeError, box.commands.run(endless, { onStdout: () => { throw new RangeError("mine"); } }));
+  await ended();
+  const before = (await box.commands.list(1))[0].exec_id;
+  await rejects(Error, box.commands.run("echo never", { signal: AbortSignal.abort(), onStdout: () => {} }));
+  equal((await box.commands.list(1))[0].exec_id, before);
+});
+await test("times: none of 0 or less, which would be no limit; one longer than Node's timers is not over at once", async () => {
+  for (const timeoutMs of [0, -1, NaN, Infinity]) await rejects(InvalidArgumentError, box.commands.run("true", { timeoutMs }));
+  await rejects(InvalidArgumentError, (async () => box.createSnapshot({ expiresInMs: 0 }))());
+  await rejects(InvalidArgumentError, init({ sandbox: box, idleSuspendMs: 2 ** 31 }).then(async (a) => (await a.session()).sandbox));
+  const handle = await box.commands.run("sleep 0.2; echo late", { background: true });
+  equal((await handle.wait({ timeoutMs: 2 ** 31 })).stdout, "late\n");
+});
+await test("stdin of 1 MiB, and no more; a character that the end cuts off reaches a callback", async () => {
+  equal((await box.commands.run(["wc", "-c"], { stdin: "x".repeat(1 << 20) })).stdout.trim(), String(1 << 20));
+  equal((await rejects(InvalidArgumentError, box.commands.run(["cat"], { stdin: "x".repeat((1 << 20) + 1) }))).field, "stdin");
+  let text = "";
+  await box.commands.run("printf 'a\\342\\202'", { onStdout: (t) => { text += t; } });
+  equal(text, "a\ufffd");
+});
 await test("the list of commands, and a handle from an id that replays the output", async () => {
   const handle = await box.commands.run("echo again; exit 6", { background: true });
   await handle.wait({ timeoutMs: 20000 });
@@ -237,6 +264,21 @@ await test("write from a stream", async () => {
   }
   await box.files.write("/workspace/c", pieces());
   equal((await box.files.readBytes("/workspace/c")).length, 400000);
+});
+await test("a stream that fails throws its own error, and a long one warns of nothing", async () => {
+  const warnings = [];
+  const warned = (w) => warnings.push(w.message);
+  process.on("warning", warned);
+  const pieces = async function* (fails) {
+    for (let i = 0; i < 400; i++) yield Buffer.alloc(65536);
+    if (fails) throw new RangeError("mine");
+  };
+  equal((await rejects(RangeError, box.files.write("/workspace/failed", pieces(true)))).message, "mine");
+  await box.files.write("/workspace/long", pieces(false));
+  await sleep(0);
+  process.off("warning", warned);
+  equal([warnings, await box.files.exists("/workspace/failed")], [[], false]);
+  await box.files.remove("/workspace/long");
 });
 await test("mode, exclusive, and what getInfo says", async () => {
   await box.files.write("/workspace/run", "#!/bin/sh\necho ran\n", { mode: 0o755 });

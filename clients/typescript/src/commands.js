@@ -6,7 +6,7 @@ import { sleep, target } from "./http.js";
 
 const KEPT_MAX = 16 << 20;
 const STDIN_PIECE = 256 << 10;
-const STDIN_MAX = 2 << 20;
+const STDIN_MAX = 1 << 20;
 const RESTART_MS = 10_000;
 
 /**
@@ -48,8 +48,11 @@ const RESTART_MS = 10_000;
  */
 /** @typedef {string | readonly string[]} Command a string is a line for /bin/sh */
 
-/** @param {number} ms */
-export const duration = (ms) => `${Math.max(Math.round(ms), 0)}ms`;
+/** A duration of the API, where 0 would mean that there is no limit. @param {number} ms @param {string} [field] */
+export function duration(ms, field = "timeoutMs") {
+  if (!(ms > 0 && ms < Infinity)) throw invalid(`${field}: must be more than 0, not ${ms}`, field);
+  return `${Math.ceil(ms)}ms`;
+}
 
 /** @param {Command} cmd @param {StartOptions} options */
 function requestOf(cmd, { cwd, env, user, timeoutMs }) {
@@ -98,6 +101,7 @@ export class CommandHandle {
   /** @type {import("./http.js").Events | null} */ #events;
   #offset = 0;
   #truncated = false;
+  #abandoned = false;
   /** @type {Record<string, { pieces: Uint8Array[], size: number, decoder: StringDecoder }>} */
   #kept = {
     stdout: { pieces: [], size: 0, decoder: new StringDecoder("utf8") },
@@ -149,6 +153,7 @@ export class CommandHandle {
     while (!this.result) {
       let event;
       try {
+        if (this.#abandoned) throw new ConnectError(`the output of ${this.execId} is not followed any more`, true);
         this.#events ??= await this.#client.events("GET", this.#path("/output", { offset: this.#offset }));
         event = await this.#events.next(until === null ? null : Math.max(until - Date.now(), 0));
         if (!event) throw new ConnectError(`the output of ${this.execId} ended before the command did`, true);
@@ -156,7 +161,7 @@ export class CommandHandle {
         if (e instanceof TimeoutError)
           throw new TimeoutError(`${this.execId} has not ended in time; it continues`, { code: "TIMEOUT", retry: true });
         this.disconnect();
-        if (!(e instanceof ConnectError)) throw e;
+        if (this.#abandoned || !(e instanceof ConnectError)) throw e;
         lost ||= Date.now();
         if (Date.now() - lost > RESTART_MS || (until !== null && Date.now() > until)) throw e;
         await sleep(50);
@@ -191,7 +196,13 @@ export class CommandHandle {
     const until = timeoutMs === null ? null : Date.now() + timeoutMs;
     for (;;) {
       const piece = await this.next(until === null ? null : Math.max(until - Date.now(), 0));
-      if (!piece) return checked(/** @type {CommandResult} */ (this.result), check);
+      if (!piece) {
+        for (const [name, callback] of /** @type {const} */ ([["stdout", onStdout], ["stderr", onStderr]])) {
+          const rest = this.#kept[name].decoder.end(); // a character that was cut off by the end
+          if (callback && rest) await callback(rest);
+        }
+        return checked(/** @type {CommandResult} */ (this.result), check);
+      }
       const callback = piece.stream === "stdout" ? onStdout : onStderr;
       if (callback && piece.text) await callback(piece.text);
     }
@@ -201,6 +212,13 @@ export class CommandHandle {
   disconnect() {
     this.#events?.close();
     this.#events = null;
+  }
+
+  /** @internal Kill a command that only we could follow: it would wait for a reader of its output forever. */
+  async abandon() {
+    this.#abandoned = true;
+    this.disconnect();
+    if (!this.result) await this.kill().catch(() => {}); // what ended the call matters more
   }
 
   /** The daemon's record of it. @returns {Promise<any>} */
@@ -266,9 +284,10 @@ export class Commands {
   /**
    * Run a command and wait for it, or with background: true return a handle at once.
    *
-   * stdin: text of at most 2 MiB; true leaves it open for sendStdin() (with background). onStdout and
+   * stdin: text of at most 1 MiB; true leaves it open for sendStdin() (with background). onStdout and
    * onStderr are called with each piece of text as it comes. check: throw CommandError unless the exit
-   * code is 0. signal: end the call when it is aborted; the command is killed, too, if callbacks are given.
+   * code is 0. signal: end the call when it is aborted. If a call with callbacks ends so, or by an error such
+   * as one of a callback, the command is killed; without callbacks it continues.
    * @overload
    * @param {Command} cmd @param {RunOptions & { background: true }} options @returns {Promise<CommandHandle>}
    */
@@ -286,7 +305,7 @@ export class Commands {
       } catch {
         throw invalid("stdin: bytes must be UTF-8; for others use background, stdin: true and sendStdin(), or write a file", "stdin");
       }
-      if (Buffer.byteLength(body.stdin) > STDIN_MAX) throw invalid("stdin: more than 2 MiB; write a file and redirect it", "stdin");
+      if (Buffer.byteLength(body.stdin) > STDIN_MAX) throw invalid("stdin: more than 1 MiB; write a file and redirect it", "stdin");
     } else if (stdin) {
       if (!background) throw invalid("stdin: true needs background: true, else nobody could write to it", "stdin");
       body.stdin = true;
@@ -298,11 +317,16 @@ export class Commands {
     }
     const limit = timeoutMs === undefined ? null : timeoutMs + (this.#client.requestTimeoutMs ?? timeoutMs);
     if (onStdout || onStderr) {
+      signal?.throwIfAborted();
       const handle = await this.#follow(body);
-      const stop = () => { handle.disconnect(); handle.kill().catch(() => {}); };
+      const stop = () => { handle.abandon(); };
       signal?.addEventListener("abort", stop, { once: true });
+      if (signal?.aborted) stop();
       try {
         return await handle.wait({ onStdout, onStderr, timeoutMs: limit, check });
+      } catch (e) {
+        if (!(e instanceof ConnectError)) await handle.abandon();
+        throw signal?.aborted ? signal.reason : e;
       } finally {
         signal?.removeEventListener("abort", stop);
       }

@@ -16,6 +16,8 @@ import { ConnectError, DozeError, InternalError, TimeoutError, fromAnswer, inval
 const RESTART_MS = 10_000; // how long a daemon that is being replaced is waited for
 const EVENT_MAX = 64 << 20;
 
+export const TIMER_MAX = 0x7fffffff; // milliseconds: 24.8 days; Node fires a longer timer at once
+
 /** @param {number} ms */
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -109,7 +111,7 @@ export class Events {
       /** @type {NodeJS.Timeout | undefined} */
       let timer;
       try {
-        const late = until === null ? [] : [new Promise((_, reject) => {
+        const late = until === null || until - Date.now() > TIMER_MAX ? [] : [new Promise((_, reject) => {
           timer = setTimeout(() => reject(new TimeoutError("nothing came in time", { code: "TIMEOUT", retry: true })),
             Math.max(until - Date.now(), 0));
         })];
@@ -171,7 +173,7 @@ export class Client {
     return this.url.startsWith("unix:") ? null : this.url.replace(/\/$/, "");
   }
 
-  /** Close idle connections. The client can still be used. */
+  /** Close the connections: requests in progress fail. The client can still be used. */
   close() {
     this.#agent.destroy();
   }
@@ -228,7 +230,7 @@ export class Client {
         else response.on("close", () => clearTimeout(timer));
         resolve(response);
       });
-      if (until !== null)
+      if (until !== null && until - Date.now() <= TIMER_MAX)
         timer = setTimeout(() => {
           const e = new TimeoutError(`${this.url} did not answer in time`, { code: "TIMEOUT", retry: true });
           fail(e);
@@ -240,9 +242,21 @@ export class Client {
       }
       (async () => {
         for await (const piece of /** @type {AsyncIterable<Uint8Array>} */ (body))
-          if (!request.write(piece)) await new Promise((next) => { request.once("drain", next); request.once("close", next); });
+          if (request.destroyed) return;
+          else if (!request.write(piece))
+            await new Promise((next) => {
+              const goOn = () => {
+                request.off("drain", goOn).off("close", goOn);
+                next(undefined);
+              };
+              request.once("drain", goOn).once("close", goOn);
+            });
         request.end();
-      })().catch((e) => { request.destroy(e); });
+      })().catch((e) => { // an error of the body is the caller's own
+        clearTimeout(timer);
+        reject(e);
+        request.destroy(e);
+      });
     });
   }
 

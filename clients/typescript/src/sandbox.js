@@ -275,7 +275,7 @@ export class Sandbox {
 
   /** Keep it awake for a time. @param {number} forMs @returns {Promise<SandboxInfo>} */
   hold(forMs) {
-    return this.#post("/hold", { for: duration(forMs) });
+    return this.#post("/hold", { for: duration(forMs, "forMs") });
   }
 
   /** @returns {Promise<SandboxInfo>} */
@@ -305,7 +305,7 @@ export class Sandbox {
    * @param {{ name?: string, expiresInMs?: number }} [options] @returns {Promise<any>}
    */
   createSnapshot({ name, expiresInMs } = {}) {
-    return this.#post("/snapshot", { name, expires_in: expiresInMs === undefined ? undefined : duration(expiresInMs) });
+    return this.#post("/snapshot", { name, expires_in: expiresInMs === undefined ? undefined : duration(expiresInMs, "expiresInMs") });
   }
 
   /** Another sandbox that continues from this instant. @returns {Promise<this>} */
@@ -324,7 +324,7 @@ export class Sandbox {
    * @param {string} [label] @param {{ expiresInMs?: number }} [options]
    */
   async checkpoint(label = "checkpoint", { expiresInMs } = {}) {
-    const answer = await this.#post("/fork", { label, expires_in: expiresInMs === undefined ? undefined : duration(expiresInMs) });
+    const answer = await this.#post("/fork", { label, expires_in: expiresInMs === undefined ? undefined : duration(expiresInMs, "expiresInMs") });
     return new Fork(this.#client, answer.id, label);
   }
 

@@ -3,6 +3,7 @@
  * environment (SandboxEnv) that can sleep when it is idle, be forked, and be shared by a reference.
  */
 import { DozeError, SandboxUnavailableError, invalid } from "./errors.js";
+import { TIMER_MAX } from "./http.js";
 import { Sandbox } from "./sandbox.js";
 
 /** @typedef {import("./commands.js").Command} Command */
@@ -126,7 +127,7 @@ export class SuspendingSandboxEnv {
 
   /** @param {SandboxEnv} inner @param {SuspendOptions & { idleSuspendMs: number }} options */
   constructor(inner, { idleSuspendMs, autoResumeOnAccess = true }) {
-    if (!(idleSuspendMs > 0)) throw invalid("idleSuspendMs: must be more than 0", "idleSuspendMs");
+    if (!(idleSuspendMs > 0 && idleSuspendMs <= TIMER_MAX)) throw invalid(`idleSuspendMs: must be from 1 to ${TIMER_MAX}`, "idleSuspendMs");
     if (!inner.suspend || !inner.resume) throw unavailable("this environment cannot be suspended");
     this.inner = inner;
     this.idleSuspendMs = idleSuspendMs;

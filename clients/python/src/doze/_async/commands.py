@@ -1,10 +1,12 @@
 """Commands of a sandbox: run them, follow their output, write to them."""
 import codecs
+import math
 import time
 from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Sequence, Union, overload
 
 from .. import _net_async as net
-from .._errors import CommandError, ConnectError, InvalidArgumentError, NotFoundError, TimeoutError, from_answer
+from .._errors import (CommandError, ConnectError, DozeError, InvalidArgumentError, NotFoundError, TimeoutError,
+                       from_answer)
 from .._models import CommandInfo, CommandResult, Output, event_bytes, output_bytes, parse
 from .http import RESTART_SECONDS, AsyncClient, AsyncEvents, deadline_of, target
 
@@ -12,11 +14,14 @@ Command = Union[str, Sequence[str]]
 OnOutput = Callable[[str], Any]
 KEPT_MAX = 16 << 20
 STDIN_PIECE = 256 << 10
-STDIN_MAX = 2 << 20
+STDIN_MAX = 1 << 20
 
 
-def duration(ms: float) -> str:
-    return "%dms" % max(round(ms), 0)
+def duration(ms: float, field: str = "timeout_ms") -> str:
+    """A duration of the API, where 0 would mean that there is no limit."""
+    if not 0 < ms < float("inf"):
+        raise InvalidArgumentError("%s: must be more than 0, not %s" % (field, ms), field=field)
+    return "%dms" % math.ceil(ms)
 
 
 def request_of(cmd: Command, shell: Optional[bool], cwd: Optional[str], env: Optional[Mapping[str, str]],
@@ -145,6 +150,10 @@ class AsyncCommandHandle:
             output = await self.next(left)
             if output is None:
                 assert self.result is not None
+                for name, callback in callbacks.items():
+                    rest = self._decoders[name].decode(b"", True)  # a character that was cut off by the end
+                    if callback is not None and rest:
+                        await net.call(callback, rest)
                 return checked(self.result, check)
             callback = callbacks[output.stream]
             if callback is not None and output.text:
@@ -155,6 +164,15 @@ class AsyncCommandHandle:
         if self._events is not None:
             self._events.close()
             self._events = None
+
+    async def _abandon(self) -> None:
+        """Kill a command that only we could follow: it would wait for a reader of its output forever."""
+        self.disconnect()
+        if self.result is None:
+            try:
+                await self.kill()
+            except DozeError:  # what ended the call matters more
+                pass
 
     async def info(self) -> CommandInfo:
         return parse(CommandInfo, await self._client.json("GET", self._path()))
@@ -217,9 +235,10 @@ class AsyncCommands:
         """Run a command and wait for it, or with background=True return a handle at once.
 
         cmd: a string is a line for /bin/sh, a sequence is the program and its arguments.
-        stdin: text of at most 2 MiB; True leaves it open for send_stdin() (with background=True).
+        stdin: text of at most 1 MiB; True leaves it open for send_stdin() (with background=True).
         timeout_ms: kill the command after this long (result.timed_out); no limit without it.
-        on_stdout, on_stderr: called with each piece of text as it comes.
+        on_stdout, on_stderr: called with each piece of text as it comes. If the call ends by an exception, such
+        as one of a callback, the command is killed; without callbacks it continues.
         check: raise CommandError unless the exit code is 0.
         """
         body = request_of(cmd, shell, cwd, env, user, timeout_ms)
@@ -230,7 +249,7 @@ class AsyncCommands:
                 raise InvalidArgumentError("stdin: bytes must be UTF-8; for others use background=True, stdin=True "
                                            "and send_stdin(), or write a file", field="stdin") from None
             if len(text.encode()) > STDIN_MAX:
-                raise InvalidArgumentError("stdin: more than 2 MiB; write a file and redirect it", field="stdin")
+                raise InvalidArgumentError("stdin: more than 1 MiB; write a file and redirect it", field="stdin")
             body["stdin"] = text
         elif stdin:
             if not background:
@@ -245,7 +264,13 @@ class AsyncCommands:
         if on_stdout or on_stderr:
             handle = await self._follow(body)
             limit = None if timeout_ms is None else timeout_ms + (self._client.request_timeout_ms or timeout_ms)
-            return await handle.wait(on_stdout=on_stdout, on_stderr=on_stderr, timeout_ms=limit, check=check)
+            try:
+                return await handle.wait(on_stdout=on_stdout, on_stderr=on_stderr, timeout_ms=limit, check=check)
+            except ConnectError:
+                raise
+            except BaseException:
+                await handle._abandon()
+                raise
         limit = None if timeout_ms is None else timeout_ms + (self._client.request_timeout_ms or timeout_ms)
         answer = await self._client.json("POST", self._path(), {**body, "max_output": KEPT_MAX}, timeout_ms=limit,
                                          no_limit=limit is None)

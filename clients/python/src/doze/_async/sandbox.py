@@ -250,7 +250,7 @@ class AsyncSandbox:
 
     async def hold(self, for_ms: float) -> SandboxInfo:
         """Keep it awake for a time."""
-        return parse(SandboxInfo, await self._post("/hold", {"for": duration(for_ms)}))
+        return parse(SandboxInfo, await self._post("/hold", {"for": duration(for_ms, "for_ms")}))
 
     async def unhold(self) -> SandboxInfo:
         return parse(SandboxInfo, await self._client.json("DELETE", self._path("/hold")))
@@ -271,7 +271,7 @@ class AsyncSandbox:
                               ) -> SnapshotInfo:
         """Store the sandbox as it is now; it keeps running. create(snapshot_id=...) starts any number from it."""
         return parse(SnapshotInfo, await self._post("/snapshot", given(
-            name=name, expires_in=None if expires_in_ms is None else duration(expires_in_ms))))
+            name=name, expires_in=None if expires_in_ms is None else duration(expires_in_ms, "expires_in_ms"))))
 
     async def fork(self: S) -> S:
         """Another sandbox that continues from this instant."""
@@ -285,7 +285,8 @@ class AsyncSandbox:
                          ) -> "AsyncFork":
         """A fork that is kept: its attach() starts sandboxes from this instant, at any time."""
         answer = await self._post("/fork", given(
-            label=label or "checkpoint", expires_in=None if expires_in_ms is None else duration(expires_in_ms)))
+            label=label or "checkpoint",
+            expires_in=None if expires_in_ms is None else duration(expires_in_ms, "expires_in_ms")))
         return AsyncFork(self._client, answer["id"], answer.get("label"))
 
     async def clone(self: S, name: Optional[str] = None) -> S:
