@@ -407,12 +407,18 @@ static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     return rc;
 }
 
+/* Old records, but the newest one of each label stays, for a label names a service: without it, a
+ * service that ran once would seem never to have run. */
+#define OLD                                                                         \
+    "number<?1 AND state<>1 AND number NOT IN (SELECT max(number) FROM exec WHERE " \
+    "instr(id,'.') GROUP BY substr(id,instr(id,'.')) ORDER BY 1 DESC LIMIT 64)"
+
 /* Delete old records. */
 static int forget(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     static const char rows[] = "DELETE FROM exec_output WHERE id<?1<<32 AND exec IN"
-                               "(SELECT number FROM exec WHERE number<?1 AND state<>1)";
-    static const char execs[] = "DELETE FROM exec WHERE number<?1 AND state<>1";
+                               "(SELECT number FROM exec WHERE " OLD ")";
+    static const char execs[] = "DELETE FROM exec WHERE " OLD;
     static const char *const both[] = {rows, execs};
     int rc = 0;
     if (e->number <= DZ_CELL_EXECS_KEPT || e->state != DZ_EXEC_RUNNING)

@@ -37,8 +37,8 @@
 #include <unistd.h>
 
 enum {
-    RECORDS = DZ_CELL_EXECS_KEPT,
-    REPLY_MAX = 64, /* bytes of an HTTP answer that are read: its status line */
+    RECORDS = 8 * DZ_CELL_EXECS_KEPT, /* older ones are those of services, and of living commands */
+    REPLY_MAX = 64,                   /* bytes of an HTTP answer that are read: its status line */
     LOG_MAX = 256,
 };
 #define LABEL_READY ".ready" /* of the command that checks, after the service's name */

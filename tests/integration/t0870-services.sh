@@ -80,6 +80,20 @@ test_that 'a daemon that is restarted finds them in the machines that wake, and 
     api 201 POST "$(v)" "{\"name\":\"once\",\"shell\":\"echo once >>/workspace/once\",\"restart\":\"no\"}" && until_true is once done && e=$(exec_of web) && stop && start && is web asleep && run 0 doze wake a && until_true is web ready && [ "$(exec_of web)" = "$e" ] &&
     until_true is once done && run 0 doze cat a:/workspace/once && [ "$(grep -c once out)" = 1 ] && kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && start && run 0 doze exec a -- true && until_true is web ready && until_true is once done
 '
+test_that 'a service that ran once does not run again after a wake, however many commands have run since' '
+    cat >many.py <<EOF
+import http.client, socket
+c = http.client.HTTPConnection("d")
+c.sock = socket.socket(socket.AF_UNIX)
+c.sock.connect("$SOCK")
+for i in range(270):
+    c.request("POST", "$(s /a/exec)", "{\"cmd\":[\"true\"]}", {"Content-Type": "application/json"})
+    r = c.getresponse()
+    r.read()
+    assert r.status == 200, r.status
+EOF
+    e=$(exec_of once) && python3 many.py && run 0 doze exec -d a -- sleep 1000 && stop && start && run 0 doze wake a && until_true is web ready && until_true is once done && [ "$(exec_of once)" = "$e" ] && run 0 doze cat a:/workspace/once && [ "$(grep -c once out)" = 1 ]
+'
 test_that 'a service that was deleted or stopped while its sandbox slept does not go on' '
     api 201 POST "$(v)" "{\"name\":\"gone\",\"cmd\":[\"sleep\",\"4321\"]}" && until_true is gone ready && asleep && api 204 DELETE "$(v /gone)" && run 0 doze wake a && none() { run 0 doze ps a && lacks out 4321; } && until_true none
 '
