@@ -38,14 +38,15 @@ static inline void tar_header(struct dz_buf *b, char type, const char *name, con
                               unsigned long long size)
 {
     char h[512] = "", text[16];
-    memcpy(h + TAR_NAME, name, strnlen(name, 100));
+    const size_t name_size = strlen(name), link_size = strlen(link);
+    memcpy(h + TAR_NAME, name, name_size < 100 ? name_size : 100);
     memcpy(h + TAR_MODE, "0000644", 8);
     memcpy(h + 108, "0001750", 8);
     memcpy(h + 116, "0001750", 8);
     (void)snprintf(text, sizeof text, "%011llo", size);
     memcpy(h + TAR_SIZE, text, 12);
     memcpy(h + TAR_MTIME, "00000001750", 12);
-    memcpy(h + TAR_LINK, link, strnlen(link, 100));
+    memcpy(h + TAR_LINK, link, link_size < 100 ? link_size : 100);
     memcpy(h + TAR_MAGIC,
            "ustar\0"
            "00",
