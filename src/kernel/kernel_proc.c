@@ -286,7 +286,6 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
         dz_k_vfork_done(k, p);
     dz_k_threads_free(k, p, NULL);
     (void)dz_kernel_memory(k, p, 0);
-    dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     dz_k_sem_exit(k, p);
     dz_k_timer_drop(k, p);
     dz_k_fd_close_all(k, p, false);
@@ -299,10 +298,11 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
     p->fds = p->argv = p->envv = p->exe_path = p->fd_count = p->fd_hint = p->argc = p->envc = 0;
     memset(p->itimer, 0, sizeof p->itimer);
     p->alarm_at = INT64_MAX;
-    p->sig_pending = 0;
     if (p->pid == p->sid)
         dz_k_tty_disown(k, p);
     hangup_orphans(k, p);
+    p->sig_pending = 0; /* also what the two above have sent to its group */
+    dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     p->state = DZ_PROC_ZOMBIE;
     p->flags &= ~(uint32_t)(DZ_PROC_STOPPED | DZ_PROC_STOP_NEWS | DZ_PROC_CONT_NEWS);
     dz_k_wake(k, &k->wait_end);

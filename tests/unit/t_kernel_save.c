@@ -704,6 +704,39 @@ TEST(save_memory_that_a_row_tells_of_is_not_believed)
     end_two(&a, &b);
 }
 
+static int leads_a_terminal(struct fib *f)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/dev/pts/%d", (int)f->note[2]);
+    OK(f, dz_sys_setsid(FK(f)) > 0);
+    OK(f, fib_open(f, path, O_RDWR) >= 0); /* its group is the one in front */
+    return 0;
+}
+static int leaves_a_leader(struct fib *f)
+{
+    int status, n, zero = 0;
+    if (first_life(f)) {
+        int fd = (int)fib_open(f, "/dev/ptmx", O_RDWR | O_NOCTTY);
+        OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TIOCGPTN, &n)) == 0);
+        OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TIOCSPTLCK, &zero)) == 0);
+        f->note[2] = n;
+        f->note[0] = fib_fork(f, leads_a_terminal);
+    }
+    fib_sleep(f, 60000);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), -1, 0, &status, NULL)) > 0 && status == 0);
+    return 0;
+}
+TEST(save_a_dead_leader_of_a_session_has_no_signal_left)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, leaves_a_leader);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}
+
 /* ---- /proc/doze --------------------------------------------------------------------------- */
 
 static int64_t event_is(struct fib *f, int fd, const char *want)
