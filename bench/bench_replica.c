@@ -5,8 +5,9 @@
  * CPU time. Half of each page is random, so that pages compress to about a half, as those of real
  * disks do. The third table has the lag of continuous replication: 1, 100 and 1,000 databases are
  * open and followed; a thread commits to each of them once a second; a sampler commits to one of
- * them and waits until the engine has published that the file of the commit is durable. The last
- * row is the heap that the engine needs for a database that no process has open.
+ * them and waits until the engine has published that the file of the commit is durable. A further
+ * row is the heap that the engine needs for a database that no process has open. The last ones are
+ * the lag of `litestream replicate` of one database, from a commit to its file in the directory.
  */
 #include "bench.h"
 
@@ -17,13 +18,18 @@
 #include "db/db.h"
 #include "replica/replica_engine.h"
 
+#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -283,13 +289,110 @@ static int heap_of(struct bench *b)
     return rc;
 }
 
+/* --- litestream's lag ------------------------------------------------------------------------ */
+
+enum {
+    PEER_SAMPLES = 60,
+    PEER_STEP_NS = 1000000,
+    PEER_PAUSE_MS = 70, /* and up to as much again: no commit is in step with its clock */
+    PEER_NAME = 37,     /* MIN-MAX.ltx */
+};
+
+/* The greatest name of a file in the directory, which is its last transaction. "": none. */
+static void newest_in(const char *path, char ret_name[static PEER_NAME + 1])
+{
+    DIR *d = opendir(path);
+    ret_name[0] = 0;
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;)
+        if (strlen(e->d_name) == PEER_NAME && strcmp(e->d_name, ret_name) > 0)
+            memcpy(ret_name, e->d_name, PEER_NAME + 1);
+    if (d)
+        (void)closedir(d);
+}
+
+/* Wait until another name is the greatest. Returns how long that took, or -1. */
+static double await_newer(const char *path, const char *before, int64_t from_ns)
+{
+    char name[PEER_NAME + 1];
+    for (;;) {
+        newest_in(path, name);
+        int64_t ns = dz_clock_mono_ns() - from_ns;
+        if (strcmp(name, before) > 0)
+            return (double)ns / 1e6;
+        if (ns > 30 * DZ_NS_PER_S)
+            return -1;
+        (void)nanosleep(&(struct timespec){0, PEER_STEP_NS}, NULL);
+    }
+}
+
+static int sample_peer(sqlite3 *own, const char *level, double *ret_ms)
+{
+    char before[PEER_NAME + 1];
+    uint64_t dice = 1;
+    if (await_newer(level, "", dz_clock_mono_ns()) < 0)
+        return -1;
+    for (int i = 0; i < PEER_SAMPLES; i++) {
+        dice = dice * 6364136223846793005u + 1442695040888963407u;
+        int64_t pause = (PEER_PAUSE_MS + (int64_t)(dice >> 33) % PEER_PAUSE_MS) * DZ_NS_PER_MS;
+        (void)nanosleep(&(struct timespec){0, pause}, NULL);
+        newest_in(level, before);
+        if (sqlite3_exec(own, "INSERT INTO t (v) VALUES (randomblob(300))", 0, 0, 0) != SQLITE_OK)
+            return -1;
+        ret_ms[i] = await_newer(level, before, dz_clock_mono_ns());
+        if (ret_ms[i] < 0)
+            return -1;
+    }
+    qsort(ret_ms, PEER_SAMPLES, sizeof *ret_ms, by_size);
+    return 0;
+}
+
+/* `litestream replicate` of one database to a directory, with its own settings. */
+static int lag_of_peer(struct bench *b)
+{
+    static char replicate[] = "replicate";
+    char path[DZ_TEMP_DIR_TEXT + 16], to[DZ_TEMP_DIR_TEXT + 32], level[DZ_TEMP_DIR_TEXT + 32];
+    char *argv[] = {litestream, replicate, path, to, NULL};
+    double ms[PEER_SAMPLES];
+    posix_spawn_file_actions_t quiet;
+    sqlite3 *own = NULL;
+    pid_t pid = -1;
+    (void)snprintf(path, sizeof path, "%s/peer.db", dir);
+    (void)snprintf(to, sizeof to, "file://%s/peer", dir);
+    (void)snprintf(level, sizeof level, "%s/peer/ltx/0", dir);
+    static const char begin[] = "PRAGMA journal_mode=WAL; CREATE TABLE t (v)";
+    int rc = sqlite3_open_v2(path, &own, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "unix") ==
+                         SQLITE_OK &&
+                     sqlite3_exec(own, begin, 0, 0, 0) == SQLITE_OK
+                 ? 0
+                 : -1;
+    if (rc == 0)
+        (void)sqlite3_busy_timeout(own, 5000); /* litestream checkpoints */
+    (void)posix_spawn_file_actions_init(&quiet);
+    (void)posix_spawn_file_actions_addopen(&quiet, 1, "/dev/null", O_WRONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&quiet, 2, "/dev/null", O_WRONLY, 0);
+    bool runs = rc == 0 && posix_spawn(&pid, litestream, &quiet, NULL, argv, environ) == 0;
+    (void)posix_spawn_file_actions_destroy(&quiet);
+    rc = runs ? sample_peer(own, level, ms) : -1;
+    if (runs && kill(pid, SIGKILL) == 0)
+        (void)waitpid(pid, NULL, 0);
+    (void)sqlite3_close(own);
+    if (rc < 0)
+        return rc;
+    bench_row(b, &(struct bench_row){
+                     .row = "lag, p50, litestream", .value = ms[PEER_SAMPLES / 2], .unit = "ms"});
+    bench_row(b, &(struct bench_row){.row = "lag, p99, litestream",
+                                     .value = ms[PEER_SAMPLES * 99 / 100],
+                                     .unit = "ms"});
+    return 0;
+}
+
 static int nothing(struct bench *b, void *arg, long count)
 {
     (void)b, (void)arg, (void)count;
     return 0;
 }
 
-static void measure_lag(void)
+static void measure_lag(bool peer)
 {
     static struct bench b;
     struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
@@ -297,7 +400,8 @@ static void measure_lag(void)
     (void)bench_case(&b, "nothing", nothing, NULL, 1);
     bench_run(&b);
     if (dz_db_template(&schema, &template, NULL) < 0 || lag_of(&b, 1, &template) < 0 ||
-        lag_of(&b, 100, &template) < 0 || lag_of(&b, SLEEPERS, &template) < 0 || heap_of(&b) < 0)
+        lag_of(&b, 100, &template) < 0 || lag_of(&b, SLEEPERS, &template) < 0 || heap_of(&b) < 0 ||
+        (peer && lag_of_peer(&b) < 0))
         fprintf(stderr, "bench_replica: the lag could not be measured\n");
     dz_buf_release(&template);
     (void)bench_finish(&b);
@@ -316,10 +420,10 @@ int main(void)
     (void)snprintf(made, sizeof made, "%s/made", dir);
     (void)snprintf(url, sizeof url, "file://%s/replica", dir);
     (void)snprintf(new_url, sizeof new_url, "file://%s", made);
-    measure_lag();
+    bool peer = bench_peer("bin/litestream", litestream, sizeof litestream);
+    measure_lag(peer);
     if (getenv("LAG_ONLY"))
         return dz_fd_remove_tree(AT_FDCWD, dir, NULL) < 0;
-    bool peer = bench_peer("bin/litestream", litestream, sizeof litestream);
     static char replica[] = "replica", push[] = "push";
     char *first[] = {doze, replica, push, db, url, NULL};
     static struct bench once;
