@@ -602,8 +602,9 @@ int dz_replica_engine_has_all(struct dz_replica_engine *e, const char *id,
     struct stamp now;
     lock(e);
     const struct followed *o = find(e, id);
-    bool has = o && !o->busy && !o->attached && o->new_wal_fd < 0 && !o->fenced && !o->behind &&
-               !o->moved && !o->gone && !o->dirty_ns && o->failures == 0 &&
+    /* a database that is looked at again has a process, even if the engine was not told of it */
+    bool has = o && !o->busy && !is_listed(o) && !o->attached && o->new_wal_fd < 0 && !o->fenced &&
+               !o->behind && !o->moved && !o->gone && !o->dirty_ns && o->failures == 0 &&
                dz_list_empty(&o->late) && o->seen.ino == 0 && o->known && o->clean && !o->suspect &&
                o->tip.txid > 0;
     DZ_AUTO(dz_fd_close) int fd = has ? dz_replica_open_live(e, id, DZ_COLD_LIVE) : -1;

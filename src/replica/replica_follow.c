@@ -583,7 +583,8 @@ int dz_replica_serve(struct task *t, struct dz_err *err)
     if (db_fd < 0)
         return dz_fail_sys(err, errno, "open the file of %s", o->id);
     bool used = is_in_use(db_fd); /* before the log is read */
-    if (o->wal_fd < 0 && !o->clean) {
+    /* `used` without an attach: a process that outlived its daemon, or one of a fenced replica */
+    if (o->wal_fd < 0 && (!o->clean || used)) {
         o->wal_fd = dz_replica_open_live(t->e, o->id, DZ_COLD_LOG);
         if (o->wal_fd >= 0 && dz_follow_begin(o->wal_fd, err) < 0)
             return err->code;
