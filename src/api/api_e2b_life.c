@@ -642,7 +642,7 @@ void dz_e2b_list_running(struct dz_http_req *r, void *api)
     list(api, r, "running");
 }
 
-/* What the rules of a sandbox are in the words of E2B. */
+/* Write a sandbox's egress rules in the words of E2B. */
 static void put_network(struct dz_json *j, const struct dz_e2b_sandbox *s)
 {
     json_t *whole = s->config.network ? json_loads(s->config.network, 0, NULL) : NULL;

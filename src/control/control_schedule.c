@@ -154,7 +154,7 @@ static void on_failed(void *arg, const struct dz_why *why)
     dz_schedule_run_ended(run, err.code, -1, err.msg);
 }
 
-/* What a run owns: one of both. */
+/* A run of a schedule owns one of these. */
 struct running {
     struct dz_exec_watch *watch;
     struct dz_control_service_call *call;

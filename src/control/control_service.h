@@ -59,7 +59,7 @@ DZ_NODISCARD int dz_control_service_add(struct dz_control *e, struct dz_control_
                                         const char *json, struct dz_why *why);
 DZ_NODISCARD int dz_control_service_change(struct dz_control *e, struct dz_control_target target,
                                            const char *name, const char *json, struct dz_why *why);
-/* Its process is stopped; if the sandbox sleeps, when it wakes. */
+/* Remove a service and stop its process: now, or at the next wake if the sandbox sleeps. */
 DZ_NODISCARD int dz_control_service_remove(struct dz_control *e, struct dz_control_target target,
                                            const char *name, struct dz_why *why);
 

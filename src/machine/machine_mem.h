@@ -208,7 +208,7 @@ int dz_native_list_write(struct dz_machine *m, const struct dz_native_memories *
                          struct dz_mem_rows *rows, struct dz_err *err);
 /* Sets m->native: memories, whose extents name rows by their place in `refs`, from 1 on. */
 int dz_native_list_read(struct dz_machine *m, struct dz_err *err);
-/* What the list that was read says of a row; NULL: nothing. */
+/* The entry of a row in the list that was read; NULL: the list does not name the row. */
 struct dz_native_ref *dz_native_ref_of(struct dz_native *n, const struct dz_mem_row *row);
 /* The list for a file that has the rows of the image, too, with the image's generations; its own
  * come `shift` later. put: into a file without one. */

@@ -68,7 +68,7 @@ void dz_net_reply(struct dz_sandboxes *all, const char *id, const struct dz_net_
 
 /* --- bytes ------------------------------------------------------------------------------------ */
 
-/* Of one sandbox; s NULL: of all since the daemon began. */
+/* The bytes of one sandbox's connections; with s NULL, of all sandboxes since the daemon began. */
 void dz_net_traffic(const struct dz_sandboxes *all, const struct dz_sandbox *s,
                     struct dz_net_traffic *ret_traffic);
 

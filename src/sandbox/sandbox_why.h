@@ -26,7 +26,7 @@ DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_why *why, int code, const char *fie
 /* DZ_EINVAL with the reason "unsupported": doze knows the field and does not implement it yet. */
 DZ_COLD int dz_why_unsupported(struct dz_why *why, const char *field, const char *text);
 DZ_COLD int dz_why_err(struct dz_why *why, int code, const struct dz_err *err);
-/* What a client gets as the reason; NULL: none. */
+/* The word that a client gets as `reason`; NULL: the answer has no reason. */
 const char *dz_why_reason(const struct dz_why *why);
 #ifdef DZ_ANALYZE /* like dz_fail(), they return a negative code */
 #define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))

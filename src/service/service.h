@@ -2,8 +2,8 @@
  *
  * service.h - the state machine of a sandbox's services: what starts when, and what follows an end.
  *
- * It has no clock, no processes and no sandbox. The caller reports what has happened and when, and
- * asks dz_service_next() for actions until there is none.
+ * The state machine has no clock, no processes and no sandbox. The caller reports what has happened
+ * and when, and asks dz_service_next() for actions until there is none.
  *
  *                   needs are met            process runs, no check     dz_service_ready
  *     WAITING ------------------> STARTING -------------------> READY <----------.
@@ -110,11 +110,12 @@ void dz_service_stop(struct dz_service *s);
 void dz_service_restart(struct dz_service *s);
 void dz_service_remove(struct dz_service *s);
 
-/* Its process runs: after the action START, or because it was found in a machine that woke. */
+/* The service's process runs: after the action START, or because it was found in a machine that
+ * woke. */
 void dz_service_runs(struct dz_service *s, int64_t now);
 void dz_service_ready(struct dz_service *s);
-/* Its process has ended, or could not be started; or that of a machine that woke had ended before.
- * True: it has entered a crash loop by that. */
+/* The service's process has ended: now, before the machine woke, or because it could not be
+ * started. True: the service has entered a crash loop by that. */
 bool dz_service_ended(struct dz_service *s, bool failed, int64_t now);
 
 /* Does a process of it run, or start? */
